@@ -15,9 +15,10 @@ CORPUS := $(filter-out %/gemm.kir %/gemm_bias.kir %/fb_triton_1278.fixed.kir %/n
 	$(wildcard tests/kernels/*.kir tests/goldens/examples/*.kir tests/check/museum/*.fixed.kir)) tests/kernels/gemm.kir
 # Programs that mistakes in values are planted in: those of few threads, and with fewer mutants, as wgmma takes long in the simulator, those of tensor cores.
 PROGRAMS := founding horizontal_fusion nested_groups pipeline stream block_roles transpose matmul cat:gather cat:scatter_shared_loop cat:scatter_horizontal
+INSTRUCTIONS := wgmma:bf16 wgmma:e4m3 wgmma:tf32 wgmma:registers wgmma:blocks wgmma:threads wgmma:stored wgmma:persistent mma:ldmatrix mma:stmatrix mma:cp.async
 TENSOR_CORES := "products 7" "products 10" "streams 17" "products 20" "products 6" "products 3" "products 2" "products 14" gemm gemm_cluster
 
-.PHONY: help demo test lint types fuzz faults agreement refutation bench-compile bench-proof gpu golden clean
+.PHONY: help demo test suite lint types fuzz compiles faults agreement refutation bench-compile bench-proof gpu golden clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | while IFS='#' read -r name text; do printf '%-22s %s\n' "$$name" "$$text"; done
@@ -25,7 +26,10 @@ help: ## list these targets
 demo: $(VENV)/.core ## run the founding example: its loop nest, its simulation, the difference from NumPy; pictures in build/
 	@$(PY) examples/founding.py build
 
-test: lint types ## lint, type check, then all tests (JOBS=2, PYTEST_ARGS=)
+test: $(VENV)/.dev ## lint, type check and all tests, side by side (JOBS=2, PYTEST_ARGS=)
+	@$(MAKE) --no-print-directory --jobs=3 lint types suite
+
+suite: $(VENV)/.dev ## all tests (JOBS=2, PYTEST_ARGS=)
 	$(PY) -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev ## ruff
@@ -37,9 +41,13 @@ types: $(VENV)/.dev ## pyright, strict
 fuzz: $(VENV)/.dev ## run N=10000 random fusions against NumPy; a failure prints the line that reproduces it
 	$(PY) -m taskfuse.testing.fuzz --mix everything --prove --cases $(N)
 
+compiles: $(VENV)/.dev ## compile the kernels of N=10000 random fusions with NVRTC, and compare their PTX with kernel IR (no GPU)
+	$(PY) -m taskfuse.testing.fuzz --mix everything --ptx --cases $(N)
+
 faults: $(VENV)/.dev ## plant mistakes in kernels: who finds them, the proof, schedules or results (minutes)
 	$(PY) -m taskfuse.testing.faults --list --small 24 --jobs $(JOBS) $(CORPUS)
 	$(PY) -m taskfuse.testing.value_faults --list --jobs $(JOBS) $(PROGRAMS)
+	$(PY) -m taskfuse.testing.value_faults --list --jobs $(JOBS) --cases 0 --mutants 60 $(INSTRUCTIONS)
 	$(PY) -m taskfuse.testing.value_faults --list --jobs $(JOBS) --cases 0 --mutants 14 $(TENSOR_CORES)
 
 agreement: $(VENV)/.dev ## static proof, every schedule and random schedules on CASES=50000 small kernels, half of them mutants; goes on where it was stopped

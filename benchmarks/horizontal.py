@@ -3,7 +3,7 @@
 ``python benchmarks/horizontal.py [--write] [--host]``. Pointwise functions, sums over rows, softmax, rms_norm and layer_norm of float32 tensors with 1 K to
 1 M elements, scheduled automatically. A time is that of one of 10 calls in a CUDA graph, the median of 20 replays, all graphs replayed in turn;
 outputs are compared with torch's. ``--host``: also the time of a call that is not in a graph, which the host's work may decide. Beside them stands
-what :func:`taskfuse.horizontal_gain` expects.
+what :func:`taskfuse.horizontal_cost` expects.
 """
 
 from __future__ import annotations
@@ -145,13 +145,13 @@ def main() -> None:
     for call in calls.values():
         call()
     times = in_turn(list(calls.values()))
-    gain = tf.horizontal_gain([p.fusion(k) for k, p in enumerate(chosen)], name="combined")
+    horizontal_cost = tf.horizontal_cost([p.fusion(k) for k, p in enumerate(chosen)], name="combined")
     width = max(map(len, calls))
     read = sum(p.rows * p.columns * p.inputs for p in chosen) * 4 / 1e6
     lines = [f"{COUNT} problems, {read:.1f} MB read; us per call in a graph{', and outside of it' if options.host else ''}"]
     for (name, call), us in zip(calls.items(), times, strict=True):
         lines.append(f"{name:{width}}  {us:8.1f}  {us / times[0]:6.2f} x" + (f"  {host_us(call):8.1f}" if options.host else ""))
-    lines.append(f"expected: {gain.together:.1f} us, {sum(gain.alone):.1f} us one after another")
+    lines.append(f"expected: {horizontal_cost.together:.1f} us, {sum(horizontal_cost.alone):.1f} us one after another")
     lines.append(f"fusions scheduled and joined in {built - start:.2f} s; lowered, proved, compiled and run in {ready - built:.2f} s")
     publish("horizontal", lines, options)
 

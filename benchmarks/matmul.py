@@ -209,7 +209,7 @@ def mm(job: Job) -> Callable[[Sequence[torch.Tensor]], object]:
 
 def tile(config: MatmulConfig) -> str:
     """A configuration in a few letters: tile, warpgroups (t: in turns), stages, group, blocks, blocks of a cluster."""
-    turns, cluster = "t" if config.takes_turns else "", f" c{config.cluster}" if config.cluster > 1 else ""
+    turns, cluster = "t" if config.is_pingpong else "", f" c{config.cluster}" if config.cluster > 1 else ""
     return f"{config.tile_m}x{config.tile_n}/{config.warpgroups}{turns} s{config.stages} g{config.group} b{config.blocks}{cluster}"
 
 

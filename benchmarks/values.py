@@ -27,7 +27,7 @@ from taskfuse.testing.options import Mix
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.examples.test_examples import CASES  # noqa: E402  - beside the package
+from tests.examples.cases import CASES  # noqa: E402  - beside the package
 from tests.schedulers.programs import ALIKE, BIG  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "values.txt"

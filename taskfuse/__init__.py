@@ -24,7 +24,8 @@ from taskfuse.dtypes import (
     uint64,
 )
 from taskfuse.ir import atoms, readers, scalar
-from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.dims import Dim
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.tasks import Group, Task
 from taskfuse.ir.tensor import Scalar, TensorView
@@ -41,14 +42,14 @@ from taskfuse.schedule.allocation import AllocationBuilder, allocation
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.cut import Cut, cut
 from taskfuse.schedule.propagate import parallelize_like
-from taskfuse.schedulers.horizontal import horizontal, horizontal_gain
+from taskfuse.schedulers.horizontal import horizontal, horizontal_cost
 from taskfuse.sim import Scheduler
 from taskfuse.target import Target
 from taskfuse.version import VERSION
 
 __version__ = VERSION
 
-__all__ = [
+__all__: list[str] = [
     "NATIVE",
     "RING",
     "AllocationBuilder",
@@ -83,7 +84,7 @@ __all__ = [
     "float32",
     "float64",
     "horizontal",
-    "horizontal_gain",
+    "horizontal_cost",
     "int8",
     "int16",
     "int32",

@@ -152,7 +152,7 @@ class Product:
             f"FOR t in 0..{steps} UNROLL:",
             f"  WGMMA.m64n{n}k{k}.{kind} acc[0], {a}, {b}, accumulate t > 0",
             "COMMIT wgmma",
-            "RETIRE wgmma <= 0",
+            "WAIT_GROUP wgmma <= 0",
             f"FOR v in 0..{accumulator.count} UNROLL:",
             f"  d[{row}, {column}] = copy(acc[v])",
         ]

@@ -68,13 +68,13 @@ def test_which_line_a_statement_comes_from() -> None:
         return {line_of(text, gemm.build)}
 
     operands, product, result, store = at("a_s, b_s = "), at("acc = tf.matmul"), at("d = tf.cast"), at("d_s = d.cache_before")
-    assert of("WGMMA") == of("FENCE wgmma") == of("COMMIT wgmma") == of("RETIRE wgmma <= 0") == product  # what it computes
-    assert of("RETIRE wgmma <= 1") == operands  # it goes before a slot is given back
+    assert of("WGMMA") == of("FENCE wgmma") == of("COMMIT wgmma") == of("WAIT_GROUP wgmma <= 0") == product  # what it computes
+    assert of("WAIT_GROUP wgmma <= 1") == operands  # it goes before a slot is given back
     assert of("tv5 = add") == at("total = acc + bias")
     assert of("tv6 = relu") == at("positive = tf.relu")
     assert of("COPY tv12[0] <- bias") == at("bias_r = bias.cache_after()")
     assert of("STMATRIX") == of("FENCE proxy.async") == of("tv10.ring") == store
-    assert of("TMA tv7.map") == of("COMMIT bulk") == of("RETIRE bulk <= 0") == result
+    assert of("TMA tv7.map") == of("COMMIT bulk") == of("WAIT_GROUP bulk <= 0") == result
     ring = ("TMA tv8", "TMA tv9", "EXPECT ch0", "WAIT ch0", "ARRIVE ch0", "INIT ch0", "ch0.p", "ch0.c", "FENCE mbarrier_init", "SYNC block")
     assert set[int]().union(*map(of, ring)) == operands  # a barrier, a cursor: the first tensor of its ring
     assert of("SYNC named") == store  # a barrier: the tensor that crosses it

@@ -47,7 +47,7 @@ def test_what_is_no_target(target: Any) -> None:
         lambda: tf.compile(product(), "sim", target=target),
         lambda: tf.schedulers.matmul(product(), target=target),
         lambda: tf.schedulers.auto(product(), target=target),
-        lambda: tf.horizontal_gain([product(), product()], target=target),
+        lambda: tf.horizontal_cost([product(), product()], target=target),
         lambda: LoweringOptions(target=target),
     ]
     for call in calls:
@@ -137,6 +137,7 @@ def test_a_block_has_as_much_shared_memory_as_the_target() -> None:
 
 def test_figures_decide() -> None:
     """A machine with a fifth of the bandwidth expects five times the time of what only moves bytes."""
+
     def us(target: tf.Target) -> float:
         with tf.Fusion("pointwise") as fusion:
             x = tf.define_tensor([1 << 26], name="x")

@@ -18,12 +18,13 @@ from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.enumeration import extremes
 from taskfuse.check.program import Context, Node, Program
 from taskfuse.check.ranges import terms_of
-from taskfuse.check.tiles import CORE, LINE, ROWS, Storage, blocks
+from taskfuse.check.tiles import Storage, blocks
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES
 from taskfuse.ir.scalar import ONE, Expr, const, is_multiple, private, substitute
+from taskfuse.ir.shared_layouts import CHUNK, ROWS, Major, swizzle_period
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, walk
-from taskfuse.kir.nodes import Access, AsyncCopy, Buffer, Descriptor, For, Gather, LdMatrix, Major, StMatrix, Stmt, TmaLoad, TmaStore, VectorCopy, Wgmma
+from taskfuse.kir.nodes import Access, AsyncCopy, Buffer, Descriptor, For, Gather, LdMatrix, StMatrix, Stmt, TmaLoad, TmaStore, VectorCopy, Wgmma
 
 TENSORS = "tensors begin, and their rows follow each other, at multiples of the bytes that vectors and tensor maps move: the launch checks it"
 COORDINATE_BYTES = 16
@@ -88,7 +89,7 @@ def needs(node: Node, storage: Storage) -> Iterator[Need]:
         case TmaLoad(map=name, coords=coords) | TmaStore(map=name, coords=coords):
             box = storage.maps[name]
             for block in blocks(node, storage):
-                yield Need(block.access, block.start, max(LINE, ROWS * box.swizzle), "a box of a bulk copy")
+                yield Need(block.access, block.start, swizzle_period(box.swizzle), "a box of a bulk copy")
             yield Need(Access(box.tensor, coords), coords[-1] * storage.sizes[box.tensor], COORDINATE_BYTES, "the last coordinate of a bulk copy")
         case Wgmma(a=a, b=b, n=n, k=k, row=row):
             for d, rows in ((a, row.m), (b, n)):
@@ -101,13 +102,13 @@ def needs(node: Node, storage: Storage) -> Iterator[Need]:
 def of_tile(d: Descriptor, rows: int, k: int, start: Expr, itemsize: int) -> Iterator[Need]:
     """What a tile of wgmma needs that begins at byte ``start`` of its buffer."""
     if not d.swizzle:
-        yield Need(d.base, start, CORE, "a tile of wgmma")
+        yield Need(d.base, start, CHUNK, "a tile of wgmma")
         return
     # along k, a tile of K-major rows may begin within the first of the eight rows of a period
     inner = d.swizzle - k * itemsize + 1 if d.major is Major.K else 1
     yield Need(d.base, start, ROWS * d.swizzle, f"a tile of wgmma under a swizzle of {d.swizzle} bytes", inner)
     if inner > 1:
-        yield Need(d.base, start, CORE, "a tile of wgmma")
+        yield Need(d.base, start, CHUNK, "a tile of wgmma")
     spans = -(-rows * itemsize // d.swizzle)
     used = (d.sbo, rows > ROWS) if d.major is Major.K else (d.lbo, spans > 1), (d.sbo, d.major is Major.MN and k > ROWS)
     for stride, is_used in used:

@@ -62,9 +62,9 @@ class Arrivals:
         return found
 
     def _instance_count(self, end: Endpoint, conditions: Conditions) -> Expr | None:
-        if end.turns is None:
+        if end.pingpong is None:
             return self.threads.count(conditions)
-        counts = {self.threads.count((*conditions, eq(end.turns.index, k))) for k in range(end.turns.count)}
+        counts = {self.threads.count((*conditions, eq(end.pingpong.index, k))) for k in range(end.pingpong.count)}
         return counts.pop() if len(counts) == 1 else None
 
     def balanced(self, nodes: Sequence[Node], around: tuple[Node, ...] = ()) -> None:

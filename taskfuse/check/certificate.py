@@ -130,6 +130,11 @@ class Certificate:
         failed = [o for o in self.obligations if o.verdict is not Verdict.PROVED]
         return tuple(sorted(failed, key=lambda o: o.verdict is not Verdict.REFUTED))
 
+    def refuse(self) -> None:
+        """Raise :class:`ProofError` with the first gap of the argument. No counterexample is looked for."""
+        gap = next(o for o in self.argument if o.verdict is not Verdict.PROVED)
+        raise ProofError(kernel=self.kernel, verdict=gap.verdict.value, reason=f"{gap.subject}: {gap.reason}", notes=gap.notes)
+
     def require(self) -> None:
         """Do nothing if the kernel is proved.
 

@@ -1,4 +1,4 @@
-"""Order that takes more than one meeting: a barrier of the grid between meetings of the block, and an mbarrier that completes once.
+"""Order that takes more than one meeting: a barrier of the grid between barriers of the block, and an mbarrier that completes once.
 
 Some threads of each block meet at a barrier of the grid. What another thread has done comes before that if it met them in between, and what it does
 comes after if it meets them then: order is transitive, and each of the three orders what its participants did before what others do after.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from taskfuse.check.accesses import Engine, Use
-from taskfuse.check.meetings import Meeting, Meetings
+from taskfuse.check.barriers import Barriers, BarrierSite
 from taskfuse.check.paths import Paths, Region, Step
 from taskfuse.check.program import BLOCKS, Node
 from taskfuse.check.rings import Shot
@@ -31,11 +31,11 @@ class Chains:
         once: which mbarrier that completes once a statement uses.
     """
 
-    def __init__(self, threads: Threads, meetings: Meetings, paths: Paths, once: Mapping[Node, Shot]) -> None:
+    def __init__(self, threads: Threads, barriers: Barriers, paths: Paths, once: Mapping[Node, Shot]) -> None:
         self.threads = threads
-        self.meetings = meetings
+        self.barriers = barriers
         self.paths = paths
-        self._grid = any(m.scope is BarrierScope.GRID for m in meetings.at.values())
+        self._grid = any(m.scope is BarrierScope.GRID for m in barriers.at.values())
         self._once = once
         self._arrivals: dict[Shot, list[Node]] = {}
         self._awaited: set[Shot] = set()
@@ -52,7 +52,7 @@ class Chains:
         """True only if among statements between ``a``, which is over, and ``b`` is a barrier of the grid, and both meet their block's participants."""
         if not self._grid:
             return False
-        met = [(s, m) for s in steps if (m := self.meetings.at.get(s.node)) is not None]
+        met = [(s, m) for s in steps if (m := self.barriers.at.get(s.node)) is not None]
         for k, (s, m) in enumerate(met):
             if m.scope is BarrierScope.GRID and self._holds(m, s, a, b, common, (a, b)) and self.threads.somebody(m.participants):
                 before = any(self._tells(a, m, n) for t, n in met[:k] if self._holds(n, t, a, b, common, (a,)))
@@ -61,15 +61,15 @@ class Chains:
                     return True
         return False
 
-    def _holds(self, m: Meeting, step: Step, a: Use, b: Use, common: set[Expr], blocks: tuple[Use, ...]) -> bool:
+    def _holds(self, m: BarrierSite, step: Step, a: Use, b: Use, common: set[Expr], blocks: tuple[Use, ...]) -> bool:
         """True only if the conditions around a meeting hold, those on the block in the blocks of some accesses."""
         allowed = set(a.node.conditions) if step.region is Region.AFTER else set(b.node.conditions) if step.region is Region.BEFORE else common
         return all((c in allowed or c in step.given) and (c.free.isdisjoint(BLOCKS) or all(c in u.node.conditions for u in blocks)) for c in m.uniform)
 
-    def _takes_part(self, u: Use, m: Meeting) -> bool:
+    def _takes_part(self, u: Use, m: BarrierSite) -> bool:
         return self.threads.implies(u.context.conditions, m.participants, u.context)
 
-    def _tells(self, u: Use, grid: Meeting, m: Meeting) -> bool:
+    def _tells(self, u: Use, grid: BarrierSite, m: BarrierSite) -> bool:
         """True only if who makes an access meets the participants of a barrier of the grid at a meeting of the block."""
         return m.scope is BarrierScope.BLOCK and self._takes_part(u, m) and self.threads.implies(grid.participants, m.participants)
 
@@ -124,7 +124,7 @@ class Chains:
         """True only if who makes an access meets one of some threads among statements that it passes."""
         mine = self.threads.split(u.node.conditions).threads
         for s in steps:
-            m = self.meetings.at.get(s.node)
+            m = self.barriers.at.get(s.node)
             if m is None or m.uniform or not self._takes_part(u, m) or not self.threads.implies(who, m.participants):
                 continue
             if m.scope is BarrierScope.BLOCK or (m.scope is BarrierScope.WARP and self.threads.covers_warps(mine, who)):

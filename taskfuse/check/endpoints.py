@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from taskfuse.check.clusters import Types
-from taskfuse.check.forms import Part, Turns, Visit, visits
+from taskfuse.check.forms import Part, Pingpong, Visit, visits
 from taskfuse.check.program import Node
 from taskfuse.check.threads import Conditions
 from taskfuse.ir.scalar import Expr
@@ -31,7 +31,7 @@ class Endpoint:
     form: tuple[Part, ...]
     lag: int = 0
     releases: tuple[Part, ...] = ()
-    turns: Turns | None = None
+    pingpong: Pingpong | None = None
     instance: tuple[Expr, ...] = ()
 
     def visits(self) -> Iterator[Visit]:
@@ -49,7 +49,7 @@ class Ring:
     producer: Endpoint
     consumers: list[Endpoint]
     loops: list[tuple[Node, Node]] = field(default_factory=lambda: list[tuple[Node, Node]]())
-    turns: list[tuple[Node, Turns]] = field(default_factory=lambda: list[tuple[Node, Turns]]())
+    pingpong: list[tuple[Node, Pingpong]] = field(default_factory=lambda: list[tuple[Node, Pingpong]]())
     pairs: list[tuple[Visit, Visit]] = field(default_factory=lambda: list[tuple[Visit, Visit]]())
     across: Types = ()
 

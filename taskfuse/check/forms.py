@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from taskfuse.check.meetings import uneven
+from taskfuse.check.barriers import uneven
 from taskfuse.check.paths import Paths
 from taskfuse.check.program import THREADS, Block, Node, conjuncts
 from taskfuse.check.ranges import terms_of
@@ -91,7 +91,7 @@ Part = Visit | Repeat | Choice | Either
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Turns:
+class Pingpong:
     """How instances share a ring: instance ``index`` of ``count`` takes the turn at ``take`` and passes it at ``give``.
 
     Attributes:

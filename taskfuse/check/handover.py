@@ -5,9 +5,9 @@ A thread of an endpoint either arrives itself, or meets one that does, between w
 
 from __future__ import annotations
 
+from taskfuse.check.barriers import Barriers, BarrierSite
 from taskfuse.check.endpoints import Endpoint
 from taskfuse.check.forms import NotRing, Visit, visits
-from taskfuse.check.meetings import Meeting, Meetings
 from taskfuse.check.paths import Paths, Step
 from taskfuse.check.program import THREADS, Node, together
 from taskfuse.check.threads import Conditions, Threads
@@ -18,9 +18,9 @@ from taskfuse.kir.nodes import BarrierScope, TmaLoad
 class Handover:
     """Questions about the threads of endpoints and their arrivals."""
 
-    def __init__(self, threads: Threads, meetings: Meetings, paths: Paths) -> None:
+    def __init__(self, threads: Threads, barriers: Barriers, paths: Paths) -> None:
         self.threads = threads
-        self.meetings = meetings
+        self.barriers = barriers
         self.paths = paths
 
     def check(self, e: Endpoint) -> None:
@@ -63,13 +63,13 @@ class Handover:
         """True for what all threads of an endpoint execute warp by warp."""
         if together(node.stmt):
             return self.threads.implies(e.threads, self.threads.split(node.conditions).threads)
-        m = self.meetings.at.get(node)
+        m = self.barriers.at.get(node)
         return m is not None and m.scope is BarrierScope.WARP and self.threads.implies(e.threads, m.participants)
 
     def released(self, x: Node, arrival: Node, e: Endpoint, *, control: bool = False) -> bool:
         """True only if what a thread of the endpoint does at ``x`` comes before the arrival.
 
-        ``control``: that it has come so far is enough; instructions of a whole warp then serve as meetings.
+        ``control``: that it has come so far is enough; instructions of a whole warp then serve as barriers.
         """
         who = self.threads.split(arrival.conditions).threads
         mine = self.threads.split(x.conditions).threads
@@ -87,7 +87,7 @@ class Handover:
         who = self.threads.split(arrival.conditions).threads
         if not self.threads.implies(who, e.threads) or not self.threads.somebody(who):
             return False
-        return any((m := self.meetings.at.get(s.node)) is not None and self._meets(m, e, who) for s in steps)
+        return any((m := self.barriers.at.get(s.node)) is not None and self._meets(m, e, who) for s in steps)
 
     def acquired(self, wait: Node, x: Node, e: Endpoint) -> bool:
         """True only if a thread of the endpoint that comes to ``x`` has waited, or met one that has: of rings between blocks."""
@@ -97,7 +97,7 @@ class Handover:
         steps = self.paths.forward(wait, x)
         if steps is None or not self.threads.implies(who, e.threads) or not self.threads.somebody(who):
             return False
-        return any((m := self.meetings.at.get(s.node)) is not None and self._meets(m, e, who) for s in steps)
+        return any((m := self.barriers.at.get(s.node)) is not None and self._meets(m, e, who) for s in steps)
 
     def covers(self, take: Node, give: Node, who: Conditions, index: Expr) -> bool:
         """True only if whoever takes a turn meets, before it is passed, one of its own instance that passes it."""
@@ -110,17 +110,17 @@ class Handover:
         return any(
             m.scope is BarrierScope.WARP and self.threads.implies(who, m.participants) and self.threads.covers_warps(who, arriving)
             for s in steps
-            if (m := self.meetings.at.get(s.node)) is not None
+            if (m := self.barriers.at.get(s.node)) is not None
         )
 
-    def _meets(self, m: Meeting, e: Endpoint, who: Conditions) -> bool:
+    def _meets(self, m: BarrierSite, e: Endpoint, who: Conditions) -> bool:
         if not self.threads.implies(e.threads, m.participants):
             return False
         match m.scope:
             case BarrierScope.WARP:
                 return self.threads.covers_warps(e.threads, who)
             case BarrierScope.BLOCK | BarrierScope.CLUSTER:
-                return e.turns is None
+                return e.pingpong is None
             case BarrierScope.NAMED:
                 return m.id is not None and (not m.id.free & THREADS or self.threads.covers_values(m.id, e.threads, who))
             case BarrierScope.GRID:

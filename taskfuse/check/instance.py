@@ -42,13 +42,13 @@ from taskfuse.kir.nodes import (
     LdMatrix,
     Queue,
     Release,
-    Retire,
     SetMaxNReg,
     StMatrix,
     TmaLoad,
     TmaStore,
     VectorCopy,
     Wait,
+    WaitGroup,
     Wgmma,
 )
 
@@ -83,7 +83,7 @@ class _Semaphore:
 
 
 @dataclass(slots=True, eq=False)
-class _Meeting:
+class _Barrier:
     arrived: list[int] = field(default_factory=lambda: list[int]())
 
 
@@ -115,7 +115,7 @@ class Run:
         self.semaphores: dict[tuple[str, tuple[int, ...]], _Semaphore] = {}
         self.counts = {s.name: int(evaluate(s.count, symbols)) for s in kernel.semaphores}
         self.extents = {s.name: tuple(int(evaluate(e, symbols)) for e in s.shape) for s in kernel.semaphores}
-        self.meetings: dict[Any, _Meeting] = {}
+        self.barriers: dict[Any, _Barrier] = {}
         self.shadow: dict[tuple[int, str], dict[int, _Shadow]] = {}
         self.queues: dict[tuple[int, Queue], list[list[tuple[Clock, Clock]]]] = {}
         self.open: dict[tuple[int, Queue], list[tuple[Clock, Clock]]] = {}
@@ -307,7 +307,7 @@ class Run:
             case Commit(queue=queue):
                 self.queues.setdefault((t, queue), []).append(self.open.pop((t, queue), []))
                 return True
-            case Retire(queue=queue, pending=pending):
+            case WaitGroup(queue=queue, pending=pending):
                 batches = self.queues.get((t, queue), [])
                 covered = batches[: max(0, len(batches) - pending)]
                 for batch in covered:
@@ -496,10 +496,10 @@ class Run:
         if t in self.released:
             self.released.discard(t)
             return True
-        meeting = self.meetings.setdefault(key, _Meeting())
-        if t in meeting.arrived:
+        site = self.barriers.setdefault(key, _Barrier())
+        if t in site.arrived:
             return False
-        first = meeting.arrived[0] if meeting.arrived else t
+        first = site.arrived[0] if site.arrived else t
         other = self.events[first][self.at[first]].stmt
         if scope in (BarrierScope.BLOCK, BarrierScope.CLUSTER) and other is not e.stmt:
             what = scope.value
@@ -509,18 +509,18 @@ class Run:
         if scope is BarrierScope.NAMED:
             name, before = f"SYNC named {e.key[1]}", self.last.get((block, e.key[1]))
             if before is not None and not (before <= self.clocks[t]).all():
-                raise Refuted(name, "nothing orders an arrival after the meeting before it, so that threads of two meetings may mix", self._who(t, e))
-            if meeting.arrived and self.events[first][self.at[first]].values != count:
+                raise Refuted(name, "nothing orders an arrival after the meeting before it, so that threads of two barriers may mix", self._who(t, e))
+            if site.arrived and self.events[first][self.at[first]].values != count:
                 who = self._who(t, e), self._who(first, self.events[first][self.at[first]])
                 raise Refuted(name, "threads that meet expect different numbers of threads", *who)
-        meeting.arrived.append(t)
-        if len(meeting.arrived) < needed:
+        site.arrived.append(t)
+        if len(site.arrived) < needed:
             return False
-        del self.meetings[key]
-        joined = self.clocks[meeting.arrived].max(axis=0)
+        del self.barriers[key]
+        joined = self.clocks[site.arrived].max(axis=0)
         if scope is BarrierScope.NAMED:
             self.last[block, e.key[1]] = joined
-        for s in meeting.arrived:
+        for s in site.arrived:
             self.clocks[s] = joined
             self._tick(s)
             if s != t:
@@ -588,7 +588,7 @@ class Run:
 def _subject(text: str) -> str:
     """The instruction of a statement's text, without operands."""
     first, _, rest = text.partition(" ")
-    return f"{first} {rest.split(' ')[0]}" if first in ("SYNC", "FENCE", "COMMIT", "RETIRE") else first
+    return f"{first} {rest.split(' ')[0]}" if first in ("SYNC", "FENCE", "COMMIT", "WAIT_GROUP") else first
 
 
 def _threads(threads: list[int], per: int) -> str:

@@ -34,7 +34,7 @@ class Knowledge:
         under: what the last item was added to.
     """
 
-    __slots__ = ("_close", "_facts", "_next", "_questions", "_root", "items", "linear", "ranges", "samples", "tables", "under")
+    __slots__ = ("_close", "_empty", "_facts", "_next", "_questions", "_root", "items", "linear", "ranges", "samples", "tables", "under")
 
     def __init__(self, ranges: Ranges, facts: Facts | None, items: tuple[Item, ...] = (), under: Knowledge | None = None) -> None:
         self.ranges = ranges
@@ -42,6 +42,7 @@ class Knowledge:
         self.linear: Linear | None = None
         self.samples: Mapping[str, NDArray[np.int64]] | None = None
         self._facts = facts
+        self._empty: bool | None = None
         self.under = under
         self._root: Knowledge = self if under is None else under._root
         self.tables: Tables = Tables() if under is None else under.tables
@@ -66,6 +67,13 @@ class Knowledge:
                     facts = facts.with_assumption(condition)
             self._facts = facts
         return self._facts
+
+    @property
+    def empty(self) -> bool:
+        """True only if what is known holds nowhere, by constant bounds: those that come of all items, asked of each of them."""
+        if self._empty is None:
+            self._empty = self.ranges.empty or any(isinstance(item, Expr) and self.ranges.refutes(item) for item in self.items)
+        return self._empty
 
     def given(self, *items: Item) -> Knowledge:
         """Knowledge with items added, one after another."""

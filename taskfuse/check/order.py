@@ -58,11 +58,11 @@ class _Level:
         successors: of statements, and of loops as a whole, what comes directly after; keys of the inner mapping, in order.
     """
 
-    def __init__(self, spans: list[_Span], merged: _Merged, paths: Paths, turns: dict[Block, list[tuple[_Span, Node]]]) -> None:
+    def __init__(self, spans: list[_Span], merged: _Merged, paths: Paths, pingpong: dict[Block, list[tuple[_Span, Node]]]) -> None:
         self.successors: dict[Node, dict[Node, None]] = {}
         self._merged = merged
         self._paths = paths
-        self._turns = turns
+        self._pingpong = pingpong
         self._spans = spans
         self._of: dict[Node, Node] = {}
         for span in spans:
@@ -71,7 +71,7 @@ class _Level:
     def _chain(self, span: _Span, before: set[Node]) -> set[Node]:
         """Program order through a block; returns what is last."""
         last = before
-        held = [(s, n) for s, n in self._turns.get(span.block, []) if s not in self._spans]
+        held = [(s, n) for s, n in self._pingpong.get(span.block, []) if s not in self._spans]
         for node in span.block.nodes[span.low : span.high + 1]:
             if not self._paths.holds(node):
                 continue
@@ -109,35 +109,35 @@ def _whole(block: Block) -> _Span:
 def deadlocks(program: Program, paths: Paths, rings: Rings, others: Sequence[tuple[Node, Node]]) -> list[Obligation]:
     """Whether such an order exists. ``others``: what comes before what, beside rings: fills and waits for them of rings inside one role, register budgets."""
     merged = _Merged()
-    turns: dict[Block, list[tuple[_Span, Node]]] = {}
+    pingpong: dict[Block, list[tuple[_Span, Node]]] = {}
     groups: dict[Node, list[_Span]] = {}
     for ring in rings.rings:
         for a, b in ring.loops:
             merged.join(a, b)
     for ring in rings.rings:
-        for loop, t in ring.turns:
+        for loop, t in ring.pingpong:
             first, last = next((x, y) for x, y in zip(t.before.path, t.after.path, strict=False) if x is not y)
             if first.block is not last.block:
                 return [Obligation(Layer.ORDER, f"ring {ring.full}/{ring.empty}", Verdict.OUTSIDE, "its turn is not taken and passed in one block")]
             span = _Span(first.block, first.index, last.index)
-            for _, other in (pair for pair in turns.get(span.block, []) if pair[0].low <= span.high and span.low <= pair[0].high):
+            for _, other in (pair for pair in pingpong.get(span.block, []) if pair[0].low <= span.high and span.low <= pair[0].high):
                 if [merged.of(n) for n in loop.loops] != [merged.of(n) for n in other.loops]:
                     return [Obligation(Layer.ORDER, f"ring {ring.full}/{ring.empty}", Verdict.OUTSIDE, "its turn overlaps that of loops it does not share")]
                 merged.join(loop, other)  # an instance takes both turns in one iteration
-            turns.setdefault(span.block, []).append((span, loop))
+            pingpong.setdefault(span.block, []).append((span, loop))
     for ring in rings.rings:
         for a, b in ring.loops:
-            if _turns_around(a, merged, turns) != _turns_around(b, merged, turns):
+            if _turns_around(a, merged, pingpong) != _turns_around(b, merged, pingpong):
                 reason = "instances take turns around the loop of one of its ends, and not around that of the other"
                 return [Obligation(Layer.ORDER, f"ring {ring.full}/{ring.empty}", Verdict.OUTSIDE, reason, (a.text, b.text))]
-    for spans in turns.values():
+    for spans in pingpong.values():
         for span, loop in spans:
             groups.setdefault(merged.of(loop), []).append(span)
     for n in program.nodes:
         if isinstance(n.stmt, For) and paths.holds(n):
             groups.setdefault(merged.of(n), []).append(_whole(n.blocks[0]))
-    levels = [("the kernel", _Level([_whole(program.root)], merged, paths, turns))]
-    levels += [(f"the loop over {n.stmt.var}", _Level(spans, merged, paths, turns)) for n, spans in groups.items() if isinstance(n.stmt, For)]
+    levels = [("the kernel", _Level([_whole(program.root)], merged, paths, pingpong))]
+    levels += [(f"the loop over {n.stmt.var}", _Level(spans, merged, paths, pingpong)) for n, spans in groups.items() if isinstance(n.stmt, For)]
     edges = [(a, b) for ring in rings.rings for a, b in _edges(ring)] + _once(rings) + list(others)
     for a, b in edges:
         placed = False
@@ -163,15 +163,15 @@ def deadlocks(program: Program, paths: Paths, rings: Rings, others: Sequence[tup
     return [Obligation(Layer.ORDER, "deadlock", Verdict.PROVED, "one order of all waits and arrivals has every wait after what it waits for")]
 
 
-def _turns_around(loop: Node, merged: _Merged, turns: dict[Block, list[tuple[_Span, Node]]]) -> set[Node]:
+def _turns_around(loop: Node, merged: _Merged, pingpong: dict[Block, list[tuple[_Span, Node]]]) -> set[Node]:
     """The loops over instances that a loop runs in, once for each of them: loops with code, or turns.
 
     An order of events by iterations, outermost first, is one only if ends that share a loop share what runs around it.
     """
-    every = {merged.of(over) for spans in turns.values() for _, over in spans}
+    every = {merged.of(over) for spans in pingpong.values() for _, over in spans}
     found = {merged.of(n) for n in loop.loops} & every
     for n in loop.path:
-        found |= {merged.of(over) for span, over in turns.get(n.block, []) if span.low <= n.index <= span.high}
+        found |= {merged.of(over) for span, over in pingpong.get(n.block, []) if span.low <= n.index <= span.high}
     return found
 
 
@@ -254,7 +254,7 @@ def initialization(program: Program, rings: Rings, paths: Paths) -> list[Obligat
             case _:
                 pass
     wide = (BarrierScope.BLOCK, BarrierScope.CLUSTER)
-    barriers = [n for n in program.root.nodes if isinstance(n.stmt, Barrier) and n.stmt.scope in wide and n in rings.meetings.at]
+    barriers = [n for n in program.root.nodes if isinstance(n.stmt, Barrier) and n.stmt.scope in wide and n in rings.barriers.at]
     remote = remote_barriers(n.stmt for n in program.leaves())
     slots = {m.name: m.slots for m in program.kernel.mbarriers}
     held = 0

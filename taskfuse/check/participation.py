@@ -9,8 +9,8 @@ executes one waits for ever, or for what the others happen to execute.
 
 from __future__ import annotations
 
+from taskfuse.check.barriers import apart, uneven
 from taskfuse.check.certificate import Layer, Obligation, Verdict
-from taskfuse.check.meetings import apart, uneven
 from taskfuse.check.program import Node, Program, together
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import lcm
 
 from taskfuse.check.accesses import Use
-from taskfuse.check.meetings import uneven
+from taskfuse.check.barriers import uneven
 from taskfuse.check.paths import Paths, Step
 from taskfuse.check.program import Block, Node, Program
 from taskfuse.check.ranges import terms_of

@@ -14,6 +14,7 @@ from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.masks import THREAD_NAMES, THREADS, Masks
 from taskfuse.check.ranges import Ranges, Span
 from taskfuse.check.rewritten import BLOCK_NAMES, CLUSTER_NAMES, in_blocks, in_iteration, unrolled
+from taskfuse.ir.dims import facts_of
 from taskfuse.ir.scalar import TRUE, And, Expr, Facts, IntLike, ge, lt, not_, sym
 from taskfuse.kir import Kernel, stmt_text, walk
 from taskfuse.kir.limits import WARP, WARPGROUP
@@ -30,11 +31,11 @@ from taskfuse.kir.nodes import (
     Mma,
     Operand,
     Queue,
-    Retire,
     SetMaxNReg,
     Shuffle,
     StMatrix,
     Stmt,
+    WaitGroup,
     Wgmma,
     WgmmaFence,
 )
@@ -241,7 +242,7 @@ class Program:
 def together(stmt: Stmt) -> int:
     """How many consecutive threads execute a statement together, so that the threads of a warp wait for each other there; 0: each thread for itself."""
     match stmt:
-        case Wgmma() | WgmmaFence() | SetMaxNReg() | Commit(queue=Queue.WGMMA) | Retire(queue=Queue.WGMMA):
+        case Wgmma() | WgmmaFence() | SetMaxNReg() | Commit(queue=Queue.WGMMA) | WaitGroup(queue=Queue.WGMMA):
             return WARPGROUP
         case Mma() | LdMatrix() | StMatrix() | Shuffle():
             return WARP
@@ -279,11 +280,8 @@ def chosen(stmt: Choose, context: Context) -> Iterator[tuple[Operand, Context]]:
 
 def declared(kernel: Kernel, params: Iterable[HostParam]) -> Context:
     """What is known of the extents, and of some parameters that the host has computed from them."""
-    facts, ranges = Facts(), Ranges({})
+    facts, ranges = facts_of(kernel.extents), Ranges({})
     for e in kernel.extents:
-        facts = facts.with_range(e.name, e.min, e.max)
-        if e.multiple_of > 1:
-            facts = facts.with_multiple(e.name, e.multiple_of)
         ranges = ranges.with_span(sym(e.name), (e.min, e.max))
     for p in params:
         facts = facts.with_range(p.name, p.value, p.value)

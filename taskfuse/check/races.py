@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from taskfuse.check.accesses import Engine, Use, Uses, overlapping
+from taskfuse.check.barriers import Barriers, BarrierSite, ordered_by
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.chains import Chains
 from taskfuse.check.endpoints import Endpoint, Ring
 from taskfuse.check.enumeration import Pairs, Table
 from taskfuse.check.forms import Visit, visits
-from taskfuse.check.meetings import Meeting, Meetings, ordered_by
 from taskfuse.check.paths import Cuts, Paths, Region, Step, common_loops
 from taskfuse.check.private import PrivatePair, PrivateRings
 from taskfuse.check.program import BLOCKS, THREADS, Node, Program
@@ -28,7 +28,7 @@ from taskfuse.check.rings import Rings
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.nodes import Acquire, ArriveAsync, BarrierScope, Commit, FenceProxyAsync, For, Queue, Retire, TmaLoad, Wait
+from taskfuse.kir.nodes import Acquire, ArriveAsync, BarrierScope, Commit, FenceProxyAsync, For, Queue, TmaLoad, Wait, WaitGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ class Section:
 class Races:
     """The address layer for one program."""
 
-    def __init__(self, program: Program, threads: Threads, meetings: Meetings, rings: Rings, paths: Paths, private: PrivateRings, refills: Refills) -> None:
+    def __init__(self, program: Program, threads: Threads, barriers: Barriers, rings: Rings, paths: Paths, private: PrivateRings, refills: Refills) -> None:
         self.program = program
         self.threads = threads
-        self.meetings = meetings
+        self.barriers = barriers
         self.rings = rings
         self.paths = paths
         self.uses = Uses(program)
@@ -60,8 +60,8 @@ class Races:
                 self._cursors[f"{e.cursor}.slot"] = (ring, e)
         self._private = private
         self._refills = refills
-        self._chains = Chains(threads, meetings, paths, rings.once)
-        self._cuts = Cuts(c for m in meetings.at.values() if (c := m.cut) is not None)
+        self._chains = Chains(threads, barriers, paths, rings.once)
+        self._cuts = Cuts(c for m in barriers.at.values() if (c := m.cut) is not None)
         self._relations: dict[tuple[int, int], Relation] = {}
         self._pairs: dict[tuple[int, int], Pairs | None] = {}
         self._tables: dict[tuple[int, tuple[int, ...]], Table | None] = {}
@@ -237,7 +237,7 @@ class Races:
             match s.node.stmt:
                 case Commit(queue=q) if q is queue and self._same_issuer(s.node, u):
                     after += 1
-                case Retire(queue=q, pending=n, read_only=read_only) if q is queue and self._same_issuer(s.node, u):
+                case WaitGroup(queue=q, pending=n, read_only=read_only) if q is queue and self._same_issuer(s.node, u):
                     if after >= n and (reads or not read_only):
                         return k
                 case _:
@@ -434,7 +434,7 @@ class Races:
         shared = tuple(c for c in a.context.conditions if c in b.context.conditions)
         common = _common_conditions(a.node, b.node)
         for s in steps[start:]:
-            m = self.meetings.at.get(s.node)
+            m = self.barriers.at.get(s.node)
             if m is not None and self._joins(m, s, a, b, common, shared, equal):
                 return True
         return a.memory is MemoryType.Global and self._chains.across_blocks(steps[start:], a, b, common)
@@ -459,7 +459,7 @@ class Races:
     def _one_thread(self, u: Use) -> bool:
         return self.threads.at_most_one(u.context.conditions)
 
-    def _joins(self, m: Meeting, step: Step, a: Use, b: Use, common: set[Expr], shared: tuple[Expr, ...], equal: frozenset[str]) -> bool:
+    def _joins(self, m: BarrierSite, step: Step, a: Use, b: Use, common: set[Expr], shared: tuple[Expr, ...], equal: frozenset[str]) -> bool:
         """True if both threads come to a meeting, and meet each other there."""
         allowed = set(a.node.conditions) if step.region is Region.AFTER else set(b.node.conditions) if step.region is Region.BEFORE else common
         for c in m.uniform:

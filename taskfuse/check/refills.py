@@ -83,7 +83,7 @@ class Refills:
                 raise NotRing("a position is not waited for once", move)
         if len(waits) != len(ring.moves):
             raise NotRing("a position is waited for more than once, or by some threads only", first)
-        fills = self._positions(ring, self._rings.turn_gives[name])
+        fills = self._positions(ring, self._rings.order_arrivals[name])
         groups: dict[tuple[bool, int], list[Position]] = {}
         for f in fills:
             groups.setdefault((f.inside, f.count), []).append(f)

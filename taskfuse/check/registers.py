@@ -18,7 +18,7 @@ from taskfuse.check.paths import Paths, Step, common_loops
 from taskfuse.check.program import Node, Program
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Const
-from taskfuse.kir.nodes import Access, Commit, Queue, Retire, SetMaxNReg, Wgmma, WgmmaFence
+from taskfuse.kir.nodes import Access, Commit, Queue, SetMaxNReg, WaitGroup, Wgmma, WgmmaFence
 
 ACCUMULATORS, OPERANDS = "accumulators", "operand registers"
 
@@ -118,7 +118,7 @@ def _retired(steps: list[Step], w: Node, threads: Threads) -> int | None:
         match s.node.stmt:
             case Commit(queue=Queue.WGMMA) if _same(s.node, w, threads):
                 after += 1
-            case Retire(queue=Queue.WGMMA, pending=n) if _same(s.node, w, threads) and after >= n:
+            case WaitGroup(queue=Queue.WGMMA, pending=n) if _same(s.node, w, threads) and after >= n:
                 return k
             case _:
                 pass

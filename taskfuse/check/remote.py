@@ -16,10 +16,10 @@ from itertools import pairwise, product
 from math import prod
 
 from taskfuse.check.accesses import Use
+from taskfuse.check.barriers import Barriers
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.clusters import Clusters, Types, place
 from taskfuse.check.forms import NotRing, Visit
-from taskfuse.check.meetings import Meetings
 from taskfuse.check.paths import Paths
 from taskfuse.check.program import BLOCK_NAMES, Program
 from taskfuse.ir.scalar import Expr, const, evaluate
@@ -91,7 +91,7 @@ def _landings(clusters: Clusters, u: Use, shape: Sequence[Expr]) -> tuple[list[i
     return [int(evaluate(at, point)) for point in points], prod(boxes[stmt.map])
 
 
-def before_exit(program: Program, paths: Paths, meetings: Meetings, rings: Iterable[str]) -> list[Obligation]:
+def before_exit(program: Program, paths: Paths, barriers: Barriers, rings: Iterable[str]) -> list[Obligation]:
     """What reaches other blocks is part of a ring, and a barrier of the cluster comes after it: no block exits before.
 
     Args:
@@ -108,7 +108,7 @@ def before_exit(program: Program, paths: Paths, meetings: Meetings, rings: Itera
         reason = ""
         if stmt.barrier.name not in held:
             reason = "it reaches other blocks of the cluster, and is part of no ring"
-        elif not any((m := meetings.at.get(s.node)) is not None and m.scope is BarrierScope.CLUSTER for s in paths.to_end(n)):
+        elif not any((m := barriers.at.get(s.node)) is not None and m.scope is BarrierScope.CLUSTER for s in paths.to_end(n)):
             reason = "no barrier of the cluster comes after it: a block that it reaches may have exited"
         if reason:
             found.append(Obligation(Layer.ORDER, n.text, Verdict.OUTSIDE, reason))

@@ -13,12 +13,12 @@ from taskfuse.check.ranges import Ranges
 from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, FloorDiv, Mod, Table, children, const, simplify, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES
 from taskfuse.kir import Kernel, barrier_slots, bodies, expressions, map_expressions, map_stmts, walk, with_bodies
-from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, If, LdMatrix, Queue, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wgmma
+from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, If, LdMatrix, Queue, StMatrix, Stmt, TmaLoad, TmaStore, WaitGroup, Wgmma
 
 BLOCK_NAMES = tuple(p.index_name for p in BLOCK_TYPES)
 CLUSTER_NAMES = tuple(p.index_name for p in CLUSTER_TYPES)
 UNROLL_LIMIT = 64
-QUEUED = (Commit, Retire, LdMatrix, StMatrix, TmaLoad, TmaStore, Wgmma)
+QUEUED = (Commit, WaitGroup, LdMatrix, StMatrix, TmaLoad, TmaStore, Wgmma)
 
 
 def in_blocks(kernel: Kernel, facts: Facts, ranges: Ranges) -> tuple[Stmt, ...]:
@@ -93,7 +93,7 @@ def unrolled(body: tuple[Stmt, ...], ranges: Ranges) -> tuple[Stmt, ...]:
     loops = [s for s in every if isinstance(s, For) and _copies(s)]
     if not loops:
         return body
-    pending = any(isinstance(s, Retire) and s.queue is Queue.COPY and s.pending for s in every)
+    pending = any(isinstance(s, WaitGroup) and s.queue is Queue.COPY and s.pending for s in every)
 
     def counts(loop: For) -> bool:
         left = pending and not _drains(loop.body)
@@ -125,7 +125,7 @@ def unrolled(body: tuple[Stmt, ...], ranges: Ranges) -> tuple[Stmt, ...]:
 
 def _is_of_copies(s: Stmt) -> bool:
     """True for what opens and closes batches of asynchronous copies of threads."""
-    return isinstance(s, (Commit, Retire)) and s.queue is Queue.COPY
+    return isinstance(s, (Commit, WaitGroup)) and s.queue is Queue.COPY
 
 
 def _drains(body: tuple[Stmt, ...]) -> bool:
@@ -134,7 +134,7 @@ def _drains(body: tuple[Stmt, ...]) -> bool:
     match last:
         case None:
             return True
-        case Retire(pending=pending):
+        case WaitGroup(pending=pending):
             return pending == 0
         case For() | Bind() | If():
             return all(map(_drains, bodies(last)))

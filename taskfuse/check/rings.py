@@ -14,29 +14,20 @@ between wait and arrival is ordered.
 from __future__ import annotations
 
 from taskfuse.check.arrivals import Arrivals
+from taskfuse.check.barriers import Barriers, uneven
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.clusters import Clusters
 from taskfuse.check.endpoints import Endpoint, Ring
 from taskfuse.check.forms import Item, Match, NotRing, match_trailing, parse, skeleton, visits
 from taskfuse.check.handover import Handover
-from taskfuse.check.meetings import Meetings, uneven
 from taskfuse.check.paths import Paths
+from taskfuse.check.pingpong import distributed, trailing
 from taskfuse.check.program import THREADS, Node, Program
 from taskfuse.check.remote import joined
 from taskfuse.check.threads import Conditions, Threads
-from taskfuse.check.turns import distributed, trailing
 from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, prove, sym
 from taskfuse.kir.clusters import reached
-from taskfuse.kir.nodes import (
-    Advance,
-    Arrive,
-    ArriveAsync,
-    CursorInit,
-    Expect,
-    InitBarrier,
-    TmaLoad,
-    Wait,
-)
+from taskfuse.kir.nodes import Advance, Arrive, ArriveAsync, CursorInit, Expect, InitBarrier, TmaLoad, Wait
 
 Shot = tuple[str, int]
 """An mbarrier that completes once: its array and its place in it."""
@@ -54,10 +45,10 @@ class Rings:
         refilled: mbarriers at which loads complete that who waits for them starts ahead.
     """
 
-    def __init__(self, program: Program, threads: Threads, meetings: Meetings, paths: Paths) -> None:
+    def __init__(self, program: Program, threads: Threads, barriers: Barriers, paths: Paths) -> None:
         self.program = program
         self.threads = threads
-        self.meetings = meetings
+        self.barriers = barriers
         self.paths = paths
         self.rings: list[Ring] = []
         self.obligations: list[Obligation] = []
@@ -69,15 +60,15 @@ class Rings:
         self._slot_counts: dict[str, list[tuple[int | None, Expr]]] = {}
         self._waits: dict[str, dict[str, list[Node]]] = {}
         self._arrivals: dict[str, dict[str, list[Node]]] = {}
-        self.turn_waits: dict[str, list[Node]] = {}
-        self.turn_gives: dict[str, list[Node]] = {}
+        self.order_waits: dict[str, list[Node]] = {}
+        self.order_arrivals: dict[str, list[Node]] = {}
         self._single: dict[str, int] = {}  # cursors over one slot, their first parities
         self._advances: list[Node] = []
         self._only_waits: dict[str, list[Wait]] = {}
         self.clusters = Clusters(program)
         self.slots = {m.name: m.slots for m in program.kernel.mbarriers}
         self._collect()
-        self.handover = Handover(threads, meetings, paths)
+        self.handover = Handover(threads, barriers, paths)
         self.arrivals = Arrivals(program.kernel, threads, self._counts)
         self._find()
 
@@ -106,14 +97,14 @@ class Rings:
                     self._slot_counts.setdefault(slot.name, []).append((slot.slot.value if isinstance(slot.slot, Const) else None, count))
                 case Wait() | Arrive() | ArriveAsync() | Expect() | TmaLoad():
                     name = stmt.barrier.name
-                    if name in self.meetings.mbarriers:
+                    if name in self.barriers.mbarriers:
                         continue
                     cursor = self._cursor(stmt.barrier.slot) or self._only_slot(node, stmt)
                     if cursor is None or (isinstance(stmt, Wait) and stmt.parity is not sym(f"{cursor}.parity")):
                         if isinstance(stmt, Wait):
-                            self.turn_waits.setdefault(name, []).append(node)
+                            self.order_waits.setdefault(name, []).append(node)
                         else:
-                            self.turn_gives.setdefault(name, []).append(node)
+                            self.order_arrivals.setdefault(name, []).append(node)
                         continue
                     self._ops.setdefault(cursor, []).append(node)
                     side = self._waits if isinstance(stmt, Wait) else self._arrivals
@@ -145,9 +136,9 @@ class Rings:
         return None
 
     def _find(self) -> None:
-        names = [m.name for m in self.program.kernel.mbarriers if m.name not in self.meetings.mbarriers]
+        names = [m.name for m in self.program.kernel.mbarriers if m.name not in self.barriers.mbarriers]
         done: set[str] = set()
-        turns: set[str] = set()
+        pingpong: set[str] = set()
         for name in names:
             if name in done or not self._is_full(name):
                 continue
@@ -159,7 +150,7 @@ class Rings:
                 continue
             self.rings.append(ring)
             done |= {ring.full, ring.empty}
-            turns |= {c.turns.barrier for c in ring.consumers if c.turns is not None}
+            pingpong |= {c.pingpong.barrier for c in ring.consumers if c.pingpong is not None}
             self.obligations.append(
                 Obligation(
                     Layer.STRUCTURE,
@@ -169,10 +160,10 @@ class Rings:
                 )
             )
         for name in names:
-            if name in done or name in turns:
+            if name in done or name in pingpong:
                 continue
             uses = [n for side in (self._waits, self._arrivals) for nodes in side.get(name, {}).values() for n in nodes]
-            uses += self.turn_waits.get(name, []) + self.turn_gives.get(name, [])
+            uses += self.order_waits.get(name, []) + self.order_arrivals.get(name, [])
             if not uses:
                 continue
             if self._is_refilled(name):
@@ -198,7 +189,7 @@ class Rings:
 
     def _is_refilled(self, name: str) -> bool:
         """True for what is waited for at the slots of a cursor, and filled at others by bulk loads: see :mod:`taskfuse.check.refills`."""
-        gives = self.turn_gives.get(name, [])
+        gives = self.order_arrivals.get(name, [])
         return len(self._waits.get(name, {})) == 1 and name not in self._arrivals and any(isinstance(n.stmt, TmaLoad) for n in gives)
 
     def _start(self, cursor: str) -> tuple[int, int]:
@@ -213,7 +204,7 @@ class Rings:
 
     def _ring(self, full: str) -> Ring:
         arrivals = self._arrivals[full]
-        if len(arrivals) != 1 or full in self.turn_gives or full in self.turn_waits:
+        if len(arrivals) != 1 or full in self.order_arrivals or full in self.order_waits:
             raise NotRing("it is not the full side of a ring with one producer", *(nodes[0] for nodes in arrivals.values()))
         (p,) = arrivals
         empties = [name for name, waits in self._waits.items() if p in waits and name != full]
@@ -221,7 +212,7 @@ class Rings:
             first = arrivals[p][0]
             raise NotRing("whoever arrives does not wait for the slot to be empty" if not empties else "its producer waits for several barriers", first)
         empty = empties[0]
-        if set(self._waits[empty]) != {p} or empty in self.turn_gives or empty in self.turn_waits:
+        if set(self._waits[empty]) != {p} or empty in self.order_arrivals or empty in self.order_waits:
             raise NotRing(f"others than its producer wait for {empty}", self._waits[empty][p][0])
         slots = self.slots[full]
         for cursor in (p, *self._waits[full], *self._arrivals.get(empty, {})):
@@ -260,8 +251,8 @@ class Rings:
         match.forms(ring.producer.form, consumer.form, {})
         ring.loops += match.loops
         ring.pairs += match.pairs
-        if consumer.turns is not None:
-            ring.turns += [(loop, consumer.turns) for loop in match.shared]
+        if consumer.pingpong is not None:
+            ring.pingpong += [(loop, consumer.pingpong) for loop in match.shared]
 
     def _check_cursor(self, cursor: str, slots: int, parity: int, full: str, empty: str) -> None:
         inits = self._inits.get(cursor, [])
@@ -294,7 +285,7 @@ class Rings:
         return found[0]
 
     def _alike(self, cursor: str) -> frozenset[str]:
-        """Thread indices that the trips of loops around a cursor's moves may depend on: where it takes turns, see :mod:`taskfuse.check.turns`."""
+        """Thread indices that the trips of loops around a cursor's moves may depend on: where it takes turns, see :mod:`taskfuse.check.pingpong`."""
         shared = any(isinstance(n.stmt, Advance) and n.stmt.count is not const(1) for n in self._ops[cursor])
         return THREADS if shared else frozenset()
 
@@ -330,24 +321,24 @@ class Rings:
         carried = self._threads_of(moves, alike)  # threads that only carry the cursor may advance it, too
         if not self.threads.implies(who, carried):
             raise NotRing("others advance its cursor than those that wait with it", *moves[:1])
-        turns = None
+        pingpong = None
         if alike:
             if not self.threads.same(who, carried):
                 raise NotRing("others advance its cursor than those that wait with it, and it takes turns", *moves[:1])
-            form, turns = distributed(self, cursor, who, arrives=release == cursor)
+            form, pingpong = distributed(self, cursor, who, arrives=release == cursor)
         else:
             form = parse(self.skeleton(set(nodes)), trailing=False, waits=True, arrives=release == cursor)
-        endpoint = Endpoint(cursor, release, who, form, turns=turns)
+        endpoint = Endpoint(cursor, release, who, form, pingpong=pingpong)
         if release == cursor:
             endpoint.releases = form
             return endpoint
         for n in self._ops[release]:
             if not isinstance(n.stmt, Advance) and not (isinstance(n.stmt, (Arrive, ArriveAsync, Expect, TmaLoad)) and n.stmt.barrier.name == arrives_at):
                 raise NotRing(f"cursor {release} is used for another barrier, too", n)
-        if turns is None:
+        if pingpong is None:
             endpoint.releases = parse(self.skeleton(set(self._ops[release])), trailing=True, waits=False, arrives=True)
         else:
-            endpoint.releases, endpoint.turns = trailing(self, release, turns)
+            endpoint.releases, endpoint.pingpong = trailing(self, release, pingpong)
         self._trail(endpoint)
         return endpoint
 
@@ -391,7 +382,7 @@ class Rings:
 
     def _one_shot(self, name: str) -> None:
         """Barriers that complete once: waits for phase 0 and arrivals at constant slots, outside of loops; each slot by itself."""
-        nodes = [*self.turn_waits.get(name, []), *self.turn_gives.get(name, [])]
+        nodes = [*self.order_waits.get(name, []), *self.order_arrivals.get(name, [])]
         moving = [n for side in (self._waits, self._arrivals) for uses in side.get(name, {}).values() for n in uses]
         found = {n: self._shot(n) for n in sorted((*nodes, *moving), key=lambda n: n.number)}
         strange = [n for n, slot in found.items() if slot is None]

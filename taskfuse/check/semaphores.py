@@ -9,7 +9,7 @@ release counted in phase ``k`` comes after completion of phase ``k - 1``. It fol
 3. blocks that share a ring visit equally many positions: their loops are equal, one by one;
 4. a phase takes the releases of all blocks that share the ring.
 
-The waits of other threads of a block are its meetings: what one thread has acquired holds for those that it meets afterwards.
+The waits of other threads of a block are its barriers: what one thread has acquired holds for those that it meets afterwards.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from taskfuse.check.barriers import uneven
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.endpoints import Endpoint, Ring
 from taskfuse.check.forms import Choice, Either, Item, Match, NotRing, Part, Repeat, Visit, parse, visits
-from taskfuse.check.meetings import uneven
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, Node, Program
 from taskfuse.check.rings import Rings
 from taskfuse.check.threads import Conditions, Threads, bounds_of, box_count

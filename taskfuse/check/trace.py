@@ -13,9 +13,10 @@ from taskfuse.check.alignment import COORDINATE_BYTES, of_tile
 from taskfuse.check.defined import Demand, demands, of_statement
 from taskfuse.check.fences import Fences, operands
 from taskfuse.check.program import BLOCK_NAMES, CLUSTER_NAMES, THREAD_NAMES, together
-from taskfuse.check.tiles import LINE, ROWS, Storage, tile_elements
+from taskfuse.check.tiles import Storage, tile_elements
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, matrices
 from taskfuse.ir.scalar import TRUE, ZERO, Const, Expr, compile_expr, evaluate
+from taskfuse.ir.shared_layouts import swizzle_period
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, stmt_text
 from taskfuse.kir.limits import MAX_THREADS, WARP, WARPGROUP
@@ -44,7 +45,6 @@ from taskfuse.kir.nodes import (
     Mma,
     Queue,
     Release,
-    Retire,
     SemaphoreSlot,
     SetMaxNReg,
     Shuffle,
@@ -56,6 +56,7 @@ from taskfuse.kir.nodes import (
     TmaStore,
     VectorCopy,
     Wait,
+    WaitGroup,
     Wgmma,
     WgmmaFence,
 )
@@ -359,8 +360,8 @@ class Trace:
                 self._fenced(stmt, ids)
                 tiles = [(d.base.buffer, self._tiles(stmt, d, rows, ids)) for d, rows in ((a, stmt.row.m), (b, stmt.n)) if isinstance(d, Descriptor)]
                 self._emit(stmt, ids, [Queue.WGMMA] * len(ids), [[(buffer, elements[k]) for buffer, elements in tiles] for k in range(len(ids))])
-            case Commit(queue=queue) | Retire(queue=queue):
-                if queue is Queue.WGMMA and isinstance(stmt, Retire):
+            case Commit(queue=queue) | WaitGroup(queue=queue):
+                if queue is Queue.WGMMA and isinstance(stmt, WaitGroup):
                     self._fences.retire(ids, stmt.pending)
                 elif queue is Queue.WGMMA:
                     self._fences.commit(ids)
@@ -431,7 +432,7 @@ class Trace:
         whole = int(np.prod(self._shape(access.buffer))) * size
         ends = f"of {access.buffer}, and its box of {bytes_} bytes ends behind the {whole} of the buffer"
         self._check(stmt, access.buffer, ids, first * size + bytes_ > whole, first * size, ends)
-        self._begin_at(stmt, access, ids, max(LINE, ROWS * box.swizzle))
+        self._begin_at(stmt, access, ids, swizzle_period(box.swizzle))
         last = self._value(coords[-1], ids) * self.sizes[box.tensor]
         self._check(stmt, box.tensor, ids, last % COORDINATE_BYTES != 0, last, f"of the last axis of {box.tensor}, which is no multiple of {COORDINATE_BYTES}")
         return first
@@ -554,8 +555,7 @@ def samples(kernel: Kernel) -> Iterator[dict[str, int]]:
     for values in wanted:
         extents: dict[str, int] = {}
         for value, e in zip(values, kernel.extents, strict=True):
-            value = -(-max(value, e.min) // e.multiple_of) * e.multiple_of
-            extents[e.name] = value if e.max is None else min(value, e.max // e.multiple_of * e.multiple_of)
+            extents[e.name] = e.near(value)
         if tuple(extents.values()) not in seen:
             seen.add(tuple(extents.values()))
             yield extents

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from taskfuse.check.alignment import TENSORS, aligned, assumes_tensors
+from taskfuse.check.barriers import Barriers
 from taskfuse.check.bounds import inside
 from taskfuse.check.certificate import Argument, Certificate, Layer, Obligation, Verdict
 from taskfuse.check.defined import DIVISORS, defined
 from taskfuse.check.instance import counterexample
-from taskfuse.check.meetings import Meetings
 from taskfuse.check.order import deadlocks, initialization
 from taskfuse.check.participation import participation
 from taskfuse.check.paths import Paths
@@ -97,22 +97,22 @@ def _argument(kernel: Kernel, launched: int | None) -> Iterator[Obligation]:
         return
     threads = Threads(program)
     paths = Paths(program)
-    meetings = Meetings(program, threads)
-    rings = Rings(program, threads, meetings, paths)
+    barriers = Barriers(program, threads)
+    rings = Rings(program, threads, barriers, paths)
     if kernel.semaphores:
         BlockRings(program, threads, rings)
     private = PrivateRings(program, threads, paths, {f"{e.cursor}.slot" for ring in rings.rings for e in ring.endpoints})
     refills = Refills(rings, private)
     yield from rings.obligations
     yield from refills.obligations
-    yield from meetings.obligations
+    yield from barriers.obligations
     yield from participation(program, threads)
     yield from initialization(program, rings, paths)
     yield from deadlocks(program, paths, rings, [*refills.edges, *released(program, launched)])
-    yield from before_exit(program, paths, meetings, (name for r in rings.rings if r.across for name in (r.full, r.empty)))
+    yield from before_exit(program, paths, barriers, (name for r in rings.rings if r.across for name in (r.full, r.empty)))
     yield from in_flight(program, paths, threads)
     yield from budgets(program, threads, launched)
-    races = Races(program, threads, meetings, rings, paths, private, refills)
+    races = Races(program, threads, barriers, rings, paths, private, refills)
     yield from races.retired_at_exit()
     yield from races.check()
     yield from inside(program)

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from taskfuse.cli.load import Program
 from taskfuse.cuda.shape import check_extents
 from taskfuse.dtypes import DType, DTypeKind
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import Extent, HostParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.nodes import HostParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.sim import Exploration, Scheduler, Timeline
 
 Array = NDArray[Any]
@@ -40,15 +41,9 @@ class Difference:
         return text + (f"; {self.wrong} elements are NaN or infinite in one of the two" if self.wrong else "")
 
 
-def complete(extents: tuple[Extent, ...], given: Mapping[str, int]) -> dict[str, int]:
+def complete(extents: tuple[Dim, ...], given: Mapping[str, int]) -> dict[str, int]:
     """A value for every extent: the one given, or a usual one that its facts allow."""
-    return {e.name: given.get(e.name, _usual(e)) for e in extents}
-
-
-def _usual(extent: Extent) -> int:
-    unit = extent.multiple_of
-    value = -(-max(USUAL, extent.min) // unit) * unit
-    return value if extent.max is None or value <= extent.max else extent.max // unit * unit
+    return {e.name: given.get(e.name, e.near(USUAL)) for e in extents}
 
 
 def random_arguments(kernel: Kernel, sizes: Mapping[str, int], seed: int) -> list[Array]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from taskfuse.cuda import instructions as ptx
+from taskfuse.cuda import copy_instructions as ptx
 from taskfuse.cuda.c_types import literal
-from taskfuse.cuda.cluster_instructions import tma_multicast
 from taskfuse.cuda.expressions import Level, once
 from taskfuse.cuda.ranges import INT32, Range
+from taskfuse.cuda.signature import Form
 from taskfuse.cuda.text import bare
-from taskfuse.cuda.variant import Form
 from taskfuse.cuda.writer import Scope, Writer
 from taskfuse.dtypes import int64
 from taskfuse.ir.scalar import TRUE, ZERO, Facts, is_multiple, sym
@@ -150,7 +149,7 @@ def bulk_load(w: Writer, stmt: TmaLoad, scope: Scope) -> None:
     inner = [scope.indices.text(c) for c in reversed(stmt.coords)]
     operands = [w.address(stmt.out, scope), f"&{w.names[stmt.map]}", w.slot(stmt.barrier, scope)]
     if stmt.across:
-        w.call(scope, tma_multicast(len(inner)), *operands, _mask(w, stmt, scope), *inner)
+        w.call(scope, ptx.tma_multicast(len(inner)), *operands, _mask(w, stmt, scope), *inner)
     else:
         w.call(scope, ptx.tma_load(len(inner)), *operands, *inner)
 

@@ -1,6 +1,9 @@
 """Elementwise functions in CUDA C++: the column ``cpp`` of :data:`taskfuse.ir.elementwise.ELEMENTWISE`, filled in for operands and a dtype.
 
 Semantics are those of the NumPy implementations in ``ELEMENTWISE``. docs/math.md has the errors of the float functions.
+
+Rows of the table call device functions, too: what is no operator and no function of CUDA. In these ``T`` is the type of the operands, ``U`` the type in
+which it wraps (:func:`taskfuse.cuda.c_types.wrapping_type`). A row uses an operand once; what uses it more often is a device function.
 """
 
 from __future__ import annotations
@@ -8,14 +11,242 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from taskfuse.cuda.c_types import c_type, wrapping_type
-from taskfuse.cuda.conversions import CONVERSIONS, convert
-from taskfuse.cuda.device_functions import DEVICE_FUNCTIONS
-from taskfuse.cuda.text import Fragment, Helper
+from taskfuse.cuda.c_types import CONVERSIONS, c_type, convert, wrapping_type
+from taskfuse.cuda.text import Fragment, Helper, Library
 from taskfuse.dtypes import DType, DTypeKind, bool_
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule, Elementwise
 from taskfuse.ir.spelling import Spelling
+
+_INTEGERS = """
+template <typename T, typename U>
+__device__ __forceinline__ T absolute(T x) {
+  return x < 0 ? (T)(0 - (U)x) : x;
+}
+
+template <typename T>
+__device__ __forceinline__ T greater(T a, T b) {
+  return a > b ? a : b;
+}
+
+template <typename T>
+__device__ __forceinline__ T lesser(T a, T b) {
+  return a < b ? a : b;
+}
+
+// a / b rounded to minus infinity; 0 by zero; the least integer by -1 wraps
+template <typename T, typename U>
+__device__ __forceinline__ T signed_floored_quotient(T a, T b) {
+  if (b == 0) return 0;
+  if (b == -1) return (T)(0 - (U)a);
+  const T quotient = a / b;
+  return (a < 0) != (b < 0) && quotient * b != a ? quotient - 1 : quotient;
+}
+
+// 0 by zero
+template <typename T>
+__device__ __forceinline__ T unsigned_quotient(T a, T b) {
+  return b == 0 ? 0 : a / b;
+}
+
+// the remainder of C, of the sign of a; 0 by zero
+template <typename T>
+__device__ __forceinline__ T signed_remainder(T a, T b) {
+  return b == 0 || b == -1 ? 0 : a % b;
+}
+
+// the remainder of the sign of b; 0 by zero
+template <typename T>
+__device__ __forceinline__ T signed_floored_remainder(T a, T b) {
+  const T remainder = signed_remainder<T>(a, b);
+  return remainder != 0 && (remainder < 0) != (b < 0) ? remainder + b : remainder;
+}
+
+// 0 by zero
+template <typename T>
+__device__ __forceinline__ T unsigned_remainder(T a, T b) {
+  return b == 0 ? 0 : a % b;
+}
+
+// by squaring
+template <typename T, typename U>
+__device__ __forceinline__ T unsigned_power(T a, T b) {
+  U power = 1;
+  for (U base = a; b != 0; b >>= 1) {
+    if (b & 1) power *= base;
+    base *= base;
+  }
+  return (T)power;
+}
+
+// negative powers are the reciprocal rounded to zero, and 0 of 0
+template <typename T, typename U>
+__device__ __forceinline__ T signed_power(T a, T b) {
+  if (b < 0) return a == 1 ? 1 : a != -1 ? 0 : b & 1 ? -1 : 1;
+  return unsigned_power<T, U>(a, b);
+}
+
+// 0 for shifts by the width and more, and by less than 0
+template <typename T, typename U>
+__device__ __forceinline__ T shifted_left(T a, T b) {
+  return (U)b < sizeof(T) * 8 ? (T)((U)a << b) : 0;
+}
+
+// the sign alone (0 or -1) for shifts by the width and more, and by less than 0
+template <typename T, typename U>
+__device__ __forceinline__ T signed_shifted_right(T a, T b) {
+  return (U)b < sizeof(T) * 8 ? a >> b : a < 0 ? -1 : 0;
+}
+
+// 0 for shifts by the width and more
+template <typename T>
+__device__ __forceinline__ T unsigned_shifted_right(T a, T b) {
+  return b < sizeof(T) * 8 ? a >> b : 0;
+}
+"""
+
+_NUMBERS = """
+template <typename T, typename U>
+__device__ __forceinline__ T square(T x) {
+  return (T)((U)x * (U)x);
+}
+
+// NaN of NaN
+template <typename T>
+__device__ __forceinline__ T sign(T x) {
+  return x > 0 ? 1 : x < 0 ? -1 : x == 0 ? 0 : x;
+}
+"""
+
+_FLOATS = """
+__device__ __forceinline__ float maximum_or_nan(float a, float b) {
+  float c;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+}
+
+__device__ __forceinline__ float minimum_or_nan(float a, float b) {
+  float c;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+}
+
+// as max.NaN: -0 is less than +0 and NaN is one NaN, so that the order of the operands leaves no trace in the bits
+__device__ __forceinline__ double double_maximum_or_nan(double a, double b) {
+  if (a != a || b != b) return __longlong_as_double(0x7fffffffffffffff);
+  return a > b || (a == b && !signbit(a)) ? a : b;
+}
+
+__device__ __forceinline__ double double_minimum_or_nan(double a, double b) {
+  if (a != a || b != b) return __longlong_as_double(0x7fffffffffffffff);
+  return a < b || (a == b && signbit(a)) ? a : b;
+}
+
+// fmod, moved to the sign of b
+template <typename T>
+__device__ __forceinline__ T float_floored_remainder(T a, T b) {
+  const T remainder = fmod(a, b);
+  if (remainder == 0) return copysign((T)0, b);
+  return (remainder < 0) != (b < 0) ? remainder + b : remainder;
+}
+
+// (a - fmod(a, b)) / b is an integer but for rounding: the nearest one, less 1 where the remainder moves to the sign of b
+template <typename T>
+__device__ __forceinline__ T float_floored_quotient(T a, T b) {
+  if (b == 0) return a / b;
+  const T remainder = fmod(a, b);
+  T quotient = (a - remainder) / b;
+  if (remainder != 0 && (remainder < 0) != (b < 0)) quotient -= 1;
+  if (quotient == 0) return copysign((T)0, a / b);
+  const T whole = floor(quotient);
+  return quotient - whole > (T)0.5 ? whole + 1 : whole;
+}
+
+template <typename T>
+__device__ __forceinline__ T lerp(T a, T b, T t) {
+  return a + t * (b - a);
+}
+
+// 1 / d for 1 <= d <= 2, where rcp.approx is off by 1 ulp at most (PTX ISA, "rcp"): one step of Newton leaves little more than a half,
+// without the branch that a division takes for subnormal and huge numbers
+__device__ __forceinline__ float reciprocal_from_1_to_2(float d) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
+  return fmaf(r, fmaf(-d, r, 1), r);
+}
+
+// 1 / (1 + exp(-x)), by an exponential that does not overflow
+__device__ __forceinline__ float sigmoid(float x) {
+  const float e = expf(-fabsf(x));
+  return (x < 0 ? e : 1.0f) * reciprocal_from_1_to_2(1 + e);
+}
+
+__device__ __forceinline__ double double_sigmoid(double x) {
+  const double e = exp(-fabs(x));
+  return (x < 0 ? e : 1.0) / (1 + e);
+}
+
+__device__ __forceinline__ float silu(float x) {
+  return x * sigmoid(x);
+}
+
+__device__ __forceinline__ double double_silu(double x) {
+  return x * double_sigmoid(x);
+}
+
+// normcdf(x) is (1 + erf(x / sqrt(2))) / 2, without the cancellation for negative x
+__device__ __forceinline__ float gelu(float x) {
+  return x * normcdff(x);
+}
+
+__device__ __forceinline__ double double_gelu(double x) {
+  return x * normcdf(x);
+}
+
+// sigmoid(2 u) is (1 + tanh(u)) / 2, without the cancellation for negative u
+__device__ __forceinline__ float gelu_tanh(float x) {
+  const float u = 0.7978845608028654f * (x + 0.044715f * x * x * x);
+  return x * sigmoid(2 * u);
+}
+
+__device__ __forceinline__ double double_gelu_tanh(double x) {
+  const double u = 0.7978845608028654 * (x + 0.044715 * x * x * x);
+  return x * double_sigmoid(2 * u);
+}
+"""
+
+# float32 by the special function units
+_FAST = """
+__device__ __forceinline__ float fast_tanh(float x) {
+  float y;
+  asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// __powf, which has no negative bases, of the absolute value
+__device__ __forceinline__ float fast_power(float a, float b) {
+  if (b == 0) return 1;
+  const float power = __powf(fabsf(a), b);
+  if (a >= 0 || a != a) return power;
+  if (truncf(b) != b) return __int_as_float(0x7fffffff);
+  return fmodf(b, 2) == 0 ? power : -power;
+}
+
+__device__ __forceinline__ float fast_sigmoid(float x) {
+  return __fdividef(1, 1 + __expf(-x));
+}
+
+__device__ __forceinline__ float fast_silu(float x) {
+  return x * fast_sigmoid(x);
+}
+
+__device__ __forceinline__ float fast_gelu_tanh(float x) {
+  const float u = 0.7978845608028654f * (x + 0.044715f * x * x * x);
+  return x * fast_sigmoid(2 * u);
+}
+"""
+
+DEVICE_FUNCTIONS = Library(_INTEGERS, _NUMBERS, _FLOATS, _FAST)
 
 
 def result_dtype(op: Elementwise, dtype: DType) -> DType:

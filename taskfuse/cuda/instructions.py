@@ -1,4 +1,4 @@
-"""The helpers behind kernel-IR statements: vectors, mbarriers, barriers across blocks, TMA, register budgets (PTX ISA, the section of each)."""
+"""The helpers behind statements that synchronize: mbarriers, barriers, semaphores, proxy fences, register budgets (PTX ISA, the section of each)."""
 
 from __future__ import annotations
 
@@ -7,77 +7,6 @@ from taskfuse.cuda.text import Helper
 SHARED_ADDRESS = Helper(
     "shared_address",
     "__device__ __forceinline__ unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }",
-)
-
-# -- vectors ------------------------------------------------------------------------------------------------------------------------
-
-
-def copy_vector(size: int) -> Helper:
-    """Copies ``size`` (2, 4, 8 or 16) bytes by one load and one store; both addresses are multiples of it."""
-    ctype = {2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"}[size]
-    name = f"copy{size}"
-    return Helper(
-        name,
-        f"__device__ __forceinline__ void {name}(void* out, const void* source) {{\n"
-        f"  *reinterpret_cast<{ctype}*>(out) = *reinterpret_cast<const {ctype}*>(source);\n}}",
-    )
-
-
-STORED = {2: ("b16", "h", "unsigned short"), 4: ("b32", "r", "unsigned"), 8: ("b64", "l", "unsigned long long")}
-"""Bytes of a store: its PTX type, the constraint of its register, the C type of that."""
-
-
-def store_vector_if(size: int) -> Helper:
-    """Stores ``size`` (2, 4 or 8) bytes to Global memory where a condition holds, by a predicated instruction: there is no branch."""
-    ptype, constraint, ctype = STORED[size]
-    name = f"store{size}_if"
-    return Helper(
-        name,
-        f"""\
-__device__ __forceinline__ void {name}(bool condition, void* out, const void* source) {{
-  asm volatile("{{ .reg .pred p; setp.ne.b32 p, %0, 0; @p st.global.{ptype} [%1], %2; }}"
-               :: "r"((int)condition), "l"(out), "{constraint}"(*reinterpret_cast<const {ctype}*>(source)) : "memory");
-}}""",
-    )
-
-
-# -- asynchronous copies (PTX ISA, "cp.async", "cp.async.mbarrier.arrive", "cp.async.wait_group") -----------------------------------------
-
-
-LEAST_ASYNC_COPY = 4
-"""Bytes of the smallest asynchronous copy."""
-
-
-def async_copy(size: int, *, fills: bool) -> Helper:
-    """Copies ``size`` (4, 8 or 16) bytes from Global to Shared memory. ``fills``: a last argument says whether they are there; else zeros are written.
-
-    16 bytes go past the first-level cache; smaller copies have no such form.
-    """
-    name = f"async_copy{size}{'_or_zero' if fills else ''}"
-    cache = "cg" if size == 16 else "ca"
-    parameter, operand, value = (", bool valid", ", %2", f', "r"(valid ? {size} : 0)') if fills else ("", "", "")
-    return Helper(
-        name,
-        f"__device__ __forceinline__ void {name}(void* out, const void* source{parameter}) {{\n"
-        f'  asm volatile("cp.async.{cache}.shared.global [%0], [%1], {size}{operand};"\n'
-        f'               ::"r"(shared_address(out)), "l"(__cvta_generic_to_global(source)){value} : "memory");\n}}',
-        (SHARED_ADDRESS,),
-    )
-
-
-ARRIVE_ASYNC = Helper(
-    "mbarrier_arrive_async",
-    """\
-// counted once this thread's asynchronous copies so far are done
-__device__ __forceinline__ void mbarrier_arrive_async(unsigned long long* barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
-}""",
-    (SHARED_ADDRESS,),
-)
-COPY_COMMIT = Helper("copy_commit", '__device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }')
-COPY_WAIT = Helper(
-    "copy_wait",
-    'template <int pending>\n__device__ __forceinline__ void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory"); }',
 )
 
 # -- mbarriers (PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier") -----------------------------------------
@@ -267,60 +196,6 @@ __device__ __forceinline__ void named_barrier(int id, int threads) {
   asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }""",
 )
-
-
-# -- TMA (PTX ISA, "cp.async.bulk.tensor") --------------------------------------------------------------------------------------------
-
-TENSOR_MAP = Helper(
-    "TensorMap",
-    "struct alignas(64) TensorMap {\n  unsigned long long words[16];\n};",
-    arch=90,
-)
-
-
-def coordinates(rank: int, before: int) -> tuple[str, str, str]:
-    """The coordinates of a bulk copy: as parameters of its function, as operands of its instruction behind ``before`` others, as values of these."""
-    each = range(rank)
-    return "".join(f", int c{i}" for i in each), ", ".join(f"%{i + before}" for i in each), "".join(f', "r"(c{i})' for i in each)
-
-
-def tma_load(rank: int) -> Helper:
-    """A box from Global to Shared; coordinates innermost first."""
-    coords, slots, values = coordinates(rank, 3)
-    return Helper(
-        f"tma_load_{rank}d",
-        f"__device__ __forceinline__ void tma_load_{rank}d(void* out, const TensorMap* map, unsigned long long* barrier{coords}) {{\n"
-        f'  asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {{{slots}}}], [%2];"\n'
-        f'               ::"r"(shared_address(out)), "l"(map), "r"(shared_address(barrier)){values} : "memory");\n}}',
-        (SHARED_ADDRESS, TENSOR_MAP),
-        90,
-    )
-
-
-def tma_store(rank: int) -> Helper:
-    """A box from Shared to Global, clipped; coordinates innermost first."""
-    coords, slots, values = coordinates(rank, 2)
-    return Helper(
-        f"tma_store_{rank}d",
-        f"__device__ __forceinline__ void tma_store_{rank}d(const TensorMap* map, const void* source{coords}) {{\n"
-        f'  asm volatile("cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%0, {{{slots}}}], [%1];"\n'
-        f'               ::"l"(map), "r"(shared_address(source)){values} : "memory");\n}}',
-        (SHARED_ADDRESS, TENSOR_MAP),
-        90,
-    )
-
-
-BULK_COMMIT = Helper("bulk_commit", '__device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }', arch=90)
-BULK_WAIT = Helper(
-    "bulk_wait",
-    'template <int pending>\n__device__ __forceinline__ void bulk_wait() { asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory"); }',
-    arch=90,
-)
-BULK_WAIT_READ = Helper(
-    "bulk_wait_read",
-    'template <int pending>\n__device__ __forceinline__ void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory"); }',
-    arch=90,
-)
 FENCE_PROXY = Helper(
     "fence_proxy_async",
     '__device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }',
@@ -340,3 +215,74 @@ def set_registers(count: int, at_launch: int) -> Helper:
     way = "inc" if count > at_launch else "dec"
     name = f"set_registers_{count}"
     return Helper(name, f'__device__ __forceinline__ void {name}() {{ asm volatile("setmaxnreg.{way}.sync.aligned.u32 {count};"); }}', arch=90)
+
+
+# -- clusters (PTX ISA, "Cluster of Cooperative Thread Arrays") ------------------------------------------------------------------------
+
+
+def cluster_index(d: str) -> Helper:
+    """The index of the block in its cluster along ``d``."""
+    return Helper(
+        f"cluster_index_{d}",
+        f'__device__ __forceinline__ int cluster_index_{d}() {{\n  int index;\n  asm("mov.u32 %0, %%cluster_ctaid.{d};" : "=r"(index));\n  return index;\n}}',
+        arch=90,
+    )
+
+
+# "barrier.cluster": not .aligned, since the roles of a warp's threads may have left it divergent
+CLUSTER_BARRIER = Helper(
+    "cluster_barrier",
+    """\
+__device__ __forceinline__ void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}""",
+    arch=90,
+)
+# "mapa", "mbarrier.arrive": with the default scope, that of the block: an arrival elsewhere only says that something has been read, and publishes nothing
+# (docs/memory-model.md, assumption 6); a fence at cluster scope in its place more than doubles the time of a matrix product
+ARRIVE_AT = Helper(
+    "mbarrier_arrive_at",
+    """\
+// at the barrier's place in the block of this rank in the cluster
+__device__ __forceinline__ void mbarrier_arrive_at(unsigned long long* barrier, unsigned rank) {
+  asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [there]; }"
+               ::"r"(shared_address(barrier)), "r"(rank) : "memory");
+}""",
+    (SHARED_ADDRESS,),
+    90,
+)
+
+# -- semaphores -----------------------------------------------------------------------------------------------------------------------
+# Counters in Global memory that a launch finds at zero (PTX ISA, "red" and "ld", with .release and .acquire at .gpu scope; "Memory Consistency Model",
+# causality order): what the releasing thread has seen of its block (barrier.sync) is released too, and what the acquiring one passes on to its block
+# is acquired by all. Counts are of 64 bits: they never wrap.
+
+RELEASE = Helper(
+    "semaphore_release",
+    """\
+__device__ __forceinline__ void semaphore_release(unsigned long long* semaphore) {
+  asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(semaphore), "l"(1ull) : "memory");
+}""",
+)
+ACQUIRE = Helper(
+    "semaphore_acquire",
+    """\
+// wait until so many phases of count releases are complete
+__device__ __forceinline__ void semaphore_acquire(unsigned long long* semaphore, unsigned long long count, unsigned long long phases) {
+  while (counter_value(semaphore) < count * phases) {}
+}""",
+    (COUNTER_VALUE,),
+)
+BOUNDED_ACQUIRE = Helper(
+    "semaphore_acquire_bounded",
+    """\
+__device__ __forceinline__ void semaphore_acquire_bounded(unsigned long long* semaphore, unsigned long long count, unsigned long long phases, Report* report,
+                                                          int point, int slot) {
+  const unsigned long long start = nanoseconds();
+  while (counter_value(semaphore) < count * phases) {
+    if (nanoseconds() - start > report->limit) report_timeout(report, point, slot, (int)phases - 1);
+  }
+}""",
+    (COUNTER_VALUE, REPORT),
+)

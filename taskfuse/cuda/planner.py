@@ -12,9 +12,9 @@ from taskfuse.cuda.fit import check_limits, launch_shape, prepare, refused
 from taskfuse.cuda.layout import Layout, alignment_of, row_major, vector_bytes_of
 from taskfuse.cuda.parameters import fill
 from taskfuse.cuda.plan import Plan
+from taskfuse.cuda.ranges import fits
 from taskfuse.cuda.shape import LaunchShape
-from taskfuse.cuda.variant import Form, Variant
-from taskfuse.cuda.widths import fits
+from taskfuse.cuda.signature import Form, Variant
 from taskfuse.errors import InputError, LaunchError, OutputError
 from taskfuse.kir import Kernel, accesses, walk
 from taskfuse.kir.arguments import bind_symbols, check_rank, integer, wanted

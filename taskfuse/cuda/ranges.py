@@ -6,13 +6,15 @@ computed only where its guard holds, so the range found is never too small.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from math import prod
 
-from taskfuse.ir.scalar import And, Compare, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor
+from taskfuse.ir.scalar import ONE, And, Compare, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES
-from taskfuse.kir import Kernel
+from taskfuse.kir import Kernel, bodies, expressions
 from taskfuse.kir.limits import MAX_BLOCK, MAX_GRID
-from taskfuse.kir.nodes import CursorInit, HostParam
+from taskfuse.kir.nodes import CursorInit, For, Gather, HostParam, Stmt, TensorParam
+from taskfuse.kir.walk import own_symbols
 
 Range = tuple[int, int]
 
@@ -167,3 +169,22 @@ MOST_PHASES = INT32[1] - 1  # a ring is walked around less often
 def cursor_ranges(cursor: CursorInit) -> dict[str, Range]:
     """Ranges of a ring cursor's symbols."""
     return {f"{cursor.name}.slot": (0, cursor.slots - 1), f"{cursor.name}.parity": (0, 1), f"{cursor.name}.phase": (0, MOST_PHASES)}
+
+
+def fits(kernel: Kernel, values: Mapping[str, int]) -> bool:
+    """True if for these extents every integer of the kernel fits 32 bits, offsets in row-major tensors included."""
+    ranges = kernel_ranges(kernel, values)
+    shapes = {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.shape for b in kernel.buffers}
+    inside = all(INT32[0] <= ranges.of(p.value)[0] and ranges.of(p.value)[1] <= INT32[1] for p in kernel.params if isinstance(p, HostParam))
+    return inside and all(ranges.of(prod(s, start=ONE))[1] <= INT32[1] for s in shapes.values()) and all(_fit(kernel.body, ranges))
+
+
+def _fit(body: tuple[Stmt, ...], ranges: Ranges) -> Iterator[bool]:
+    for stmt in body:
+        if isinstance(stmt, CursorInit):
+            ranges = ranges.child(cursor_ranges(stmt))
+        own = ranges.child({name: ranges.below(extent) for name, extent in own_symbols(stmt).items()}) if isinstance(stmt, Gather) else ranges
+        yield all(own.fits(e) for e in expressions(stmt))
+        inner = ranges.loop(stmt.var, stmt.start, stmt.stop) if isinstance(stmt, For) else ranges
+        for b in bodies(stmt):
+            yield from _fit(b, inner)

@@ -1,9 +1,15 @@
-"""What a compiled kernel takes of a multiprocessor, and what the assembler complains about: read from ptxas's report (``ptxas -v``)."""
+"""What a compiled kernel takes of a multiprocessor, how many of its blocks one holds, and what the assembler complains about (``ptxas -v``).
+
+Limits are those of :mod:`taskfuse.target`; rules of allocation those of NVIDIA's occupancy calculator (``cuda_occupancy.h`` of the CUDA toolkit).
+"""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from taskfuse.kir.limits import MAX_THREADS, REGISTERS, WARP
+from taskfuse.target import LIMITS, RESERVED_SHARED, Limits, capability
 
 
 class Resources(NamedTuple):
@@ -70,7 +76,7 @@ _LOSS = re.compile(r"ptxas (?:info|warning)\s*: (?:\(C\d+\) )?(.*(?:Potential Pe
 _WARNING = re.compile(r"ptxas warning\s*: (.*)")
 
 _SPILL_HELP = "give a thread less to hold: smaller unrolled or vectorized axes, fewer tensors inlined together, or more threads; Shared memory for the largest"
-_WGMMA_HELP = "between an mma and the Retire that covers it, nothing may touch its accumulator; see that the accumulators fit the registers of a thread"
+_WGMMA_HELP = "between an mma and the WaitGroup that covers it, nothing may touch its accumulator; see that the accumulators fit the registers of a thread"
 _BUDGET_HELP = "registers(n) needs a launch shape that is constant, and budgets that fit it: blocks of a multiple of 128 threads"
 
 
@@ -109,3 +115,44 @@ def diagnostics(log: str, resources: Resources | None) -> tuple[Diagnostic, ...]
         else:
             found[Diagnostic(said)] = None
     return tuple(found)
+
+
+_SHARED_UNIT: Final = 128  # bytes
+_REGISTER_UNIT: Final = 256  # registers of a warp
+_PARTITIONS: Final = 4  # of a multiprocessor, each with a fourth of the registers
+
+
+def occupancy(resources: Resources, threads: int, shared: int, arch: str) -> int:
+    """Blocks that are resident on one multiprocessor at once; 0 if not even one fits.
+
+    Args:
+        resources: of the compiled kernel.
+        threads: threads of a block.
+        shared: bytes of dynamic Shared memory of a block.
+        arch: architecture: ``sm_90a``.
+
+    Raises:
+        UnsupportedError: no limits are known for ``arch``.
+    """
+    machine = LIMITS[capability(arch)]
+    if not 0 < threads <= MAX_THREADS:
+        return 0
+    warps = _ceil(threads, WARP)
+    return min(machine.blocks, machine.warps // warps, _by_registers(resources.registers, warps), _by_shared(resources.static_shared + shared, machine))
+
+
+def _by_registers(registers: int, warps: int) -> int:
+    """Registers are given to warps, each in one partition. Whether a block fits at all is decided as if all partitions had equally many."""
+    of_warp = _ceil(max(registers, 1) * WARP, _REGISTER_UNIT) * _REGISTER_UNIT
+    if of_warp * _ceil(warps, _PARTITIONS) * _PARTITIONS > REGISTERS:
+        return 0
+    return REGISTERS // _PARTITIONS // of_warp * _PARTITIONS // warps
+
+
+def _by_shared(bytes: int, machine: Limits) -> int:
+    of_block = _ceil(bytes + RESERVED_SHARED, _SHARED_UNIT) * _SHARED_UNIT
+    return machine.shared // of_block
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)

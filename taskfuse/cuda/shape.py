@@ -77,10 +77,8 @@ def check_extents(kernel: Kernel, extents: Mapping[str, int]) -> None:
         if name not in declared:
             raise LaunchError(kernel=kernel.name, reason=f"it has no extent {name}", help=_instead(name, declared))
         extent = declared[name]
-        if value < extent.min or (extent.max is not None and value > extent.max) or value % extent.multiple_of:
-            bounds = f"at least {extent.min}" + ("" if extent.max is None else f", at most {extent.max}")
-            multiple = f", a multiple of {extent.multiple_of}" if extent.multiple_of > 1 else ""
-            raise LaunchError(kernel=kernel.name, reason=f"{name} is {value}; it must be {bounds}{multiple}")
+        if not extent.admits(value):
+            raise LaunchError(kernel=kernel.name, reason=f"{name} is {value}; it must be {extent.allowed}")
 
 
 def _instead(name: str, declared: Iterable[str]) -> str:

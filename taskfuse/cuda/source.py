@@ -1,6 +1,6 @@
 """Kernel IR to CUDA C++: declarations, signature, body.
 
-The text is made for one variant (:class:`~taskfuse.cuda.variant.Variant`) and depends on nothing else; it includes no header and defines
+The text is made for one variant (:class:`~taskfuse.cuda.signature.Variant`) and depends on nothing else; it includes no header and defines
 only the helpers that it calls.
 """
 
@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from taskfuse.cuda import copy_instructions
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.c_types import c_type
-from taskfuse.cuda.cluster_instructions import cluster_index
 from taskfuse.cuda.expressions import Divisors, Indices, once
-from taskfuse.cuda.names import Names
-from taskfuse.cuda.ranges import INT32, kernel_ranges
+from taskfuse.cuda.ranges import INT32, fits, kernel_ranges
 from taskfuse.cuda.signature import (
     Argument,
     DivisorArgument,
+    Form,
     IntegerArgument,
     PointerArgument,
     ReportArgument,
@@ -24,21 +24,20 @@ from taskfuse.cuda.signature import (
     Source,
     StrideArgument,
     TensorMapArgument,
+    Variant,
     WorkspaceArgument,
 )
 from taskfuse.cuda.statements import Statements
 from taskfuse.cuda.storage import Place, elements, shared_layout
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import Helper, closure
-from taskfuse.cuda.variant import Form, Variant
-from taskfuse.cuda.widths import fits
-from taskfuse.cuda.writer import INDENT, Scope, Writer
+from taskfuse.cuda.writer import INDENT, Names, Scope, Writer
 from taskfuse.ir.scalar import ONE, Const, Expr, const, sym
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType
 from taskfuse.kir import Kernel, accesses, walk
 from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.kir.nodes import Acquire, Barrier, BarrierScope, HostParam, ScalarParam, SetMaxNReg, TensorMapParam, TensorParam, Wgmma
-from taskfuse.passes.facts import kernel_facts
+from taskfuse.kir.scope import kernel_facts
 
 COUNTER_BYTES = 8
 _HARDWARE = {p.index_name: f"{p.index_name[:-5]}Idx.{p.index_name[-1]}" for p in (*BLOCK_TYPES, *THREAD_TYPES)}
@@ -198,7 +197,7 @@ class _Emitter:
                 case TensorMapParam():
                     arguments.append(TensorMapArgument(p.name))
                     parameters.append(f"const __grid_constant__ TensorMap {self.names[p.name]}")
-                    self.helpers.add(ptx.TENSOR_MAP)
+                    self.helpers.add(copy_instructions.TENSOR_MAP)
                 case HostParam():
                     pass
         return places, arguments, parameters
@@ -226,7 +225,7 @@ class _Emitter:
         lines = [f"const int {self.names[n]} = {hardware};" for n, hardware in _HARDWARE.items() if n in self.used.names]
         for d in "xyz":
             if f"clusterIdx.{d}" in self.used.names:
-                helper = cluster_index(d)
+                helper = ptx.cluster_index(d)
                 self.helpers.add(helper)
                 lines.append(f"const int {self.names[f'clusterIdx.{d}']} = {helper.name}();")
         return lines

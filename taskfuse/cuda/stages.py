@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from taskfuse.cuda.cache import compiled
 from taskfuse.cuda.disassembly import sass as disassembled
 from taskfuse.cuda.nvrtc import Binary, CompileOptions, compile_ptx
-from taskfuse.cuda.occupancy import occupancy
-from taskfuse.cuda.resources import Resources
+from taskfuse.cuda.resources import Resources, occupancy
 from taskfuse.cuda.shape import LaunchShape, check_extents, in_extents
 from taskfuse.cuda.shape import launch_shape as shape_of
-from taskfuse.cuda.signature import Source
+from taskfuse.cuda.signature import Source, Variant
 from taskfuse.cuda.source import dense, emit
-from taskfuse.cuda.variant import Variant
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.scalar import Const, Expr, const, substitute
 from taskfuse.kir import Kernel

@@ -9,7 +9,6 @@ from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.dispatch import Cut, halved
 from taskfuse.cuda.expressions import Indices, Level, Text, once
-from taskfuse.cuda.factors import covered
 from taskfuse.cuda.functions import call, result_dtype
 from taskfuse.cuda.hoisting import Divisions
 from taskfuse.cuda.storage import constant_elements, declared_in
@@ -43,7 +42,6 @@ from taskfuse.kir.nodes import (
     Mma,
     Queue,
     Release,
-    Retire,
     Shuffle,
     StMatrix,
     Stmt,
@@ -51,12 +49,13 @@ from taskfuse.kir.nodes import (
     TmaStore,
     VectorCopy,
     Wait,
+    WaitGroup,
     Wgmma,
     WgmmaFence,
 )
 from taskfuse.location import Location
 
-_DELAYED = Wait | Arrive | ArriveAsync | AsyncCopy | Release | Acquire | Expect | Barrier | TmaLoad | TmaStore | Commit | Retire | FenceProxyAsync
+_DELAYED = Wait | Arrive | ArriveAsync | AsyncCopy | Release | Acquire | Expect | Barrier | TmaLoad | TmaStore | Commit | WaitGroup | FenceProxyAsync
 """Before and after these a chaos build delays."""
 
 
@@ -99,7 +98,7 @@ class Statements:
             if isinstance(stmt, WgmmaFence):
                 self._pack(body[k + 1 :], scope)
             self._statement(stmt, scope)
-            if isinstance(stmt, Retire) and stmt.queue is Queue.WGMMA and stmt.pending == 0:
+            if isinstance(stmt, WaitGroup) and stmt.queue is Queue.WGMMA and stmt.pending == 0:
                 self._hold(scope)
         self._visible -= own
 
@@ -298,7 +297,7 @@ class Statements:
     def _pack(self, behind: tuple[Stmt, ...], scope: Scope) -> None:
         """Registers of A are written before the fence in front of ``behind``."""
         w = self._writer
-        for fragment in covered(behind):
+        for fragment in matrices.covered(behind):
             if fragment.buffer in self._visible:
                 w.call(scope, matrices.WGMMA_FACTOR, w.address(fragment, scope))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from taskfuse.cuda.expressions import Indices, Level, Text
 from taskfuse.cuda.ranges import INT32, UNKNOWN
-from taskfuse.cuda.variant import Form
+from taskfuse.cuda.signature import Form
 from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, Mod, Sum, const, maximum, simplify
 from taskfuse.ir.types import MemoryType

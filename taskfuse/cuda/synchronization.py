@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from taskfuse.cuda import cluster_instructions as cluster
+from taskfuse.cuda import copy_instructions, matrices
 from taskfuse.cuda import instructions as ptx
-from taskfuse.cuda import matrices, semaphores
 from taskfuse.cuda.debug import WaitPoint
 from taskfuse.cuda.expressions import Level
 from taskfuse.cuda.ranges import cursor_ranges
@@ -29,10 +28,10 @@ from taskfuse.kir.nodes import (
     InitBarrier,
     Queue,
     Release,
-    Retire,
     SemaphoreSlot,
     SetMaxNReg,
     Wait,
+    WaitGroup,
     WgmmaFence,
 )
 
@@ -49,13 +48,13 @@ SyncStmt = (
     | CursorInit
     | Advance
     | Commit
-    | Retire
+    | WaitGroup
     | FenceProxyAsync
     | WgmmaFence
     | SetMaxNReg
 )
-_COMMITS = {Queue.WGMMA: matrices.WGMMA_COMMIT, Queue.BULK: ptx.BULK_COMMIT, Queue.COPY: ptx.COPY_COMMIT}
-_WAITS = {Queue.WGMMA: matrices.WGMMA_WAIT, Queue.BULK: ptx.BULK_WAIT, Queue.COPY: ptx.COPY_WAIT}
+_COMMITS = {Queue.WGMMA: matrices.WGMMA_COMMIT, Queue.BULK: copy_instructions.BULK_COMMIT, Queue.COPY: copy_instructions.COPY_COMMIT}
+_WAITS = {Queue.WGMMA: matrices.WGMMA_WAIT, Queue.BULK: copy_instructions.BULK_WAIT, Queue.COPY: copy_instructions.COPY_WAIT}
 
 
 class Synchronization:
@@ -94,15 +93,15 @@ class Synchronization:
             case Arrive(barrier=slot, across=across):
                 first, others = ranks(w.kernel.cluster, across)
                 for other in others:
-                    w.call(scope, cluster.ARRIVE_AT, w.slot(slot, scope), scope.indices.text(first + other))
+                    w.call(scope, ptx.ARRIVE_AT, w.slot(slot, scope), scope.indices.text(first + other))
             case ArriveAsync(barrier=slot):
-                w.call(scope, ptx.ARRIVE_ASYNC, w.slot(slot, scope))
+                w.call(scope, copy_instructions.ARRIVE_ASYNC, w.slot(slot, scope))
             case Expect(barrier=slot, bytes=size):
                 w.call(scope, ptx.EXPECT, w.slot(slot, scope), scope.indices.text(size))
             case Wait():
                 self._wait(stmt, scope)
             case Release(semaphore=slot):
-                w.call(scope, semaphores.RELEASE, self._counter(slot, scope))
+                w.call(scope, ptx.RELEASE, self._counter(slot, scope))
             case Acquire():
                 self._acquire(stmt, scope)
             case CursorInit():
@@ -111,8 +110,8 @@ class Synchronization:
                 self._advance(stmt, scope)
             case Commit(queue=queue):
                 w.call(scope, _COMMITS[queue])
-            case Retire(queue=queue, pending=pending, read_only=read_only):
-                w.call(scope, ptx.BULK_WAIT_READ if read_only else _WAITS[queue], template=f"<{pending}>")
+            case WaitGroup(queue=queue, pending=pending, read_only=read_only):
+                w.call(scope, copy_instructions.BULK_WAIT_READ if read_only else _WAITS[queue], template=f"<{pending}>")
             case FenceProxyAsync():
                 w.call(scope, ptx.FENCE_PROXY_GLOBAL if stmt.memory is MemoryType.Global else ptx.FENCE_PROXY)
             case WgmmaFence():
@@ -133,7 +132,7 @@ class Synchronization:
                 assert stmt.id is not None
                 w.call(scope, ptx.NAMED, scope.indices.text(stmt.id), scope.indices.text(stmt.threads))
             case BarrierScope.CLUSTER:
-                w.call(scope, cluster.CLUSTER_BARRIER)
+                w.call(scope, ptx.CLUSTER_BARRIER)
             case BarrierScope.GRID:
                 self._grid_barrier(stmt, scope)
 
@@ -182,9 +181,9 @@ class Synchronization:
         arguments = [self._counter(slot, scope), indices.text(self._semaphores[slot.name].count), indices.text(stmt.phases)]
         if self._debug:
             self.waits.append(WaitPoint(scope.path, slot.name, "phase", stmt.location))
-            w.call(scope, semaphores.BOUNDED_ACQUIRE, *arguments, "report", str(len(self.waits) - 1), indices.text(slot.index[-1]))
+            w.call(scope, ptx.BOUNDED_ACQUIRE, *arguments, "report", str(len(self.waits) - 1), indices.text(slot.index[-1]))
         else:
-            w.call(scope, semaphores.ACQUIRE, *arguments)
+            w.call(scope, ptx.ACQUIRE, *arguments)
 
     # -- cursors --------------------------------------------------------------------------------------------------------------------
 

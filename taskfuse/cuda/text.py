@@ -1,9 +1,11 @@
-"""Pieces of CUDA C++ text and the helper functions that they call."""
+"""Pieces of CUDA C++ text, the helper functions that they call, and libraries of such functions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +58,28 @@ def bare(text: str) -> str:
         if depth == 0:
             return text[1:-1] if i == len(text) - 1 else text
     return text
+
+
+_NAME = re.compile(r"(\w+)\(")
+_CALL = re.compile(r"(\w+)[<(]")
+
+
+class Library:
+    """Device functions by name.
+
+    Args:
+        texts: their definitions, with a blank line between two; a function may call those before it.
+    """
+
+    def __init__(self, *texts: str) -> None:
+        helpers: dict[str, Helper] = {}
+        for definition in "\n\n".join(text.strip() for text in texts).split("\n\n"):
+            # comments and the template's head take lines of their own
+            head, _, body = definition.partition(" {\n")
+            (name,) = _NAME.findall(head.splitlines()[-1])
+            helpers[name] = Helper(name, definition, tuple(helpers[called] for called in dict.fromkeys(_CALL.findall(body)) if called in helpers))
+        self.helpers: Mapping[str, Helper] = MappingProxyType(helpers)
+
+    def called(self, text: str) -> frozenset[Helper]:
+        """The functions that ``text`` calls itself."""
+        return frozenset(self.helpers[name] for name in _CALL.findall(text) if name in self.helpers)

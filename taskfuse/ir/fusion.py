@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, SupportsIndex
 
@@ -16,6 +15,7 @@ from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError, UnsupportedError
 from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.calls import scheduling
+from taskfuse.ir.dims import Dim, facts_of
 from taskfuse.ir.expr import MathExpr, View, reads
 from taskfuse.ir.scalar import Expr, Facts
 from taskfuse.ir.task_tree import TaskTree
@@ -26,29 +26,8 @@ from taskfuse.location import Location, caller
 if TYPE_CHECKING:
     from taskfuse.schedulers.partition import Partition
 
+
 _current: ContextVar[Fusion | None] = ContextVar("taskfuse_fusion", default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Dim:
-    """Facts about a symbolic extent, made by ``tf.dim``; checked when arguments are bound.
-
-    Attributes:
-        name: the symbol.
-        min: least value (1 unless given: an extent may be 0 only if it says so).
-        max: greatest value, or ``None``.
-        multiple_of: a divisor of every value.
-    """
-
-    name: str
-    min: int = 1
-    max: int | None = None
-    multiple_of: int = 1
-
-    def __str__(self) -> str:
-        default = Dim(self.name)
-        facts = {"min": (self.min, default.min), "max": (self.max, default.max), "multiple_of": (self.multiple_of, default.multiple_of)}
-        return f"tf.dim({', '.join([repr(self.name), *(f'{name}={value}' for name, (value, usual) in facts.items() if value != usual)])})"
 
 
 MAX_RESIDENT = 32
@@ -111,12 +90,7 @@ class Fusion:
 
     def facts(self) -> Facts:
         """What is known about the symbols, for the simplifier."""
-        facts = Facts()
-        for dim in self.dims.values():
-            facts = facts.with_range(dim.name, dim.min, dim.max)
-            if dim.multiple_of > 1:
-                facts = facts.with_multiple(dim.name, dim.multiple_of)
-        return facts
+        return facts_of(self.dims.values())
 
     def new_tensor(
         self,

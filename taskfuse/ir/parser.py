@@ -382,7 +382,7 @@ class _Builder:
         with self._located(self.text.nodes[0].name.token):
             self.fusion.tasks.rebuild(lambda: self._add_nodes(groups))
         for n, group in groups:
-            group.turns = None if n.turns is None else axes.named(n.turns)
+            group.pingpong_axis = None if n.pingpong is None else axes.named(n.pingpong)
             if n.ptype is not None:
                 with self._located(n.name.token):
                     group.parallelize(n.ptype)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError
 from taskfuse.ir.axes import Axis, AxisKind, Rasterize, Transform, is_map_symbol, iteration_symbol, value_symbol
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.expr import (
     Assemble,
     Gather,
@@ -30,7 +31,7 @@ from taskfuse.ir.expr import (
     map_exprs,
     reads,
 )
-from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, Expr, free_symbols
 from taskfuse.ir.syntax import INDEX, KIND_WORDS, RESERVED, ClauseWord, Keyword, arguments_of, default_outputs
 from taskfuse.ir.tasks import Group, Node, Task
@@ -262,8 +263,8 @@ class _Printer:
         text = f"{Keyword.GROUP.value} {quoted(group.name)} = {', '.join(quoted(m.name) for m in group.members)}"
         if group.ptype is not None:
             text += f" on {group.ptype.value}"
-        if group.turns is not None:
-            text += f" turns {self._global_name(group.turns)}"
+        if group.pingpong_axis is not None:
+            text += f" pingpong {self._global_name(group.pingpong_axis)}"
         return f"{text}{_budget(group)}  # {group.kind.value}"
 
 

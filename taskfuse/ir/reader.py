@@ -1,9 +1,16 @@
-"""A position in the tokens of a text: what the readers of fusions and of kernels share."""
+"""Readers of text, as far as several grammars share them: a position in the tokens of a fusion's or a kernel's text; words, names and lists of a fusion's."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import TypeVar
+
 from taskfuse.errors import ParseError
 from taskfuse.ir.scalar import Expr, Token, TokenKind, parse_tokens, tokenize
+from taskfuse.ir.syntax import AxisName, BoundAxis, Name
+from taskfuse.ir.types import ParallelType
 
 
 class TokenReader:
@@ -77,3 +84,95 @@ class TokenReader:
         """Take empty lines."""
         while self.token.kind is TokenKind.NEWLINE:
             self.position += 1
+
+
+T = TypeVar("T")
+W = TypeVar("W", bound=Enum)
+
+
+def by_value(words: type[W]) -> dict[str, W]:
+    """The members of an enum by the words that they are."""
+    return {w.value: w for w in words}
+
+
+PARALLEL_TYPES = by_value(ParallelType)
+
+
+class FusionReader(TokenReader):
+    """The tokens of a fusion's text."""
+
+    def word(self, what: str, table: Mapping[str, T]) -> T:
+        """The row of ``table`` that the next token names."""
+        token = self.token
+        if token.kind is not TokenKind.NAME:
+            raise token.error(f"expected a {what}, found {token}")
+        if token.text not in table:
+            raise token.error(f"there is no {what} '{token.text}'")
+        self.position += 1
+        return table[token.text]
+
+    def name(self, what: str) -> Name:
+        """A name, plain or in quotes."""
+        token = self.token
+        match token.kind:
+            case TokenKind.NAME:
+                self.position += 1
+                return Name(token.text, token)
+            case TokenKind.STRING:
+                self.position += 1
+                return Name(_unquoted(token), token)
+            case _:
+                raise token.error(f"expected the name of a {what}, found {token}")
+
+    def tensor_name(self) -> Name:
+        """The name of a tensor."""
+        return self.name("tensor")
+
+    def axis_name(self) -> AxisName:
+        """``tv7.a1``, ``"a tensor".a1``, or ``x0``."""
+        token = self.token
+        name = self.name("tensor's axis")
+        if token.kind is TokenKind.STRING:
+            self.expect(".")
+            return AxisName(name, self.axis())
+        tensor, _, axis = name.text.rpartition(".")
+        return AxisName(Name(tensor, token) if tensor else None, Name(axis, token))
+
+    def axis(self) -> Name:
+        """The name of an axis, without its tensor."""
+        if self.token.kind is not TokenKind.NAME:
+            raise self.token.error(f"expected an axis, found {self.token}")
+        token = self.advance()
+        if "." in token.text:
+            raise token.error(f"'{token.text}' is no name of an axis: it has a dot")
+        return Name(token.text, token)
+
+    def source(self) -> AxisName | None:
+        """The axis that an axis is made of, if the text says one."""
+        return self.axis_name() if self.take("of") else None
+
+    def bound_axis(self) -> BoundAxis:
+        """An axis and what executes it."""
+        name = self.axis()
+        return BoundAxis(name, self.word("parallel type", PARALLEL_TYPES) if self.take(":") else ParallelType.Serial)
+
+    def some(self, item: Callable[[], T]) -> tuple[T, ...]:
+        """One or more, separated by commas."""
+        found = [item()]
+        while self.take(","):
+            found.append(item())
+        return tuple(found)
+
+    def bracketed(self, item: Callable[[], T], opening: str = "[", closing: str = "]") -> tuple[T, ...]:
+        """None or more in brackets, separated by commas."""
+        self.expect(opening)
+        found = () if self.at(closing) else self.some(item)
+        self.expect(closing)
+        return found
+
+
+def _unquoted(token: Token) -> str:
+    try:
+        return str(json.loads(token.text))
+    except json.JSONDecodeError:
+        raise token.error(f"{token} is no string: the escapes are those of JSON") from None

@@ -1,7 +1,7 @@
 """How an elementwise function is written in C++: a column of the table in :mod:`taskfuse.ir.elementwise`.
 
 ``{0}``, ``{1}``, ``{2}`` are the operands, ``{T}`` their type and ``{U}`` the type in which it wraps. An operand stands once in a text, since
-it may be a load. What needs an operand twice is a device function (:mod:`taskfuse.cuda.device_functions`), called by its name.
+it may be a load. What needs an operand twice is a device function (:mod:`taskfuse.cuda.functions`), called by its name.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ class TaskTree:
                     copy: Node = task
                 case Group():
                     copy = Group(self, name, [nodes[m] for m in node.members], node.location)
-                    copy.ptype, copy.turns = node.ptype, None if node.turns is None else axis(node.turns)
+                    copy.ptype, copy.pingpong_axis = node.ptype, None if node.pingpong_axis is None else axis(node.pingpong_axis)
                     for m in copy.members:
                         m.parent = copy
             copy.budget = node.budget

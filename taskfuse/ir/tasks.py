@@ -55,7 +55,7 @@ class Task:
 class Group:
     """A set of tasks and groups, in the order given."""
 
-    __slots__ = ("budget", "location", "members", "name", "parent", "ptype", "tree", "turns")
+    __slots__ = ("budget", "location", "members", "name", "parent", "pingpong_axis", "ptype", "tree")
 
     def __init__(self, tree: TaskTree, name: str, members: list[Node], location: Location | None) -> None:
         self.tree = tree
@@ -63,7 +63,7 @@ class Group:
         self.members = members
         self.parent: Group | None = None
         self.ptype: ParallelType | None = None
-        self.turns: Axis | None = None
+        self.pingpong_axis: Axis | None = None
         self.budget: int | None = None
         self.location = location
 
@@ -82,9 +82,9 @@ class Group:
         self.tree.parallelize(self, ptype)
         return self
 
-    def take_turns(self, axis: AxisRef) -> Group:
+    def pingpong(self, axis: AxisRef) -> Group:
         """In a channel distributed over ``axis``, pass the turn only after the instance's last use in an iteration. Returns the group itself."""
-        self.turns = axis.axis
+        self.pingpong_axis = axis.axis
         return self
 
     def registers(self, count: int | None = None) -> Group:

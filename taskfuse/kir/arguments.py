@@ -55,11 +55,9 @@ def bind_symbols(kernel: Kernel, shapes: Mapping[str, Sequence[int]], given: Map
             reason = f"no input has the extent {extent.name}"
             raise InputError(index=len(inputs), fusion=kernel.name, reason=reason, help=f"give it as extents={{'{extent.name}': ...}}")
         size = symbols[extent.name]
-        if size < extent.min or (extent.max is not None and size > extent.max) or size % extent.multiple_of:
-            bounds = f"at least {extent.min}" + (f", at most {extent.max}" if extent.max is not None else "")
-            multiple = f", a multiple of {extent.multiple_of}" if extent.multiple_of > 1 else ""
+        if not extent.admits(size):
             index = next((k for k, p in inputs if any(extent.name in e.free for e in p.shape)), len(inputs))
-            raise InputError(index=index, fusion=kernel.name, reason=f"{extent.name} is {size}; it must be {bounds}{multiple}")
+            raise InputError(index=index, fusion=kernel.name, reason=f"{extent.name} is {size}; it must be {extent.allowed}")
     for index, param in inputs:
         for axis, (extent, size) in enumerate(zip(param.shape, shapes[param.name], strict=True)):
             expected = integer(extent, symbols)

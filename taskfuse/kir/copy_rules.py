@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from taskfuse.dtypes import uint64
 from taskfuse.ir.scalar import Const
+from taskfuse.ir.shared_layouts import swizzle_period
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declaration_rules import NO_NAME
 from taskfuse.kir.limits import WARP
-from taskfuse.kir.matrix_rules import fits_alignment, is_shared, swizzle_period
+from taskfuse.kir.matrix_rules import fits_alignment, is_shared
 from taskfuse.kir.nodes import AsyncCopy, Gather, Shuffle, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import Scope
@@ -16,7 +17,6 @@ from taskfuse.kir.statement_rules import StatementRule, Subject
 VECTOR_WIDTHS = (2, 4, 8, 16)
 VECTOR_BYTES = 16
 SHUFFLE_MASKS = (1, 2, 4, 8, 16)
-TMA_ALIGNMENT = 128
 ASYNC_COPY_BYTES = (4, 8, 16)
 
 
@@ -113,7 +113,7 @@ def tma_copies_between_global_and_shared(subject: Subject, scope: Scope) -> str 
                 return f"TMA does not convert: '{side.buffer}' is {d.dtype(side.buffer)}, '{m.tensor}' is {tensor.dtype}"
             if len(coords) != len(m.box):
                 return f"'{name}' has {len(m.box)} axes, the copy {len(coords)} coordinates"
-            return fits_alignment(d, side.buffer, max(TMA_ALIGNMENT, swizzle_period(m.swizzle)), "TMA")
+            return fits_alignment(d, side.buffer, swizzle_period(m.swizzle), "TMA")
         case _:
             return None
 

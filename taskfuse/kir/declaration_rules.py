@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from taskfuse.ir.fusion import MAX_RESIDENT
 from taskfuse.ir.scalar import Const, Expr, is_multiple
+from taskfuse.ir.shared_layouts import SWIZZLES
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.limits import MAX_BLOCK, MAX_THREADS
 from taskfuse.kir.nodes import HostParam, ScalarParam, TensorMapParam, TensorParam
@@ -16,13 +17,10 @@ Problem = tuple[str, str]
 DeclarationRule = Callable[[Declarations], Problem | None]
 
 LAUNCH = "GRID"
-NO_NAME = (
-    "'{0}' is not a name: a name is letters, digits and _, in parts joined by dots, no word of the grammar, no index and no symbol of a cursor"
-)
+NO_NAME = "'{0}' is not a name: a name is letters, digits and _, in parts joined by dots, no word of the grammar, no index and no symbol of a cursor"
 MAX_MBARRIER_COUNT = 2**20 - 1
 TMA_MAX_RANK = 5
 TMA_MAX_BOX = 256
-SWIZZLES = (0, 32, 64, 128)
 
 
 def declared_names(d: Declarations) -> Iterator[str]:

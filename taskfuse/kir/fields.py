@@ -12,23 +12,7 @@ from functools import cache
 from typing import Any, get_args, get_type_hints
 
 from taskfuse.ir.scalar import Expr
-from taskfuse.kir import nodes
-from taskfuse.kir.nodes import (
-    Access,
-    BarrierSlot,
-    Branch,
-    Case,
-    Descriptor,
-    Found,
-    Holds,
-    Immediate,
-    IndexOf,
-    Operand,
-    ScalarValue,
-    SemaphoreSlot,
-    Stmt,
-    Use,
-)
+from taskfuse.kir.nodes import Access, BarrierSlot, Branch, Case, Descriptor, Found, Holds, Immediate, IndexOf, Operand, ScalarValue, SemaphoreSlot, Stmt, Use
 
 ExprMap = Callable[[Expr], Expr]
 
@@ -152,7 +136,7 @@ class Fields:
 @cache
 def types_of(statement: type[Stmt]) -> dict[str, tuple[object, frozenset[object]]]:
     """The type of each field of a class of statements, and what is said of it: ``Annotated[type, ...]``."""
-    hints = get_type_hints(statement, dict(vars(nodes)), include_extras=True)
+    hints = get_type_hints(statement, include_extras=True)
     found: dict[str, tuple[object, frozenset[object]]] = {}
     for f in fields(statement):
         said: tuple[object, ...] = getattr(hints[f.name], "__metadata__", ())

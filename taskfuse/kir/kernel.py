@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import Const, const
 from taskfuse.kir.limits import launch_registers
-from taskfuse.kir.nodes import Buffer, Counter, Dim3, Extent, Mbarrier, Param, Semaphore, Stmt, TensorParam
+from taskfuse.kir.nodes import Buffer, Counter, Dim3, Mbarrier, Param, Semaphore, Stmt, TensorParam
 from taskfuse.kir.witness import Definition
 from taskfuse.location import shown_path
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate
     from taskfuse.cuda.shape import LaunchShape
-    from taskfuse.cuda.signature import Source
+    from taskfuse.cuda.signature import Source, Variant
     from taskfuse.cuda.stages import KernelResources
-    from taskfuse.cuda.variant import Variant
     from taskfuse.kir.channels import ChannelTable
     from taskfuse.sim import Exploration, Timeline
 
@@ -42,7 +42,7 @@ class Kernel:
     """
 
     name: str
-    extents: tuple[Extent, ...]
+    extents: tuple[Dim, ...]
     params: tuple[Param, ...]
     grid: Dim3
     block: Dim3

@@ -6,9 +6,9 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.fragments import MATRIX_COUNTS, Fragment, matrices
 from taskfuse.ir.matrix_instructions import Family, find, rows, shapes, spans
 from taskfuse.ir.scalar import Const
+from taskfuse.ir.shared_layouts import SWIZZLES, Major, operand_alignment
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.declaration_rules import SWIZZLES
-from taskfuse.kir.nodes import Access, Buffer, Descriptor, LdMatrix, Major, Mma, StMatrix, Wgmma
+from taskfuse.kir.nodes import Access, Buffer, Descriptor, LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.kir.scope import Declarations, Scope
 from taskfuse.kir.statement_rules import StatementRule, Subject
 from taskfuse.kir.walk import walk
@@ -20,11 +20,6 @@ MAX_STRIDE = 16 * (2**14 - 1)
 def is_shared(d: Declarations, access: Access) -> bool:
     """True for an element in Shared memory."""
     return d.memory(access.buffer) is MemoryType.Shared
-
-
-def swizzle_period(swizzle: int) -> int:
-    """Bytes after which a swizzle pattern repeats: eight spans; a tile must be aligned to it."""
-    return 8 * swizzle
 
 
 def fits_alignment(d: Declarations, name: str, needed: int, what: str) -> str | None:
@@ -105,7 +100,7 @@ def _tile_problem(d: Declarations, tile: Descriptor, dtype: DType) -> str | None
         return f"the descriptor of '{name}' starts at byte {tile.offset}, not a multiple of 16"
     if tile.major is Major.MN and dtype.itemsize != 2:
         return f"a wgmma operand of {dtype} must be K-major"
-    return fits_alignment(d, name, max(16, swizzle_period(tile.swizzle)), "its swizzle")
+    return fits_alignment(d, name, operand_alignment(tile.swizzle), "its swizzle")
 
 
 def matrices_move_without_conversion(subject: Subject, scope: Scope) -> str | None:

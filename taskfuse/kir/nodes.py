@@ -17,20 +17,9 @@ from taskfuse.ir.elementwise import Elementwise
 from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.matrix_instructions import Family, MatrixInstruction, find
 from taskfuse.ir.scalar import TRUE, Expr
+from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.location import Location
-
-# -- declarations -------------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """A symbolic extent of the kernel's tensors and what is known about it."""
-
-    name: str
-    min: int = 0
-    max: int | None = None
-    multiple_of: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +170,6 @@ class SemaphoreSlot:
 
     name: str
     index: tuple[Expr, ...]
-
-
-class Major(Enum):
-    """Which axis of a wgmma operand is contiguous in Shared memory."""
-
-    K = "K"
-    MN = "MN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -579,7 +561,7 @@ class Commit(Located):
 
 
 @dataclass(frozen=True, slots=True)
-class Retire(Located):
+class WaitGroup(Located):
     """Wait until at most ``pending`` batches are unfinished; ``read_only``: until their sources have been read."""
 
     queue: Queue
@@ -780,7 +762,7 @@ Stmt = (
     | TmaLoad
     | TmaStore
     | Commit
-    | Retire
+    | WaitGroup
     | WgmmaFence
     | Wgmma
     | Mma

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
 from taskfuse.ir.scalar import TRUE, Expr, Token, const
+from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir.clusters import cluster_threads
 from taskfuse.kir.nodes import (
@@ -21,7 +22,6 @@ from taskfuse.kir.nodes import (
     Found,
     Immediate,
     IndexOf,
-    Major,
     Mbarrier,
     Operand,
     Param,

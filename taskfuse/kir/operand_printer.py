@@ -10,19 +10,7 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import Elementwise
 from taskfuse.ir.scalar import TRUE, Expr, const
 from taskfuse.ir.types import MemoryType, ParallelType
-from taskfuse.kir.nodes import (
-    Access,
-    BarrierSlot,
-    Case,
-    Descriptor,
-    Found,
-    Immediate,
-    IndexOf,
-    Operand,
-    Queue,
-    ScalarValue,
-    SemaphoreSlot,
-)
+from taskfuse.kir.nodes import Access, BarrierSlot, Case, Descriptor, Found, Immediate, IndexOf, Operand, Queue, ScalarValue, SemaphoreSlot
 
 FENCED = {MemoryType.Shared: "proxy.async", MemoryType.Global: "proxy.async.global"}
 """What a fence between proxies covers."""

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import Token
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.kernel import ONE, Kernel
-from taskfuse.kir.nodes import Buffer, Counter, Dim3, Extent, HostParam, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam
+from taskfuse.kir.nodes import Buffer, Counter, Dim3, HostParam, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam
 from taskfuse.kir.operand_parser import Names
 from taskfuse.kir.reader import Reader
 from taskfuse.kir.statement_parser import StatementParser
@@ -68,7 +69,7 @@ class _Header:
         self.reader = reader
         self.column = reader.token.column
         self.name = ""
-        self.extents: list[Extent] = []
+        self.extents: list[Dim] = []
         self.params: list[Param] = []
         self.buffers: list[Buffer] = []
         self.mbarriers: list[Mbarrier] = []
@@ -160,7 +161,7 @@ class _Header:
             items.append(item())
         return items
 
-    def extent(self) -> Extent:
+    def extent(self) -> Dim:
         reader = self.reader
         name = reader.name("an extent")
         low, high, multiple = 0, None, 1
@@ -172,7 +173,7 @@ class _Header:
             elif reader.take("multiple_of"):
                 multiple = reader.integer()
             else:
-                return Extent(name, low, high, multiple)
+                return Dim(name, low, high, multiple)
 
     def tensor_map(self) -> TensorMapParam:
         reader = self.reader

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from taskfuse.dtypes import DType, float32
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import TRUE, Expr, const
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.clusters import cluster_threads
@@ -22,19 +23,18 @@ from taskfuse.kir.nodes import (
     Choose,
     Compute,
     Dim3,
-    Extent,
     For,
     HostParam,
     If,
     LdMatrix,
     Mma,
-    Retire,
     ScalarParam,
     Semaphore,
     StMatrix,
     Stmt,
     TensorMapParam,
     TensorParam,
+    WaitGroup,
     Wgmma,
 )
 from taskfuse.kir.operand_printer import OperandPrinter, listed
@@ -227,8 +227,8 @@ class _Printer(OperandPrinter):
                 return f"{self.access(stmt.out)} = {stmt.label}({self.cases(stmt.cases, self.dtypes.get(stmt.out.buffer))})"
             case Advance():
                 return f"{stmt.cursor}.advance({stmt.count})"
-            case Retire():
-                return f"RETIRE {stmt.queue.value}{'.read' if stmt.read_only else ''} <= {stmt.pending}"
+            case WaitGroup():
+                return f"WAIT_GROUP {stmt.queue.value}{'.read' if stmt.read_only else ''} <= {stmt.pending}"
             case Wgmma():
                 a = self.access(stmt.a) if isinstance(stmt.a, Access) else self.descriptor(stmt.a)
                 operands = f"{self.access(stmt.acc)}, {a}, {self.descriptor(stmt.b)}"
@@ -276,7 +276,7 @@ def _argument(param: TensorParam | ScalarParam) -> str:
             return f"{param.name}: {param.dtype}"
 
 
-def _extent(extent: Extent) -> str:
+def _extent(extent: Dim) -> str:
     text = extent.name
     if extent.multiple_of != 1:
         text += f" multiple_of {extent.multiple_of}"

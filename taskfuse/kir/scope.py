@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from taskfuse.dtypes import DType
+from taskfuse.ir.dims import facts_of
 from taskfuse.ir.scalar import SYMBOL_NAME, Expr, Facts
-from taskfuse.ir.types import INDEX_TYPES, MemoryType
+from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, INDEX_TYPES, THREAD_TYPES, MemoryType
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Buffer, CursorInit, HostParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
 from taskfuse.kir.walk import walk
@@ -69,11 +70,7 @@ class Declarations:
                     host.add(param.name)
         storage |= {b.name: b for b in kernel.buffers}
         extents = frozenset(e.name for e in kernel.extents)
-        facts = Facts()
-        for extent in kernel.extents:
-            facts = facts.with_range(extent.name, extent.min, extent.max)
-            if extent.multiple_of > 1:
-                facts = facts.with_multiple(extent.name, extent.multiple_of)
+        facts = facts_of(kernel.extents)
         slots = {m.name: m.slots for m in kernel.mbarriers}
         counters = frozenset(c.name for c in kernel.counters)
         semaphores = {s.name: s for s in kernel.semaphores}
@@ -147,3 +144,12 @@ class Scope:
     def with_cursor(self, name: str) -> Scope:
         """The scope after a cursor is initialized."""
         return replace(self, symbols=self.symbols | parts_of(name), cursors=self.cursors | {name})
+
+
+def kernel_facts(kernel: Kernel) -> Facts:
+    """What is known everywhere in a kernel: ranges of its extents and of the indices of blocks and threads."""
+    facts = facts_of(kernel.extents)
+    for types, shape in ((BLOCK_TYPES, kernel.grid), (CLUSTER_TYPES, kernel.cluster), (THREAD_TYPES, kernel.block)):
+        for ptype, extent in zip(types, shape, strict=True):
+            facts = facts.with_range(ptype.index_name, 0, extent - 1)
+    return facts

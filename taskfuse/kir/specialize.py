@@ -26,7 +26,7 @@ def specialized(kernel: Kernel, extents: Mapping[str, int]) -> Kernel:
     values: dict[str, Expr] = {}
     for e in kernel.extents:
         size = extents.get(e.name)
-        if size is None or size < e.min or (e.max is not None and size > e.max) or size % e.multiple_of:
+        if size is None or not e.admits(size):
             reason = f"extent {e.name} is not given" if size is None else f"{size} is no value of extent {e.name}"
             raise InputError(index=0, fusion=kernel.name, reason=reason)
         values[e.name] = const(size)

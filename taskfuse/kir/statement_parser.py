@@ -24,11 +24,11 @@ from taskfuse.kir.nodes import (
     If,
     LdMatrix,
     Mma,
-    Retire,
     StMatrix,
     Stmt,
     TmaLoad,
     TmaStore,
+    WaitGroup,
     Wgmma,
 )
 from taskfuse.kir.operand_parser import INDEX_TYPES, QUEUES, Names, OperandParser, operation
@@ -65,7 +65,7 @@ class StatementParser(OperandParser):
         self.statements: dict[Keyword, Callable[[], Stmt]] = {
             Keyword.FENCE: self.fence,
             Keyword.TMA: self.tma,
-            Keyword.RETIRE: self.retire,
+            Keyword.WAIT_GROUP: self.wait_group,
             Keyword.WGMMA: self.wgmma,
             Keyword.MMA: self.mma,
             Keyword.LDMATRIX: self.ld_matrix,
@@ -295,13 +295,13 @@ class StatementParser(OperandParser):
         is_store = tokens[min(self.reader.position + 2, len(tokens) - 1)].text == "("
         return self.formed(TMA_STORE if is_store else TMA_LOAD)
 
-    def retire(self) -> Retire:
+    def wait_group(self) -> WaitGroup:
         reader = self.reader
         reader.advance()
         token = reader.word("a queue")
         queue = known(token, token.text.removesuffix(READ_ONLY), QUEUES, "queue")
         reader.expect("<=")
-        return Retire(queue, reader.integer(), read_only=token.text.endswith(READ_ONLY))
+        return WaitGroup(queue, reader.integer(), read_only=token.text.endswith(READ_ONLY))
 
     # -- matrices -------------------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.clusters import cluster_threads, constant_shape, needs_cluster
 from taskfuse.kir.declaration_rules import MAX_MBARRIER_COUNT, NO_NAME
 from taskfuse.kir.limits import MAX_CLUSTER, WARP
-from taskfuse.kir.nodes import Acquire, Arrive, Barrier, BarrierScope, Branch, CursorInit, Expect, InitBarrier, Queue, Release, Retire, SetMaxNReg, TmaLoad
+from taskfuse.kir.nodes import Acquire, Arrive, Barrier, BarrierScope, Branch, CursorInit, Expect, InitBarrier, Queue, Release, SetMaxNReg, TmaLoad, WaitGroup
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import Scope
 from taskfuse.kir.statement_rules import StatementRule, Subject
@@ -128,12 +128,12 @@ def semaphore_phases_are_possible(subject: Subject, scope: Scope) -> str | None:
             return None
 
 
-def retires_are_possible(subject: Subject, scope: Scope) -> str | None:
+def wait_groups_are_possible(subject: Subject, scope: Scope) -> str | None:
     """A queue holds a few batches; only bulk copies tell reading from finishing."""
     match subject:
-        case Retire(queue=Queue.WGMMA | Queue.COPY as queue, read_only=True):
+        case WaitGroup(queue=Queue.WGMMA | Queue.COPY as queue, read_only=True):
             return f"{queue.value} has no retire of reads only"
-        case Retire(pending=pending) if not 0 <= pending <= MAX_PENDING:
+        case WaitGroup(pending=pending) if not 0 <= pending <= MAX_PENDING:
             return f"a retire to {pending} unfinished batches: 0 to {MAX_PENDING} are possible"
         case _:
             return None
@@ -159,6 +159,6 @@ SYNCHRONIZATION_RULES: tuple[StatementRule, ...] = (
     cursors_are_possible,
     semaphore_slots_exist,
     semaphore_phases_are_possible,
-    retires_are_possible,
+    wait_groups_are_possible,
     register_budgets_are_possible,
 )

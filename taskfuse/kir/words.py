@@ -34,7 +34,7 @@ class Keyword(Enum):
     SYNC = "SYNC"
     FENCE = "FENCE"
     TMA = "TMA"
-    RETIRE = "RETIRE"
+    WAIT_GROUP = "WAIT_GROUP"
     WGMMA = "WGMMA"
     MMA = "MMA"
     LDMATRIX = "LDMATRIX"

@@ -15,15 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.ir.scalar import Const, Expr, Facts, const, evaluate, is_multiple, simplify, substitute
+from taskfuse.ir.shared_layouts import SWIZZLES, swizzle_period, swizzled
 
 MAX_BOX = 256
 """Elements of a box along one axis (CUDA driver API, ``cuTensorMapEncodeTiled``)."""
 MAX_RANK = 5
 INNER_BYTES = 16
 """The innermost axis of a box is a multiple of this many bytes."""
-SHARED_ALIGN = 128
-"""Alignment of a box in Shared memory without swizzle; with one, it is the period of the swizzle."""
-SWIZZLES = (0, 128, 64, 32)
 
 
 class NoBulkCopyError(Exception):
@@ -54,16 +52,6 @@ class Box:
     swizzle: int
     bytes: int
     align: int
-
-
-def swizzled(address: NDArray[np.int64], swizzle: int) -> NDArray[np.int64]:
-    """Byte addresses under a swizzle: 128: bits 4-6 exchange with bits 7-9; 64: 4-5 with 7-8; 32: 4 with 7."""
-    return address ^ (address >> 3 & (swizzle - 1 & ~15)) if swizzle else address
-
-
-def period(swizzle: int) -> int:
-    """Bytes after which a swizzle repeats, which is the alignment it needs."""
-    return 8 * swizzle if swizzle else SHARED_ALIGN
 
 
 def derive(coords: Sequence[Expr], place: Sequence[Expr], shape: Sequence[Expr], itemsize: int, atoms: Mapping[str, int], facts: Facts) -> Box:
@@ -121,7 +109,7 @@ def derive(coords: Sequence[Expr], place: Sequence[Expr], shape: Sequence[Expr],
             "set_allocation_domain(tf.layouts.swizzled(...)), or none",
         )
     first = tuple(simplify(substitute(i, zero), facts) for i in place)
-    align = period(swizzle)
+    align = swizzle_period(swizzle)
     start = simplify(substitute(offset, zero) * itemsize, facts)
     if not (isinstance(start, Const) and start.value % align == 0) and not is_multiple(start, align, facts):
         raise NoBulkCopyError(

@@ -25,8 +25,8 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     """
     atom = tv.schedule.atom
     assert atom is not None
-    env = st.indexer.environments.of(tv)
-    out, source = st.indexer.write(tv, env), st.operands(tv, env)[0][0]
+    index_map = st.indexer.index_maps.of(tv)
+    out, source = st.indexer.write(tv, index_map), st.operands(tv, index_map)[0][0]
     assert isinstance(source, Access)
     loads = is_transfer(tv)
     inside = tv if loads else st.source(tv)
@@ -43,12 +43,12 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     atoms = {name: int(str(a.extent)) for a, name in atom_symbols(tv).items()}
     share = Part(there.index, shared.index, atoms, (), 1)
     if atom.multicast:
-        share = part(st.indexer.regions, tv, st.indexer.tree.place[tv], there.index, shared.index, atoms)
+        share = part(st.indexer.ranges, tv, st.indexer.tree.place[tv], there.index, shared.index, atoms)
     kept = tuple(a.extent for a in st.indexer.kept_axes(inside))
     shape = (const(1),) * (len(shared.index) - len(kept)) + kept
     begins = () if loads else _begins(st, tv, inside, shared, there, shape)
     try:
-        box = derive(share.coords, share.place, shape, tv.dtype.itemsize, share.atoms, env.facts)
+        box = derive(share.coords, share.place, shape, tv.dtype.itemsize, share.atoms, index_map.facts)
     except NoBulkCopyError as e:
         raise refused(tv, f"the atom {atom.name} cannot make its copy: {e.reason}", e.help) from None
     name = f"{tv.name}.map"
@@ -61,11 +61,11 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
         reason = "a bulk load completes at a barrier of a ring, and it has none"
         raise refused(tv, reason, f"make {inside.name} a boundary of a vertical group, or a ring in a loop: circular_buffer")
     if full is not None and loads:
-        stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0]), share.across, holds=holds(tv, env))
+        stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0]), share.across, holds=holds(tv, index_map))
     else:
-        stmt = TmaStore(name, box.coords, place, holds=holds(tv, env))
+        stmt = TmaStore(name, box.coords, place, holds=holds(tv, index_map))
     reads = (there,) if loads and outside.is_output else () if loads else (shared,)  # of an input nobody writes
-    return [PStmt(tv, st.indexer.tree.place[tv], stmt, (*env.guards, *begins), env.facts, (shared,) if loads else (), reads)]
+    return [PStmt(tv, st.indexer.tree.place[tv], stmt, (*index_map.guards, *begins), index_map.facts, (shared,) if loads else (), reads)]
 
 
 def _begins(st: Statements, tv: TensorView, inside: TensorView, shared: Access, there: Access, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -73,11 +73,11 @@ def _begins(st: Statements, tv: TensorView, inside: TensorView, shared: Access, 
 
     The engine writes nothing behind the end of the tensor, but it reads the whole box in Shared memory. Raises :class:`LoweringError`.
     """
-    env = st.indexer.environments.of(tv)
+    index_map = st.indexer.index_maps.of(tv)
     atoms = dict.fromkeys(atom_symbols(tv).values(), const(0))
-    first = [simplify(substitute(e, atoms), env.facts) for e in there.index]
-    for begins in ((), tuple(c for e, a in zip(first, tv.logical, strict=True) for c in bound(e, a.extent, env.facts))):
-        facts = env.facts
+    first = [simplify(substitute(e, atoms), index_map.facts) for e in there.index]
+    for begins in ((), tuple(c for e, a in zip(first, tv.logical, strict=True) for c in bound(e, a.extent, index_map.facts))):
+        facts = index_map.facts
         for c in begins:
             facts = facts.with_assumption(c)
         if all(n is const(1) or prove(lt(e, n), facts) for e, n in zip(shared.index, shape, strict=True)):

@@ -2,7 +2,7 @@
 
 A boundary tensor is made in one member of a parallelized vertical group and read in others. Boundary tensors with the same endpoints and
 loop form one channel: a ring of ``stages`` slots with a ``full`` and an ``empty`` mbarrier each (between blocks: semaphore, see
-:mod:`taskfuse.lowering.semaphores`). All threads of an endpoint's region wait, arrive and carry its cursor, whether or not they touch data.
+:mod:`taskfuse.lowering.semaphores`). All threads of an endpoint's thread range wait, arrive and carry its cursor, whether or not they touch data.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from taskfuse.kir.limits import WARP
 from taskfuse.lowering.clusters import is_multicast, shared_types
 from taskfuse.lowering.completion import has_copies_of_threads, is_transfer
 from taskfuse.lowering.dispatch import has_copies
-from taskfuse.lowering.regions import Regions
+from taskfuse.lowering.pingpong import Pingpong, Trips, check_bindings, find_pingpong
 from taskfuse.lowering.ring_instances import check_between_blocks, own_rings
-from taskfuse.lowering.turns import Trips, Turns, check_bindings, find_turns
+from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.schedule.joins import Loop
 from taskfuse.schedule.order import Item, Tree, is_vertical, positions
 
 
 @dataclass(slots=True, eq=False)
 class Endpoint:
-    """One end of a channel: the node whose region waits and arrives, and the name of its cursor."""
+    """One end of a channel: the node whose thread range waits and arrives, and the name of its cursor."""
 
     node: Node
     cursor: str
-    turns: Turns | None = None
+    pingpong: Pingpong | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +112,7 @@ class Channels:
         self,
         fusion: Fusion,
         tree: Tree,
-        regions: Regions,
+        ranges: ThreadRanges,
         order: tuple[Item, ...],
         trips: Trips,
     ) -> None:
@@ -120,7 +120,7 @@ class Channels:
         self.fusion = fusion
         self._trips = trips
         self.tree = tree
-        self.regions = regions
+        self.ranges = ranges
         self.channels: list[Channel] = []
         self._of: dict[TensorView, Channel] = {}
         self._positions = positions(order)
@@ -130,13 +130,13 @@ class Channels:
     def of(
         fusion: Fusion,
         tree: Tree,
-        regions: Regions,
+        ranges: ThreadRanges,
         paths: dict[TensorView, tuple[Loop, ...]],
         order: tuple[Item, ...],
         trips: Trips,
     ) -> Channels:
         """Those of a fusion. Raises :class:`LoweringError` where no ring can carry a boundary."""
-        channels = Channels(fusion, tree, regions, order, trips)
+        channels = Channels(fusion, tree, ranges, order, trips)
         channels._check_assemblies()
         channels._find(paths)
         while not (around := channels._around()) <= channels._entered:
@@ -197,16 +197,16 @@ class Channels:
         else:
             for end in ends:
                 self._check_blocks(tv, source, end)
-        instances = own_rings(self.regions, tv, users, [source, *ends], paths[tv][: tv.schedule.inline]) if between_blocks else ()
+        instances = own_rings(self.ranges, tv, users, [source, *ends], paths[tv][: tv.schedule.inline]) if between_blocks else ()
         loop = serial[-1] if serial else None
-        turns = [find_turns(self.fusion, self.regions, self._trips, serial, e, {u for u in users if e in self.tree.path(u)}) for e in ends]
-        key = (group, source, tuple(ends), loop, tuple(None if t is None else t.loop for t in turns), instances)
+        pingpong = [find_pingpong(self.fusion, self.ranges, self._trips, serial, e, {u for u in users if e in self.tree.path(u)}) for e in ends]
+        key = (group, source, tuple(ends), loop, tuple(None if t is None else t.loop for t in pingpong), instances)
         channel = found.get(key)
-        across = shared_types(self.regions, source, tv) if is_multicast(tv) else ()
+        across = shared_types(self.ranges, source, tv) if is_multicast(tv) else ()
         apart = channel is not None and bool(across) and bool(channel.across) and across != channel.across
         if channel is None or apart or not self._fills_first([*channel.tensors, tv]):
             name = f"ch{len(self.channels)}"
-            consumers = [Endpoint(e, f"{name}.c" if len(ends) == 1 else f"{name}.c{k}", t) for k, (e, t) in enumerate(zip(ends, turns, strict=True))]
+            consumers = [Endpoint(e, f"{name}.c" if len(ends) == 1 else f"{name}.c{k}", t) for k, (e, t) in enumerate(zip(ends, pingpong, strict=True))]
             channel = found[key] = Channel(name, group, [], loop, Endpoint(source, f"{name}.p"), consumers, 1, instances=instances)
             self.channels.append(channel)
         channel.tensors.append(tv)
@@ -225,8 +225,8 @@ class Channels:
     def _check_blocks(self, tv: TensorView, source: Node, end: Node) -> None:
         """A ring is one block's: both ends run in the same blocks."""
         for p in GRID_TYPES:
-            mine, theirs = self.regions.region(source, p), self.regions.region(end, p)
-            if not (prove(eq(mine.start, theirs.start), self.regions.facts) and prove(eq(mine.extent, theirs.extent), self.regions.facts)):
+            mine, theirs = self.ranges.range(source, p), self.ranges.range(end, p)
+            if not (prove(eq(mine.start, theirs.start), self.ranges.facts) and prove(eq(mine.extent, theirs.extent), self.ranges.facts)):
                 raise LoweringError(
                     what=tv.name,
                     reason=f"{source.name} makes it on {mine.extent} indices of {p.value}, and {end.name} reads it on {theirs.extent}: a ring is one block's",
@@ -243,7 +243,7 @@ class Channels:
         """
         if is_vertical(node):
             return False
-        everything = self.regions.tensors(node) if node.ptype is not None else []
+        everything = self.ranges.tensors(node) if node.ptype is not None else []
         for u in touched:
             for loop, a in zip(paths[u], u.loop, strict=True):
                 if self._has_copies(node, loop):
@@ -268,9 +268,9 @@ class Channels:
         while isinstance(node, Group):
             holders = {m: part for m in self.tree.members[node] if (part := {t for t in touched if m in self.tree.path(t)})}
             spread = is_vertical(node) or node in self._entered
-            arms = [m for m in self.tree.members[node] if self.regions.tensors(m)]
+            arms = [m for m in self.tree.members[node] if self.ranges.tensors(m)]
             if node.ptype is not None and not is_vertical(node) and len(arms) > 1:
-                whole = not serial or all(t in serial[-1].axes for t in self.regions.tensors(node))
+                whole = not serial or all(t in serial[-1].axes for t in self.ranges.tensors(node))
                 whole = whole and not any(self._has_copies(node, loop) for loop in serial)
                 if whole and node not in self._entered:
                     break
@@ -283,7 +283,7 @@ class Channels:
         return [node]
 
     def _has_copies(self, group: Group, loop: Loop) -> bool:
-        return group.ptype is not None and has_copies(group, loop, [t for t in self.regions.tensors(group) if t in loop.axes])
+        return group.ptype is not None and has_copies(group, loop, [t for t in self.ranges.tensors(group) if t in loop.axes])
 
     def check_memory(self, memory: dict[TensorView, MemoryType]) -> None:
         """A boundary of a vertical group on threads lives in Shared memory, one of a group on blocks in Global. Raises :class:`LoweringError`."""
@@ -339,19 +339,19 @@ class Channels:
     # -- arrivals -------------------------------------------------------------------------------------------------------------------
 
     def arrivals(self, end: Endpoint) -> Expr:
-        """How often an endpoint arrives per phase: once per warp if its region is made of whole warps, else once per thread; one instance of several."""
-        threads = self.regions.count(end.node) if end.turns is None else end.turns.threads
-        return simplify(maximum(threads // WARP, 1), self.regions.facts) if self.by_warp(end) else threads
+        """How often an endpoint arrives per phase: once per warp if its thread range is made of whole warps, else once per thread; one instance of several."""
+        threads = self.ranges.count(end.node) if end.pingpong is None else end.pingpong.threads
+        return simplify(maximum(threads // WARP, 1), self.ranges.facts) if self.by_warp(end) else threads
 
     def by_warp(self, end: Endpoint) -> bool:
         """True if one lane arrives for each warp of the endpoint."""
-        if not self.regions.is_aligned(end.node) or any(self._shares_warps(end.node, other) for ch in self.channels for other in ch.consumers):
+        if not self.ranges.is_aligned(end.node) or any(self._shares_warps(end.node, other) for ch in self.channels for other in ch.consumers):
             return False
-        return end.turns is None or is_multiple(end.turns.width, WARP, self.regions.facts)
+        return end.pingpong is None or is_multiple(end.pingpong.width, WARP, self.ranges.facts)
 
     def _shares_warps(self, node: Node, other: Endpoint) -> bool:
         """True if warps of a node hold several instances of a distributed endpoint, which do not run together."""
-        if other.turns is None or is_multiple(other.turns.width, WARP, self.regions.facts):
+        if other.pingpong is None or is_multiple(other.pingpong.width, WARP, self.ranges.facts):
             return False
         return node in self._ancestors(other.node) or other.node in self._ancestors(node)
 
@@ -369,19 +369,19 @@ class Channels:
                 continue
             empty = const(0)
             for end in ch.consumers:
-                empty = empty + self.arrivals(end) * self.regions.count(end.node, ch.across)
+                empty = empty + self.arrivals(end) * self.ranges.count(end.node, ch.across)
             full = (self.arrivals(ch.producer) if ch.stores else const(0)) + (1 if ch.transfers else 0)
             if ch.copies:
-                full = full + self.regions.count(ch.producer.node)
-            found += [(f"{ch.name}.full", ch.stages, simplify(full, self.regions.facts)), (f"{ch.name}.empty", ch.stages, simplify(empty, self.regions.facts))]
+                full = full + self.ranges.count(ch.producer.node)
+            found += [(f"{ch.name}.full", ch.stages, simplify(full, self.ranges.facts)), (f"{ch.name}.empty", ch.stages, simplify(empty, self.ranges.facts))]
             for end in ch.consumers:
-                if end.turns is not None:
-                    if not isinstance(end.turns.count, Const):
+                if end.pingpong is not None:
+                    if not isinstance(end.pingpong.count, Const):
                         raise LoweringError(
                             what=ch.subject,
-                            reason=f"it is distributed over {end.turns.count} instances",
+                            reason=f"it is distributed over {end.pingpong.count} instances",
                             help="their number is a constant: split the axis by one",
                             location=ch.tensors[0].location,
                         )
-                    found.append((f"{end.cursor}.turns", end.turns.count.value, self.arrivals(end)))
+                    found.append((f"{end.cursor}.order", end.pingpong.count.value, self.arrivals(end)))
         return found

@@ -21,28 +21,28 @@ from taskfuse.kir import map_expressions, map_stmts
 from taskfuse.kir.nodes import Dim3, Stmt
 from taskfuse.lowering.domains import ancestors, digits, refused
 from taskfuse.lowering.plan import base_name
-from taskfuse.lowering.regions import Regions
+from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.target import Target
 
 ONE = const(1)
 
 
-def cluster_shape(regions: Regions, target: Target) -> Dim3:
+def cluster_shape(ranges: ThreadRanges, target: Target) -> Dim3:
     """Blocks of a cluster (x, y, z), which are constants, as many as the target has at most. Raises :class:`LoweringError`."""
-    x, y, z = (regions.launch[p] for p in CLUSTER_TYPES)
+    x, y, z = (ranges.launch[p] for p in CLUSTER_TYPES)
     blocks = x * y * z
     if not isinstance(blocks, Const) or not 1 <= blocks.value <= target.limits.cluster:
         raise LoweringError(
-            what=regions.fusion.name,
+            what=ranges.fusion.name,
             reason=f"a cluster would have {blocks} blocks; their number is a constant, at most {target.limits.cluster} of {target.arch}",
             help="split the axis that is bound to a cluster type by a small constant, and bind the outer part to a block type",
         )
     return x, y, z
 
 
-def grid_shape(regions: Regions) -> Dim3:
+def grid_shape(ranges: ThreadRanges) -> Dim3:
     """Blocks of the grid (x, y, z): whole clusters."""
-    x, y, z = (regions.launch[p] * regions.launch[q] for p, q in zip(BLOCK_TYPES, CLUSTER_TYPES, strict=True))
+    x, y, z = (ranges.launch[p] * ranges.launch[q] for p, q in zip(BLOCK_TYPES, CLUSTER_TYPES, strict=True))
     return x, y, z
 
 
@@ -54,16 +54,16 @@ def in_grid(body: tuple[Stmt, ...], cluster: Dim3) -> tuple[Stmt, ...]:
     return map_stmts(body, lambda s: map_expressions(s, lambda e: substitute(e, places)))
 
 
-def shared_types(regions: Regions, node: Node, tv: TensorView) -> tuple[ParallelType, ...]:
+def shared_types(ranges: ThreadRanges, node: Node, tv: TensorView) -> tuple[ParallelType, ...]:
     """The cluster types whose blocks all have the same elements of ``tv``, which code of ``node`` makes.
 
     It has no axis of its own on them, and the node runs in all blocks of the cluster.
     """
     found: list[ParallelType] = []
     for p in CLUSTER_TYPES:
-        region = regions.region(node, p)
+        index_range = ranges.range(node, p)
         foreign = all(x.is_foreign for x in ancestors(tv, digits(tv, p)))
-        if regions.launch[p] is not ONE and region.extent is regions.launch[p] and foreign:
+        if ranges.launch[p] is not ONE and index_range.extent is ranges.launch[p] and foreign:
             found.append(p)
     return tuple(found)
 
@@ -86,7 +86,7 @@ class Part:
     blocks: int
 
 
-def part(regions: Regions, tv: TensorView, task: Task, coords: Sequence[Expr], place: Sequence[Expr], atoms: dict[str, int]) -> Part:
+def part(ranges: ThreadRanges, tv: TensorView, task: Task, coords: Sequence[Expr], place: Sequence[Expr], atoms: dict[str, int]) -> Part:
     """A block's part of a copy, in local indices: an equal share of its outermost Bulk axis; all of it, if clusters are of one block.
 
     Args:
@@ -97,8 +97,8 @@ def part(regions: Regions, tv: TensorView, task: Task, coords: Sequence[Expr], p
     """
     atom = tv.schedule.atom
     assert atom is not None
-    across = shared_types(regions, task, tv)
-    if all(regions.launch[p] is ONE for p in CLUSTER_TYPES):
+    across = shared_types(ranges, task, tv)
+    if all(ranges.launch[p] is ONE for p in CLUSTER_TYPES):
         return Part(tuple(coords), tuple(place), atoms, (), 1)
     if not across:
         raise refused(
@@ -109,7 +109,7 @@ def part(regions: Regions, tv: TensorView, task: Task, coords: Sequence[Expr], p
     rank: Expr = const(0)
     blocks = 1
     for p in reversed(across):
-        extent = regions.launch[p]
+        extent = ranges.launch[p]
         assert isinstance(extent, Const)
         rank = rank * extent + sym(base_name(p, task))
         blocks *= extent.value

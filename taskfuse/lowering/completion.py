@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from taskfuse.ir.atoms import Completion, Instruction
 from taskfuse.ir.tensor import TensorView
-from taskfuse.kir.nodes import Commit, Queue, Retire, Stmt, TmaStore, Wgmma, WgmmaFence
+from taskfuse.kir.nodes import Commit, Queue, Stmt, TmaStore, WaitGroup, Wgmma, WgmmaFence
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PStmt, PSync, children, statements
 
 QUEUES = {Instruction.WGMMA: Queue.WGMMA, Instruction.TMA_STORE: Queue.BULK}
@@ -21,7 +21,7 @@ _FINISH_READING = frozenset({Queue.BULK})
 """The queues that tell reading from finishing."""
 
 
-RETIRE_COPIES = (Commit(Queue.COPY), Retire(Queue.COPY, 0))
+WAIT_FOR_COPIES = (Commit(Queue.COPY), WaitGroup(Queue.COPY, 0))
 """All asynchronous copies that the thread has issued are done."""
 
 
@@ -62,9 +62,9 @@ def queues(issued: list[PStmt]) -> dict[Queue, int]:
     return found
 
 
-def retire_reads(queue: Queue, pending: int) -> Retire:
+def wait_for_reads(queue: Queue, pending: int) -> WaitGroup:
     """Wait until all but ``pending`` batches have read their sources."""
-    return Retire(queue, pending, read_only=queue in _FINISH_READING)
+    return WaitGroup(queue, pending, read_only=queue in _FINISH_READING)
 
 
 def open_batch(nodes: list[PNode], at: int, queue: Queue, of: TensorView) -> int:
@@ -104,13 +104,13 @@ def frame_of(plan: list[PNode], stmt: PStmt) -> list[PNode]:
 
 
 def drain_at_exit(plan: list[PNode], stmt: PStmt, queue: Queue) -> None:
-    """Retire all batches of bulk stores before the role ends: no thread leaves while they read Shared memory or write results.
+    """Wait for all batches of bulk stores before the role ends: no thread leaves while they read Shared memory or write results.
 
     Batches of other queues are read by the threads that start them, which retire them first.
     """
     if queue is not Queue.BULK:
         return
     frame = frame_of(plan, stmt)
-    drain = PSync((Retire(queue, 0),), stmt.tv)
+    drain = PSync((WaitGroup(queue, 0),), stmt.tv)
     if not (frame and isinstance(last := frame[-1], PSync) and last.stmts == drain.stmts):
         frame.append(drain)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from taskfuse.lowering.channels import Channels
-from taskfuse.lowering.completion import RETIRE_COPIES, has_copies_of_threads
+from taskfuse.lowering.completion import WAIT_FOR_COPIES, has_copies_of_threads
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.plan import PLoop, PNode, PStmt, PSync, children, statements
 from taskfuse.lowering.prefetch import Prefetch
@@ -23,34 +23,34 @@ _Place = tuple[list[PNode], int]
 _Path = list[_Place]
 
 
-def retire_copies(plan: list[PNode], indexer: Indexer, channels: Channels, ahead: list[Prefetch]) -> None:
+def wait_for_copies(plan: list[PNode], indexer: Indexer, channels: Channels, ahead: list[Prefetch]) -> None:
     """Put a retire behind the asynchronous copies of the plan that no arrival waits for, and are not those of ``ahead``."""
     pending = {tv for a in ahead for tv in a.tensors}
     for copy in [s for s in statements(plan) if has_copies_of_threads(s.tv) and s.tv not in pending]:
         path = _path(plan, copy)
-        around = [_repeated(path, indexer.environments.of(copy.tv).again), _overwritten(path, copy)]
+        around = [_repeated(path, indexer.index_maps.of(copy.tv).again), _overwritten(path, copy)]
         places = [place for place in (*around, _read(path, copy) if channels.channel(copy.tv) is None else None) if place is not None]
         place = max(places, key=path.index, default=None)
         if place is None:
             continue
         block, k = place
-        if _is_retire(block, k + 1):
+        if _is_wait(block, k + 1):
             continue
-        block.insert(k + 1, PSync(RETIRE_COPIES, copy.tv))
-        if _is_retire(block, k - 1) and not _touches(block, k):
+        block.insert(k + 1, PSync(WAIT_FOR_COPIES, copy.tv))
+        if _is_wait(block, k - 1) and not _touches(block, k):
             del block[k - 1]
 
 
 def _touches(block: list[PNode], k: int) -> bool:
     """True if a node reads what copies write that are retired just before it, or writes what they read."""
-    first = next((j for j in range(k - 2, -1, -1) if _is_retire(block, j)), -1) + 1
+    first = next((j for j in range(k - 2, -1, -1) if _is_wait(block, j)), -1) + 1
     copies = [s for s in statements(block[first : k - 1]) if has_copies_of_threads(s.tv)]
     written, read = {a.buffer for s in copies for a in s.writes}, {a.buffer for s in copies for a in s.reads}
     return any(a.buffer in written for s in statements([block[k]]) for a in s.reads) or any(a.buffer in read for s in statements([block[k]]) for a in s.writes)
 
 
-def _is_retire(block: list[PNode], k: int) -> bool:
-    return 0 <= k < len(block) and isinstance(n := block[k], PSync) and n.stmts == RETIRE_COPIES
+def _is_wait(block: list[PNode], k: int) -> bool:
+    return 0 <= k < len(block) and isinstance(n := block[k], PSync) and n.stmts == WAIT_FOR_COPIES
 
 
 def _path(nodes: list[PNode], copy: PStmt) -> _Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Expr, Facts, and_, const, eq, prove, simplify, substitute
+from taskfuse.ir.scalar import Expr, Facts, and_, const, eq, not_, prove, simplify, substitute
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, barrier_slots, map_expressions, walk
 from taskfuse.kir.clusters import cluster_blocks, needs_cluster
@@ -19,7 +19,6 @@ from taskfuse.kir.nodes import (
     Buffer,
     Counter,
     CursorInit,
-    Extent,
     FenceInit,
     For,
     If,
@@ -36,16 +35,16 @@ from taskfuse.location import Location
 from taskfuse.lowering.clusters import cluster_shape, grid_shape, in_grid
 from taskfuse.lowering.lines import Lines, located
 from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name
-from taskfuse.lowering.regions import Regions, hardware_index
+from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
 from taskfuse.target import Target
 
 
 class Emitter:
     """Emits one plan."""
 
-    def __init__(self, fusion: Fusion, regions: Regions, target: Target) -> None:
+    def __init__(self, fusion: Fusion, ranges: ThreadRanges, target: Target) -> None:
         self.fusion = fusion
-        self.regions = regions
+        self.ranges = ranges
         self.target = target
         self.lines = Lines(fusion)
 
@@ -68,10 +67,10 @@ class Emitter:
 
     def _guards(self, s: PStmt) -> tuple[Expr, ...]:
         at = self._place(s)
-        return tuple(simplify(substitute(g, at), self.regions.facts) for g in s.guards)
+        return tuple(simplify(substitute(g, at), self.ranges.facts) for g in s.guards)
 
     def _place(self, s: PStmt) -> dict[str, Expr]:
-        return {base_name(p, s.task): hardware_index(p) - self.regions.region(s.task, p).start for p in INDEX_TYPES}
+        return {base_name(p, s.task): hardware_index(p) - self.ranges.range(s.task, p).start for p in INDEX_TYPES}
 
     def _statements(self, run: list[PStmt], facts: Facts) -> list[Stmt]:
         stmts: list[Stmt] = []
@@ -88,6 +87,8 @@ class Emitter:
                 return [For(n.var, const(0), n.extent, const(1), n.unroll, self.body(n.body, inner), location=self.lines.of_node(n))]
             case PBind():
                 return [Bind(n.index, n.ptype, n.extent, self.body(n.body, facts), location=self.lines.of_node(n))]
+            case PGuard(cond=cond) if prove(not_(cond), facts):
+                return []  # a fill of a position that there is not
             case PGuard(cond=cond, body=body):
                 inside = self.body(body, facts.with_assumption(cond))
                 return list(inside) if prove(cond, facts) else [If((Branch(cond, inside),), location=self.lines.of_node(n))]
@@ -114,27 +115,27 @@ class Emitter:
         maps: tuple[TensorMapParam, ...],
     ) -> Kernel:
         """The whole kernel: arguments, launch shape, initialization of mbarriers, body."""
-        fusion, regions = self.fusion, self.regions
-        cluster = cluster_shape(regions, self.target)
-        body = self.body(plan, regions.facts)
+        fusion, ranges = self.fusion, self.ranges
+        cluster = cluster_shape(ranges, self.target)
+        body = self.body(plan, ranges.facts)
         lines: dict[str, Location | None] = {}  # of an mbarrier, or of a cursor that counts everywhere: that of the first statement that names it
         for s in walk(body):
             for name in (s.cursor,) if isinstance(s, Advance) else (b.name for b in barrier_slots(s)):
                 lines.setdefault(name, s.location)
         far = next(filter(needs_cluster, walk(body)), None)
         remote = far is not None
-        everyone = simplify(regions.threads * cluster_blocks(cluster), regions.facts)
+        everyone = simplify(ranges.threads * cluster_blocks(cluster), ranges.facts)
         tail = (Barrier(BarrierScope.CLUSTER, everyone, note="no block exits while others reach it", location=far.location),) if far is not None else ()
         head: list[Stmt] = []
         if mbarriers:
-            first = and_(*(eq(hardware_index(p), 0) for p in THREAD_TYPES if regions.launch[p] is not const(1)))
+            first = and_(*(eq(hardware_index(p), 0) for p in THREAD_TYPES if ranges.launch[p] is not const(1)))
             inits: tuple[Stmt, ...] = tuple(
                 InitBarrier(BarrierSlot(name, const(slot)), count, location=lines.get(name)) for name, slots, count in mbarriers for slot in range(slots)
             )
             start = inits[0].location
             if maps:
                 inits = (*inits, FenceInit(location=start))
-            scope, threads = (BarrierScope.CLUSTER, everyone) if remote else (BarrierScope.BLOCK, regions.threads)
+            scope, threads = (BarrierScope.CLUSTER, everyone) if remote else (BarrierScope.BLOCK, ranges.threads)
             head += [If((Branch(first, inits),), location=start), Barrier(scope, threads, note="barriers are initialized", location=start)]
         head += (replace(c, location=lines.get(c.name)) for c in cursors)
         params: list[Param] = [TensorParam(tv.name, tv.dtype, tv.shape, False) for tv in fusion.inputs]
@@ -142,12 +143,12 @@ class Emitter:
         params += [TensorParam(tv.name, tv.dtype, tv.shape, True) for tv in fusion.outputs]
         params += maps
 
-        x, y, z = (regions.launch[p] for p in THREAD_TYPES)
+        x, y, z = (ranges.launch[p] for p in THREAD_TYPES)
         return Kernel(
             name=fusion.name,
-            extents=tuple(Extent(d.name, d.min, d.max, d.multiple_of) for d in fusion.dims.values()),
+            extents=tuple(fusion.dims.values()),
             params=tuple(params),
-            grid=grid_shape(regions),
+            grid=grid_shape(ranges),
             block=(x, y, z),
             buffers=tuple(buffers),
             mbarriers=tuple(Mbarrier(name, slots) for name, slots, _ in mbarriers),

@@ -1,16 +1,20 @@
 """Endpoints in the plan: waits, arrivals, cursors and turns of every channel (docs/channels.md).
 
-All threads of an endpoint's region wait before the first use in an iteration of the channel's loop and arrive after the last one, outside
+All threads of an endpoint's thread range wait before the first use in an iteration of the channel's loop and arrive after the last one, outside
 of every guard and dispatch below the endpoint, so that trips, waits and arrivals agree in all roles.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import permutations
+
 from taskfuse.errors import LoweringError
 from taskfuse.ir.expr import Read, Scan
-from taskfuse.ir.scalar import and_, const, eq, ge, is_multiple, minimum, select, simplify, sym, xor
+from taskfuse.ir.scalar import and_, const, eq, ge, is_multiple, le, minimum, prove, select, simplify, sym, xor
 from taskfuse.ir.storage import storage_operands
-from taskfuse.ir.tasks import Task
+from taskfuse.ir.tasks import Node, Task
+from taskfuse.ir.tasks import leaves as tasks
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir import walk
@@ -28,29 +32,29 @@ from taskfuse.kir.nodes import (
     FenceProxyAsync,
     If,
     Queue,
-    Retire,
     Shuffle,
     Stmt,
     Wait,
+    WaitGroup,
 )
 from taskfuse.lowering.channels import Channel, Channels, Endpoint
 from taskfuse.lowering.completion import (
-    RETIRE_COPIES,
+    WAIT_FOR_COPIES,
     close_batch,
     drain_at_exit,
     has_copies_of_threads,
     issues_to,
     open_batch,
     queues,
-    retire_reads,
+    wait_for_reads,
 )
+from taskfuse.lowering.pingpong import Pingpong
 from taskfuse.lowering.places import Touch, cut_around, frame, leaves, level_blocks, loop_of, loops_around
-from taskfuse.lowering.plan import PLoop, PNode, PStmt, PSync, statements
-from taskfuse.lowering.regions import hardware_index, linear_thread
+from taskfuse.lowering.plan import PBind, PLoop, PNode, PStmt, PSync, statements
 from taskfuse.lowering.semaphores import acquire, release
 from taskfuse.lowering.statements import Statements
+from taskfuse.lowering.thread_ranges import hardware_index, linear_thread
 from taskfuse.lowering.transfers import fill_bytes
-from taskfuse.lowering.turns import Turns
 
 ONE = const(1)
 
@@ -65,12 +69,12 @@ class Endpoints:
     def __init__(self, channels: Channels, statements: Statements) -> None:
         self.channels = channels
         self.statements = statements
-        self.regions = channels.regions
+        self.ranges = channels.ranges
         self.tree = channels.tree
         self.held: list[tuple[PSync, PSync, Endpoint]] = []
         self._late: set[TensorView] = set()
 
-    def check_turns(self, plan: list[PNode]) -> None:
+    def check_pingpong(self, plan: list[PNode]) -> None:
         """A barrier, a warp, or an end of another channel that is several instances of a distributed one must not wait where one of them holds the turn:
         the others wait for it.
 
@@ -79,34 +83,70 @@ class Endpoints:
         order = list(leaves(plan))
         for take, give, end in self.held:
             inside = order[order.index(take) : order.index(give)]
-            turns = end.turns
-            if turns is None:
+            pingpong = end.pingpong
+            if pingpong is None:
                 continue
             shuffles = any(isinstance(n, PStmt) and isinstance(n.stmt, Shuffle) for n in inside)
-            if shuffles and not is_multiple(turns.width, WARP, self.regions.facts):
+            if shuffles and not is_multiple(pingpong.width, WARP, self.ranges.facts):
                 raise LoweringError(
                     what=end.node.name,
-                    reason=f"its instances on {turns.ptype.value} take turns in a channel and share warps, and a shuffle stands where one holds the turn",
+                    reason=f"its instances on {pingpong.ptype.value} take turns in a channel and share warps, and a shuffle stands where one holds the turn",
                     help="let each instance have whole warps: bind axes of it to lower thread types, 32 threads or a multiple",
                 )
-            if any(isinstance(n, PSync) and n.is_barrier and turns.ptype in n.types for n in inside):
+            if any(isinstance(n, PSync) and n.is_barrier and pingpong.ptype in n.types for n in inside):
                 raise LoweringError(
                     what=end.node.name,
-                    reason=f"its instances on {turns.ptype.value} take turns in a channel, and a barrier of all of them stands where one holds the turn",
+                    reason=f"its instances on {pingpong.ptype.value} take turns in a channel, and a barrier of all of them stands where one holds the turn",
                     help="keep data within an instance there: bind the axes that exchange it to lower thread types, in whole warps",
                 )
             waits = {s.barrier.name for n in inside if isinstance(n, PSync) for s in walk(n.stmts) if isinstance(s, Wait)}
             for ch in self.channels.channels:
                 ends = ((ch.producer, "empty"), *((c, "full") for c in ch.consumers))
-                joint = (e for e, what in ends if f"{ch.name}.{what}" in waits and e.turns is None and e.node is end.node)
-                if ch.loop is not None and ch.loop.depth > turns.loop.depth and any(self.regions.region(e.node, turns.ptype).extent is not ONE for e in joint):
+                joint = (e for e, what in ends if f"{ch.name}.{what}" in waits and e.pingpong is None and e.node is end.node)
+                several = any(self.ranges.range(e.node, pingpong.ptype).extent is not ONE for e in joint)
+                if ch.loop is not None and ch.loop.depth > pingpong.loop.depth and several:
                     names = ", ".join(tv.name for tv in ch.tensors)
                     raise LoweringError(
                         what=end.node.name,
-                        reason=f"its instances on {turns.ptype.value} take turns in a channel, and where one holds the turn it waits in a loop for slots of"
+                        reason=f"its instances on {pingpong.ptype.value} take turns in a channel, and where one holds the turn it waits in a loop for slots of"
                         f" {ch.subject}, which all of them fill or empty together",
-                        help=f"inline {names} at {turns.loop.depth} or less, or make the axis on {turns.ptype.value} Serial in all roles",
+                        help=f"inline {names} at {pingpong.loop.depth} or less, or make the axis on {pingpong.ptype.value} Serial in all roles",
                     )
+
+        self._check_order(order)
+
+    def _check_order(self, order: Sequence[PStmt | PSync]) -> None:
+        """A ring of which no slot is taken before all instances have had their turn in another holds a slot for each of them, if what fills the other
+        fills it, too: the producer would wait for a slot there before it has filled the other for all instances.
+        """
+        for (_, give, one), (take, _, other) in permutations(self.held, 2):
+            first, then = one.pingpong, other.pingpong
+            if first is None or then is None or first.outer is not then.outer or first.ptype is not then.ptype or one.node is not other.node:
+                continue
+            between = order[order.index(give) : order.index(take)]
+            if not any(isinstance(n, PSync) and n.is_barrier and first.ptype in n.types for n in between):
+                continue
+            source, ring = self._channel(one), self._channel(other)
+            if prove(le(then.slots, ring.stages), self.ranges.facts) or self._upstream(source.producer.node).isdisjoint(tasks(ring.producer.node)):
+                continue
+            raise LoweringError(
+                what=other.node.name,
+                reason=f"its instances on {first.ptype.value} take turns in {source.subject}, wait for each other, and take turns in {ring.subject} behind"
+                f" that: {ring.stages} slots of it do not hold what the {then.count} instances take, and its producer cannot go on to fill the first",
+                help=f"give it circular_buffer({then.slots}) or more, or keep data within an instance between the two",
+            )
+
+    def _channel(self, end: Endpoint) -> Channel:
+        return next(ch for ch in self.channels.channels if end in ch.consumers)
+
+    def _upstream(self, node: Node) -> set[Task]:
+        """The tasks that a node's data comes from through channels, its own among them."""
+        found: set[Task] = set()
+        new = set(tasks(node))
+        while new:
+            found |= new
+            new = {t for ch in self.channels.channels for c in ch.consumers if not found.isdisjoint(tasks(c.node)) for t in tasks(ch.producer.node)} - found
+        return found
 
     def insert(self, plan: list[PNode]) -> None:
         """Put waits, arrivals and cursors into the plan."""
@@ -134,13 +174,13 @@ class Endpoints:
     def _endpoint(self, plan: list[PNode], ch: Channel, end: Endpoint, wait: str, arrive: str, touches: Touch, parity: int) -> None:
         c = end.cursor
         slot = sym(f"{c}.slot")
-        level = end.turns.outer if end.turns is not None and end.turns.loop is ch.loop else ch.loop
-        first, last = cut_around(level_blocks(plan, end.node, level), touches, end.turns is not None)
+        level = end.pingpong.outer if end.pingpong is not None and end.pingpong.loop is ch.loop else ch.loop
+        first, last = cut_around(level_blocks(plan, end.node, level), touches, end.pingpong is not None)
         issued = [s for blocks in level_blocks(plan, end.node, level) for n in blocks for s in statements([n]) if touches(s)]
         if ch.is_between_blocks:
-            copied = [PSync(RETIRE_COPIES, ch.tensors[0])] if end is not ch.producer and any(has_copies_of_threads(s.tv) for s in issued) else []
-            last[0][last[1] + 1 : last[1] + 1] = [*copied, *release(self.regions, ch, end), PSync((Advance(c, const(1)),), ch.tensors[0])]
-            first[0][first[1] : first[1]] = acquire(self.regions, ch, end)
+            copied = [PSync(WAIT_FOR_COPIES, ch.tensors[0])] if end is not ch.producer and any(has_copies_of_threads(s.tv) for s in issued) else []
+            last[0][last[1] + 1 : last[1] + 1] = [*copied, *release(self.ranges, ch, end), PSync((Advance(c, const(1)),), ch.tensors[0])]
+            first[0][first[1] : first[1]] = acquire(self.ranges, ch, end)
             frame(plan, ch.group, end.node, self.tree).insert(0, PSync((CursorInit(c, ch.stages, 0, parity),), ch.tensors[0]))
             return
         batches = {} if end is ch.producer else queues(issued)
@@ -151,7 +191,7 @@ class Endpoints:
         start = [_sync(ch, end, waiting)]
         if end is ch.producer and ch.transfers:
             starter, expect = self._expect(ch, BarrierSlot(arrive, slot), issued)
-            where = [eq(hardware_index(p), self.regions.region(starter, p).start) for p in THREAD_TYPES if self.regions.region(end.node, p).extent is not ONE]
+            where = [eq(hardware_index(p), self.ranges.range(starter, p).start) for p in THREAD_TYPES if self.ranges.range(end.node, p).extent is not ONE]
             # Where the engine alone fills slots, the others do not arrive, so they must not wait either: nothing would keep them within a phase of the ring.
             together = (expect,) if ch.is_filled_by_threads else (waiting, expect)
             announced = PSync((If((Branch(and_(*where), together),)),) if where else together, ch.tensors[0])
@@ -159,16 +199,15 @@ class Endpoints:
         first[0][first[1] : first[1]] = start
         for queue in batches:
             self._check_registers(ch, [s for s in issued if issues_to(s) is queue])
-            users = [k for k, n in enumerate(first[0]) if any(issues_to(s) is queue for s in statements([n]))]
             issuer = _issuer(issued, queue)
-            open_batch(first[0], users[0], queue, issuer.tv)
+            open_batch(*_first(first[0], queue), queue, issuer.tv)
             drain_at_exit(plan, issuer, queue)
         inits = [CursorInit(c, ch.stages, 0, parity)]
         if lag:
             inits.append(CursorInit(_behind(end), ch.stages, 0, parity))
-        if end.turns is not None:
-            inits.append(CursorInit(f"{c}.turn", 1, 0, 0))
-            self._take_turns(plan, ch, end, end.turns, touches, start[0], released)
+        if end.pingpong is not None:
+            inits.append(CursorInit(f"{c}.round", 1, 0, 0))
+            self._pingpong(plan, ch, end, end.pingpong, touches, start[0], released)
         frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits), ch.tensors[0]))
 
     def _check_registers(self, ch: Channel, issued: list[PStmt]) -> None:
@@ -205,7 +244,7 @@ class Endpoints:
         at += 1
         for queue in batches:
             at = close_batch(nodes, at - 1, queue, _issuer(issued, queue).tv)
-        publish = (*self._publish(ch, end), *(retire_reads(queue, lag) for queue in batches))
+        publish = (*self._publish(ch, end), *(wait_for_reads(queue, lag) for queue in batches))
         if not lag:
             released = _sync(ch, end, *publish, *self._give(ch, end, slot), Advance(end.cursor, ONE))
             nodes.insert(at, released)
@@ -224,25 +263,25 @@ class Endpoints:
         released = _sync(ch, end, *publish, If((Branch(ge(sym(loop.var), lag), give),)), Advance(end.cursor, ONE))
         nodes.insert(at, released)
         after = block.index(loop) + 1
-        retired: list[PNode] = [PSync((Retire(queue, 0),), ch.tensors[0]) for queue in batches]
+        retired: list[PNode] = [PSync((WaitGroup(queue, 0),), ch.tensors[0]) for queue in batches]
         while after < len(block) and isinstance(node := block[after], PSync) and any(isinstance(n, PSync) and n.stmts == node.stmts for n in retired):
             retired = [n for n in retired if not (isinstance(n, PSync) and n.stmts == node.stmts)]
             after += 1
-        trips = simplify(minimum(loop.extent, lag), self.regions.facts)
+        trips = simplify(minimum(loop.extent, lag), self.ranges.facts)
         drain: list[PNode] = [_sync(ch, end, *give)] if trips is ONE else [PLoop(f"{behind}.k", trips, False, [_sync(ch, end, *give)])]
-        turns = end.turns
-        if turns is not None:
-            if turns.depth > 1:
+        pingpong = end.pingpong
+        if pingpong is not None:
+            if pingpong.depth > 1:
                 raise LoweringError(
                     what=ch.subject,
-                    reason=f"its consumer's instances on {turns.ptype.value} take slots in turns over {turns.depth} loops, and give them back late",
+                    reason=f"its consumer's instances on {pingpong.ptype.value} take slots in turns over {pingpong.depth} loops, and give them back late",
                     help="in_flight(0), or one loop inside of the distributing one",
                     location=ch.tensors[0].location,
                 )
-            drain.append(_sync(ch, end, Advance(behind, turns.after)))
+            drain.append(_sync(ch, end, Advance(behind, pingpong.after)))
         block[after:after] = [*retired, *drain]
-        if turns is not None:
-            block.insert(block.index(loop), _sync(ch, end, Advance(behind, turns.before)))
+        if pingpong is not None:
+            block.insert(block.index(loop), _sync(ch, end, Advance(behind, pingpong.before)))
         return released
 
     def _expect(self, ch: Channel, slot: BarrierSlot, issued: list[PStmt]) -> tuple[Task, Expect]:
@@ -263,38 +302,38 @@ class Endpoints:
         for tv in self.tree.place:
             atom = tv.schedule.atom
             if atom is not None and atom.is_async and any(s.tensor.name in names for s in self._reads(tv)):
-                return (*(RETIRE_COPIES if any(has_copies_of_threads(made) for made in ch.stores) else ()), FenceProxyAsync())
+                return (*(WAIT_FOR_COPIES if any(has_copies_of_threads(made) for made in ch.stores) else ()), FenceProxyAsync())
         return ()
 
     def _reads(self, tv: TensorView) -> list[Read]:
         return [o for o in storage_operands(self.statements.fusion, self.statements.definition(tv)) if isinstance(o, Read)]
 
-    def _take_turns(self, plan: list[PNode], ch: Channel, end: Endpoint, turns: Turns, touches: Touch, wait: PSync, released: PSync) -> None:
+    def _pingpong(self, plan: list[PNode], ch: Channel, end: Endpoint, pingpong: Pingpong, touches: Touch, wait: PSync, released: PSync) -> None:
         """Advance to the instance's own slots and wait for its turn; pass the turn on and advance past the others'.
 
         Where the wait for a slot and its release stand in the same block as these, they stand inside: the iteration has one position, in a loop of
         its own or in none.
         """
-        between = next((loop for loop in loops_around(plan, end.node) if loop.depth > turns.loop.depth), None)
+        between = next((loop for loop in loops_around(plan, end.node) if loop.depth > pingpong.loop.depth), None)
         if between is not None:
-            alike = [tv for tv in between.axes if tv.schedule.ptype(turns.loop.axes[tv]) is turns.ptype]
+            alike = [tv for tv in between.axes if tv.schedule.ptype(pingpong.loop.axes[tv]) is pingpong.ptype]
             other = next(tv.name for tv in alike if end.node not in self.tree.path(tv))
             raise LoweringError(
                 what=end.node.name,
-                reason=f"its instances on {turns.ptype.value} take turns in a channel, and its code stands in a loop inside of theirs that {other} shares",
+                reason=f"its instances on {pingpong.ptype.value} take turns in a channel, and its code stands in a loop inside of theirs that {other} shares",
                 help=f"put {other} into the same task, or share fewer loops with it",
             )
         c = end.cursor
-        w = turns.instance
-        slot = f"{c}.turn"
-        first, last = cut_around(level_blocks(plan, end.node, turns.outer), touches, True)
+        w = pingpong.instance
+        slot = f"{c}.round"
+        first, last = cut_around(level_blocks(plan, end.node, pingpong.outer), touches, True)
         parity = xor(sym(f"{slot}.parity"), select(eq(w, 0), 1, 0))
-        follow = simplify((w + 1) % turns.count, self.regions.facts)
-        passing = self.arrive(end, BarrierSlot(f"{c}.turns", follow))
+        follow = simplify((w + 1) % pingpong.count, self.ranges.facts)
+        passing = self.arrive(end, BarrierSlot(f"{c}.order", follow))
         start = next((k for k, n in enumerate(first[0]) if n is wait), first[1])
-        at = len(last[0]) if turns.late else next((k for k, n in enumerate(last[0]) if n is released), last[1]) + 1
-        give = _sync(ch, end, *passing, Advance(slot, const(1)), Advance(c, turns.after))
-        take = _sync(ch, end, Advance(c, turns.before), Wait(BarrierSlot(f"{c}.turns", w), parity))
+        at = len(last[0]) if pingpong.late else next((k for k, n in enumerate(last[0]) if n is released), last[1]) + 1
+        give = _sync(ch, end, *passing, Advance(slot, const(1)), Advance(c, pingpong.after))
+        take = _sync(ch, end, Advance(c, pingpong.before), Wait(BarrierSlot(f"{c}.order", w), parity))
         last[0].insert(at, give)
         first[0].insert(start, take)
         self.held.append((take, give, end))
@@ -309,8 +348,18 @@ class Endpoints:
         """The statements with which an endpoint arrives, in all blocks that share a copy ``across`` some cluster types."""
         if not self.channels.by_warp(end):
             return (Arrive(slot, across),)
-        lane = simplify(linear_thread(self.regions) % WARP, self.regions.facts)
+        lane = simplify(linear_thread(self.ranges) % WARP, self.ranges.facts)
         return (Barrier(BarrierScope.WARP, const(WARP), note="before one lane arrives for the warp"), If((Branch(eq(lane, 0), (Arrive(slot, across),)),)))
+
+
+def _first(nodes: list[PNode], queue: Queue) -> tuple[list[PNode], int]:
+    """The block and the place in it of the first node that issues to a queue; inside of an index binding if other code comes first there, which may
+    load its operands.
+    """
+    at = next(k for k, n in enumerate(nodes) if any(issues_to(s) is queue for s in statements([n])))
+    inner = nodes[at]
+    found = _first(inner.body, queue) if isinstance(inner, PBind) else (nodes, at)
+    return found if found[1] > 0 else (nodes, at)
 
 
 def _issuer(issued: list[PStmt], queue: Queue) -> PStmt:
@@ -329,5 +378,5 @@ def _behind(end: Endpoint) -> str:
 
 def _sync(ch: Channel, end: Endpoint, *stmts: Stmt) -> PSync:
     """Statements of an endpoint of a channel, executed by the threads of its instances."""
-    guard = None if end.turns is None else end.turns.guard
+    guard = None if end.pingpong is None else end.pingpong.guard
     return PSync(stmts if guard is None else (If((Branch(guard, stmts),)),), ch.tensors[0])

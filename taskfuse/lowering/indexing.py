@@ -14,7 +14,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
 from taskfuse.kir.nodes import Access
 from taskfuse.lowering.domains import allocation_axes, forward, product, refused
-from taskfuse.lowering.environments import Environment, Environments, has_values
+from taskfuse.lowering.index_maps import IndexMap, IndexMaps, has_values
 from taskfuse.lowering.plan import base_name
 from taskfuse.schedule.allocation import default_allocation
 from taskfuse.schedule.joins import Loop
@@ -38,19 +38,19 @@ class Indexer:
     """Storage and accesses of all tensors of a fusion, for one order of its nest.
 
     Attributes:
-        environments: the indices around the code of each tensor.
+        index maps: the indices around the code of each tensor.
         memory: tensor -> where it lives.
         slots: the slots of rings; ``None`` as long as they are not known.
         placed: a part of an assembly -> the whole, and the part's place in it.
     """
 
-    def __init__(self, environments: Environments, slots: Slots | None = None) -> None:
-        self.environments = environments
-        self.fusion = environments.fusion
-        self.tree = environments.tree
-        self.joins = environments.joins
-        self.regions = environments.regions
-        self.memory = environments.memory
+    def __init__(self, index_maps: IndexMaps, slots: Slots | None = None) -> None:
+        self.index_maps = index_maps
+        self.fusion = index_maps.fusion
+        self.tree = index_maps.tree
+        self.joins = index_maps.joins
+        self.ranges = index_maps.ranges
+        self.memory = index_maps.memory
         self.slots = slots
         self.placed = {
             part.tensor: (expr.output, place)
@@ -72,11 +72,12 @@ class Indexer:
         """True if code of ``tv`` finds elements of a Local tensor, or its accumulators, by the index of a loop."""
         expr = self.fusion.definition(tv)
         assert expr is not None
-        env = self.environments.reading(tv)
-        found = [self.read(tv, env, o)[0] for o in storage_operands(self.fusion, expr) if isinstance(o, Read) and self.memory[o.tensor] is MemoryType.Local]
+        index_map = self.index_maps.reading(tv)
+        operands = (o for o in storage_operands(self.fusion, expr) if isinstance(o, Read))
+        found = [self.read(tv, index_map, o)[0] for o in operands if self.memory[o.tensor] is MemoryType.Local]
         if self.memory[tv] is MemoryType.Local or isinstance(expr, Reduction):
-            found.append(self.write(tv, env, MemoryType.Local, tv.name))
-        return any(self.environments.variables.name(loop) in e.free for access in found for e in access.index)
+            found.append(self.write(tv, index_map, MemoryType.Local, tv.name))
+        return any(self.index_maps.variables.name(loop) in e.free for access in found for e in access.index)
 
     # -- storage --------------------------------------------------------------------------------------------------------------------
 
@@ -88,8 +89,8 @@ class Indexer:
         known = self._kept.get((tv, memory))
         if known is not None:
             return known
-        env = self.environments.of(tv) if memory is self.memory[tv] else self.environments.variant(tv, self.environments.loop_symbols(tv), memory)
-        variables, fixed = self.environments.variables, set(self.fusion.dims)
+        index_map = self.index_maps.of(tv) if memory is self.memory[tv] else self.index_maps.variant(tv, self.index_maps.loop_symbols(tv), memory)
+        variables, fixed = self.index_maps.variables, set(self.fusion.dims)
         fixed |= {base_name(p, self.tree.place[tv]) for p in INDEX_TYPES if memory.is_private_to(p)}
         shared = list(zip(tv.loop, self.joins.path[tv], strict=True))[: tv.schedule.inline]
         fixed |= {variables.name(loop) for a, loop in shared if tv.schedule.ptype(a).is_loop}
@@ -102,15 +103,15 @@ class Indexer:
         bases = fixed | {base_name(p, self.tree.place[tv]) for a in instances if (p := tv.schedule.ptype(a)) not in inside}
         kept: list[Axis] = []
         for a in self.stored_axes(tv, memory):
-            if a not in env.values:
+            if a not in index_map.values:
                 raise refused(tv, "its allocation domain is not determined by its loop domain", "derive both from the tensor's own axes")
             if spreads and memory is MemoryType.Local and a not in tv.loop and tv.schedule.ptype(a).is_bound:
                 continue  # the atom puts an element into the registers of the index that the axis says
-            if not env.values[a].free <= fixed:
+            if not index_map.values[a].free <= fixed:
                 # what loops shared with all readers determine is one element per index that they are bound to
-                kept += [x for x in instances if x not in kept] if a not in tv.loop and env.values[a].free <= bases else [a]
+                kept += [x for x in instances if x not in kept] if a not in tv.loop and index_map.values[a].free <= bases else [a]
             elif memory is MemoryType.Local and tv.schedule.ptype(a).is_bound and a not in tv.loop:
-                self._check_owner(tv, tv.schedule.ptype(a), env)
+                self._check_owner(tv, tv.schedule.ptype(a), index_map)
         self._kept[(tv, memory)] = tuple(kept)
         return tuple(kept)
 
@@ -118,25 +119,25 @@ class Indexer:
         """The allocation domain, which says where the result lies; accumulators in another memory have the default one."""
         return allocation_axes(tv) if memory is self.memory[tv] else default_allocation(tv)
 
-    def _check_owner(self, tv: TensorView, p: ParallelType, env: Environment) -> None:
+    def _check_owner(self, tv: TensorView, p: ParallelType, index_map: IndexMap) -> None:
         """A scalar instruction writes registers of its own thread: the allocation's digits of ``p`` are the writer's index."""
         stored = tuple(a for a in allocation_axes(tv) if tv.schedule.ptype(a) is p)
         owner = ZERO
         for k, a in enumerate(stored):
-            owner = owner + env.values[a] * product(stored[k + 1 :])
-        if not prove(eq(owner, sym(base_name(p, self.tree.place[tv]))), env.facts):
+            owner = owner + index_map.values[a] * product(stored[k + 1 :])
+        if not prove(eq(owner, sym(base_name(p, self.tree.place[tv]))), index_map.facts):
             raise refused(
                 tv,
-                f"its allocation puts an element into the registers of index {simplify(owner, env.facts)} of {p.value}, which does not compute it",
+                f"its allocation puts an element into the registers of index {simplify(owner, index_map.facts)} of {p.value}, which does not compute it",
                 "bind loop and allocation axes alike",
             )
 
-    def write(self, tv: TensorView, env: Environment, memory: MemoryType | None = None, name: str | None = None) -> Access:
-        """The access that writes the element of ``tv`` at the place of an environment of its own."""
+    def write(self, tv: TensorView, index_map: IndexMap, memory: MemoryType | None = None, name: str | None = None) -> Access:
+        """The access that writes the element of ``tv`` at the place of an index map of its own."""
         if tv in self.placed and name is None:
-            return self._in_assembly(tv, tuple(env.values[a] for a in tv.logical), env.facts)
+            return self._in_assembly(tv, tuple(index_map.values[a] for a in tv.logical), index_map.facts)
         slot = self._ring(tv, tv) if name is None else ()
-        return Access(name or tv.name, self._registers(tv, slot, tuple(env.values[a] for a in self.kept_axes(tv, memory)), env.facts, memory))
+        return Access(name or tv.name, self._registers(tv, slot, tuple(index_map.values[a] for a in self.kept_axes(tv, memory)), index_map.facts, memory))
 
     def in_order(self, tv: TensorView, memory: MemoryType | None = None) -> bool:
         """True if an atom names registers of ``tv`` by their first: they then have one number each, row-major."""
@@ -167,15 +168,15 @@ class Indexer:
         slot = self.slot(tv, user)
         return () if slot is None else (slot,)
 
-    def read(self, consumer: TensorView, env: Environment, read: Read) -> tuple[Access, Expr]:
+    def read(self, consumer: TensorView, index_map: IndexMap, read: Read) -> tuple[Access, Expr]:
         """The access of one operand, and the condition under which the operand is valid."""
         tv = read.tensor
-        point = self.environments.point(consumer, env)
-        valid = simplify(substitute(read.valid, point), env.facts)
-        facts = env.facts if isinstance(valid, Const) else env.facts.with_assumption(valid)
+        point = self.index_maps.point(consumer, index_map)
+        valid = simplify(substitute(read.valid, point), index_map.facts)
+        facts = index_map.facts if isinstance(valid, Const) else index_map.facts.with_assumption(valid)
         expr = self.fusion.definition(consumer)
         if isinstance(expr, Gather) and has_values(read):
-            for symbol, extent in zip(self.environments.value_symbols(consumer), expr.extents, strict=True):
+            for symbol, extent in zip(self.index_maps.value_symbols(consumer), expr.extents, strict=True):
                 facts = facts.with_range(str(symbol), 0, extent - 1)
         logical = tuple(simplify(substitute(e, point), facts) for e in read.index)
         if tv in self.placed:
@@ -184,12 +185,12 @@ class Indexer:
             return Access(tv.name, logical), valid
         if all(iteration_position(e) is not None for e in read.index):
             # what a condition says of an index, such as i == 0, would hide that the loops of both are the same
-            facts = env.facts
+            facts = index_map.facts
             logical = tuple(simplify(substitute(e, point), facts) for e in read.index)
         values = forward(tv, logical, facts)
         for a, b in list(zip(tv.loop, consumer.loop, strict=False))[: tv.schedule.inline]:
-            if b in env.values and a not in values:
-                values[a] = env.values[b]
+            if b in index_map.values and a not in values:
+                values[a] = index_map.values[b]
         missing = [a for a in self.kept_axes(tv) if a not in values]
         if missing:
             raise refused(tv, f"{consumer.name} cannot find its elements: the allocation domain has no forward map", "use split, merge or swizzle")

@@ -16,7 +16,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, ParallelType
 from taskfuse.kir.limits import WARP
 from taskfuse.lowering.domains import digits, product
-from taskfuse.lowering.regions import Regions
+from taskfuse.lowering.thread_ranges import ThreadRanges
 
 ONE = const(1)
 
@@ -53,7 +53,7 @@ class WarpReduction:
     Attributes:
         spreads: of every reduced digit.
         slots: number of partial results that are left after the shuffles, per element of the result.
-        is_local: after the shuffles every thread of the region has the result.
+        is_local: after the shuffles every thread of the thread range has the result.
     """
 
     spreads: tuple[Spread, ...]
@@ -66,31 +66,31 @@ class WarpReduction:
         return tuple(m for s in self.spreads for m in s.masks)
 
 
-def spread(regions: Regions, task: Task, tv: TensorView, ptype: ParallelType, axis: Axis) -> Spread:
-    """How the values of a digit of ``tv`` lie in the warps of the region of its task, which is made of whole warps."""
+def spread(ranges: ThreadRanges, task: Task, tv: TensorView, ptype: ParallelType, axis: Axis) -> Spread:
+    """How the values of a digit of ``tv`` lie in the warps of the thread range of its task, which is made of whole warps."""
     own = digits(tv, ptype)
     place = THREAD_TYPES.index(ptype)
-    stride = simplify(product(own[own.index(axis) + 1 :]), regions.facts)
+    stride = simplify(product(own[own.index(axis) + 1 :]), ranges.facts)
     step = stride
     for p in THREAD_TYPES[:place]:
-        step = step * regions.launch[p]
-    step = simplify(step, regions.facts)
+        step = step * ranges.launch[p]
+    step = simplify(step, ranges.facts)
     if not isinstance(stride, Const) or not isinstance(step, Const) or step.value < 1 or step.value & (step.value - 1):
         return Spread(axis, ptype, 1, 1)
-    is_highest = all(regions.launch[p] is ONE for p in THREAD_TYPES[place + 1 :])
-    region = regions.region(task, ptype)
+    is_highest = all(ranges.launch[p] is ONE for p in THREAD_TYPES[place + 1 :])
+    index_range = ranges.range(task, ptype)
     reaches = axis.extent
-    if axis is own[0] and all(a.is_reduction for a in own) and prove(le(region.extent * step, stride * WARP), regions.facts):
-        reaches = ceildiv(region.extent, stride)  # one more step or two give the result to all of the region
+    if axis is own[0] and all(a.is_reduction for a in own) and prove(le(index_range.extent * step, stride * WARP), ranges.facts):
+        reaches = ceildiv(index_range.extent, stride)  # one more step or two give the result to all of the thread range
 
     def fits(lanes: int) -> bool:
         """True if groups of so many values are aligned in the linear id, and in the digit."""
         unit = stride * lanes
-        aligned = is_multiple(region.start, unit, regions.facts)
-        aligned = aligned and (is_highest or is_multiple(regions.launch[ptype], unit, regions.facts))
+        aligned = is_multiple(index_range.start, unit, ranges.facts)
+        aligned = aligned and (is_highest or is_multiple(ranges.launch[ptype], unit, ranges.facts))
         if axis is own[0]:  # nothing wraps: a last group that is not full is filled up by threads past the digit's end
-            return aligned and not prove(le(reaches, lanes // 2), regions.facts)
-        return aligned and is_multiple(axis.extent, lanes, regions.facts)
+            return aligned and not prove(le(reaches, lanes // 2), ranges.facts)
+        return aligned and is_multiple(axis.extent, lanes, ranges.facts)
 
     lanes = 1
     while 2 * lanes * step.value <= WARP and fits(2 * lanes):
@@ -98,24 +98,24 @@ def spread(regions: Regions, task: Task, tv: TensorView, ptype: ParallelType, ax
     return Spread(axis, ptype, lanes, step.value)
 
 
-def warp_reduction(regions: Regions, task: Task, tv: TensorView) -> WarpReduction | None:
-    """How warps reduce ``tv``; ``None`` if its region is not provably made of whole warps, or more than a warp's number of partial results were left."""
+def warp_reduction(ranges: ThreadRanges, task: Task, tv: TensorView) -> WarpReduction | None:
+    """How warps reduce ``tv``; ``None`` if its thread range is not provably made of whole warps, or more than a warp's number of partial results were left."""
     reduced = [(p, a) for p in reversed(THREAD_TYPES) for a in digits(tv, p) if a.is_reduction]
-    if not regions.is_aligned(task) or not all(prove(ge(a.extent, 1), regions.facts) for _, a in reduced):
+    if not ranges.is_aligned(task) or not all(prove(ge(a.extent, 1), ranges.facts) for _, a in reduced):
         return None
-    spreads = tuple(spread(regions, task, tv, p, a) for p, a in reduced)
+    spreads = tuple(spread(ranges, task, tv, p, a) for p, a in reduced)
     slots = ONE
     for s in spreads:
         slots = slots * s.groups
-    slots = simplify(slots, regions.facts)
-    if not prove(le(slots, WARP), regions.facts):
+    slots = simplify(slots, ranges.facts)
+    if not prove(le(slots, WARP), ranges.facts):
         return None
-    return WarpReduction(spreads, slots, slots is ONE and all(_is_covered(regions, task, tv, s) for s in spreads))
+    return WarpReduction(spreads, slots, slots is ONE and all(_is_covered(ranges, task, tv, s) for s in spreads))
 
 
-def _is_covered(regions: Regions, task: Task, tv: TensorView, s: Spread) -> bool:
-    """True if no thread of the region that takes the result lies past the groups of a digit: one past the end of an index that only reduces does."""
+def _is_covered(ranges: ThreadRanges, task: Task, tv: TensorView, s: Spread) -> bool:
+    """True if no thread of the thread range that takes the result lies past the groups of a digit: one past the end of an index that only reduces does."""
     own = digits(tv, s.ptype)
     if s.axis is not own[0] or not all(a.is_reduction for a in own):
         return True
-    return prove(le(regions.region(task, s.ptype).extent, product(own[1:]) * s.lanes), regions.facts)
+    return prove(le(ranges.range(task, s.ptype).extent, product(own[1:]) * s.lanes), ranges.facts)

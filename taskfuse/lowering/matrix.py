@@ -1,14 +1,8 @@
 """Matrix descriptors of wgmma: derived from an operand's allocation domain, and checked on every point of its tile.
 
 An operand is a tile of rows (m or n) by k in Shared memory. The instruction finds element (r, k) at an address that the descriptor's two
-strides and its swizzle determine (PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout"). With the swizzle undone, in bytes
-from the start, s the span of the swizzle and kb, rb the bytes of k and r:
-
-    K-major, span s:   r/8 * SBO + r%8 * s + kb                      (kb < s)
-    K-major, none:     r/8 * SBO + kb/16 * LBO + r%8 * 16 + kb%16
-    MN-major, span s:  rb/s * LBO + k/8 * SBO + k%8 * s + rb%s
-
-So the strides are differences of addresses, and the layout fits if all points agree. A tile that fits none is an error.
+strides and its swizzle determine (:func:`taskfuse.ir.shared_layouts.operand_offset`). So the strides are differences of addresses, and the layout
+fits if all points agree. A tile that fits none is an error.
 """
 
 from __future__ import annotations
@@ -18,19 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from taskfuse.ir.scalar import Expr, Facts, bounds, const, evaluate, is_multiple, simplify, substitute, sym
-from taskfuse.kir.nodes import Major
-from taskfuse.lowering.box import SWIZZLES, swizzled
+from taskfuse.ir.shared_layouts import CHUNK, ROWS, SPANS, Ints, Major, operand_alignment, operand_offsets, swizzled
 
-GROUP = 8
-CORE_BYTES = 16
 MN_ITEMSIZE = 2
 """Operands of 16 bits may be MN-major; all others are K-major."""
 MAX_PHASES = 4096
-
-Points = NDArray[np.int64]
 
 
 class NoDescriptorError(Exception):
@@ -72,8 +60,8 @@ def derive(place: Sequence[Expr], shape: Sequence[Expr], itemsize: int, rows: tu
     for i, extent in zip(place, shape, strict=True):
         offset = offset * extent + i
     offset = simplify(offset * itemsize, facts)
-    for swizzle in SWIZZLES:
-        period = max(8 * swizzle, CORE_BYTES)
+    for swizzle in (0, *reversed(SPANS)):
+        period = operand_alignment(swizzle)
         phases = _phases(offset, atoms, period, facts)
         if phases is None:
             continue
@@ -91,7 +79,7 @@ def derive(place: Sequence[Expr], shape: Sequence[Expr], itemsize: int, rows: tu
     )
 
 
-def _phases(offset: Expr, atoms: dict[str, int], period: int, facts: Facts) -> list[Points] | None:
+def _phases(offset: Expr, atoms: dict[str, int], period: int, facts: Facts) -> list[Ints] | None:
     """The bytes of the tile's elements modulo ``period`` of their start, for each value of the symbols that move the start within a period.
 
     ``None`` if that cannot be told: the offset has other symbols that do not move it by whole periods.
@@ -110,7 +98,7 @@ def _phases(offset: Expr, atoms: dict[str, int], period: int, facts: Facts) -> l
         return None
     grid = dict(zip(atoms, np.meshgrid(*(np.arange(n, dtype=np.int64) for n in atoms.values()), indexing="ij"), strict=True))
     shape = tuple(atoms.values())
-    found: list[Points] = []
+    found: list[Ints] = []
     for values in itertools.product(*ranges):
         point = dict(zip(free, values, strict=True))
         bytes_ = np.broadcast_to(np.asarray(evaluate(rest, {**grid, **point}), np.int64), shape)
@@ -118,27 +106,21 @@ def _phases(offset: Expr, atoms: dict[str, int], period: int, facts: Facts) -> l
     return found
 
 
-def _fit(linear: Points, swizzle: int, itemsize: int) -> tuple[int, int, Major] | None:
+def _fit(linear: Ints, swizzle: int, itemsize: int) -> tuple[int, int, Major] | None:
     """(LBO, SBO, major) such that the instruction's address of every element is ``linear``, or ``None``."""
     rows, depth = linear.shape
-    r, k = np.indices((rows, depth), np.int64)
-    rb, kb = r * itemsize, k * itemsize
 
     def step(row: int, column: int) -> int:
         return int(linear[row, column]) if row < rows and column < depth else 0
 
-    sbo, lbo = step(GROUP, 0), 0
-    if swizzle:
-        address = r // GROUP * sbo + r % GROUP * swizzle + kb
-        fits = depth * itemsize <= swizzle
-    else:
-        lbo = step(0, CORE_BYTES // itemsize)
-        address = r // GROUP * sbo + kb // CORE_BYTES * lbo + r % GROUP * CORE_BYTES + kb % CORE_BYTES
-        fits = True
-    if fits and np.array_equal(address, linear):
+    def fits(lbo: int, sbo: int, major: Major) -> bool:
+        return np.array_equal(operand_offsets(rows, depth, itemsize, swizzle, lbo, sbo, major), linear)
+
+    lbo, sbo = 0 if swizzle else step(0, CHUNK // itemsize), step(ROWS, 0)
+    if not (swizzle and depth * itemsize > swizzle) and fits(lbo, sbo, Major.K):
         return lbo, sbo, Major.K
     if swizzle and itemsize == MN_ITEMSIZE:
-        lbo, sbo = step(swizzle // itemsize, 0), step(0, GROUP)
-        if np.array_equal(rb // swizzle * lbo + k // GROUP * sbo + k % GROUP * swizzle + rb % swizzle, linear):
+        lbo, sbo = step(swizzle // itemsize, 0), step(0, ROWS)
+        if fits(lbo, sbo, Major.MN):
             return lbo, sbo, Major.MN
     return None

@@ -13,23 +13,23 @@ from taskfuse.ir.storage import has_code, storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.lowering.domains import ancestors, digit_values, digits, forward, owner_digits, product, refused
-from taskfuse.lowering.environments import Environments, has_values
 from taskfuse.lowering.fragments import operand
+from taskfuse.lowering.index_maps import IndexMaps, has_values
 from taskfuse.lowering.plan import base_name
-from taskfuse.lowering.regions import Span
 from taskfuse.lowering.scans import check_scan, first_accumulated
+from taskfuse.lowering.thread_ranges import IndexRange
 
 ZERO = const(0)
 
 
-def find_memory(environments: Environments) -> None:
+def find_memory(index_maps: IndexMaps) -> None:
     """Set the memory type of every tensor with storage: readers first, for what they read must be where they find it.
 
     Raises:
         LoweringError: a memory type set by hand does not serve the readers, or the loops would accumulate an element more than once.
         UnsupportedError: the readers need Shared memory of other blocks of the cluster.
     """
-    fusion, memory = environments.fusion, environments.memory
+    fusion, memory = index_maps.fusion, index_maps.memory
     exprs = fusion.exprs()
     parts = {part.tensor for expr in exprs if isinstance(expr, Assemble) for part in expr.parts}
     for tv in fusion.inputs:
@@ -39,12 +39,12 @@ def find_memory(environments: Environments) -> None:
         if isinstance(expr, Assemble) or tv.is_output or tv in parts:
             memory[tv] = MemoryType.Global
         elif has_code(fusion, expr):
-            memory[tv] = _follow(environments, tv)
+            memory[tv] = _follow(index_maps, tv)
             _check_mixed(tv, memory[tv])
         if isinstance(expr, Scan):
             check_scan(expr)
         if isinstance(expr, Reduction | Scan):
-            _check_accumulation(tv, expr, environments.regions.facts)
+            _check_accumulation(tv, expr, index_maps.ranges.facts)
 
 
 def _check_accumulation(tv: TensorView, expr: Reduction | Scan, facts: Facts) -> None:
@@ -80,20 +80,20 @@ def _check_mixed(tv: TensorView, memory: MemoryType) -> None:
             )
 
 
-def _follow(environments: Environments, tv: TensorView) -> MemoryType:
+def _follow(index_maps: IndexMaps, tv: TensorView) -> MemoryType:
     """The memory type that the readers of ``tv`` need, or the explicit one if it serves them."""
     given = tv.schedule.memory
     needed = MemoryType.Local
     why = ""
-    for use in storage_uses(environments.fusion, tv):
-        if not has_code(environments.fusion, use):
+    for use in storage_uses(index_maps.fusion, tv):
+        if not has_code(index_maps.fusion, use):
             continue
-        for read in storage_operands(environments.fusion, use):
+        for read in storage_operands(index_maps.fusion, use):
             if isinstance(read, Read) and read.tensor is tv:
                 if needed is MemoryType.Local and has_values(read):
                     needed, why = MemoryType.Shared, f"{use.output.name} reads it at an index that it computes: registers have no addresses"
                 for p in INDEX_TYPES:
-                    if _crosses(environments, tv, use, read, p):
+                    if _crosses(index_maps, tv, use, read, p):
                         if p.is_cluster and given is not MemoryType.Global:
                             raise UnsupportedError(
                                 what=f"Shared memory of a cluster for {tv.name}",
@@ -112,36 +112,36 @@ def _follow(environments: Environments, tv: TensorView) -> MemoryType:
     return given
 
 
-def _crosses(environments: Environments, tv: TensorView, use: MathExpr, read: Read, p: ParallelType) -> bool:
+def _crosses(index_maps: IndexMaps, tv: TensorView, use: MathExpr, read: Read, p: ParallelType) -> bool:
     """True if a value of ``tv`` in memory private to ``p`` would not be where ``use`` reads it."""
     consumer = use.output
-    task, other = environments.tree.place[tv], environments.tree.place[consumer]
-    mine, theirs = environments.regions.region(task, p), environments.regions.region(other, p)
+    task, other = index_maps.tree.place[tv], index_maps.tree.place[consumer]
+    mine, theirs = index_maps.ranges.range(task, p), index_maps.ranges.range(other, p)
     own = owner_digits(tv, p)
     if not own and not digits(consumer, p) and mine == theirs:
         return False
-    env = environments.reading(consumer)
+    index_map = index_maps.reading(consumer)
     base = sym(base_name(p, other))
     index = theirs.start + _lane(consumer, read, p, base)
     kept = [a for a in own if not a.is_reduction]
     if not kept:
-        reach = Span(mine.start, mine.extent)
-        return not (prove(ge(index, reach.start), env.facts) and prove(lt(index, reach.start + reach.extent), env.facts))
-    values = forward(tv, _logical(environments, consumer, read), env.facts)
+        reach = IndexRange(mine.start, mine.extent)
+        return not (prove(ge(index, reach.start), index_map.facts) and prove(lt(index, reach.start + reach.extent), index_map.facts))
+    values = forward(tv, _logical(index_maps, consumer, read), index_map.facts)
     shared = list(zip(tv.loop, consumer.loop, strict=False))[: tv.schedule.inline]
-    values.update((a, env.values[b]) for a, b in shared if b in env.values)  # a shared loop has one index, also where the map back has none
+    values.update((a, index_map.values[b]) for a, b in shared if b in index_map.values)  # a shared loop has one index, also where the map back has none
     if len(kept) == len(own) and all(a in values for a in own):
         total = ZERO
         for k, a in enumerate(own):
             total = total + values[a] * product(own[k + 1 :])
-        return not prove(eq(total + mine.start, index), env.facts)
+        return not prove(eq(total + mine.start, index), index_map.facts)
     delta = index - mine.start
-    if not (prove(ge(delta, 0), env.facts) and prove(lt(delta, product(own)), env.facts)):
+    if not (prove(ge(delta, 0), index_map.facts) and prove(lt(delta, product(own)), index_map.facts)):
         return True
-    for a, value in digit_values(own, delta, env.facts).items():
-        if not a.is_reduction and not a.is_foreign and not (a in values and prove(eq(values[a], value), env.facts)):
+    for a, value in digit_values(own, delta, index_map.facts).items():
+        if not a.is_reduction and not a.is_foreign and not (a in values and prove(eq(values[a], value), index_map.facts)):
             return True
-    return any(a.is_reduction for a in own) and not prove(eq(theirs.start, mine.start), env.facts)
+    return any(a.is_reduction for a in own) and not prove(eq(theirs.start, mine.start), index_map.facts)
 
 
 def _lane(consumer: TensorView, read: Read, p: ParallelType, base: Expr) -> Expr:
@@ -150,7 +150,7 @@ def _lane(consumer: TensorView, read: Read, p: ParallelType, base: Expr) -> Expr
     return base if held is None else base // held.fragment.threads * held.fragment.threads + held.lane()
 
 
-def _logical(environments: Environments, consumer: TensorView, read: Read) -> tuple[Expr, ...]:
-    env = environments.reading(consumer)
-    point = environments.point(consumer, env)
-    return tuple(simplify(substitute(e, point), env.facts) for e in read.index)
+def _logical(index_maps: IndexMaps, consumer: TensorView, read: Read) -> tuple[Expr, ...]:
+    index_map = index_maps.reading(consumer)
+    point = index_maps.point(consumer, index_map)
+    return tuple(simplify(substitute(e, point), index_map.facts) for e in read.index)

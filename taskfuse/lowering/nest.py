@@ -15,15 +15,15 @@ from taskfuse.ir.scalar import Const, Expr, and_, const, eq, ge, lt, simplify, s
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, ParallelType
-from taskfuse.kir.nodes import Retire
+from taskfuse.kir.nodes import WaitGroup
 from taskfuse.lowering.completion import queue_of
 from taskfuse.lowering.dispatch import has_copies
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PSync, base_name
 from taskfuse.lowering.reductions import finish
-from taskfuse.lowering.regions import hardware_index
 from taskfuse.lowering.scans import accumulates, first_accumulated
 from taskfuse.lowering.statements import Stage, Statements
+from taskfuse.lowering.thread_ranges import hardware_index
 from taskfuse.schedule.joins import Loop
 from taskfuse.schedule.order import Item, TensorItem, is_vertical
 
@@ -68,7 +68,7 @@ class NestBuilder:
         self.indexer = indexer
         self.statements = statements
         self.tree = indexer.tree
-        self.regions = indexer.regions
+        self.ranges = indexer.ranges
         self._member: dict[tuple[TensorView, Group], Node] = {}
         for tv in self.tree.place:
             path = self.tree.path(tv)
@@ -178,7 +178,7 @@ class NestBuilder:
 
     def _is_common(self, piece: Piece, group: Group) -> bool:
         """True for a loop that all members of a group share."""
-        everybody = [m for m in self.tree.members[group] if self.regions.tensors(m)]
+        everybody = [m for m in self.tree.members[group] if self.ranges.tensors(m)]
         return isinstance(piece, CodeLoop) and len(everybody) > 1 and len(self._members((piece,), group)) == len(everybody)
 
     def _emit_runs(self, group: Group, pieces: tuple[Piece, ...], inside: tuple[Loop, ...]) -> list[PNode]:
@@ -215,47 +215,47 @@ class NestBuilder:
             return body
         if ptype.is_bound:
             return [PBind(self._bound_index(tv, axis, ptype), ptype, axis.extent, body)]
-        environments = self.indexer.environments
-        trips = environments.work.trips(loop, axis.extent, tv)
-        if isinstance(known := simplify(trips, self.regions.facts), Const):
+        index_maps = self.indexer.index_maps
+        trips = index_maps.work.trips(loop, axis.extent, tv)
+        if isinstance(known := simplify(trips, self.ranges.facts), Const):
             trips = known
-        return [PLoop(environments.variables.name(loop), trips, ptype is ParallelType.Unroll, body, loop)]
+        return [PLoop(index_maps.variables.name(loop), trips, ptype is ParallelType.Unroll, body, loop)]
 
     def _bound_index(self, tv: TensorView, axis: Axis, ptype: ParallelType) -> Expr:
         task = self.tree.place[tv]
-        index = hardware_index(ptype) - self.regions.region(task, ptype).start
-        value = self.indexer.environments.of(tv).values[axis]
-        return simplify(substitute(value, {base_name(ptype, task): index}), self.regions.facts)
+        index = hardware_index(ptype) - self.ranges.range(task, ptype).start
+        value = self.indexer.index_maps.of(tv).values[axis]
+        return simplify(substitute(value, {base_name(ptype, task): index}), self.ranges.facts)
 
     # -- scopes ---------------------------------------------------------------------------------------------------------------------
 
     def _guard(self, parent: Node, node: Node, types: tuple[ParallelType, ...]) -> tuple[Expr, ...]:
-        """What selects the region of ``node`` among the indices that execute ``parent``'s region."""
+        """What selects the thread range of ``node`` among the indices that execute ``parent``'s thread range."""
         conds: list[Expr] = []
         for p in types:
-            outer, region = self.regions.region(parent, p), self.regions.region(node, p)
-            if outer.extent is region.extent and outer.start is region.start:
+            outer, index_range = self.ranges.range(parent, p), self.ranges.range(node, p)
+            if outer.extent is index_range.extent and outer.start is index_range.start:
                 continue
             index = hardware_index(p)
-            conds.append(eq(index, region.start) if region.extent is ONE else lt(index - region.start, region.extent))
+            conds.append(eq(index, index_range.start) if index_range.extent is ONE else lt(index - index_range.start, index_range.extent))
         return tuple(conds)
 
     def _scope(self, parent: Group, node: Node, body: list[PNode]) -> PScope:
         return PScope(node, self._guard(parent, node, INDEX_TYPES), body)
 
     def _branch(self, group: Group, member: Node, body: list[PNode]) -> PScope:
-        """One arm of a dispatch: the box on the group's type, then the guard of the region inside it."""
+        """One arm of a dispatch: the box on the group's type, then the guard of the thread range inside it."""
         p = group.ptype
         assert p is not None
-        box, region = self.regions.box(member, p), self.regions.region(member, p)
+        box, index_range = self.ranges.box(member, p), self.ranges.range(member, p)
         index = hardware_index(p) - box.start
         if box.extent is ONE:
             select = eq(hardware_index(p), box.start)
         else:
             select = and_(ge(index, 0), lt(index, box.extent))
         guard = self._guard(group, member, tuple(q for q in INDEX_TYPES if q is not p))
-        if region.extent is not box.extent:
-            guard += (lt(index, region.extent),)
+        if index_range.extent is not box.extent:
+            guard += (lt(index, index_range.extent),)
         inner: list[PNode] = [PScope(member, guard, body)] if guard else body
         return PScope(member, (select,), inner)
 
@@ -271,7 +271,7 @@ class NestBuilder:
             case Stage.FINISH:
                 loops, _ = self._own_loops(code.tv, "f")
                 queue = queue_of(code.tv)
-                done: list[PNode] = [] if queue is None else [PSync((Retire(queue, 0),), code.tv)]
+                done: list[PNode] = [] if queue is None else [PSync((WaitGroup(queue, 0),), code.tv)]
                 return done + finish(self.statements, code.tv, loops)
 
     def _own_loops(self, tv: TensorView, mark: str) -> tuple[dict[Axis, Expr], _Wrap]:
@@ -285,9 +285,9 @@ class NestBuilder:
             if not tv.schedule.ptype(a).is_loop or accumulates(expr, a):
                 continue
             if d < first:
-                names[a] = self.indexer.environments.variables.symbol(loop)
+                names[a] = self.indexer.index_maps.variables.symbol(loop)
             else:
-                name = f"{self.indexer.environments.variables.name(loop)}{mark}"
+                name = f"{self.indexer.index_maps.variables.name(loop)}{mark}"
                 names[a] = sym(name)
                 fresh.append((name, a))
         return names, _Wrap(tuple(fresh), tv)

@@ -23,7 +23,7 @@ class Notes:
             earlier = before or any(self._barrier(m) for m in nodes[:k])
             later = after or any(self._barrier(m) for m in nodes[k + 1 :])
             if isinstance(n, PDispatch):
-                inside = set(self.indexer.regions.tensors(n.group))
+                inside = set(self.indexer.ranges.tensors(n.group))
                 kind = "vertical" if is_vertical(n.group) else "horizontal"
                 entering = self._say(self._entering(inside), earlier, "enters")
                 leaving = self._say(self._leaving(inside), later, "leaves")

@@ -15,8 +15,8 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.nodes import Access
 from taskfuse.lowering.domains import digit_values, digits, product
-from taskfuse.lowering.environments import Environment
 from taskfuse.lowering.fragments import result
+from taskfuse.lowering.index_maps import IndexMap
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.lanes import WarpReduction, warp_reduction
 from taskfuse.lowering.plan import PLoop, PNode, base_name
@@ -71,9 +71,9 @@ class Partials:
     @staticmethod
     def of(indexer: Indexer, tv: TensorView) -> Partials:
         """Those of a reduction with a reduced index type."""
-        facts = indexer.regions.facts
+        facts = indexer.ranges.facts
         across = any(a.is_reduction for p in THREAD_TYPES for a in digits(tv, p))
-        warps = warp_reduction(indexer.regions, indexer.tree.place[tv], tv) if across else None
+        warps = warp_reduction(indexer.ranges, indexer.tree.place[tv], tv) if across else None
         one = Partials(indexer, tv, warps, (), 1)
         size = const(tv.dtype.compute.itemsize) * (_product(one.shape(MemoryType.Shared)) if across else 1)
         tile = registers(tv)
@@ -88,45 +88,45 @@ class Partials:
     # -- storage --------------------------------------------------------------------------------------------------------------------
 
     def shape(self, memory: MemoryType) -> tuple[Expr, ...]:
-        """Of the workspace. Shared: per partial result that shuffles leave, or per thread of the task's region; Global: per block of it, too.
+        """Of the workspace. Shared: per partial result that shuffles leave, or per thread of the task's thread range; Global: per block of it, too.
 
         Each has the elements that are joined together, neighbors of one thread not side by side, but those of neighboring threads.
         """
         elements = (*(a.extent for a in self.axes), *((const(self.registers),) if self.registers > 1 else ()))
         if memory is MemoryType.Shared and self.warps is not None:
-            return (self.warps.slots, *elements, *(extent for _, extent in self._kept(self.indexer.regions.facts)))
-        region, task = self.indexer.regions.region, self.indexer.tree.place[self.tv]
+            return (self.warps.slots, *elements, *(extent for _, extent in self._kept(self.indexer.ranges.facts)))
+        range_of, task = self.indexer.ranges.range, self.indexer.tree.place[self.tv]
         blocks, threads = self._types(memory)
-        return (*(region(task, p).extent for p in blocks), *elements, *(region(task, p).extent for p in threads))
+        return (*(range_of(task, p).extent for p in blocks), *elements, *(range_of(task, p).extent for p in threads))
 
-    def of_thread(self, env: Environment, memory: MemoryType, replace: dict[ParallelType, Expr]) -> Access:
+    def of_thread(self, index_map: IndexMap, memory: MemoryType, replace: dict[ParallelType, Expr]) -> Access:
         """The place of the partial result of a thread, or of the one at other indices of some types."""
         task = self.indexer.tree.place[self.tv]
-        blocks, threads = ([simplify(replace[p] if p in replace else sym(base_name(p, task)), env.facts) for p in types] for types in self._types(memory))
-        return Access(workspace(self.tv, memory), (*blocks, *self._element(env), *threads))
+        blocks, threads = ([simplify(replace[p] if p in replace else sym(base_name(p, task)), index_map.facts) for p in types] for types in self._types(memory))
+        return Access(workspace(self.tv, memory), (*blocks, *self._element(index_map), *threads))
 
-    def of_slot(self, env: Environment, slot: Expr) -> Access:
+    def of_slot(self, index_map: IndexMap, slot: Expr) -> Access:
         """The place of a partial result that shuffles leave."""
-        return Access(workspace(self.tv, MemoryType.Shared), (slot, *self._element(env), *(index for index, _ in self._kept(env.facts))))
+        return Access(workspace(self.tv, MemoryType.Shared), (slot, *self._element(index_map), *(index for index, _ in self._kept(index_map.facts))))
 
-    def _element(self, env: Environment) -> tuple[Expr, ...]:
+    def _element(self, index_map: IndexMap) -> tuple[Expr, ...]:
         """Which of the elements that a thread joins together."""
-        return tuple(env.values[a] for a in self.axes) + ((register(self.tv),) if self.registers > 1 else ())
+        return tuple(index_map.values[a] for a in self.axes) + ((register(self.tv),) if self.registers > 1 else ())
 
     def _kept(self, facts: Facts) -> list[tuple[Expr, Expr]]:
         """Which element of the result a thread has a part of: (index, extent) of each digit that is not reduced and of each index that replicates."""
-        regions, task = self.indexer.regions, self.indexer.tree.place[self.tv]
+        ranges, task = self.indexer.ranges, self.indexer.tree.place[self.tv]
         found: list[tuple[Expr, Expr]] = []
         for p in reversed(THREAD_TYPES):
             own, base = digits(self.tv, p), sym(base_name(p, task))
             values = digit_values(own, base, facts)
-            found += [(values[a], a.extent) for a in own if not a.is_reduction] if own else [(base, regions.region(task, p).extent)]
+            found += [(values[a], a.extent) for a in own if not a.is_reduction] if own else [(base, ranges.range(task, p).extent)]
         return [(index, extent) for index, extent in found if extent is not ONE]
 
     def _types(self, memory: MemoryType) -> tuple[list[ParallelType], list[ParallelType]]:
         """The types of blocks and of threads of which each index has its own partial result."""
-        regions, task = self.indexer.regions, self.indexer.tree.place[self.tv]
-        found = [p for p in INDEX_TYPES if not memory.is_private_to(p) and regions.region(task, p).extent is not ONE]
+        ranges, task = self.indexer.ranges, self.indexer.tree.place[self.tv]
+        found = [p for p in INDEX_TYPES if not memory.is_private_to(p) and ranges.range(task, p).extent is not ONE]
         return [p for p in found if not p.is_thread], [p for p in found if p.is_thread]
 
     # -- loops ----------------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 A branch is a scope: sync, liveness, indexing and predicates are functions of (node path, loop path). Passes over the plan insert
 channel operations and barriers; :mod:`taskfuse.lowering.emit` turns the result into kernel IR.
 
-Statements speak of *local* indices: the symbol ``base_name(p, task)`` counts from 0 inside the task's region and becomes
+Statements speak of *local* indices: the symbol ``base_name(p, task)`` counts from 0 inside the task's thread range and becomes
 ``index_p - start`` at emission.
 """
 
@@ -44,7 +44,7 @@ class PBind:
 
 @dataclass(slots=True, eq=False)
 class PScope:
-    """A piece of a node's code, executed by the node's region. ``conds``: what selects the region inside the enclosing scope."""
+    """A piece of a node's code, executed by the node's thread range. ``conds``: what selects the thread range inside the enclosing scope."""
 
     node: Node
     conds: tuple[Expr, ...]
@@ -94,7 +94,7 @@ class PSync:
 
     Attributes:
         of: the tensor whose data it orders or whose ring it moves, or the task or group that it belongs to: it comes from that one's line.
-        node: a barrier of the threads of this node's region in one block, whose form the sync pass has yet to choose.
+        node: a barrier of the threads of this node's thread range in one block, whose form the sync pass has yet to choose.
         note: why it is there.
     """
 
@@ -150,11 +150,11 @@ def selected(nodes: list[PNode], keep: Callable[[PStmt | PSync], bool]) -> list[
     return found
 
 
-def moved(nodes: list[PNode], env: Mapping[str, Expr], within: Callable[[Facts], Facts]) -> list[PNode]:
+def moved(nodes: list[PNode], index_map: Mapping[str, Expr], within: Callable[[Facts], Facts]) -> list[PNode]:
     """A copy of some plan nodes at other values of some symbols. ``within`` adds what is known of these values."""
 
     def value(e: Expr) -> Expr:
-        return substitute(e, env)
+        return substitute(e, index_map)
 
     def access(a: Access) -> Access:
         return Access(a.buffer, tuple(map(value, a.index)))
@@ -163,37 +163,37 @@ def moved(nodes: list[PNode], env: Mapping[str, Expr], within: Callable[[Facts],
     for n in nodes:
         match n:
             case PLoop():
-                found.append(replace(n, extent=value(n.extent), body=moved(n.body, env, within)))
+                found.append(replace(n, extent=value(n.extent), body=moved(n.body, index_map, within)))
             case PBind():
-                found.append(replace(n, index=value(n.index), extent=value(n.extent), body=moved(n.body, env, within)))
+                found.append(replace(n, index=value(n.index), extent=value(n.extent), body=moved(n.body, index_map, within)))
             case PGuard():
-                found.append(PGuard(value(n.cond), moved(n.body, env, within)))
+                found.append(PGuard(value(n.cond), moved(n.body, index_map, within)))
             case PScope():
-                found.append(replace(n, conds=tuple(map(value, n.conds)), body=moved(n.body, env, within)))
+                found.append(replace(n, conds=tuple(map(value, n.conds)), body=moved(n.body, index_map, within)))
             case PDispatch():
-                members = [replace(m, conds=tuple(map(value, m.conds)), body=moved(m.body, env, within)) for m in n.members]
+                members = [replace(m, conds=tuple(map(value, m.conds)), body=moved(m.body, index_map, within)) for m in n.members]
                 found.append(replace(n, members=members))
             case PSync():
                 found.append(replace(n, stmts=map_stmts(n.stmts, lambda s: map_expressions(s, value))))
             case PStmt():
-                facts = within(_moved_facts(n.facts, env))
+                facts = within(_moved_facts(n.facts, index_map))
                 guards = tuple(map(value, n.guards))
                 stmt = map_expressions(n.stmt, value)
                 found.append(PStmt(n.tv, n.task, stmt, guards, facts, tuple(map(access, n.writes)), tuple(map(access, n.reads))))
     return found
 
 
-def _moved_facts(facts: Facts, env: Mapping[str, Expr]) -> Facts:
+def _moved_facts(facts: Facts, index_map: Mapping[str, Expr]) -> Facts:
     """The same facts at other values of some symbols, without the ranges of these."""
     found = Facts()
     for name, bounds in facts.ranges.items():
-        if name not in env:
-            found = found.with_range(name, *(None if b is None else substitute(b, env) for b in bounds))
+        if name not in index_map:
+            found = found.with_range(name, *(None if b is None else substitute(b, index_map) for b in bounds))
     for e, k in facts.multiples.items():
-        if isinstance(e, Sym) and e.name not in env:
+        if isinstance(e, Sym) and e.name not in index_map:
             found = found.with_multiple(e.name, k)
     for condition in sorted(facts.known, key=str):
-        found = found.with_assumption(substitute(condition, env))
+        found = found.with_assumption(substitute(condition, index_map))
     return found
 
 

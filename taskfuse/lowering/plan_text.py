@@ -28,10 +28,10 @@ def state_text(state: State, locations: bool = False) -> str:
     if hasattr(state, "kernel"):
         return state.kernel.text(locations=locations)
     lines = [f"FUSION {state.fusion.name}"]
-    if hasattr(state, "regions"):
+    if hasattr(state, "ranges"):
         lines += _ranges(state)
-    if hasattr(state, "environments"):
-        lines += [f"MEMORY {tv.name}: {memory.value}" for tv, memory in state.environments.memory.items() if tv in state.tree.place]
+    if hasattr(state, "index maps"):
+        lines += [f"MEMORY {tv.name}: {memory.value}" for tv, memory in state.index_maps.memory.items() if tv in state.tree.place]
     if hasattr(state, "channels"):
         for ch in state.channels.channels:
             names, ends = ", ".join(tv.name for tv in ch.tensors), ", ".join(end.node.name for end in ch.consumers)
@@ -51,11 +51,11 @@ def state_text(state: State, locations: bool = False) -> str:
 
 
 def _ranges(state: State) -> Iterator[str]:
-    regions = state.regions
-    yield "LAUNCH " + ", ".join(f"{p.value} {e}" for p, e in regions.launch.items() if e is not ONE)
+    ranges = state.ranges
+    yield "LAUNCH " + ", ".join(f"{p.value} {e}" for p, e in ranges.launch.items() if e is not ONE)
     for node in (*state.fusion.tasks.nodes, *(t for t in state.tree.tensors if t not in state.fusion.tasks.nodes)):
-        spans = [(p, regions.region(node, p)) for p in INDEX_TYPES if node in state.tree.parent]
-        where = ", ".join(f"{p.value} {s.start}..{s.start + s.extent}" for p, s in spans if regions.launch[p] is not ONE)
+        spans = [(p, ranges.range(node, p)) for p in INDEX_TYPES if node in state.tree.parent]
+        where = ", ".join(f"{p.value} {s.start}..{s.start + s.extent}" for p, s in spans if ranges.launch[p] is not ONE)
         yield f"RANGE {node.name}: {where or 'one thread'}"
 
 

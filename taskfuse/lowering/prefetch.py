@@ -24,7 +24,7 @@ from taskfuse.ir.scalar import Expr, Facts, const, lt, sym
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.nodes import BarrierSlot, Commit, Expect, Queue, Retire, TmaLoad, Wait
+from taskfuse.kir.nodes import BarrierSlot, Commit, Expect, Queue, TmaLoad, Wait, WaitGroup
 from taskfuse.kir.synchronization_rules import MAX_PENDING
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.clusters import is_multicast
@@ -132,7 +132,7 @@ def _closure(tv: TensorView, nest: Loop, loop: PLoop, everything: list[PStmt], s
                     return made, f"{t.name} reads {buffer}, which the same loop makes"
                 made.add(u)
                 new.append(u)
-    if st.indexer.environments.of(tv).again:
+    if st.indexer.index_maps.of(tv).again:
         return made, "its copies write an element more than once"
     written = {a.buffer for s in inside if s.tv in made for a in s.writes}
     for s in everything:
@@ -170,9 +170,9 @@ def _skew(block: list[PNode], ahead: Prefetch, filled: set[TensorView], st: Stat
     start = PGuard(lt(first, loop.extent), moved(fills, at(first, first if ahead.in_registers else (slot + first) % stages), before))
     copies = any(has_copies_of_threads(tv) for tv in ahead.tensors)
     commit: tuple[PNode, ...] = (PSync((Commit(Queue.COPY),), of),) if copies else ()
-    loop.body[:0] = [*([PSync((Retire(Queue.COPY, min(distance - 1, MAX_PENDING)),), of)] if copies else []), fill, *commit, *wait]
+    loop.body[:0] = [*([PSync((WaitGroup(Queue.COPY, min(distance - 1, MAX_PENDING)),), of)] if copies else []), fill, *commit, *wait]
     k = block.index(loop)
-    block[k : k + 1] = [PLoop(f"{loop.var}.p", const(distance), True, [start, *commit]), loop, *([PSync((Retire(Queue.COPY, 0),), of)] if copies else [])]
+    block[k : k + 1] = [PLoop(f"{loop.var}.p", const(distance), True, [start, *commit]), loop, *([PSync((WaitGroup(Queue.COPY, 0),), of)] if copies else [])]
 
 
 def _where_loads_begin(nodes: list[PNode]) -> tuple[list[PNode], int]:
@@ -210,9 +210,9 @@ def _drop(nodes: list[PNode], tensors: set[TensorView]) -> None:
             nodes.remove(n)
 
 
-def rename(s: PStmt, env: Mapping[str, Expr]) -> None:
+def rename(s: PStmt, index_map: Mapping[str, Expr]) -> None:
     """Other slots in a statement that stays where it is."""
-    renamed = moved([s], env, lambda facts: facts)[0]
+    renamed = moved([s], index_map, lambda facts: facts)[0]
     assert isinstance(renamed, PStmt)
     s.stmt, s.reads, s.writes = renamed.stmt, renamed.reads, renamed.writes
 

@@ -6,11 +6,9 @@ copy in its own task; the copy is the boundary.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from typing import cast
 
-from taskfuse.errors import LoweringError, UnsupportedError
+from taskfuse.errors import UnsupportedError
 from taskfuse.ir.axes import Axis, AxisKind, axis
 from taskfuse.ir.expr import Assemble, MathExpr, Read, rebuilt
 from taskfuse.ir.fusion import Fusion
@@ -18,23 +16,18 @@ from taskfuse.ir.storage import has_code, producers, resolve
 from taskfuse.ir.tasks import Group
 from taskfuse.ir.tensor import TensorSchedule, TensorView
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.words import RESERVED
 from taskfuse.schedule.caching import copy_of, join_task
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.order import Tree, complete, is_vertical
+from taskfuse.schedule.pingpong import check_pingpong
 from taskfuse.schedule.replay import replay
-from taskfuse.schedule.turns import check_turns
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_INDEX = re.compile(r"i[0-9]+[nf]?")  # loop variables and iteration symbols
 
 
 def check_supported(fusion: Fusion) -> None:
-    """The laws of tasks and groups, names that a kernel can have, turns that can be taken, no roles in blocks of a cluster. Raises :class:`TaskfuseError`."""
+    """The laws of tasks and groups, turns that can be taken, no roles in blocks of a cluster. Raises :class:`TaskfuseError`."""
     fusion.check()
-    check_names(fusion)
     for group in fusion.tasks.groups():
-        check_turns(group)
+        check_pingpong(group)
         if group.ptype is not None and group.ptype.is_cluster and is_vertical(group):
             raise UnsupportedError(
                 what=f"vertical group {group.name} on {group.ptype.value}",
@@ -42,25 +35,6 @@ def check_supported(fusion: Fusion) -> None:
                 help="parallelize it on a thread or block index type",
                 location=group.location,
             )
-
-
-def check_names(fusion: Fusion) -> None:
-    """Names that a kernel can have, all different. Raises :class:`LoweringError`."""
-    named: list[tuple[str, str]] = [("fusion", fusion.name)]
-    named += [("dimension", name) for name in fusion.dims]
-    named += [("tensor", tv.name) for tv in fusion.tensors()]
-    named += [("scalar", s.name) for s in fusion.scalars]
-    seen: dict[str, str] = {}
-    for kind, name in named:
-        reason = None
-        if not isinstance(cast("object", name), str) or _NAME.fullmatch(name) is None:
-            reason = "a name in a kernel is made of letters, digits and _, and begins with none of the digits"
-        elif name in RESERVED or _INDEX.fullmatch(name):
-            reason = "it means something else in a kernel's text"
-        elif kind != "fusion" and seen.setdefault(name, kind) != kind:
-            reason = f"there is a {seen[name]} of this name, too"
-        if reason is not None:
-            raise LoweringError(what=f"{kind} '{name}'", reason=reason, help=f"give the {kind} another name")
 
 
 def prepare(fusion: Fusion) -> Fusion:

@@ -1,7 +1,7 @@
 """Reductions across threads and blocks: the stage that joins accumulators.
 
-Each thread (or block) of a reduced digit holds a partial result in its accumulator; after this stage every thread of the region holds the
-result. Where the region is made of whole warps, the lanes of a warp exchange accumulators in a butterfly of shuffles; if partial results of
+Each thread (or block) of a reduced digit holds a partial result in its accumulator; after this stage every thread of the thread range holds the
+result. Where the thread range is made of whole warps, the lanes of a warp exchange accumulators in a butterfly of shuffles; if partial results of
 several warps are left, one lane of each group stores its own to Shared memory and every thread combines all of them, in the same order.
 Any other set of threads joins in a tree over Shared memory. Across blocks every block combines all partial results from a Global workspace.
 The barriers between the steps are the sync pass's: the steps are plain statements. Accumulators may be the registers of an atom's tile, which are
@@ -19,7 +19,7 @@ from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.kir.nodes import Access, Compute, Content, Immediate, Operand, Shuffle
 from taskfuse.lowering.domains import digit_values, digits, product
-from taskfuse.lowering.environments import Environment
+from taskfuse.lowering.index_maps import IndexMap
 from taskfuse.lowering.lanes import WarpReduction
 from taskfuse.lowering.partials import Partials, lane_registers
 from taskfuse.lowering.plan import PLoop, PNode, PStmt, base_name
@@ -55,23 +55,23 @@ class _Join:
         expr = statements.definition(tv)
         assert isinstance(expr, Reduction)
         self.statements, self.tv, self.expr, self.partials = statements, tv, expr, partials
-        self.env = statements.indexer.environments.variant(tv, loops, MemoryType.Local, outside=True)
-        self.acc = partials.accumulator(statements.first_accumulator(tv, self.env))
+        self.index_map = statements.indexer.index_maps.variant(tv, loops, MemoryType.Local, outside=True)
+        self.acc = partials.accumulator(statements.first_accumulator(tv, self.index_map))
         self.neutral = Immediate(expr.init.value, expr.init.dtype)
 
     def is_alone(self, p: ParallelType, axis: Axis) -> bool:
-        """True if a digit has one value, which all indices of the region have: there is nothing to join."""
-        region = self.statements.indexer.regions.region(self.statements.indexer.tree.place[self.tv], p)
-        return axis.extent is const(1) and prove(le(region.extent, product(digits(self.tv, p))), self.env.facts)
+        """True if a digit has one value, which all indices of the thread range have: there is nothing to join."""
+        index_range = self.statements.indexer.ranges.range(self.statements.indexer.tree.place[self.tv], p)
+        return axis.extent is const(1) and prove(le(index_range.extent, product(digits(self.tv, p))), self.index_map.facts)
 
-    def _compute(self, out: Access, op: Elementwise, operands: tuple[Operand, ...], env: Environment, guards: tuple[Expr, ...]) -> PStmt:
+    def _compute(self, out: Access, op: Elementwise, operands: tuple[Operand, ...], index_map: IndexMap, guards: tuple[Expr, ...]) -> PStmt:
         stmt = Compute(out, op, operands, self.tv.dtype.compute)
-        return self.statements.statement(self.tv, stmt, env, guards, Content.PART)
+        return self.statements.statement(self.tv, stmt, index_map, guards, Content.PART)
 
     def _digit(self, p: ParallelType, axis: Axis) -> tuple[Expr, Expr, Expr]:
         """The local index of an index type, how far one step of the digit that an axis is moves it, and the digit."""
         own, base = digits(self.tv, p), sym(base_name(p, self.statements.indexer.tree.place[self.tv]))
-        return base, product(own[own.index(axis) + 1 :]), digit_values(own, base, self.env.facts)[axis]
+        return base, product(own[own.index(axis) + 1 :]), digit_values(own, base, self.index_map.facts)[axis]
 
     # -- whole warps ----------------------------------------------------------------------------------------------------------------
 
@@ -80,27 +80,27 @@ class _Join:
 
         All lanes take part in a shuffle, so it stands under no guard: a lane that a guard keeps from its accumulator brings the neutral element.
         """
-        env, acc, op = self.env, self.acc, self.expr.combine.op
-        everyone = Environment({}, self.statements.indexer.regions.facts, ())
+        index_map, acc, op = self.index_map, self.acc, self.expr.combine.op
+        everyone = IndexMap({}, self.statements.indexer.ranges.facts, ())
         lane, peer = (Access(name, ()) for name in lane_registers(self.tv))
-        mine = lane if warps.masks and env.guards else acc
+        mine = lane if warps.masks and index_map.guards else acc
         nodes: list[PNode] = []
         steps: Steps = [nodes]
         if mine is lane:
             nodes.append(self._compute(lane, COPY, (self.neutral,), everyone, ()))
-            nodes.append(self._compute(lane, COPY, (acc,), env, env.guards))
+            nodes.append(self._compute(lane, COPY, (acc,), index_map, index_map.guards))
         for mask in warps.masks:
             nodes.append(self.statements.statement(self.tv, Shuffle(peer, mine, mask), everyone, (), Content.PART))
             nodes.append(self._compute(mine, op, (mine, peer), everyone, ()))
         if not warps.is_local:
             slot, leads = self._slot(warps)
-            nodes.append(self._compute(self.partials.of_slot(env, slot), COPY, (mine,), env, (*env.guards, *leads)))
+            nodes.append(self._compute(self.partials.of_slot(index_map, slot), COPY, (mine,), index_map, (*index_map.guards, *leads)))
             var = f"{self.tv.name}.slot"
-            inner = Environment(env.values, env.facts.with_range(var, 0, warps.slots - 1), env.guards)
-            step = self._compute(acc, op, (acc, self.partials.of_slot(inner, sym(var))), inner, env.guards)
-            steps.append([self._compute(acc, COPY, (self.neutral,), env, env.guards), PLoop(var, warps.slots, False, [step])])
+            inner = IndexMap(index_map.values, index_map.facts.with_range(var, 0, warps.slots - 1), index_map.guards)
+            step = self._compute(acc, op, (acc, self.partials.of_slot(inner, sym(var))), inner, index_map.guards)
+            steps.append([self._compute(acc, COPY, (self.neutral,), index_map, index_map.guards), PLoop(var, warps.slots, False, [step])])
         elif mine is lane:
-            nodes.append(self._compute(acc, COPY, (lane,), env, env.guards))
+            nodes.append(self._compute(acc, COPY, (lane,), index_map, index_map.guards))
         return steps
 
     def _slot(self, warps: WarpReduction) -> tuple[Expr, tuple[Expr, ...]]:
@@ -109,10 +109,10 @@ class _Join:
         conds: list[Expr] = []
         for s in warps.spreads:
             base, _, digit = self._digit(s.ptype, s.axis)
-            conds += [lt(base, product(digits(self.tv, s.ptype))), eq(simplify(digit % s.lanes, self.env.facts), 0)]
+            conds += [lt(base, product(digits(self.tv, s.ptype))), eq(simplify(digit % s.lanes, self.index_map.facts), 0)]
             slot = slot * s.groups + digit // s.lanes
-        leads = _unproved(tuple(conds), self.env)
-        facts = self.env.facts
+        leads = _unproved(tuple(conds), self.index_map)
+        facts = self.index_map.facts
         for cond in leads:
             facts = facts.with_assumption(cond)
         return simplify(slot, facts), leads
@@ -121,48 +121,48 @@ class _Join:
 
     def threads(self, p: ParallelType, axis: Axis) -> Steps:
         """A tree over Shared memory along one reduced digit."""
-        env, shared = self.env, MemoryType.Shared
-        mine = self.partials.of_thread(env, shared, {})
+        index_map, shared = self.index_map, MemoryType.Shared
+        mine = self.partials.of_thread(index_map, shared, {})
         base, stride, digit = self._digit(p, axis)
-        most = bounds(axis.extent, env.facts)[1]
+        most = bounds(axis.extent, index_map.facts)[1]
         limit = MAX_THREADS if most is None else min(most, MAX_THREADS)
-        steps: Steps = [[self._compute(mine, COPY, (self.acc,), env, env.guards)]]
+        steps: Steps = [[self._compute(mine, COPY, (self.acc,), index_map, index_map.guards)]]
         step = 1
         while step * 2 < limit:
             step *= 2
         while step >= 1 and limit > 1:
             inside = (lt(base, product(digits(self.tv, p))), lt(digit, step), lt(digit + step, axis.extent))
-            guarded = Environment(env.values, env.facts.with_assumption(and_(*inside)), env.guards)
+            guarded = IndexMap(index_map.values, index_map.facts.with_assumption(and_(*inside)), index_map.guards)
             other = self.partials.of_thread(guarded, shared, {p: base + stride * step})
-            if not prove(lt(axis.extent, step + 1), env.facts):
-                steps.append([self._compute(mine, self.expr.combine.op, (mine, other), guarded, (*env.guards, *_unproved(inside, env)))])
+            if not prove(lt(axis.extent, step + 1), index_map.facts):
+                steps.append([self._compute(mine, self.expr.combine.op, (mine, other), guarded, (*index_map.guards, *_unproved(inside, index_map)))])
             step //= 2
-        result = self.partials.of_thread(env, shared, {p: base - stride * digit})
-        steps.append([self._compute(self.acc, COPY, (result,), env, env.guards)])
+        result = self.partials.of_thread(index_map, shared, {p: base - stride * digit})
+        steps.append([self._compute(self.acc, COPY, (result,), index_map, index_map.guards)])
         return steps
 
     # -- blocks ---------------------------------------------------------------------------------------------------------------------
 
     def blocks(self, p: ParallelType, axis: Axis) -> Steps:
         """A round over Global memory along one reduced digit."""
-        env, workspace = self.env, MemoryType.Global
+        index_map, workspace = self.index_map, MemoryType.Global
         own = digits(self.tv, p)
         base, stride, digit = self._digit(p, axis)
         var = f"{self.tv.name}.{p.value}"
-        inner = Environment(env.values, env.facts.with_range(var, 0, axis.extent - 1), env.guards)
+        inner = IndexMap(index_map.values, index_map.facts.with_range(var, 0, axis.extent - 1), index_map.guards)
         other = self.partials.of_thread(inner, workspace, {p: base + stride * (sym(var) - digit)})
         inside = _unproved((lt(base, product(own)),), inner) if axis is not own[0] else ()
-        step = self._compute(self.acc, self.expr.combine.op, (self.acc, other), inner, (*env.guards, *inside))
+        step = self._compute(self.acc, self.expr.combine.op, (self.acc, other), inner, (*index_map.guards, *inside))
         return [
-            [self._compute(self.partials.of_thread(env, workspace, {}), COPY, (self.acc,), env, env.guards)],
-            [self._compute(self.acc, COPY, (self.neutral,), env, env.guards), PLoop(var, axis.extent, False, [step])],
+            [self._compute(self.partials.of_thread(index_map, workspace, {}), COPY, (self.acc,), index_map, index_map.guards)],
+            [self._compute(self.acc, COPY, (self.neutral,), index_map, index_map.guards), PLoop(var, axis.extent, False, [step])],
         ]
 
 
-def _unproved(conds: tuple[Expr, ...], env: Environment) -> tuple[Expr, ...]:
+def _unproved(conds: tuple[Expr, ...], index_map: IndexMap) -> tuple[Expr, ...]:
     """The conditions that do not follow from the facts and from the conditions before them."""
     found: list[Expr] = []
-    facts = env.facts
+    facts = index_map.facts
     for c in conds:
         if not prove(c, facts):
             found.append(c)

@@ -15,7 +15,7 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir.limits import WARPGROUP, launch_registers
 from taskfuse.kir.nodes import Buffer, SetMaxNReg, TmaLoad, TmaStore
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PScope, PSync, children, statements
-from taskfuse.lowering.regions import Regions
+from taskfuse.lowering.thread_ranges import ThreadRanges
 
 FEW = 32
 """Most registers of a role that only starts copies of the engine. It has fewer where others then have more: beside two warpgroups that keep 240 each
@@ -56,8 +56,8 @@ class Registers:
         storage: the buffers of the kernel, by which a role that keeps much in registers is told from one that does not.
     """
 
-    def __init__(self, regions: Regions, storage: list[Buffer]) -> None:
-        self.regions = regions
+    def __init__(self, ranges: ThreadRanges, storage: list[Buffer]) -> None:
+        self.ranges = ranges
         self._words = {b.name: _words(b) for b in storage if b.memory is MemoryType.Local}
         self._roles: list[tuple[PScope, int]] = []
         self._seen: set[Node] = set()
@@ -65,7 +65,7 @@ class Registers:
     def insert(self, plan: list[PNode]) -> None:
         """Raises :class:`LoweringError` if a budget cannot be kept; warns where it is left out because whole warpgroups can't be proved."""
         self._visit(plan, None, False)
-        for node in self.regions.fusion.tasks.nodes:
+        for node in self.ranges.fusion.tasks.nodes:
             if node.budget is not None and node not in self._seen:
                 raise LoweringError(
                     what=node.name,
@@ -73,7 +73,7 @@ class Registers:
                     help="give the budget to a role: a member of a vertical group",
                     location=node.location,
                 )
-        threads = self.regions.threads
+        threads = self.ranges.threads
         if not isinstance(threads, Const):
             for scope, _ in self._roles:
                 if scope.node.budget:
@@ -81,7 +81,7 @@ class Registers:
                         TaskfuseWarning(f"registers({scope.node.budget}) of {scope.node.name} is left out: the shape of a block is not constant"), stacklevel=3
                     )
             return
-        at_launch = launch_registers(threads.value * self.regions.fusion.residents)
+        at_launch = launch_registers(threads.value * self.ranges.fusion.residents)
         groups = threads.value // WARPGROUP
         chosen = self._choose(at_launch)
         given = [(scope, count, n) for scope, n in self._roles if (count := scope.node.budget or chosen.get(scope.node)) is not None]
@@ -90,7 +90,7 @@ class Registers:
         total = sum(count * n for _, count, n in given) + at_launch * (groups - sum(n for _, _, n in given))
         if total > at_launch * groups:
             raise LoweringError(
-                what=self.regions.fusion.name,
+                what=self.ranges.fusion.name,
                 reason=f"the roles' registers sum to {total} over {groups} warpgroups; the launch gives {at_launch} to each, {at_launch * groups} in all",
                 notes=tuple(f"{scope.node.name}: {count} registers, {n} warpgroups" for scope, count, n in given),
                 help="give the roles that move data fewer registers",
@@ -140,9 +140,9 @@ class Registers:
             help = "give one budget per role, where the role begins"
             raise LoweringError(what=scope.node.name, reason=f"registers({budget}): {why}", help=help, location=scope.node.location)
         self._visit(scope.body, scope.node, in_loop)
-        frame = self.regions.frame(group, scope.node)
-        threads = self.regions.threads_of(frame)
-        if self.regions.are_aligned(frame, WARPGROUP) and isinstance(threads, Const):
+        frame = self.ranges.frame(group, scope.node)
+        threads = self.ranges.threads_of(frame)
+        if self.ranges.are_aligned(frame, WARPGROUP) and isinstance(threads, Const):
             self._roles.append((scope, threads.value // WARPGROUP))
         elif budget != CHOSEN:
             warnings.warn(TaskfuseWarning(f"registers({budget}) of {scope.node.name} is left out: its threads are not provably whole warpgroups"), stacklevel=3)

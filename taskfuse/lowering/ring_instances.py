@@ -14,7 +14,7 @@ from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, ParallelType
 from taskfuse.lowering.domains import digits
-from taskfuse.lowering.regions import Regions
+from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.schedule.joins import Loop
 
 
@@ -48,19 +48,19 @@ def check_between_blocks(tv: TensorView, serial: Sequence[Loop], users: Sequence
                 )
 
 
-def own_rings(regions: Regions, tv: TensorView, users: Sequence[TensorView], ends: Sequence[Node], shared: Sequence[Loop]) -> tuple[ParallelType, ...]:
+def own_rings(ranges: ThreadRanges, tv: TensorView, users: Sequence[TensorView], ends: Sequence[Node], shared: Sequence[Loop]) -> tuple[ParallelType, ...]:
     """The block types along which the blocks of all ends of a ring are paired.
 
     Args:
         ends: the nodes of the endpoints.
         shared: the loops that ``tv`` shares with its readers.
     """
-    return tuple(p for p in BLOCK_TYPES if _are_paired(regions, tv, users, ends, [loop for loop in shared if tv.schedule.ptype(loop.axes[tv]) is p], p))
+    return tuple(p for p in BLOCK_TYPES if _are_paired(ranges, tv, users, ends, [loop for loop in shared if tv.schedule.ptype(loop.axes[tv]) is p], p))
 
 
-def _are_paired(regions: Regions, tv: TensorView, users: Sequence[TensorView], ends: Sequence[Node], loops: list[Loop], p: ParallelType) -> bool:
-    first, *others = (regions.region(node, p).extent for node in ends)
-    if not loops or prove(eq(first, 1), regions.facts) or any(not prove(eq(first, e), regions.facts) for e in others):
+def _are_paired(ranges: ThreadRanges, tv: TensorView, users: Sequence[TensorView], ends: Sequence[Node], loops: list[Loop], p: ParallelType) -> bool:
+    first, *others = (ranges.range(node, p).extent for node in ends)
+    if not loops or prove(eq(first, 1), ranges.facts) or any(not prove(eq(first, e), ranges.facts) for e in others):
         return False
     if any(loop.axes[tv].is_foreign for loop in loops):  # one of its blocks makes what all read
         return False

@@ -13,54 +13,55 @@ from taskfuse.ir.types import GRID_TYPES, THREAD_TYPES
 from taskfuse.kir.nodes import Acquire, Branch, If, Release, Semaphore, SemaphoreSlot, Stmt
 from taskfuse.lowering.channels import Channel, Channels, Endpoint
 from taskfuse.lowering.plan import PSync
-from taskfuse.lowering.regions import Regions, hardware_index
+from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
 
 
 def semaphores(channels: Channels) -> list[Semaphore]:
     """The semaphores of all rings between blocks: an index per block type along which blocks have their own ring, then the slot."""
     found: list[Semaphore] = []
-    regions = channels.regions
+    ranges = channels.ranges
     for ch in channels.channels:
         if not ch.is_between_blocks:
             continue
-        shape = (*(regions.region(ch.producer.node, p).extent for p in ch.instances), const(ch.stages))
+        shape = (*(ranges.range(ch.producer.node, p).extent for p in ch.instances), const(ch.stages))
         read = const(0)
         for end in ch.consumers:
-            read = read + _blocks(regions, ch, end)
-        found.append(Semaphore(f"{ch.name}.full", shape, _blocks(regions, ch, ch.producer)))
-        found.append(Semaphore(f"{ch.name}.empty", shape, simplify(read, regions.facts)))
+            read = read + _blocks(ranges, ch, end)
+        found.append(Semaphore(f"{ch.name}.full", shape, _blocks(ranges, ch, ch.producer)))
+        found.append(Semaphore(f"{ch.name}.empty", shape, simplify(read, ranges.facts)))
     return found
 
 
-def _blocks(regions: Regions, ch: Channel, end: Endpoint) -> Expr:
+def _blocks(ranges: ThreadRanges, ch: Channel, end: Endpoint) -> Expr:
     """The blocks of an endpoint that share one ring."""
-    return regions.count(end.node, tuple(p for p in GRID_TYPES if p not in ch.instances))
+    return ranges.count(end.node, tuple(p for p in GRID_TYPES if p not in ch.instances))
 
 
-def acquire(regions: Regions, ch: Channel, end: Endpoint) -> list[PSync]:
+def acquire(ranges: ThreadRanges, ch: Channel, end: Endpoint) -> list[PSync]:
     """Wait until the slot of the endpoint's cursor is empty (producer) or full (consumer)."""
     phase = sym(f"{end.cursor}.phase")
     name, phases = (f"{ch.name}.empty", phase) if end is ch.producer else (f"{ch.name}.full", phase + 1)
-    return [_elected(regions, ch, end, Acquire(_slot(regions, ch, end, name), phases)), *_meeting(regions, ch, end, "what one thread has acquired, all have")]
+    acquired = _elected(ranges, ch, end, Acquire(_slot(ranges, ch, end, name), phases))
+    return [acquired, *_barrier_in_block(ranges, ch, end, "what one thread has acquired, all have")]
 
 
-def release(regions: Regions, ch: Channel, end: Endpoint) -> list[PSync]:
+def release(ranges: ThreadRanges, ch: Channel, end: Endpoint) -> list[PSync]:
     """Hand the slot of the endpoint's cursor over (producer) or back (consumer)."""
     name = f"{ch.name}.full" if end is ch.producer else f"{ch.name}.empty"
-    return [*_meeting(regions, ch, end, "before one thread releases for the block"), _elected(regions, ch, end, Release(_slot(regions, ch, end, name)))]
+    return [*_barrier_in_block(ranges, ch, end, "before one thread releases for the block"), _elected(ranges, ch, end, Release(_slot(ranges, ch, end, name)))]
 
 
-def _slot(regions: Regions, ch: Channel, end: Endpoint, name: str) -> SemaphoreSlot:
-    own = (simplify(hardware_index(p) - regions.region(end.node, p).start, regions.facts) for p in ch.instances)
+def _slot(ranges: ThreadRanges, ch: Channel, end: Endpoint, name: str) -> SemaphoreSlot:
+    own = (simplify(hardware_index(p) - ranges.range(end.node, p).start, ranges.facts) for p in ch.instances)
     return SemaphoreSlot(name, (*own, sym(f"{end.cursor}.slot")))
 
 
-def _elected(regions: Regions, ch: Channel, end: Endpoint, stmt: Stmt) -> PSync:
-    """A statement of the first thread of an endpoint's region."""
-    first = [eq(hardware_index(p), regions.region(end.node, p).start) for p in THREAD_TYPES if regions.region(end.node, p).extent is not const(1)]
+def _elected(ranges: ThreadRanges, ch: Channel, end: Endpoint, stmt: Stmt) -> PSync:
+    """A statement of the first thread of an endpoint's thread range."""
+    first = [eq(hardware_index(p), ranges.range(end.node, p).start) for p in THREAD_TYPES if ranges.range(end.node, p).extent is not const(1)]
     return PSync((If((Branch(and_(*first), (stmt,)),)),) if first else (stmt,), ch.tensors[0])
 
 
-def _meeting(regions: Regions, ch: Channel, end: Endpoint, note: str) -> list[PSync]:
-    """All threads of an endpoint's region in one block meet; the sync pass chooses how."""
-    return [] if regions.count(end.node) is const(1) else [PSync((), ch.tensors[0], True, frozenset(THREAD_TYPES), end.node, note)]
+def _barrier_in_block(ranges: ThreadRanges, ch: Channel, end: Endpoint, note: str) -> list[PSync]:
+    """All threads of an endpoint's thread range in one block meet; the sync pass chooses how."""
+    return [] if ranges.count(end.node) is const(1) else [PSync((), ch.tensors[0], True, frozenset(THREAD_TYPES), end.node, note)]

@@ -12,12 +12,12 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import Buffer, CursorInit
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.endpoints import Endpoints
-from taskfuse.lowering.environments import Environments
+from taskfuse.lowering.index_maps import IndexMaps
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.plan import PNode
-from taskfuse.lowering.regions import Regions
 from taskfuse.lowering.rings import Rings
 from taskfuse.lowering.statements import Statements
+from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.schedule.joins import Joins
 from taskfuse.schedule.order import Item, Tree
 from taskfuse.target import DEFAULT, Target
@@ -53,8 +53,8 @@ class State:
     Attributes:
         fusion: the fusion; from ``prepare`` on, the copy that becomes a kernel.
         tree, joins, order: the completed task tree, the loops that are one, the nest.
-        regions: the launch shape, and which indices each node gets.
-        environments: the indices around the code of each tensor, memory types and work loops.
+        ranges: the launch shape, and which indices each node gets.
+        index maps: the indices around the code of each tensor, memory types and work loops.
         channels, rings: the rings between roles and inside of them.
         indexer, statements: the accesses and the statements of each tensor.
         plan: the nest with its dispatch; empty before ``nest``.
@@ -71,8 +71,8 @@ class State:
     tree: Tree = field(init=False)
     joins: Joins = field(init=False)
     order: tuple[Item, ...] = field(init=False)
-    regions: Regions = field(init=False)
-    environments: Environments = field(init=False)
+    ranges: ThreadRanges = field(init=False)
+    index_maps: IndexMaps = field(init=False)
     channels: Channels = field(init=False)
     rings: Rings = field(init=False)
     indexer: Indexer = field(init=False)

@@ -38,8 +38,8 @@ from taskfuse.kir.nodes import (
     VectorCopy,
 )
 from taskfuse.lowering.domains import refused
-from taskfuse.lowering.environments import Environment
 from taskfuse.lowering.fragments import atom_symbols
+from taskfuse.lowering.index_maps import IndexMap
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.padding import covered, pads
 from taskfuse.lowering.partials import register, registers
@@ -95,20 +95,20 @@ class Statements:
 
     # -- operands -------------------------------------------------------------------------------------------------------------------
 
-    def _operand(self, tv: TensorView, env: Environment, operand: Read | Literal | ScalarRead | IndexValue) -> tuple[Operand, Expr]:
+    def _operand(self, tv: TensorView, index_map: IndexMap, operand: Read | Literal | ScalarRead | IndexValue) -> tuple[Operand, Expr]:
         match operand:
             case Read():
-                return self.indexer.read(tv, env, operand)
+                return self.indexer.read(tv, index_map, operand)
             case Literal():
                 return Immediate(operand.value, operand.dtype), TRUE
             case ScalarRead():
                 return ScalarValue(operand.scalar.name), TRUE
             case IndexValue():
-                return IndexOf(simplify(substitute(operand.index, self.indexer.environments.point(tv, env)), env.facts)), TRUE
+                return IndexOf(simplify(substitute(operand.index, self.indexer.index_maps.point(tv, index_map)), index_map.facts)), TRUE
 
-    def operands(self, tv: TensorView, env: Environment) -> tuple[list[Operand], list[Expr]]:
+    def operands(self, tv: TensorView, index_map: IndexMap) -> tuple[list[Operand], list[Expr]]:
         """The operands of a tensor's expression, and the condition of each under which it exists."""
-        pairs = [self._operand(tv, env, o) for o in storage_operands(self.fusion, self.definition(tv))]
+        pairs = [self._operand(tv, index_map, o) for o in storage_operands(self.fusion, self.definition(tv))]
         return [o for o, _ in pairs], [c for _, c in pairs]
 
     def _compute_dtype(self, tv: TensorView) -> DType:
@@ -138,10 +138,10 @@ class Statements:
             return self._next_total(tv, expr)
         if not isinstance(expr, Reduction):
             return self.plain(tv)
-        env = self.tails.widened(tv, self.indexer.environments.reading(tv))
-        operands, valid = self.operands(tv, env)
-        out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
-        guards = env.guards + tuple(c for c in valid if c is not TRUE)
+        index_map = self.tails.widened(tv, self.indexer.index_maps.reading(tv))
+        operands, valid = self.operands(tv, index_map)
+        out = self.indexer.write(tv, index_map, MemoryType.Local, self.accumulator(tv))
+        guards = index_map.guards + tuple(c for c in valid if c is not TRUE)
         dtype = tv.dtype.compute
         if self.has_term(tv):
             term = Access(self.term(tv), ())
@@ -152,23 +152,23 @@ class Statements:
         else:
             stmts = [Compute(out, ELEMENTWISE["fma"], (*operands, out), dtype)]
         contents = (Content.BODY, Content.TERM)[-len(stmts) :]
-        return [self.statement(tv, stmt, env, guards, content) for stmt, content in zip(stmts, contents, strict=True)]
+        return [self.statement(tv, stmt, index_map, guards, content) for stmt, content in zip(stmts, contents, strict=True)]
 
     def _next_total(self, tv: TensorView, expr: Scan) -> list[PStmt]:
         """One step of a scan: the total so far, and the element that it is."""
-        env = self.indexer.environments.of(tv)
-        ((operand,), _) = self.operands(tv, env)
-        total = Access(self.accumulator(tv), tuple(env.values[a] for a in carried_axes(expr)))
+        index_map = self.indexer.index_maps.of(tv)
+        ((operand,), _) = self.operands(tv, index_map)
+        total = Access(self.accumulator(tv), tuple(index_map.values[a] for a in carried_axes(expr)))
         step = Compute(total, expr.combine.op, (total, operand), tv.dtype.compute)
-        store = Compute(self.indexer.write(tv, env), COPY, (total,), tv.dtype)
-        return [self.statement(tv, step, env, env.guards, Content.TERM), self.statement(tv, store, env, env.guards)]
+        store = Compute(self.indexer.write(tv, index_map), COPY, (total,), tv.dtype)
+        return [self.statement(tv, step, index_map, index_map.guards, Content.TERM), self.statement(tv, store, index_map, index_map.guards)]
 
     def plain(self, tv: TensorView) -> list[PStmt]:
         """The statement of an elementwise expression, element by element."""
-        env, expr = self.indexer.environments.of(tv), self.definition(tv)
-        env = env.unguarded() if self._is_total(tv) else self.tails.widened(tv, env)
-        out = self.indexer.write(tv, env)
-        operands, valid = self.operands(tv, env)
+        index_map, expr = self.indexer.index_maps.of(tv), self.definition(tv)
+        index_map = index_map.unguarded() if self._is_total(tv) else self.tails.widened(tv, index_map)
+        out = self.indexer.write(tv, index_map)
+        operands, valid = self.operands(tv, index_map)
         match expr:
             case Select():
                 cases = tuple(Case(c, o if c is not FALSE else self._never(tv, o)) for c, o in zip(valid, operands, strict=True))
@@ -181,38 +181,38 @@ class Statements:
                 stmt = self.gather(tv, expr, out, operands)
             case Assemble() | Reduction() | Scan():
                 raise AssertionError("no plain code")
-        valid, wide = self.past_the_end(tv, env)
+        valid, wide = self.past_the_end(tv, index_map)
         if valid is not TRUE:
             cases = Case(valid, operands[0]), Case(TRUE, Immediate(0 if not tv.dtype.is_bool else False, tv.dtype))
             return [self.statement(tv, Choose(self.indexer.write(tv, wide), "pad", cases), wide, wide.guards)]
-        made = [self.statement(tv, stmt, env, env.guards)]
-        if env.guards and not self._is_total(tv) and self._is_gathered(tv):
+        made = [self.statement(tv, stmt, index_map, index_map.guards)]
+        if index_map.guards and not self._is_total(tv) and self._is_gathered(tv):
             fill = Compute(out, COPY, (Immediate(0 if not tv.dtype.is_bool else False, tv.dtype),), tv.dtype)
-            made.insert(0, self.statement(tv, fill, env, (), Content.ZERO))
+            made.insert(0, self.statement(tv, fill, index_map, (), Content.ZERO))
         return made
 
-    def past_the_end(self, tv: TensorView, env: Environment) -> tuple[Expr, Environment]:
-        """Where the elements that a copy brings exist, and the environment in which it runs: it pads the tail of a split with zeros.
+    def past_the_end(self, tv: TensorView, index_map: IndexMap) -> tuple[Expr, IndexMap]:
+        """Where the elements that a copy brings exist, and the index map in which it runs: it pads the tail of a split with zeros.
 
         Returns:
-            ``TRUE`` and ``env`` if it pads nothing: there is no tail, or no room for one.
+            ``TRUE`` and ``index_map`` if it pads nothing: there is no tail, or no room for one.
 
         Raises:
             LoweringError: an atom computes whole tiles of ``tv``, and there is no room.
         """
-        if not env.tails or not pads(self.fusion, tv):
-            return TRUE, env
+        if not index_map.tails or not pads(self.fusion, tv):
+            return TRUE, index_map
         if self.tails.has_room(tv):
-            return and_(*env.tails), env.past_the_end()
+            return and_(*index_map.tails), index_map.past_the_end()
         if covered(self.fusion, tv):
-            reason = f"an atom computes whole tiles of it, and past {' and '.join(map(str, env.tails))} it has no room for zeros"
+            reason = f"an atom computes whole tiles of it, and past {' and '.join(map(str, index_map.tails))} it has no room for zeros"
             raise refused(tv, reason, "inline it into the loop over its tiles")
-        return TRUE, env
+        return TRUE, index_map
 
     def gather(self, tv: TensorView, expr: Gather, out: Access, operands: Sequence[Operand], width: int = 1) -> kir.Gather:
         """The statement of a gather: elements at an index that the other operands say."""
         source, *values = (o for o in operands if isinstance(o, Access))
-        symbols = self.indexer.environments.value_symbols(tv)
+        symbols = self.indexer.index_maps.value_symbols(tv)
         found = (kir.Found(str(symbols[k]), value, extent) for k, (value, extent) in enumerate(zip(values, expr.extents, strict=True)))
         return kir.Gather(out, source, tuple(found), width)
 
@@ -231,7 +231,7 @@ class Statements:
             if self.indexer.memory[tv] is not MemoryType.Local:
                 known = False
             elif atom is not None:
-                known = atom.bounds is Bounds.COVER and not self.indexer.environments.reading(tv).guards
+                known = atom.bounds is Bounds.COVER and not self.indexer.index_maps.reading(tv).guards
             else:
                 sources = [o.tensor for o in storage_operands(self.fusion, expr) if isinstance(o, Read)]
                 known = isinstance(expr, Pointwise) and bool(sources) and all(s in self.indexer.tree.place and self._is_total(s) for s in sources)
@@ -246,12 +246,12 @@ class Statements:
         assert isinstance(expr, Reduction)
         if expr.init.value != 0:
             return True
-        environments = self.indexer.environments
-        around = environments.loop_symbols(tv)
-        result = environments.variant(tv, {a: s for a, s in around.items() if not a.is_reduction}, MemoryType.Local, outside=True)
+        index_maps = self.indexer.index_maps
+        around = index_maps.loop_symbols(tv)
+        result = index_maps.variant(tv, {a: s for a, s in around.items() if not a.is_reduction}, MemoryType.Local, outside=True)
         loops = {str(s): a.extent for a, s in around.items() if a.is_reduction and tv.schedule.ptype(a).is_loop}
         first = dict.fromkeys(loops, const(0))
-        runs = [substitute(g, first) for g in environments.reading(tv).guards if g not in result.guards]
+        runs = [substitute(g, first) for g in index_maps.reading(tv).guards if g not in result.guards]
         return not all(prove(c, result.facts) for c in (*(ge(extent, 1) for extent in loops.values()), *runs))
 
     def init(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[PNode]:
@@ -260,33 +260,33 @@ class Statements:
         if isinstance(expr, Scan):
             neutral = Immediate(expr.combine.neutral(tv.dtype.compute), tv.dtype.compute)
             total = Access(self.accumulator(tv), tuple(loops[a] for a in carried_axes(expr)))
-            everywhere = Environment({}, self.indexer.regions.facts, ())
+            everywhere = IndexMap({}, self.indexer.ranges.facts, ())
             return [self.statement(tv, Compute(total, COPY, (neutral,), tv.dtype.compute), everywhere, (), Content.START)]
         if not self.fills(tv):
             return []
         assert isinstance(expr, Reduction)
-        env = self.indexer.environments.variant(tv, loops, MemoryType.Local, outside=True)
-        env = self.tails.widened(tv, env)
+        index_map = self.indexer.index_maps.variant(tv, loops, MemoryType.Local, outside=True)
+        index_map = self.tails.widened(tv, index_map)
         value = (Immediate(expr.init.value, expr.init.dtype),)
-        first = self.first_accumulator(tv, env)
+        first = self.first_accumulator(tv, index_map)
         if tv.schedule.atom is None or not tv.schedule.atom.spreads:
-            return [self.statement(tv, Compute(first, COPY, value, tv.dtype), env, env.guards, Content.START)]
+            return [self.statement(tv, Compute(first, COPY, value, tv.dtype), index_map, index_map.guards, Content.START)]
         (place,) = first.index
-        every = Access(first.buffer, (simplify(place + register(tv), env.facts),))
-        start = self.statement(tv, Compute(every, COPY, value, tv.dtype), env, env.guards, Content.START)
+        every = Access(first.buffer, (simplify(place + register(tv), index_map.facts),))
+        start = self.statement(tv, Compute(every, COPY, value, tv.dtype), index_map, index_map.guards, Content.START)
         return [PLoop(str(register(tv)), const(registers(tv)), True, [start])]
 
-    def first_accumulator(self, tv: TensorView, env: Environment) -> Access:
+    def first_accumulator(self, tv: TensorView, index_map: IndexMap) -> Access:
         """The accumulator of an element; of a tile that an atom computes, that of its first."""
-        access = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
+        access = self.indexer.write(tv, index_map, MemoryType.Local, self.accumulator(tv))
         start = dict.fromkeys(atom_symbols(tv).values(), const(0))
-        return Access(access.buffer, tuple(simplify(substitute(e, start), env.facts) for e in access.index)) if start else access
+        return Access(access.buffer, tuple(simplify(substitute(e, start), index_map.facts) for e in access.index)) if start else access
 
     def store(self, tv: TensorView, loops: dict[Axis, Expr]) -> PStmt:
         """The result of a reduction stored from its accumulator, at the first index of what replicates it."""
-        env = self.indexer.environments.variant(tv, loops, self.indexer.memory[tv], outside=True)
-        source = Access(self.accumulator(tv), tuple(env.values[a] for a in self.indexer.kept_axes(tv, MemoryType.Local)))
-        return self.statement(tv, Compute(self.indexer.write(tv, env), COPY, (source,), tv.dtype), env, env.guards)
+        index_map = self.indexer.index_maps.variant(tv, loops, self.indexer.memory[tv], outside=True)
+        source = Access(self.accumulator(tv), tuple(index_map.values[a] for a in self.indexer.kept_axes(tv, MemoryType.Local)))
+        return self.statement(tv, Compute(self.indexer.write(tv, index_map), COPY, (source,), tv.dtype), index_map, index_map.guards)
 
     def _never(self, tv: TensorView, operand: Operand) -> Operand:
         """An operand that no iteration reads, at an index that exists: it stays, since the ends of a channel are where the math reads."""
@@ -301,7 +301,7 @@ class Statements:
         read = next(o for o in storage_operands(self.fusion, self.definition(tv)) if isinstance(o, Read))
         return read.tensor
 
-    def statement(self, tv: TensorView, stmt: Stmt, env: Environment, guards: tuple[Expr, ...], content: Content = Content.VALUE) -> PStmt:
+    def statement(self, tv: TensorView, stmt: Stmt, index_map: IndexMap, guards: tuple[Expr, ...], content: Content = Content.VALUE) -> PStmt:
         """A plan statement with its accesses read off, and with what it writes."""
         writes: tuple[Access, ...] = ()
         reads: tuple[Access, ...] = ()
@@ -316,9 +316,9 @@ class Statements:
                 writes, reads = (stmt.out,), (stmt.source,)
             case _:
                 raise AssertionError(stmt)
-        stmt = replace(stmt, holds=holds(tv, env, content))
-        facts = env.facts
+        stmt = replace(stmt, holds=holds(tv, index_map, content))
+        facts = index_map.facts
         for g in guards:
-            if g not in env.guards:
+            if g not in index_map.guards:
                 facts = facts.with_assumption(g)
         return PStmt(tv, self.indexer.tree.place[tv], stmt, guards, facts, writes, reads)

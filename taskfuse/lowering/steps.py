@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import verify_kernel
 from taskfuse.lowering.channels import Channels
-from taskfuse.lowering.copies import retire_copies
+from taskfuse.lowering.copies import wait_for_copies
 from taskfuse.lowering.emit import Emitter
 from taskfuse.lowering.endpoints import Endpoints
-from taskfuse.lowering.environments import Environments
+from taskfuse.lowering.index_maps import IndexMaps
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.instructions import BUILDERS
 from taskfuse.lowering.memory import find_memory
@@ -23,7 +23,6 @@ from taskfuse.lowering.nest import NestBuilder
 from taskfuse.lowering.notes import Notes
 from taskfuse.lowering.plan_rules import verify_plan
 from taskfuse.lowering.prepare import check_supported, prepare
-from taskfuse.lowering.regions import Regions
 from taskfuse.lowering.register_rings import unroll_rings
 from taskfuse.lowering.registers import Registers
 from taskfuse.lowering.rings import Rings
@@ -32,6 +31,7 @@ from taskfuse.lowering.state import State
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.storage import buffers, lay_out, unroll_for_registers
 from taskfuse.lowering.sync import Synchronizer
+from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.lowering.witness import definitions
 from taskfuse.passes import PIPELINE, KernelPass
 from taskfuse.schedule.order import Sequencer
@@ -87,27 +87,27 @@ def _order(state: State) -> None:
 def _ranges(state: State) -> None:
     """Give every node its indices of threads and blocks; choose the launch shape.
 
-    Requires: ``tree``. Ensures: ``regions``.
+    Requires: ``tree``. Ensures: ``ranges``.
     """
-    state.regions = Regions.of(state.fusion, state.tree)
+    state.ranges = ThreadRanges.of(state.fusion, state.tree)
 
 
 def _memory(state: State) -> None:
     """Choose the memory type of every tensor: the nearest in which its readers find it.
 
-    Requires: ``joins``, ``regions``. Ensures: ``environments`` with the memory types.
+    Requires: ``joins``, ``ranges``. Ensures: ``index_maps`` with the memory types.
     """
-    state.environments = Environments(state.fusion, state.tree, state.joins, state.regions)
-    find_memory(state.environments)
+    state.index_maps = IndexMaps(state.fusion, state.tree, state.joins, state.ranges)
+    find_memory(state.index_maps)
 
 
 def _work(state: State) -> None:
     """Find the loops whose trips the block index decides; the remainder of their splits is a bound of the loop, not a guard.
 
-    Requires: memory types. Ensures: ``environments`` with work loops, and without the guards that these replace.
+    Requires: memory types. Ensures: ``index_maps`` with work loops, and without the guards that these replace.
     """
-    state.environments.work.find(state.environments.memory, Indexer(state.environments).indexes_registers)
-    state.environments.forget()
+    state.index_maps.work.find(state.index_maps.memory, Indexer(state.index_maps).indexes_registers)
+    state.index_maps.forget()
 
 
 def _channels(state: State) -> None:
@@ -115,8 +115,8 @@ def _channels(state: State) -> None:
 
     Requires: ``order``, memory types, work loops. Ensures: ``channels``; every boundary lives in the memory that its ring needs.
     """
-    state.channels = Channels.of(state.fusion, state.tree, state.regions, state.joins.path, state.order, state.environments.work.trips)
-    state.channels.check_memory(state.environments.memory)
+    state.channels = Channels.of(state.fusion, state.tree, state.ranges, state.joins.path, state.order, state.index_maps.work.trips)
+    state.channels.check_memory(state.index_maps.memory)
 
 
 def _rings(state: State) -> None:
@@ -125,7 +125,7 @@ def _rings(state: State) -> None:
     Requires: ``channels``. Ensures: ``rings``, ``indexer``, ``statements``.
     """
     state.rings = Rings.of(state.channels, state.joins.path)
-    state.indexer = Indexer(state.environments, state.rings)
+    state.indexer = Indexer(state.index_maps, state.rings)
     state.statements = Statements(state.indexer, BUILDERS)
 
 
@@ -146,7 +146,7 @@ def _prefetch(state: State) -> None:
 
 
 def _endpoints(state: State) -> None:
-    """Put the waits, arrivals, turns and cursors of every channel into the plan.
+    """Put the waits, arrivals, ordered barriers and cursors of every channel into the plan.
 
     Requires: ``plan``. Ensures: ``endpoints``; every use of a channel's slot stands between a wait and an arrival.
     """
@@ -167,7 +167,7 @@ def _copies(state: State) -> None:
 
     Requires: ``endpoints``. Ensures: such a copy is done before its result is read, or written again.
     """
-    retire_copies(state.plan, state.indexer, state.channels, state.rings.prefetches)
+    wait_for_copies(state.plan, state.indexer, state.channels, state.rings.prefetches)
 
 
 def _register_rings(state: State) -> None:
@@ -175,7 +175,7 @@ def _register_rings(state: State) -> None:
 
     Requires: ``cursors``. Ensures: the slot of a ring in registers is a constant in each copy of its loop's body.
     """
-    unroll_rings(state.plan, state.rings.prefetches, state.regions.facts)
+    unroll_rings(state.plan, state.rings.prefetches, state.ranges.facts)
 
 
 def _buffers(state: State) -> None:
@@ -191,7 +191,7 @@ def _budgets(state: State) -> None:
 
     Requires: ``buffers``. Ensures: budgets of the roles of a dispatch are in its arms, and fit what the launch gives.
     """
-    Registers(state.regions, state.buffers).insert(state.plan)
+    Registers(state.ranges, state.buffers).insert(state.plan)
 
 
 def _unroll(state: State) -> None:
@@ -218,9 +218,9 @@ def _barriers(state: State) -> None:
     channel waits for another where it holds the turn.
     """
     stored = [b for b in state.buffers if b.memory is not MemoryType.Local]
-    sync = Synchronizer(state.regions, state.tree.root, stored, state.channels.names(), state.rings)
+    sync = Synchronizer(state.ranges, state.tree.root, stored, state.channels.names(), state.rings)
     sync.insert(state.plan, {tv.name for tv in (*state.fusion.outputs, *(whole for whole, _ in state.indexer.placed.values()))})
-    state.endpoints.check_turns(state.plan)
+    state.endpoints.check_pingpong(state.plan)
     stand_ins = [(name, 1, count) for name, count in sync.mbarriers]
     state.mbarriers = [*state.channels.barriers(), *state.rings.barriers(), *stand_ins]
     state.counters = sync.counters
@@ -240,7 +240,7 @@ def _emit(state: State) -> None:
 
     Requires: all else. Ensures: ``kernel``.
     """
-    emitter = Emitter(state.fusion, state.regions, state.options.target)
+    emitter = Emitter(state.fusion, state.ranges, state.options.target)
     maps = tuple(state.statements.maps.values())
     kernel = emitter.kernel(state.plan, state.buffers, state.mbarriers, state.counters, semaphores(state.channels), tuple(state.cursors), maps)
     state.kernel = replace(kernel, definitions=definitions(state.fusion))

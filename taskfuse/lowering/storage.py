@@ -40,9 +40,9 @@ def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode]) -
             slots = (const(rings.slots(tv)),) if rings.slots(tv) else ()
             shape = (*slots, *shape)
             if indexer.in_order(tv):
-                shape = (simplify(product(indexer.kept_axes(tv)) * (slots[0] if slots else 1), indexer.regions.facts),)
+                shape = (simplify(product(indexer.kept_axes(tv)) * (slots[0] if slots else 1), indexer.ranges.facts),)
             if memory is MemoryType.Local:
-                shape = tuple(simplify(e, indexer.regions.facts) for e in shape)
+                shape = tuple(simplify(e, indexer.ranges.facts) for e in shape)
             found.append(Buffer(tv.name, tv.dtype, memory, shape, max(1, tv.dtype.bits // 8, st.alignments.get(tv.name, 1))))
         if st.has_term(tv):
             found.append(_registers(st.term(tv), tv, (), indexer))
@@ -65,7 +65,7 @@ def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode]) -
 def _registers(name: str, tv: TensorView, axes: Sequence[Axis], indexer: Indexer) -> Buffer:
     """Registers in which a tensor is computed, one for each index of some axes."""
     dtype = tv.dtype.compute
-    return Buffer(name, dtype, MemoryType.Local, tuple(simplify(a.extent, indexer.regions.facts) for a in axes), max(1, dtype.bits // 8))
+    return Buffer(name, dtype, MemoryType.Local, tuple(simplify(a.extent, indexer.ranges.facts) for a in axes), max(1, dtype.bits // 8))
 
 
 def unroll_for_registers(plan: list[PNode], all_buffers: list[Buffer], indexer: Indexer) -> None:
@@ -96,7 +96,7 @@ def unroll_for_registers(plan: list[PNode], all_buffers: list[Buffer], indexer: 
         size = const(1)
         for e in b.shape:
             size = size * e
-        size = simplify(size, indexer.regions.facts)
+        size = simplify(size, indexer.ranges.facts)
         if not isinstance(size, Const) or size.value > MAX_LOCAL:
             raise LoweringError(
                 what=b.name,
@@ -108,7 +108,7 @@ def unroll_for_registers(plan: list[PNode], all_buffers: list[Buffer], indexer: 
     def visit(nodes: list[PNode]) -> None:
         for n in nodes:
             if isinstance(n, PLoop) and n.var in needed and not n.unroll:
-                trips = simplify(n.extent, indexer.regions.facts)
+                trips = simplify(n.extent, indexer.ranges.facts)
                 if not isinstance(trips, Const):
                     raise LoweringError(
                         what=needed[n.var],

@@ -19,25 +19,11 @@ from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import MAX_NAMED, WARP
-from taskfuse.kir.nodes import (
-    Access,
-    Advance,
-    Arrive,
-    Barrier,
-    BarrierScope,
-    BarrierSlot,
-    Buffer,
-    CursorInit,
-    FenceProxyAsync,
-    Queue,
-    Retire,
-    Stmt,
-    Wait,
-)
-from taskfuse.lowering.completion import close_batch, drain_at_exit, is_transfer, issues_to, open_batch, retire_reads
+from taskfuse.kir.nodes import Access, Advance, Arrive, Barrier, BarrierScope, BarrierSlot, Buffer, CursorInit, FenceProxyAsync, Queue, Stmt, Wait, WaitGroup
+from taskfuse.lowering.completion import close_batch, drain_at_exit, is_transfer, issues_to, open_batch, wait_for_reads
 from taskfuse.lowering.plan import Origin, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base, statements
-from taskfuse.lowering.regions import Regions, hardware_index
 from taskfuse.lowering.rings import Rings
+from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
 
 ONE = const(1)
 
@@ -47,7 +33,7 @@ _BLOCKS = frozenset(p.index_name for p in GRID_TYPES)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Block:
-    """A list of plan nodes, the node whose region executes it, and its number in the plan."""
+    """A list of plan nodes, the node whose thread range executes it, and its number in the plan."""
 
     nodes: list[PNode]
     node: Node
@@ -109,12 +95,12 @@ class Synchronizer:
         rings: the rings inside roles: buffers whose slots change with each iteration of a loop.
 
     Attributes:
-        mbarriers: arrays that stand in for named barriers where a region is not made of whole warps: name, arrivals.
+        mbarriers: arrays that stand in for named barriers where a thread range is not made of whole warps: name, arrivals.
         counters: counters of barriers across blocks.
     """
 
-    def __init__(self, regions: Regions, root: Node, buffers: list[Buffer], ordered: set[str], rings: Rings) -> None:
-        self.regions = regions
+    def __init__(self, ranges: ThreadRanges, root: Node, buffers: list[Buffer], ordered: set[str], rings: Rings) -> None:
+        self.ranges = ranges
         self.root = root
         self.mbarriers: list[tuple[str, Expr]] = []
         self.counters: list[str] = []
@@ -165,7 +151,7 @@ class Synchronizer:
             at = open_batch(inside.nodes, inside.nodes.index(inner), use.queue, use.stmt.tv)
             after = close_batch(inside.nodes, at, use.queue, use.stmt.tv)
             if is_rewritten:
-                inside.nodes.insert(after, PSync((Retire(use.queue, 0),), use.stmt.tv))
+                inside.nodes.insert(after, PSync((WaitGroup(use.queue, 0),), use.stmt.tv))
             drain_at_exit(plan, use.stmt, use.queue)
 
     def _behind_registers(self, block: _Block, node: PNode, use: _Use) -> tuple[_Block, PNode, bool]:
@@ -189,7 +175,7 @@ class Synchronizer:
         """The form of each barrier that is in the plan already."""
         for n in nodes:
             if isinstance(n, PSync) and n.node is not None:
-                n.stmts = self._meeting(n.node, n.of, n.note).stmts
+                n.stmts = self._barrier_in_block(n.node, n.of, n.note).stmts
             for block in children(n):
                 self._choose_forms(block)
 
@@ -225,7 +211,7 @@ class Synchronizer:
     def _before(self, early: _Use, late: _Use, pending: int) -> tuple[Stmt, ...]:
         """What is done before the barrier between two uses, if the one that comes first in time, or the other, is asynchronous."""
         if early.queue is not None and late.is_write:
-            return (retire_reads(early.queue, pending),)
+            return (wait_for_reads(early.queue, pending),)
         if not early.is_write or not late.is_of_engine:
             return ()
         return (FenceProxyAsync(MemoryType.Global if late.is_transfer else MemoryType.Shared),)
@@ -250,7 +236,7 @@ class Synchronizer:
             return []
         for use in (a, b):
             if use.queue is not None:
-                inside, node = next((step for step in reversed(use.path[at:]) if _is_retired(*step, use.queue)), use.path[at])
+                inside, node = next((step for step in reversed(use.path[at:]) if _is_waited_for(*step, use.queue)), use.path[at])
                 self._batches.setdefault((id(inside), id(node), use.queue), (inside, node, use))
         loop = next((n for _, n in reversed(a.path[:at]) if isinstance(n, PLoop)), None)
         of = (a if a.is_write else b).stmt.tv
@@ -282,28 +268,32 @@ class Synchronizer:
         block, fill = next((block, n) for block, _ in reversed(use.path) for n in block.nodes if isinstance(n, PGuard) and _fills(n, buffer))
         types = self._crossing(a, b, block.node)
         k = block.nodes.index(fill)
-        retire = block.nodes[k - 1] if k > 0 and isinstance(s := block.nodes[k - 1], PSync) and any(isinstance(x, Retire) for x in s.stmts) else None
+        retire = block.nodes[k - 1] if k > 0 and isinstance(s := block.nodes[k - 1], PSync) and any(isinstance(x, WaitGroup) for x in s.stmts) else None
         return [_Need(block, retire, fill, False, types, buffer, (a if a.is_write else b).stmt.tv)] if types else []
 
     def _crossing(self, a: _Use, b: _Use, node: Node) -> frozenset[ParallelType]:
+        """The index types along which data crosses between two uses. All threads of a node wait for the bytes of a transfer, whoever reads them: none
+        may be left behind by two phases.
+        """
         memory = self._memory[a.access.buffer]
         types = THREAD_TYPES if memory is MemoryType.Shared else (*GRID_TYPES, *THREAD_TYPES)
-        return frozenset(p for p in types if self.regions.region(node, p).extent is not ONE and not self._same_thread(a, b, p))
+        is_awaited = memory is MemoryType.Shared and any(u.is_write and is_transfer(u.stmt.tv) for u in (a, b))
+        return frozenset(p for p in types if self.ranges.range(node, p).extent is not ONE and (is_awaited or not self._same_thread(a, b, p)))
 
     def _same_thread(self, a: _Use, b: _Use, p: ParallelType) -> bool:
         """True if the two accesses can touch one element only from one index of ``p``."""
-        starts = [self.regions.region(u.stmt.task, p).start for u in (a, b)]
+        starts = [self.ranges.range(u.stmt.task, p).start for u in (a, b)]
         bases = [sym(base_name(p, u.stmt.task)) for u in (a, b)]
         fixed = [bounds(base, u.stmt.facts) for base, u in zip(bases, (a, b), strict=True)]
         if all(lo is not None and lo == hi for lo, hi in fixed):
             one, two = (s + (lo or 0) for s, (lo, _) in zip(starts, fixed, strict=True))
-            return simplify(one - two, self.regions.facts) is const(0)
+            return simplify(one - two, self.ranges.facts) is const(0)
         if a.access.buffer != b.access.buffer:
             return False
         theirs = self._pinned(b, p)
         for axis, c, e, shift in self._pinned(a, p):
             for axis2, c2, e2, shift2 in theirs:
-                if axis == axis2 and c is c2 and e is e2 and simplify(starts[0] - shift - starts[1] + shift2, self.regions.facts) is const(0):
+                if axis == axis2 and c is c2 and e is e2 and simplify(starts[0] - shift - starts[1] + shift2, self.ranges.facts) is const(0):
                     return True
         return False
 
@@ -361,25 +351,25 @@ class Synchronizer:
             ready.stmts = _joined(need.before, ready.stmts)
 
     def _barrier(self, node: Node, types: frozenset[ParallelType], buffer: str, of: Origin) -> PSync:
-        """A barrier of all threads of a node's region (and of its blocks, if data crosses them)."""
+        """A barrier of all threads of a node's thread range (and of its blocks, if data crosses them)."""
         note = f"{buffer} crosses {', '.join(sorted(p.value for p in types))} in {node.name}"
-        threads = self.regions.count(node)
+        threads = self.ranges.count(node)
         all_threads = frozenset(THREAD_TYPES)
         if any(p in GRID_TYPES for p in types):
             counter = self._counter.get(node)
             if counter is None:
                 counter = self._counter[node] = f"grid{len(self.counters)}"
                 self.counters.append(counter)
-            total = simplify(threads * self.regions.count(node, GRID_TYPES), self.regions.facts)
+            total = simplify(threads * self.ranges.count(node, GRID_TYPES), self.ranges.facts)
             return PSync((Barrier(BarrierScope.GRID, total, counter=counter, note=note),), of, True, all_threads | frozenset(GRID_TYPES))
-        return self._slice(node, types, of, note) or self._meeting(node, of, note)
+        return self._slice(node, types, of, note) or self._barrier_in_block(node, of, note)
 
-    def _meeting(self, node: Node, of: Origin, note: str) -> PSync:
-        """A barrier of all threads of a node's region in one block."""
-        threads, all_threads = self.regions.count(node), frozenset(THREAD_TYPES)
-        if self.regions.is_whole_block(node):
-            return PSync((Barrier(BarrierScope.BLOCK, self.regions.threads, note=note),), of, True, all_threads)
-        if self.regions.is_aligned(node) and isinstance(threads, Const):
+    def _barrier_in_block(self, node: Node, of: Origin, note: str) -> PSync:
+        """A barrier of all threads of a node's thread range in one block."""
+        threads, all_threads = self.ranges.count(node), frozenset(THREAD_TYPES)
+        if self.ranges.is_whole_block(node):
+            return PSync((Barrier(BarrierScope.BLOCK, self.ranges.threads, note=note),), of, True, all_threads)
+        if self.ranges.is_aligned(node) and isinstance(threads, Const):
             if threads.value == WARP:
                 return PSync((Barrier(BarrierScope.WARP, threads, note=note),), of, True, all_threads)
             id = self._ids(node, all_threads, 1)
@@ -392,7 +382,7 @@ class Synchronizer:
         known = self._named.get((node, types))
         if known is not None:
             return known[0]
-        first = 1 + max((last for (other, _), (_, last) in self._named.items() if self.regions.may_share_block(node, other)), default=0)
+        first = 1 + max((last for (other, _), (_, last) in self._named.items() if self.ranges.may_share_block(node, other)), default=0)
         last = first + count - 1
         if last > MAX_NAMED:
             return None
@@ -400,12 +390,12 @@ class Synchronizer:
         return first
 
     def _slice(self, node: Node, types: frozenset[ParallelType], of: Origin, note: str) -> PSync | None:
-        """The barrier of one slice of a node's region, if data stays within it and the slice is made of whole warps."""
+        """The barrier of one slice of a node's thread range, if data stays within it and the slice is made of whole warps."""
         high = max(THREAD_TYPES.index(p) for p in types)
         inner, outer = THREAD_TYPES[: high + 1], THREAD_TYPES[high + 1 :]
-        width = self.regions.count(node, inner)
-        slices = self.regions.count(node, outer)
-        full = all(self.regions.region(node, p).extent is self.regions.launch[p] for p in inner)
+        width = self.ranges.count(node, inner)
+        slices = self.ranges.count(node, outer)
+        full = all(self.ranges.range(node, p).extent is self.ranges.launch[p] for p in inner)
         if slices is ONE or not full or not isinstance(width, Const) or width.value % WARP or not isinstance(slices, Const):
             return None
         covered = frozenset(inner)
@@ -416,9 +406,9 @@ class Synchronizer:
             return None
         index = const(0)
         for p in reversed(outer):
-            region = self.regions.region(node, p)
-            index = index * region.extent + (hardware_index(p) - region.start if region.extent is not ONE else 0)
-        return PSync((Barrier(BarrierScope.NAMED, width, id=simplify(index + id, self.regions.facts), note=note),), of, True, covered)
+            index_range = self.ranges.range(node, p)
+            index = index * index_range.extent + (hardware_index(p) - index_range.start if index_range.extent is not ONE else 0)
+        return PSync((Barrier(BarrierScope.NAMED, width, id=simplify(index + id, self.ranges.facts), note=note),), of, True, covered)
 
     def _mbarrier(self, node: Node, of: Origin, threads: Expr, types: frozenset[ParallelType]) -> PSync:
         """The form for any thread set: everybody arrives at an mbarrier and waits for the phase."""
@@ -457,11 +447,11 @@ def _joined(before: tuple[Stmt, ...], stmts: tuple[Stmt, ...]) -> tuple[Stmt, ..
     """Statements with others before them, each wait for a queue once, for the fewest unfinished batches."""
     for b in before:
         same = next(
-            (s for s in stmts if s == b or (isinstance(s, Retire) and isinstance(b, Retire) and (s.queue, s.read_only) == (b.queue, b.read_only))), None
+            (s for s in stmts if s == b or (isinstance(s, WaitGroup) and isinstance(b, WaitGroup) and (s.queue, s.read_only) == (b.queue, b.read_only))), None
         )
         if same is None:
             stmts = (b, *stmts)
-        elif isinstance(same, Retire) and isinstance(b, Retire) and b.pending < same.pending:
+        elif isinstance(same, WaitGroup) and isinstance(b, WaitGroup) and b.pending < same.pending:
             stmts = tuple(b if s is same else s for s in stmts)
     return stmts
 
@@ -470,10 +460,10 @@ def _fills(node: PGuard, buffer: str) -> bool:
     return any(a.buffer == buffer for s in statements([node]) for a in s.writes)
 
 
-def _is_retired(block: _Block, node: PNode, queue: Queue) -> bool:
+def _is_waited_for(block: _Block, node: PNode, queue: Queue) -> bool:
     """True if a block waits for what a node of it has issued: a batch is closed before that."""
     behind = block.nodes[block.nodes.index(node) + 1 :]
-    return any(isinstance(n, PSync) and any(isinstance(s, Retire) and s.queue is queue for s in n.stmts) for n in behind)
+    return any(isinstance(n, PSync) and any(isinstance(s, WaitGroup) and s.queue is queue for s in n.stmts) for n in behind)
 
 
 def _loop_vars(u: _Use) -> set[str]:

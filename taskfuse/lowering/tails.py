@@ -24,7 +24,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.lowering.domains import ancestors, forward
 from taskfuse.lowering.edges import along, overhanging, told_apart
-from taskfuse.lowering.environments import Environment
+from taskfuse.lowering.index_maps import IndexMap
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.padding import is_copy, is_sum, pads
 
@@ -41,9 +41,9 @@ class Tails:
         self._known: dict[TensorView, bool] = {}
         self._full: dict[TensorView, bool] = {}
 
-    def widened(self, tv: TensorView, env: Environment) -> Environment:
-        """``env``, an environment of ``tv``; without tails where code of ``tv`` runs in them."""
-        return env.past_the_end() if env.tails and self.run(tv) else env
+    def widened(self, tv: TensorView, index_map: IndexMap) -> IndexMap:
+        """``index_map``, an index map of ``tv``; without tails where code of ``tv`` runs in them."""
+        return index_map.past_the_end() if index_map.tails and self.run(tv) else index_map
 
     def run(self, tv: TensorView) -> bool:
         """True if code of ``tv`` runs in the tails of its splits."""
@@ -66,59 +66,59 @@ class Tails:
         """True if all operands are there, in tails, too, and 0 past the end of what is reduced."""
         expr = self.fusion.definition(tv)
         assert expr is not None
-        env = self.indexer.environments.reading(tv).past_the_end()
+        index_map = self.indexer.index_maps.reading(tv).past_the_end()
         if not self.has_room(tv):
             return False
-        ends = {end for end in overhanging(tv, self.indexer.regions.facts).values() if end.is_reduction or not isinstance(expr, Reduction)}
+        ends = {end for end in overhanging(tv, self.indexer.ranges.facts).values() if end.is_reduction or not isinstance(expr, Reduction)}
         for operand in storage_operands(self.fusion, expr):
             if not isinstance(operand, Read) or operand.valid is not TRUE or operand.tensor not in self.indexer.tree.place:
                 return False
-            if any(along(tv, end, operand, env.facts) is None for end in ends) or not self.finds(tv, operand, env):
+            if any(along(tv, end, operand, index_map.facts) is None for end in ends) or not self.finds(tv, operand, index_map):
                 return False
         return True
 
-    def finds(self, tv: TensorView, read: Read, env: Environment) -> bool:
+    def finds(self, tv: TensorView, read: Read, index_map: IndexMap) -> bool:
         """True if code of ``tv`` that runs past the end finds what it reads there: an element, or the zero that stands for one."""
         source = read.tensor
         found = self._is_full(source) or (self.run(source) and self._is_everywhere(source))
-        return found and self._is_written(source, self._index(tv, read, env), tv, env)
+        return found and self._is_written(source, self._index(tv, read, index_map), tv, index_map)
 
-    def is_brought(self, tv: TensorView, read: Read, env: Environment) -> bool:
+    def is_brought(self, tv: TensorView, read: Read, index_map: IndexMap) -> bool:
         """True if some thread or engine writes what an atom of ``tv`` reads in Shared memory past the end.
 
         Guards of the code that writes may select the thread that does, or cut off what repeats other elements.
         """
         source = read.tensor
-        atom, around = source.schedule.atom, self.indexer.environments.of(source)
+        atom, around = source.schedule.atom, self.indexer.index_maps.of(source)
         cut = any(isinstance(t, Resize) and t.result in ancestors(source, source.loop) for t in source.schedule.transforms)
         brought = atom is not None and atom.bounds is Bounds.FILL
         brought = brought or (not (cut or around.work) and (not around.tails or (pads(self.fusion, source) and self.has_room(source))))
-        return brought and self._is_written(source, self._index(tv, read, env), tv, env)
+        return brought and self._is_written(source, self._index(tv, read, index_map), tv, index_map)
 
-    def _index(self, tv: TensorView, read: Read, env: Environment) -> tuple[Expr, ...]:
-        point = self.indexer.environments.point(tv, env)
-        return tuple(simplify(substitute(e, point), env.facts) for e in read.index)
+    def _index(self, tv: TensorView, read: Read, index_map: IndexMap) -> tuple[Expr, ...]:
+        point = self.indexer.index_maps.point(tv, index_map)
+        return tuple(simplify(substitute(e, point), index_map.facts) for e in read.index)
 
-    def _is_written(self, source: TensorView, index: tuple[Expr, ...], reader: TensorView, env: Environment) -> bool:
+    def _is_written(self, source: TensorView, index: tuple[Expr, ...], reader: TensorView, index_map: IndexMap) -> bool:
         """True if the code of ``source`` runs at ``index``, also where that lies past the end."""
-        values = forward(source, index, env.facts)
+        values = forward(source, index, index_map.facts)
         for a, b in list(zip(source.loop, reader.loop, strict=False))[: source.schedule.inline]:
-            if b in env.values:
-                values[a] = env.values[b]
-        environments = self.indexer.environments
-        shared = environments.joins.path[reader]
-        for a, loop in zip(source.loop, environments.joins.path[source], strict=True):
+            if b in index_map.values:
+                values[a] = index_map.values[b]
+        index_maps = self.indexer.index_maps
+        shared = index_maps.joins.path[reader]
+        for a, loop in zip(source.loop, index_maps.joins.path[source], strict=True):
             value = values.get(a)
             if value is None and a.is_foreign:
                 continue
-            trips = a.extent if loop in shared else environments.work.trips(loop, a.extent, source)  # fewer where the block has less work
-            if value is None or not (prove(ge(value, 0), env.facts) and prove(lt(value, trips), env.facts)):
+            trips = a.extent if loop in shared else index_maps.work.trips(loop, a.extent, source)  # fewer where the block has less work
+            if value is None or not (prove(ge(value, 0), index_map.facts) and prove(lt(value, trips), index_map.facts)):
                 return False
         return True
 
     def _is_everywhere(self, tv: TensorView) -> bool:
         """True if nothing but tails guards the code of a tensor."""
-        return not self.indexer.environments.of(tv).past_the_end().guards
+        return not self.indexer.index_maps.of(tv).past_the_end().guards
 
     def _is_full(self, tv: TensorView) -> bool:
         """True if all that the code of ``tv`` could write in Shared memory is written, with zeros past the end."""
@@ -133,20 +133,20 @@ class Tails:
         atom = tv.schedule.atom
         if atom is not None and atom.bounds is Bounds.FILL:
             return True
-        env = self.indexer.environments.of(tv)
-        return self._is_everywhere(tv) and (not env.tails or (pads(self.fusion, tv) and self.has_room(tv)))
+        index_map = self.indexer.index_maps.of(tv)
+        return self._is_everywhere(tv) and (not index_map.tails or (pads(self.fusion, tv) and self.has_room(tv)))
 
     def has_room(self, tv: TensorView) -> bool:
         """True if storage has the places that code of ``tv`` would write in tails, and nothing that is read lies there.
 
         A reduction writes accumulators, where nothing but zeros is added past the end of what is reduced.
         """
-        indexer, facts = self.indexer, self.indexer.regions.facts
+        indexer, facts = self.indexer, self.indexer.ranges.facts
         expr = self.fusion.definition(tv)
         memory = MemoryType.Local if isinstance(expr, Reduction) else indexer.memory[tv]
-        env = indexer.environments.reading(tv).past_the_end()
+        index_map = indexer.index_maps.reading(tv).past_the_end()
         kept = indexer.kept_axes(tv, memory)
-        if not all(prove(ge(env.values[a], 0), env.facts) and prove(lt(env.values[a], a.extent), env.facts) for a in kept):
+        if not all(prove(ge(index_map.values[a], 0), index_map.facts) and prove(lt(index_map.values[a], a.extent), index_map.facts) for a in kept):
             return False
         ends = {source for source, end in overhanging(tv, facts).items() if not end.is_reduction}
-        return ends <= told_apart(tv, (*indexer.stored_axes(tv, memory), *kept), env.values, env.facts)
+        return ends <= told_apart(tv, (*indexer.stored_axes(tv, memory), *kept), index_map.values, index_map.facts)

@@ -20,8 +20,8 @@ from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import Access, Content, Descriptor, Holds, LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.lowering.domains import owner_digits, product, refused
 from taskfuse.lowering.edges import overhanging
-from taskfuse.lowering.environments import Environment
 from taskfuse.lowering.fragments import Held, atom_symbols, factor, operand, result
+from taskfuse.lowering.index_maps import IndexMap
 from taskfuse.lowering.matrix import NoDescriptorError, derive
 from taskfuse.lowering.plan import PStmt, base_name
 from taskfuse.lowering.statements import Statements
@@ -32,26 +32,27 @@ TIDX = THREAD_TYPES[0]
 
 def wgmma(st: Statements, tv: TensorView) -> list[PStmt]:
     """``acc (+)= A @ B^T`` on one tile by a warpgroup; the first of a sum sets the accumulators."""
-    env, acc, factors = _contraction(st, tv)
+    index_map, acc, factors = _contraction(st, tv)
     atom = tv.schedule.atom
     assert atom is not None
     assert atom.tile is not None
-    loops = [env.values[x] for x in tv.loop if x.is_reduction and tv.schedule.ptype(x).is_loop]
+    loops = [index_map.values[x] for x in tv.loop if x.is_reduction and tv.schedule.ptype(x).is_loop]
     started = TRUE if st.fills(tv) else ge(sum(loops, const(0)), 1) if loops else FALSE
     names = list(atom_symbols(tv).values())
     sizes = dict(zip(names, atom.tile, strict=True))
     (a, a_place), (b, b_place) = factors
     held = st.indexer.memory.get(a.tensor) is MemoryType.Local
-    left = _registers(tv, a, a_place, env) if held else _descriptor(st, tv, env, a, a_place, (names[0], sizes[names[0]]), (names[2], sizes[names[2]]))
-    right = _descriptor(st, tv, env, b, b_place, (names[1], sizes[names[1]]), (names[2], sizes[names[2]]))
-    made = holds(tv, env, Content.TERM)
-    stmt = Wgmma(atom.tile[1], atom.tile[2], _first(tv, acc, env), left, right, started, a.tensor.dtype, b.tensor.dtype, holds=made)
-    return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (acc,), (a_place, b_place, acc))]
+    rows, depth = (names[0], sizes[names[0]]), (names[2], sizes[names[2]])
+    left = _registers(tv, a, a_place, index_map) if held else _descriptor(st, tv, index_map, a, a_place, rows, depth)
+    right = _descriptor(st, tv, index_map, b, b_place, (names[1], sizes[names[1]]), (names[2], sizes[names[2]]))
+    made = holds(tv, index_map, Content.TERM)
+    stmt = Wgmma(atom.tile[1], atom.tile[2], _first(tv, acc, index_map), left, right, started, a.tensor.dtype, b.tensor.dtype, holds=made)
+    return [PStmt(tv, st.indexer.tree.place[tv], stmt, index_map.guards, index_map.facts, (acc,), (a_place, b_place, acc))]
 
 
 def mma(st: Statements, tv: TensorView) -> list[PStmt]:
     """``acc += A @ B`` on one tile by a warp, all in registers."""
-    env, acc, factors = _contraction(st, tv)
+    index_map, acc, factors = _contraction(st, tv)
     atom = tv.schedule.atom
     assert atom is not None
     assert atom.tile is not None
@@ -61,66 +62,66 @@ def mma(st: Statements, tv: TensorView) -> list[PStmt]:
             reason = f"the atom {atom.name} takes its factors from registers, and {read.tensor.name} lives in {memory.value} memory"
             raise refused(tv, reason, f"{read.tensor.name}.cache_after() with tf.atoms.LDMATRIX_X4")
     (a, a_place), (b, b_place) = factors
-    registers = (_registers(tv, a, a_place, env), _registers(tv, b, b_place, env))
-    stmt = Mma(atom.tile[2], _first(tv, acc, env), *registers, a.tensor.dtype, b.tensor.dtype, holds=holds(tv, env, Content.TERM))
-    return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (acc,), (a_place, b_place, acc))]
+    registers = (_registers(tv, a, a_place, index_map), _registers(tv, b, b_place, index_map))
+    stmt = Mma(atom.tile[2], _first(tv, acc, index_map), *registers, a.tensor.dtype, b.tensor.dtype, holds=holds(tv, index_map, Content.TERM))
+    return [PStmt(tv, st.indexer.tree.place[tv], stmt, index_map.guards, index_map.facts, (acc,), (a_place, b_place, acc))]
 
 
 def ldmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
     """A 16 x 16 tile of 16-bit elements from Shared memory to the registers of a warp."""
-    env, out, read, source = _moved(st, tv, MemoryType.Local, MemoryType.Shared)
+    index_map, out, read, source = _moved(st, tv, MemoryType.Local, MemoryType.Shared)
     (index,) = out.index
     m, n = atom_symbols(tv).values()
-    points = _points(simplify(index - substitute(index, {m: const(0), n: const(0)}), env.facts), result(tv), tv)
+    points = _points(simplify(index - substitute(index, {m: const(0), n: const(0)}), index_map.facts), result(tv), tv)
     order = [int(points[8 * (g % 2), 8 * (g // 2)]) // 2 for g in range(4)]  # of the matrices at (g % 2, g / 2)
     rows, columns = np.meshgrid(np.arange(16), np.arange(16), indexing="ij")
     wanted = 2 * np.asarray(order)[rows // 8 + 2 * (columns // 8)] + columns % 2
     if order not in ([0, 1, 2, 3], [0, 2, 1, 3]) or not np.array_equal(points, wanted):
         raise refused(tv, "its registers are not in an order that ldmatrix fills", "set_allocation_domain(tf.layouts.fragment()), or with halves_first=True")
-    _check_lanes_hold(tv, result(tv), env)
-    _check_room(st, tv, env, read, source)
-    stmt = LdMatrix(_first(tv, out, env), _rows(st, tv, source, read.tensor, order, env), holds=_matrices(tv, order, env))
-    return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (out,), (source,))]
+    _check_lanes_hold(tv, result(tv), index_map)
+    _check_room(st, tv, index_map, read, source)
+    stmt = LdMatrix(_first(tv, out, index_map), _rows(st, tv, source, read.tensor, order, index_map), holds=_matrices(tv, order, index_map))
+    return [PStmt(tv, st.indexer.tree.place[tv], stmt, index_map.guards, index_map.facts, (out,), (source,))]
 
 
 def stmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
     """A 16 x 16 tile of 16-bit elements from the registers of a warp to Shared memory."""
-    env, out, read, source = _moved(st, tv, MemoryType.Shared, MemoryType.Local)
+    index_map, out, read, source = _moved(st, tv, MemoryType.Shared, MemoryType.Local)
     st.alignments[tv.name] = max(st.alignments.get(tv.name, 1), 16)
-    stmt = StMatrix(_rows(st, tv, out, tv, [0, 1, 2, 3], env), _registers(tv, read, source, env), holds=_matrices(tv, [0, 1, 2, 3], env))
-    return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (out,), (source,))]
+    stmt = StMatrix(_rows(st, tv, out, tv, [0, 1, 2, 3], index_map), _registers(tv, read, source, index_map), holds=_matrices(tv, [0, 1, 2, 3], index_map))
+    return [PStmt(tv, st.indexer.tree.place[tv], stmt, index_map.guards, index_map.facts, (out,), (source,))]
 
 
-def _contraction(st: Statements, tv: TensorView) -> tuple[Environment, Access, list[tuple[Read, Access]]]:
-    """The environment of a contraction, its accumulators, and its factors: the one with the rows of the result, the one with its columns."""
-    env = st.indexer.environments.reading(tv)
-    _check_lanes(st, tv, env)
-    acc = st.indexer.write(tv, env, MemoryType.Local, st.accumulator(tv))
+def _contraction(st: Statements, tv: TensorView) -> tuple[IndexMap, Access, list[tuple[Read, Access]]]:
+    """The index map of a contraction, its accumulators, and its factors: the one with the rows of the result, the one with its columns."""
+    index_map = st.indexer.index_maps.reading(tv)
+    _check_lanes(st, tv, index_map)
+    acc = st.indexer.write(tv, index_map, MemoryType.Local, st.accumulator(tv))
     if st.indexer.memory[tv] is not MemoryType.Local or st.accumulator(tv) != tv.name:
         raise refused(tv, "the atom accumulates in registers", "leave its memory type unset, and copy the result with cache_before()")
-    _check_order(tv, acc, result(tv), env)
-    _check_lanes_hold(tv, result(tv), env)
+    _check_order(tv, acc, result(tv), index_map)
+    _check_lanes_hold(tv, result(tv), index_map)
     found: dict[int, tuple[Read, Access]] = {}
     for source in storage_operands(st.fusion, st.definition(tv)):
-        access = st.indexer.read(tv, env, source)[0] if isinstance(source, Read) else None
+        access = st.indexer.read(tv, index_map, source)[0] if isinstance(source, Read) else None
         which = factor(tv, source) if isinstance(source, Read) else None
         if not isinstance(source, Read) or not isinstance(access, Access) or which is None or which in found:
             raise refused(
                 tv, "its two factors are no tensors of which one has the atom's rows and one its columns", "cover with the atom one axis of each factor"
             )
         found[which] = source, access
-    return env, acc, [found[0], found[1]]
+    return index_map, acc, [found[0], found[1]]
 
 
-def _moved(st: Statements, tv: TensorView, to: MemoryType, of: MemoryType) -> tuple[Environment, Access, Read, Access]:
-    """The environment of a copy of a tile of matrices, and its two sides."""
+def _moved(st: Statements, tv: TensorView, to: MemoryType, of: MemoryType) -> tuple[IndexMap, Access, Read, Access]:
+    """The index map of a copy of a tile of matrices, and its two sides."""
     atom = tv.schedule.atom
     assert atom is not None
-    env = st.indexer.environments.of(tv)
-    _check_lanes(st, tv, env)
-    out = st.indexer.write(tv, env)
+    index_map = st.indexer.index_maps.of(tv)
+    _check_lanes(st, tv, index_map)
+    out = st.indexer.write(tv, index_map)
     (read,) = (o for o in storage_operands(st.fusion, st.definition(tv)) if isinstance(o, Read))
-    source = st.indexer.read(tv, env, read)[0]
+    source = st.indexer.read(tv, index_map, read)[0]
     memories = st.indexer.memory[tv], st.indexer.memory.get(read.tensor, MemoryType.Global)
     if memories != (to, of) or tv.dtype.itemsize != 2:
         raise refused(
@@ -129,23 +130,23 @@ def _moved(st: Statements, tv: TensorView, to: MemoryType, of: MemoryType) -> tu
             f"not {tv.dtype.name} from {memories[1].value} to {memories[0].value}",
             "spread the tensor in registers with fragment(), so that its elements lie with the lanes of the atom",
         )
-    return env, out, read, source
+    return index_map, out, read, source
 
 
-def _first(tv: TensorView, access: Access, env: Environment) -> Access:
+def _first(tv: TensorView, access: Access, index_map: IndexMap) -> Access:
     """The access at the first point of the atom's tile."""
     start = dict.fromkeys(atom_symbols(tv).values(), const(0))
-    return Access(access.buffer, tuple(simplify(substitute(e, start), env.facts) for e in access.index))
+    return Access(access.buffer, tuple(simplify(substitute(e, start), index_map.facts) for e in access.index))
 
 
-def _rows(st: Statements, tv: TensorView, access: Access, moved: TensorView, order: list[int], env: Environment) -> Access:
+def _rows(st: Statements, tv: TensorView, access: Access, moved: TensorView, order: list[int], index_map: IndexMap) -> Access:
     """The row that each lane addresses: row l % 8 of matrix l / 8."""
     m, n = atom_symbols(tv).values()
-    _check_rows(tv, access, n, env.facts)
-    _check_alignment(st, tv, access, moved, env.facts)
+    _check_rows(tv, access, n, index_map.facts)
+    _check_alignment(st, tv, access, moved, index_map.facts)
     row, column = _of_matrices(sym(base_name(TIDX, st.indexer.tree.place[tv])) % WARP, order)
     at = {m: row, n: column}
-    return Access(access.buffer, tuple(simplify(substitute(e, at), env.facts) for e in access.index))
+    return Access(access.buffer, tuple(simplify(substitute(e, at), index_map.facts) for e in access.index))
 
 
 def _of_matrices(row: Expr, order: list[int]) -> tuple[Expr, Expr]:
@@ -155,31 +156,31 @@ def _of_matrices(row: Expr, order: list[int]) -> tuple[Expr, Expr]:
     return upper * 8 + row % 8, right * 8
 
 
-def _matrices(tv: TensorView, order: list[int], env: Environment) -> Holds:
+def _matrices(tv: TensorView, order: list[int], index_map: IndexMap) -> Holds:
     """What four matrices hold, by their rows and the elements of a row."""
-    found = holds(tv, env)
+    found = holds(tv, index_map)
     row, column = _of_matrices(sym("tile.0"), order)
     at = {"tile.0": row, "tile.1": column + sym("tile.1")}
     return replace(found, index=tuple(substitute(e, at) for e in found.index), tile=(32, 8))
 
 
-def _check_lanes(st: Statements, tv: TensorView, env: Environment) -> None:
+def _check_lanes(st: Statements, tv: TensorView, index_map: IndexMap) -> None:
     """All lanes of whole warps (or warpgroups) execute the atom together."""
     atom, task = tv.schedule.atom, st.indexer.tree.place[tv]
     assert atom is not None
-    if not st.indexer.regions.is_aligned(task, atom.lanes):
+    if not st.indexer.ranges.is_aligned(task, atom.lanes):
         raise refused(
             tv,
-            f"the atom {atom.name} is executed by {atom.lanes} threads with consecutive numbers, and the region of {task.name} is not provably made of such",
+            f"the atom {atom.name} is executed by {atom.lanes} threads with consecutive numbers, and those of {task.name} are not provably groups of such",
             f"give TIDx and the types around it extents that are multiples of {atom.lanes}",
         )
     base = base_name(TIDX, task)
-    split = next((g for g in env.guards if base in g.free), None)
+    split = next((g for g in index_map.guards if base in g.free), None)
     if split is not None:
         raise refused(tv, f"the atom {atom.name} would run under the guard {split}, which splits its lanes", "split by divisors")
 
 
-def _descriptor(st: Statements, tv: TensorView, env: Environment, read: Read, access: Access, rows: tuple[str, int], k: tuple[str, int]) -> Descriptor:
+def _descriptor(st: Statements, tv: TensorView, index_map: IndexMap, read: Read, access: Access, rows: tuple[str, int], k: tuple[str, int]) -> Descriptor:
     atom = tv.schedule.atom
     assert atom is not None
     source = read.tensor
@@ -187,31 +188,31 @@ def _descriptor(st: Statements, tv: TensorView, env: Environment, read: Read, ac
     if memory is not MemoryType.Shared:
         where = MemoryType.Global if memory is None else memory
         raise refused(tv, f"the atom {atom.name} reads {source.name}, which lives in {where.value} memory", f"{source.name}.cache_after() in Shared memory")
-    _check_room(st, tv, env, read, access)
+    _check_room(st, tv, index_map, read, access)
     kept = tuple(a.extent for a in st.indexer.kept_axes(source))
     shape = (const(1),) * (len(access.index) - len(kept)) + kept
     try:
-        tile = derive(access.index, shape, source.dtype.itemsize, rows, k, env.facts)
+        tile = derive(access.index, shape, source.dtype.itemsize, rows, k, index_map.facts)
     except NoDescriptorError as e:
         raise refused(source, f"the atom {atom.name} of {tv.name} cannot read it: {e.reason}", e.help) from None
     st.alignments[source.name] = max(st.alignments.get(source.name, 1), tile.align)
     return Descriptor(Access(access.buffer, tile.start), const(0), tile.swizzle, tile.lbo, tile.sbo, tile.major)
 
 
-def _check_room(st: Statements, tv: TensorView, env: Environment, read: Read, access: Access) -> None:
+def _check_room(st: Statements, tv: TensorView, index_map: IndexMap, read: Read, access: Access) -> None:
     """The tiles that an atom reads lie in the storage of their tensor, and are written, also where they overhang the end of what it computes."""
     source = read.tensor
     kept = st.indexer.kept_axes(source)
     for e, a in zip(access.index[len(access.index) - len(kept) :], kept, strict=True):
-        if not (prove(ge(e, 0), env.facts) and prove(lt(e, a.extent), env.facts)):
+        if not (prove(ge(e, 0), index_map.facts) and prove(lt(e, a.extent), index_map.facts)):
             raise refused(
                 tv,
                 f"its atom computes whole tiles, and may read {source.name} past the end of its storage: {e} is not provably below {a.extent}",
                 f"split by divisors, or split {source.name} alike, so that its tiles are whole, too",
             )
-    ends = overhanging(tv, st.indexer.regions.facts)
-    cut = next((a for a in ends if a in env.values and not prove(lt(env.values[a], a.extent), env.facts)), None)
-    if cut is not None and not st.tails.is_brought(tv, read, env):
+    ends = overhanging(tv, st.indexer.ranges.facts)
+    cut = next((a for a in ends if a in index_map.values and not prove(lt(index_map.values[a], a.extent), index_map.facts)), None)
+    if cut is not None and not st.tails.is_brought(tv, read, index_map):
         raise refused(
             tv,
             f"its atom computes whole tiles, and past the end of an axis of {cut.extent} nobody provably writes {source.name}",
@@ -219,32 +220,32 @@ def _check_room(st: Statements, tv: TensorView, env: Environment, read: Read, ac
         )
 
 
-def _registers(tv: TensorView, read: Read, access: Access, env: Environment) -> Access:
+def _registers(tv: TensorView, read: Read, access: Access, index_map: IndexMap) -> Access:
     """The first register of an operand, which lies as the instruction takes it."""
     held = operand(tv, read)
     assert held is not None
-    _check_order(tv, access, held, env)
-    return _first(tv, access, env)
+    _check_order(tv, access, held, index_map)
+    return _first(tv, access, index_map)
 
 
-def _check_order(tv: TensorView, access: Access, held: Held, env: Environment) -> None:
+def _check_order(tv: TensorView, access: Access, held: Held, index_map: IndexMap) -> None:
     """Every element of a tile lies in the register, counted from the first element's, where the instruction has it."""
     (index,) = access.index
-    moved = simplify(index - substitute(index, dict.fromkeys((held.row, held.column), const(0))), env.facts)
+    moved = simplify(index - substitute(index, dict.fromkeys((held.row, held.column), const(0))), index_map.facts)
     if not np.array_equal(_points(moved, held, tv), held.fragment.owners()[1]):
         raise refused(
             tv, f"the registers of {access.buffer} are not in the order of the instruction", "spread the tensor with fragment(), or the atom's layout"
         )
 
 
-def _check_lanes_hold(tv: TensorView, held: Held, env: Environment) -> None:
+def _check_lanes_hold(tv: TensorView, held: Held, index_map: IndexMap) -> None:
     """Every element of a tile lies with the lane where the instruction puts it."""
     own = owner_digits(tv, TIDX)
     owner = const(0)
     for k, a in enumerate(own):
-        owner = owner + env.values[a] * product(own[k + 1 :])
+        owner = owner + index_map.values[a] * product(own[k + 1 :])
     threads = held.fragment.threads
-    if not np.array_equal(_points(simplify(owner % threads, env.facts), held, tv), held.fragment.owners()[0]):
+    if not np.array_equal(_points(simplify(owner % threads, index_map.facts), held, tv), held.fragment.owners()[0]):
         raise refused(tv, "its allocation domain is not how the atom holds a matrix in registers", "leave the allocation domain that set_atom gives it")
 
 

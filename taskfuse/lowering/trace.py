@@ -53,5 +53,3 @@ def dumper(options: Options) -> Callable[[Step, State], None]:
         dump_step(step.name, state.fusion.name, lambda: state_text(state), options)
 
     return after
-
-

@@ -8,8 +8,8 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES
 from taskfuse.lowering.domains import ancestors
 from taskfuse.lowering.plan import PStmt, base_name
-from taskfuse.lowering.regions import hardware_index
 from taskfuse.lowering.statements import Statements
+from taskfuse.lowering.thread_ranges import hardware_index
 from taskfuse.schedule.joins import Loop
 
 
@@ -19,13 +19,13 @@ def fill_bytes(st: Statements, tv: TensorView, loop: Loop | None, issued: list[P
     Raises:
         LoweringError: their number is no constant.
     """
-    indexer, regions = st.indexer, st.indexer.regions
+    indexer, ranges = st.indexer, st.indexer.ranges
     paths = indexer.joins.path[tv]
     at = paths.index(loop) + 1 if loop is not None else 0
     trips = 1
     for inner, a in zip(paths[at:], tv.loop[at:], strict=True):
         if tv.schedule.ptype(a).is_loop:
-            extent = indexer.environments.work.trips(inner, simplify(a.extent, regions.facts), tv)
+            extent = indexer.index_maps.work.trips(inner, simplify(a.extent, ranges.facts), tv)
             if not isinstance(extent, Const):
                 raise LoweringError(
                     what=tv.name,
@@ -45,8 +45,8 @@ def fill_bytes(st: Statements, tv: TensorView, loop: Loop | None, issued: list[P
     first = {eq(sym(base_name(p, task)), 0) for p in THREAD_TYPES}
     guards = [g for s in issued if s.tv is tv for g in s.guards if g not in first]
     if guards:
-        index = {base_name(p, task): hardware_index(p) - regions.region(task, p).start for p in INDEX_TYPES}
-        guard = simplify(substitute(guards[0], index), regions.facts)
+        index = {base_name(p, task): hardware_index(p) - ranges.range(task, p).start for p in INDEX_TYPES}
+        guard = simplify(substitute(guards[0], index), ranges.facts)
         raise LoweringError(
             what=tv.name,
             reason=f"its bulk copies run under the guard {guard}, and every fill of a ring brings the same bytes",

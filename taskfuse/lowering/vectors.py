@@ -10,8 +10,8 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import Access, AsyncCopy, Operand, VectorCopy
 from taskfuse.lowering.domains import product, refused
-from taskfuse.lowering.environments import Environment
 from taskfuse.lowering.fragments import ATOM
+from taskfuse.lowering.index_maps import IndexMap
 from taskfuse.lowering.plan import PStmt
 from taskfuse.lowering.statements import Statements
 
@@ -22,17 +22,17 @@ def vector_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     width = int(str(axis.extent))
     if width == 1:
         return st.plain(tv)
-    env = st.tails.widened(tv, st.indexer.environments.of(tv))
-    operands, expr = st.operands(tv, env)[0], st.definition(tv)
-    out, source = st.indexer.write(tv, env), operands[0]
+    index_map = st.tails.widened(tv, st.indexer.index_maps.of(tv))
+    operands, expr = st.operands(tv, index_map)[0], st.definition(tv)
+    out, source = st.indexer.write(tv, index_map), operands[0]
     if not (is_copy(expr) or isinstance(expr, Gather)) or not isinstance(source, Access):
         raise refused(tv, "a vector axis needs a plain copy", f"{tv.name}.cache_before() or cache_after() makes one")
-    env = _whole(st, tv, env, out, source, width)
+    index_map = _whole(st, tv, index_map, out, source, width)
     if isinstance(expr, Gather):
-        first = [_first(o, env.facts) if isinstance(o, Access) else o for o in operands]
+        first = [_first(o, index_map.facts) if isinstance(o, Access) else o for o in operands]
         _check_same(tv, operands[1:])
-        return [st.statement(tv, st.gather(tv, expr, _first(out, env.facts), first, width), env, env.guards)]
-    return [st.statement(tv, VectorCopy(_first(out, env.facts), _first(source, env.facts), width), env, env.guards)]
+        return [st.statement(tv, st.gather(tv, expr, _first(out, index_map.facts), first, width), index_map, index_map.guards)]
+    return [st.statement(tv, VectorCopy(_first(out, index_map.facts), _first(source, index_map.facts), width), index_map, index_map.guards)]
 
 
 def _check_same(tv: TensorView, values: list[Operand]) -> None:
@@ -45,8 +45,8 @@ def async_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     """One asynchronous copy. Where a tail of a split has room in Shared memory, it is filled with zeros; else the copy is guarded."""
     atom = tv.schedule.atom
     assert atom is not None
-    env = st.indexer.environments.of(tv)
-    out, source = st.indexer.write(tv, env), st.operands(tv, env)[0][0]
+    index_map = st.indexer.index_maps.of(tv)
+    out, source = st.indexer.write(tv, index_map), st.operands(tv, index_map)[0][0]
     assert isinstance(source, Access)
     origin = st.source(tv)
     if st.indexer.memory[tv] is not MemoryType.Shared or (origin not in st.indexer.placed and st.indexer.memory[origin] is not MemoryType.Global):
@@ -59,12 +59,12 @@ def async_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     width = product(tv.schedule.atom_axes)
     assert isinstance(width, Const)
     if width.value > 1:
-        env = _whole(st, tv, env, out, source, width.value)
+        index_map = _whole(st, tv, index_map, out, source, width.value)
     at = {ATOM: const(0)}
-    env = replace(env, tails=tuple(substitute(g, at) for g in env.tails), guards=tuple(substitute(g, at) for g in env.guards))
-    valid, env = st.past_the_end(tv, env)
-    stmt = AsyncCopy(_first(st.indexer.write(tv, env), env.facts), _first(source, env.facts), width.value, valid)
-    return [st.statement(tv, stmt, env, env.guards)]
+    index_map = replace(index_map, tails=tuple(substitute(g, at) for g in index_map.tails), guards=tuple(substitute(g, at) for g in index_map.guards))
+    valid, index_map = st.past_the_end(tv, index_map)
+    stmt = AsyncCopy(_first(st.indexer.write(tv, index_map), index_map.facts), _first(source, index_map.facts), width.value, valid)
+    return [st.statement(tv, stmt, index_map, index_map.guards)]
 
 
 def _first(access: Access, facts: Facts) -> Access:
@@ -73,40 +73,40 @@ def _first(access: Access, facts: Facts) -> Access:
     return Access(access.buffer, tuple(simplify(substitute(e, at), facts) for e in access.index))
 
 
-def _whole(st: Statements, tv: TensorView, env: Environment, out: Access, source: Access, width: int) -> Environment:
-    """Both sides of a copy are consecutive and aligned. Returns the environment with the guards of the first element."""
+def _whole(st: Statements, tv: TensorView, index_map: IndexMap, out: Access, source: Access, width: int) -> IndexMap:
+    """Both sides of a copy are consecutive and aligned. Returns the index map with the guards of the first element."""
     for access in (out, source):
-        _check_contiguous(tv, access, width, env)
-    env = _with_whole_guards(tv, env, width)
+        _check_contiguous(tv, access, width, index_map)
+    index_map = _with_whole_guards(tv, index_map, width)
     for access, owner in ((out, tv), (source, st.source(tv))):
-        _check_aligned(st, tv, access, owner, width, env)
-    return env
+        _check_aligned(st, tv, access, owner, width, index_map)
+    return index_map
 
 
-def _with_whole_guards(tv: TensorView, env: Environment, width: int) -> Environment:
-    """The environment with the guards of a vector's first element, where they are those of all its elements."""
+def _with_whole_guards(tv: TensorView, index_map: IndexMap, width: int) -> IndexMap:
+    """The index map with the guards of a vector's first element, where they are those of all its elements."""
     guards: list[Expr] = []
-    for g in env.guards:
+    for g in index_map.guards:
         first = substitute(g, {ATOM: const(0)})
-        facts = env.facts.with_assumption(first)
+        facts = index_map.facts.with_assumption(first)
         if ATOM in g.free and not _is_bound_of_vectors(g, width, facts) and not all(prove(substitute(g, {ATOM: const(v)}), facts) for v in range(1, width)):
             raise refused(tv, f"its vector axis of {width} does not divide what it splits", "declare tf.dim(..., multiple_of=...) or use another width")
         guards.append(first)
-    return replace(env, guards=tuple(dict.fromkeys(guards)))
+    return replace(index_map, guards=tuple(dict.fromkeys(guards)))
 
 
-def _check_contiguous(tv: TensorView, access: Access, width: int, env: Environment) -> None:
+def _check_contiguous(tv: TensorView, access: Access, width: int, index_map: IndexMap) -> None:
     head = access.index[:-1]
     if not access.index or any(ATOM in e.free for e in head):
         raise refused(tv, f"its vector axis is not the last axis of {access.buffer}", "make the vector axis the innermost axis of both tensors")
     last = access.index[-1]
     start = substitute(last, {ATOM: const(0)})
     for v in range(width):
-        if simplify(substitute(last, {ATOM: const(v)}) - start, env.facts) is not const(v):
+        if simplify(substitute(last, {ATOM: const(v)}) - start, index_map.facts) is not const(v):
             raise refused(tv, f"its vector axis is not contiguous in {access.buffer}", "make the vector axis the innermost axis of both tensors")
 
 
-def _check_aligned(st: Statements, tv: TensorView, access: Access, owner: TensorView, width: int, env: Environment) -> None:
+def _check_aligned(st: Statements, tv: TensorView, access: Access, owner: TensorView, width: int, index_map: IndexMap) -> None:
     """The first element of a vector lies at a multiple of its size, if the storage does and rows follow each other without gaps."""
     while owner in st.indexer.placed:
         owner = st.indexer.placed[owner][0]
@@ -114,7 +114,7 @@ def _check_aligned(st: Statements, tv: TensorView, access: Access, owner: Tensor
     place = const(0)
     for e, extent in zip(access.index[len(access.index) - len(shape) :], shape, strict=True):
         place = place * extent + substitute(e, {ATOM: const(0)})
-    if not is_multiple(simplify(place, env.facts), width, env.facts):
+    if not is_multiple(simplify(place, index_map.facts), width, index_map.facts):
         raise refused(
             tv,
             f"its vectors of {width} elements do not provably start at multiples of {width} in {access.buffer}",

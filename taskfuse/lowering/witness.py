@@ -12,12 +12,12 @@ from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.kir.nodes import Access, Case, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
-from taskfuse.lowering.environments import Environment
 from taskfuse.lowering.fragments import atom_symbols
+from taskfuse.lowering.index_maps import IndexMap
 
 
-def holds(tv: TensorView, env: Environment, content: Content = Content.VALUE) -> Holds:
-    """What a statement of ``tv`` writes at the place of an environment."""
+def holds(tv: TensorView, index_map: IndexMap, content: Content = Content.VALUE) -> Holds:
+    """What a statement of ``tv`` writes at the place of an index map."""
     if content not in (Content.VALUE, Content.BODY, Content.TERM):
         return Holds(tv.name, (), content)
     every = atom_symbols(tv)
@@ -26,7 +26,7 @@ def holds(tv: TensorView, env: Environment, content: Content = Content.VALUE) ->
     for k, name in enumerate(atoms.values()):
         names[name] = sym(f"tile.{k}")
     axes = tv.logical if content is Content.VALUE else tv.root
-    index = tuple(substitute(env.values[a], names) if names else env.values[a] for a in axes)
+    index = tuple(substitute(index_map.values[a], names) if names else index_map.values[a] for a in axes)
     return Holds(tv.name, index, content, tuple(int(str(a.extent)) for a in atoms))
 
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from taskfuse.ir.axes import Axis, Rasterize, Split
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Expr, and_, ceildiv, select, simplify
+from taskfuse.ir.scalar import Expr, and_, ceildiv, maximum, select, simplify
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, MemoryType, ParallelType
 from taskfuse.lowering.domains import backward, bound, digit_values, digits, divides
 from taskfuse.lowering.plan import LoopVariables
-from taskfuse.lowering.regions import Regions, hardware_index
+from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
 from taskfuse.schedule.joins import Joins, Loop
 from taskfuse.schedule.order import Tree
 
@@ -41,11 +41,11 @@ class WorkLoops:
     There are none until :meth:`find` has looked for them, which takes memory types.
     """
 
-    def __init__(self, fusion: Fusion, tree: Tree, joins: Joins, regions: Regions, variables: LoopVariables) -> None:
+    def __init__(self, fusion: Fusion, tree: Tree, joins: Joins, ranges: ThreadRanges, variables: LoopVariables) -> None:
         self._fusion = fusion
         self._tree = tree
         self._joins = joins
-        self._regions = regions
+        self._ranges = ranges
         self._variables = variables
         self._distributing: set[Loop] = set()
         self._cuts: set[Loop] = set()
@@ -71,7 +71,7 @@ class WorkLoops:
             return self._trips[loop]
         if loop not in self._cuts:
             return extent
-        facts = self._regions.facts
+        facts = self._ranges.facts
         values: dict[Axis, Expr] = {}
         for a, other in self._around(tv):
             ptype = tv.schedule.ptype(a)
@@ -79,7 +79,7 @@ class WorkLoops:
                 values[a] = self._variables.symbol(other)
                 facts = facts.with_range(str(values[a]), 0, a.extent - 1)
             elif ptype.is_bound:
-                index = hardware_index(ptype) - self._regions.region(self._tree.place[tv], ptype).start
+                index = hardware_index(ptype) - self._ranges.range(self._tree.place[tv], ptype).start
                 values[a] = digit_values(digits(tv, ptype), simplify(index, facts), facts)[a]
         values = backward(tv, values)
         rest = [c for t in self.whole(tv, values) for c in bound(values[t.source], t.source.extent, facts)]
@@ -103,7 +103,7 @@ class WorkLoops:
         for t in tv.schedule.transforms:
             if isinstance(t, Split) and t.source in made:
                 made.update(t.outputs)
-                if t.source in values and not divides(t, self._regions.facts):
+                if t.source in values and not divides(t, self._ranges.facts):
                     if t.source not in implied:
                         found.append(t)
                     implied.add(t.outer)
@@ -135,7 +135,7 @@ class WorkLoops:
             return None
         for t in tv.schedule.transforms:
             if isinstance(t, Split) and t.outer is axis:
-                return t if not divides(t, self._regions.facts) and t.inner in tv.loop and tv.schedule.ptype(t.inner) in BLOCK_TYPES else None
+                return t if not divides(t, self._ranges.facts) and t.inner in tv.loop and tv.schedule.ptype(t.inner) in BLOCK_TYPES else None
         return None
 
     def _bounded_trips(self, loop: Loop, memory: dict[TensorView, MemoryType], indexes_registers: Callable[[TensorView, Loop], bool]) -> Expr | None:
@@ -148,13 +148,14 @@ class WorkLoops:
             if t.source.is_foreign and self._is_read_outside(tv, loop):
                 return None
             p = tv.schedule.ptype(t.inner)
-            base = hardware_index(p) - self._regions.region(self._tree.place[tv], p).start
-            index = digit_values(digits(tv, p), simplify(base, self._regions.facts), self._regions.facts)[t.inner]
-            found.add(_Split(simplify(t.source.extent, self._regions.facts), simplify(t.inner.extent, self._regions.facts), p, index))
+            base = hardware_index(p) - self._ranges.range(self._tree.place[tv], p).start
+            index = digit_values(digits(tv, p), simplify(base, self._ranges.facts), self._ranges.facts)[t.inner]
+            found.add(_Split(simplify(t.source.extent, self._ranges.facts), simplify(t.inner.extent, self._ranges.facts), p, index))
         if len(found) != 1:
             return None
         (one,) = found
-        return simplify(ceildiv(one.source - one.index, one.blocks), self._regions.facts)
+        blocks = maximum(one.blocks, 1)  # an extent of 0 still launches a block, which divides by it
+        return simplify(ceildiv(one.source - one.index, blocks), self._ranges.facts)
 
     def _is_read_outside(self, tv: TensorView, loop: Loop) -> bool:
         """True if code outside of a loop reads ``tv``: if ``tv`` itself lacks the axis of work, also in blocks that have none."""

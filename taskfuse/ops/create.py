@@ -9,9 +9,10 @@ from typing import SupportsIndex
 from taskfuse.dtypes import DType, DTypeLike, as_dtype, bool_, float32, float64, int64
 from taskfuse.errors import FusionError, ParseError
 from taskfuse.ir.axes import axis, is_map_symbol, iteration_symbol
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue, ScalarRead
-from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, FloorDiv, IntLike, Mod, children, free_symbols, ge, lt, maximum, parse_expr, prove, simplify, sym, wrap
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import caller

@@ -1,5 +1,24 @@
-"""Kernel -> kernel passes: each a small pure function with a name; ``pipeline.py`` has them as one list."""
+"""Kernel to kernel passes: each a small pure function with a name, in a module of its own; :data:`PIPELINE` has them in order, the last steps of lowering."""
 
-from taskfuse.passes.pipeline import PIPELINE, KernelPass
+from __future__ import annotations
+
+from typing import ClassVar, Protocol
+
+from taskfuse.kir import Kernel
+from taskfuse.passes.guards import SimplifyGuards
+from taskfuse.passes.trips import DropSingleTrips
 
 __all__ = ["PIPELINE", "KernelPass"]
+
+
+class KernelPass(Protocol):
+    """A small pure function of kernel -> kernel. Its module says what it requires, what it ensures and why it exists."""
+
+    name: ClassVar[str]
+
+    def run(self, kernel: Kernel) -> Kernel:
+        """The kernel after the pass."""
+        ...
+
+
+PIPELINE: tuple[KernelPass, ...] = (DropSingleTrips(), SimplifyGuards())

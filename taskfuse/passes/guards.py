@@ -12,7 +12,7 @@ from typing import ClassVar
 from taskfuse.ir.scalar import FALSE, TRUE, And, Expr, Facts, and_, not_, prove
 from taskfuse.kir import Kernel, bodies, with_bodies
 from taskfuse.kir.nodes import Branch, For, If, Stmt
-from taskfuse.passes.facts import kernel_facts
+from taskfuse.kir.scope import kernel_facts
 
 Body = tuple[Stmt, ...]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from taskfuse import ops
@@ -14,8 +14,10 @@ from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import one_kernel
 from taskfuse.runtime.views import StridedView
 from taskfuse.schedule.copy import Renaming, copy_fusion, embed
+from taskfuse.schedulers.candidates import tried
 from taskfuse.schedulers.fallback import fallback
-from taskfuse.schedulers.segmenter import Plan
+from taskfuse.schedulers.segmenter import BUDGET, Plan, plan
+from taskfuse.target import Target
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate
@@ -152,12 +154,33 @@ def link(part: Fusion, run: Executable) -> Link:
     return Link(run, _arguments(part), tuple(tv.name for tv in part.outputs))
 
 
-def planned(fusion: Fusion, found: Plan, make: Callable[..., Executable]) -> Executable:
-    """The executable of an automatic schedule of ``fusion``. ``make(fusion, schedule=...)`` makes that of one kernel."""
-    runs = [make(step.fusion, schedule=step.schedule) for step in found.steps]
+def planned(
+    fusion: Fusion,
+    make: Callable[..., Executable],
+    *,
+    sizes: Mapping[str, int] | None,
+    target: Target,
+    budget: float = BUDGET,
+    known: Plan | None = None,
+) -> Executable:
+    """The executable of an automatic schedule of ``fusion``, every kernel of which was made and is proved.
+
+    Args:
+        known: the schedule to begin with, if there is one; it is taken if its kernels are proved.
+        make: ``make(fusion, schedule=...)``: the executable of a scheduled fusion. Raises :class:`TaskfuseError` if there is none.
+    """
+    runs: dict[tuple[Fusion, str], Executable] = {}
+
+    def trial(scheduled: Fusion, schedule: Schedule) -> None:
+        runs[scheduled, scheduled.name] = make(scheduled, schedule=schedule)
+
+    if known is None or any(tried(trial, step.fusion, step.schedule) for step in known.steps):
+        known = plan(fusion, sizes=sizes, target=target, trial=trial, budget=budget)
+    found = known
+    made = [runs[step.fusion, step.fusion.name] for step in found.steps]
     if not found.is_cut:
-        return runs[0]
-    return Chain(copy_fusion(fusion)[0], [link(step.fusion, run) for step, run in zip(found.steps, runs, strict=True)], found)
+        return made[0]
+    return Chain(copy_fusion(fusion)[0], [link(step.fusion, run) for step, run in zip(found.steps, made, strict=True)], found)
 
 
 def _arguments(fusion: Fusion) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from taskfuse.runtime.kernel import one_kernel
 from taskfuse.runtime.specialization import specialized
 from taskfuse.schedule.cut import Cut
 from taskfuse.schedulers.schedule import Sizes
-from taskfuse.schedulers.segmenter import plan
+from taskfuse.schedulers.segmenter import BUDGET
 from taskfuse.target import Target, as_target
 
 
@@ -30,6 +30,7 @@ def compile(
     schedule: Literal["auto"] | None = "auto",
     sizes: Mapping[str, int] | None = None,
     specialize: bool = True,
+    budget: float = BUDGET,
     target: Target | str | None = None,
     arch: str | None = None,
     fast_math: bool = False,
@@ -40,7 +41,8 @@ def compile(
     """Lower ``fusion``, prove its kernel, and return a function on arrays. CUDA is loaded, and machine code made, by the first call that needs them.
 
     A fusion on which no scheduling call was made is copied and scheduled automatically (docs/automatic.md): by one scheduler, or cut into several
-    kernels that run one after another. What was chosen, why, and the calls to start from are the result's ``schedule``.
+    kernels that run one after another. What was chosen, why, and the calls to start from are the result's ``schedule``. A schedule of which no kernel can
+    be made, or whose kernel is not proved, is dropped for the next best.
 
     The kernel is proved free of deadlock and race for all extents (docs/proof.md). Where that argument has a gap, and no counterexample is found, it
     is proved for the extents of each call.
@@ -53,6 +55,7 @@ def compile(
         sizes: values of the fusion's dimensions that the cost models of automatic schedules assume; the kernels run with all.
         specialize: schedule automatically again, at a call, for what its extents have that others lack (docs/automatic.md); false: the kernels for
             all extents run all calls.
+        budget: seconds that the search for an automatic schedule of several kernels may take; then it ends with the best that it has.
         target: the GPU that automatic schedules are chosen for and whose limits kernels keep: a :class:`taskfuse.Target`, its name (``"H100"``) or its
             architecture; by default the one in this machine, an H200 if there is none.
         arch: what machine code is made for, such as ``"sm_90a"``; by default the GPU that runs it.
@@ -80,10 +83,10 @@ def compile(
             Sizes(whole, sizes, machine)
             extents = [{name: size for name, size in (sizes or {}).items() if name in part.dims} for part in parts]
             settings = {"specialize": specialize, "target": machine, "arch": arch, "fast_math": fast_math, "debug": debug, "unsafe": unsafe, "options": options}
-            again = partial(compile, backend=backend, schedule=schedule, **settings)
+            again = partial(compile, backend=backend, schedule=schedule, budget=budget, **settings)
             return Chain(whole, [link(part, again(part, sizes=own)) for part, own in zip(parts, extents, strict=True)])
         case Fusion() if schedule == "auto" and not fusion.has_schedule:
-            run = planned(fusion, plan(fusion, sizes=sizes, target=machine), make)
+            run = planned(fusion, make, sizes=sizes, target=machine, budget=budget)
             return specialized(fusion, make, run, sizes, machine) if specialize and fusion.dims else run
         case Kernel():
             return make(fusion)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import log2, prod
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from taskfuse.ir.fusion import Dim
+from taskfuse.ir.dims import Dim
 from taskfuse.kir import Kernel
 from taskfuse.options import Backend
 
@@ -114,7 +114,7 @@ class Specialization:
 
     def holds(self, extents: Mapping[str, int]) -> bool:
         """True if the facts do."""
-        return all(is_value(d, extents[d.name]) for d in self.facts)
+        return all(d.admits(extents[d.name]) for d in self.facts)
 
     def suits(self, extents: Mapping[str, int]) -> tuple[int, int, float]:
         """Greater for one that has more to build on, constants before divisors; then for one that was chosen for sizes closer to ``extents``."""
@@ -123,8 +123,3 @@ class Specialization:
 
     def __str__(self) -> str:
         return f"{', '.join(map(str, self.facts))}; chosen for {', '.join(f'{name}={size}' for name, size in self.sizes.items())}"
-
-
-def is_value(d: Dim, size: int) -> bool:
-    """True if a dimension can have a size."""
-    return size >= d.min and (d.max is None or size <= d.max) and size % d.multiple_of == 0

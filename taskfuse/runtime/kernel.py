@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from taskfuse.runtime.proof import Proof
     from taskfuse.schedulers.schedule import Schedule
 
+
 class CompiledKernel(Executable):
     """A kernel, as a function on arrays.
 
@@ -61,7 +62,7 @@ class CompiledKernel(Executable):
             return None
         from taskfuse.runtime.proof import Proof  # only who asks for a proof pays for its import
 
-        return Proof(self.kernel, settings)
+        return Proof(self.kernel, settings, searches=self.schedule is None)
 
     @property
     def kernel(self) -> Kernel:

@@ -30,13 +30,17 @@ class Proof:
     A kernel of symbolic extents whose argument has gaps, and against which no counterexample is found, is *open*: it is proved, or refused, for
     the extents of each launch. That takes a while for extents that are new. Where values alone are open, nothing else is asked again.
 
+    Args:
+        searches: whether a counterexample is looked for where the argument has gaps. It takes longer than the argument; of a schedule that is one of many
+            nothing more is asked than that it is proved.
+
     Raises:
         ProofError: the kernel is refuted; or it is outside the model, and has no symbolic extents.
     """
 
     __slots__ = ("_admitted", "_certificate", "_lock", "_values_alone", "is_open", "kernel")
 
-    def __init__(self, kernel: Kernel, settings: Options) -> None:
+    def __init__(self, kernel: Kernel, settings: Options, searches: bool = True) -> None:
         self.kernel = kernel
         self.is_open = False
         self._values_alone = False
@@ -51,6 +55,8 @@ class Proof:
             _remember(key, settings)
         elif kernel.extents and certificate.open_layers == frozenset((Layer.VALUES,)):
             self.is_open = self._values_alone = True
+        elif not searches:
+            certificate.refuse()
         elif certificate.verdict is Verdict.OUTSIDE and kernel.extents:
             self.is_open = True
         else:

@@ -1,7 +1,7 @@
 """Specializations: one fusion of symbolic extents, scheduled again for what the extents of a call have in common.
 
 An automatic schedule for all extents has to do without vectors where a row may have any length, cannot keep such a row in registers, and assumes
-sizes. The extents of a call say more. What is taken from them are *facts*: each is a :class:`~taskfuse.ir.fusion.Dim`, as a user could have
+sizes. The extents of a call say more. What is taken from them are *facts*: each is a :class:`~taskfuse.ir.dims.Dim`, as a user could have
 declared it. A specialization is the fusion with these dimensions, scheduled and proved like any other. There are few: facts are coarse, and facts
 for which the schedulers make the same calls share a kernel.
 """
@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from taskfuse.errors import FusionError, InputError, UnsupportedError
 from taskfuse.ir.arguments import bind_shapes
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.expr import Reduction
-from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import const, sym
 from taskfuse.kir import Kernel
 from taskfuse.location import caller
 from taskfuse.runtime.chain import planned
-from taskfuse.runtime.executable import Executable, Facts, Specialization, is_value
+from taskfuse.runtime.executable import Executable, Facts, Specialization
 from taskfuse.schedule.copy import Renaming, copy_fusion, embed
 from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.schedule import Sizes
@@ -109,7 +110,7 @@ class Specialized(Executable):
         if strange is not None:
             raise self._refuse(f"'{strange}' is {'not given' if strange in dims else 'no dimension of it'}")
         for name, d in dims.items():
-            if not is_value(d, sizes[name]):
+            if not d.admits(sizes[name]):
                 raise self._refuse(f"{name} is {sizes[name]}, and the fusion says {d}")
         return self._at(sizes)
 
@@ -185,6 +186,11 @@ class Specialized(Executable):
         part = narrowed(self._fusion, facts)
         return plan(part, sizes={name: size for name, size in sizes.items() if name in part.dims}, target=self._target)
 
+    def _planned(self, facts: Facts, chosen: Plan, sizes: Mapping[str, int]) -> Executable:
+        part = narrowed(self._fusion, facts)
+        known = {name: size for name, size in sizes.items() if name in part.dims}
+        return planned(part, self._make, sizes=known, target=self._target, known=chosen)
+
     def _same(self, chosen: Plan, extents: Mapping[str, int]) -> Specialization | None:
         """One that has the same schedule, and whose facts hold."""
         return next((s for s in self._known() if s.run.schedule is not None and s.run.schedule.code == chosen.code and s.holds(extents)), None)
@@ -209,7 +215,7 @@ class Specialized(Executable):
                 if found.code == chosen.code:
                     facts, chosen = fewer, found
                     break
-        return Specialization(facts, sizes, planned(narrowed(self._fusion, facts), chosen, self._make))
+        return Specialization(facts, sizes, self._planned(facts, chosen, sizes))
 
     def _closest(self, extents: Mapping[str, int]) -> Specialization:
         """The one that has most to build on, of those whose facts hold."""

@@ -11,7 +11,7 @@ import numpy as np
 from taskfuse import ops
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, evaluate
-from taskfuse.ir.strided import Strided, strided
+from taskfuse.ir.storage import Strided, strided
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import one_kernel
 from taskfuse.schedule.copy import copy_fusion

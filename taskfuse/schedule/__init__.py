@@ -4,7 +4,7 @@ Every call checks the schedule that it would make before it changes anything, an
 """
 
 from taskfuse.ir.calls import bind_scheduling
-from taskfuse.schedule import atoms, caching, chunk, duplicate, fragments, inlining, memory, propagate, recompute, rfactor, scatter, transforms
+from taskfuse.schedule import caching, chunk, inlining, memory, propagate, recompute, rfactor, scatter, transforms
 from taskfuse.schedule import parallelize as binding
 
 
@@ -22,17 +22,17 @@ class _Calls:
     cache_after = staticmethod(caching.cache_after)
     cache_before = staticmethod(caching.cache_before)
     cache_fork = staticmethod(caching.cache_fork)
-    duplicate = staticmethod(duplicate.duplicate)
+    duplicate = staticmethod(caching.duplicate)
     rfactor = staticmethod(rfactor.rfactor)
     chunk_scan = staticmethod(chunk.chunk_scan)
     recompute = staticmethod(recompute.recompute)
     scatter = staticmethod(scatter.scatter)
     set_memory_type = staticmethod(memory.set_memory_type)
     set_allocation_domain = staticmethod(memory.set_allocation_domain)
-    set_atom = staticmethod(atoms.set_atom)
+    set_atom = staticmethod(binding.set_atom)
     circular_buffer = staticmethod(memory.circular_buffer)
     in_flight = staticmethod(memory.in_flight)
-    fragment = staticmethod(fragments.fragment)
+    fragment = staticmethod(binding.fragment)
     propagate = staticmethod(propagate.propagate)
 
 

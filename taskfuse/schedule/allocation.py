@@ -1,4 +1,4 @@
-"""Building an allocation domain by hand: transforms of a list of axes that leave the loop domain alone."""
+"""Allocation domains by hand: transforms of a list of axes that leave the loop domain alone, and axes bound to index types."""
 
 from __future__ import annotations
 
@@ -7,11 +7,23 @@ from collections.abc import Sequence
 from taskfuse.ir.axes import Axis, Rasterize, Resize, Transform, resize_axis
 from taskfuse.ir.scalar import IntLike
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import ParallelType
+from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.schedule import domain
 from taskfuse.schedule.call import Call, described
 from taskfuse.schedule.replay import ancestors
-from taskfuse.schedule.spread import bind_allocation
+
+
+def bind_allocation(call: Call, axis: Axis, ptype: ParallelType) -> None:
+    """Bind an axis of the allocation domain alone: its elements are spread over the indices, which only Local memory can be."""
+    tv = call.tv
+    if ptype is ParallelType.Serial:
+        tv.schedule.ptypes.pop(axis, None)
+        return
+    if not ptype.is_bound:
+        raise call.error(f"the allocation axis of extent {axis.extent} cannot be bound to {ptype.value}", "use a block or thread index")
+    if tv.schedule.memory not in (None, MemoryType.Local):
+        raise call.error(f"an allocation axis is bound in Local memory only, but {tv.name} lives in {tv.schedule.memory.value}")
+    tv.schedule.ptypes[axis] = ptype
 
 
 class AllocationBuilder:

@@ -10,8 +10,7 @@ from taskfuse.errors import FusionError
 from taskfuse.ir.expr import Assemble, Leaf, Read, ScalarRead, map_exprs, reads, rebuilt
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Sym
-from taskfuse.ir.storage import made_from, needed, producers, resolve
-from taskfuse.ir.strided import strided
+from taskfuse.ir.storage import made_from, needed, producers, resolve, strided
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import caller
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.calls import AllocationLayout
+from taskfuse.ir.shared_layouts import CHUNK, LINE, ROWS, SPANS
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.schedule.allocation import allocation
 from taskfuse.schedule.call import Call, constant, described
 
-# Shared memory moves in chunks of 16 bytes; the XOR pattern repeats after 8 rows of 128 bytes (PTX ISA, "Swizzling modes").
-CHUNK_BYTES = 16
-PERIOD_BYTES = 128
-ROWS = 8
-SPANS = (32, 64, 128)
 FRAGMENT_ROWS, FRAGMENT_HALF, FRAGMENT_COLUMNS, FRAGMENT_PAIR = 16, 8, 8, 2
 
 
@@ -60,10 +56,10 @@ def swizzled(span_bytes: int) -> AllocationLayout:
         if constant(builder.axes[-1]) != span:
             builder.split(-1, span).reorder({-2: -3})
         builder.split(-2, ROWS)
-        shared_rows = PERIOD_BYTES // span_bytes
+        shared_rows = LINE // span_bytes
         if shared_rows > 1:
             builder.split(-2, shared_rows)
-        builder.split(-1, 8 * CHUNK_BYTES // tensor.dtype.bits)
+        builder.split(-1, 8 * CHUNK // tensor.dtype.bits)
         builder.swizzle(-3 if shared_rows == 1 else -4, -2)
         return builder(tensor)
 

@@ -1,14 +1,106 @@
-"""Binding axes to what executes them: index types, Unroll, vectors."""
+"""What executes the loop axes of a tensor: index types, Unroll, vectors; instructions (atoms) the innermost ones, threads as tensor cores hold a matrix."""
 
 from __future__ import annotations
 
-from taskfuse.ir.atoms import VECTOR
-from taskfuse.ir.axes import Axis
+from collections.abc import Sequence
+
+from taskfuse.ir.atoms import SCALAR, VECTOR, Atom, Instruction
+from taskfuse.ir.axes import Axis, AxisKind
+from taskfuse.ir.expr import Gather, is_copy
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
-from taskfuse.schedule.atoms import cover, uncover
-from taskfuse.schedule.call import Call, constant, described
-from taskfuse.schedule.spread import bind_allocation
+from taskfuse.schedule import layouts
+from taskfuse.schedule.allocation import bind_allocation
+from taskfuse.schedule.call import Call, constant, described, inlined_producers, is_power_of_two
+from taskfuse.schedule.layouts import FRAGMENT_COLUMNS, FRAGMENT_HALF, FRAGMENT_PAIR, FRAGMENT_ROWS
+from taskfuse.schedule.transforms import reorder, split
+
+
+def set_atom(tv: TensorView, atom: Atom, axes: Sequence[int]) -> None:
+    """See :meth:`TensorView.set_atom`. ``SCALAR`` takes the atom away again."""
+    call = Call("set_atom", tv)
+    positions = tuple(call.position(a, tv.schedule.loop) for a in axes)
+    least, most = atom.axes
+    if not least <= len(positions) <= most:
+        count = str(least) if least == most else f"{least} to {most}"
+        raise call.error(f"the atom {atom.name} covers {count} axes, not {len(positions)}")
+    if atom is SCALAR:
+        uncover(tv)
+    else:
+        cover(call, atom, positions)
+
+
+def cover(call: Call, atom: Atom, positions: tuple[int, ...]) -> None:
+    """Let an atom execute the loop axes at ``positions``. Raises :class:`ScheduleError`."""
+    tv, loop = call.tv, call.tv.schedule.loop
+    covered = tuple(loop[p] for p in positions)
+    if tv.schedule.atom is atom and tv.schedule.atom_axes == covered:
+        return
+    if tv.schedule.atom is not None:
+        raise call.error(f"{tv.name} has the atom {tv.schedule.atom.name} already", f"{tv.name}.set_atom(tf.atoms.SCALAR, ()) takes it away")
+    if positions != tuple(range(len(loop) - len(positions), len(loop))):
+        at = f"{described(positions[0], covered[0])} is not the last loop axis"
+        raise call.error(f"{at}: the atom {atom.name} executes the innermost axes", f"{tv.name}.reorder moves it")
+    elements = 1
+    for p, a in zip(positions, covered, strict=True):
+        shown = described(p, a)
+        ptype = tv.schedule.ptype(a)
+        if ptype is not ParallelType.Serial:
+            raise call.error(f"{shown} is bound to {ptype.value} already", "bind it to Serial first")
+        wanted = AxisKind.REDUCTION if atom.contraction is not None and p == positions[-1] else AxisKind.ITERATION
+        if a.kind is not wanted:
+            what = "a reduction" if a.is_reduction else "a foreign" if a.is_foreign else "an iteration"
+            takes = "a reduction axis" if wanted is AxisKind.REDUCTION else "an iteration axis" if atom.contraction is not None else "iteration axes"
+            raise call.error(f"{shown} is {what} axis: the atom {atom.name} executes {takes}" + (" there" if atom.contraction is not None else ""))
+        if any(p < x.schedule.inline for x in (tv, *inlined_producers(tv))):
+            raise call.error(f"{shown} is a loop that inlining shares: an atom makes no loop", "inline less deep")
+        size = constant(a)
+        if size is None or (atom.power_of_two and not is_power_of_two(size)):
+            what = "constant power-of-two extent" if atom.power_of_two else "constant extent"
+            raise call.error(f"{shown} has no {what}, which the atom {atom.name} needs", "split it by a constant such as 4")
+        if atom.tile is not None and size != atom.tile[p - positions[0]]:
+            raise call.error(f"{shown} is not the {atom.tile[p - positions[0]]} of the atom {atom.name}", f"split it by {atom.tile[p - positions[0]]}")
+        elements *= size
+    if elements * tv.dtype.bits > 8 * atom.max_bytes:
+        most = 8 * atom.max_bytes // tv.dtype.bits
+        raise call.error(
+            f"{elements} elements of {tv.dtype.name} are more than the {atom.max_bytes} bytes of the atom {atom.name}", f"use an extent of {most} or less"
+        )
+    if elements * tv.dtype.bits < 8 * atom.min_bytes:
+        least = 8 * atom.min_bytes // tv.dtype.bits
+        raise call.error(
+            f"{elements} element{'s' * (elements > 1)} of {tv.dtype.name} are less than the {atom.min_bytes} bytes of the atom {atom.name}",
+            f"let it cover an axis of {least} or more",
+        )
+    expr = tv.definition
+    if atom.copies_only and not (expr is None or is_copy(expr) or (atom.instruction is Instruction.VECTOR and isinstance(expr, Gather))):
+        raise call.error(
+            f"the atom {atom.name} copies, but the definition of {tv.name} computes", f"vectorize a copy: {tv.name}.cache_before() or cache_after()"
+        )
+    if atom.contraction is not None:
+        _check_contraction(call, atom)
+    if atom.spreads:
+        call.check_internal(f"the atom {atom.name} leaves its result in registers", "let a copy have it")
+    tv.schedule.atom, tv.schedule.atom_axes = atom, covered
+    if atom.binds is not None:
+        tv.schedule.ptypes.update(dict.fromkeys(covered, atom.binds))
+    if atom.spreads:
+        tv.set_allocation_domain(layouts.fragment())
+
+
+def _check_contraction(call: Call, atom: Atom) -> None:
+    row = atom.contraction
+    assert row is not None
+    if not row.is_made_by(call.tv.definition):
+        raise call.error(f"the atom {atom.name} computes a reduction by {row.combine.name} of {row.body.name}, and its definition is another")
+
+
+def uncover(tv: TensorView) -> None:
+    """Take the atom of a tensor away; its axes are Serial again."""
+    schedule = tv.schedule
+    for a in schedule.atom_axes:
+        schedule.ptypes.pop(a, None)
+    schedule.atom, schedule.atom_axes = None, ()
 
 
 def parallelize(tv: TensorView, axis: Axis, ptype: object) -> None:
@@ -47,3 +139,24 @@ def parallelize(tv: TensorView, axis: Axis, ptype: object) -> None:
             raise call.error(f"{described(position, axis)} has no constant extent, which Unroll needs", "split it by a constant and unroll the inner axis")
         case _:
             schedule.ptypes[axis] = ptype
+
+
+def fragment(tv: TensorView, axes: Sequence[int]) -> None:
+    """See :meth:`TensorView.fragment`."""
+    call = Call("fragment", tv)
+    loop = tv.schedule.loop
+    positions = [call.position(a, loop) for a in axes]
+    if len(positions) != 2 or positions[1] != positions[0] + 1:
+        raise call.error(f"axes {list(axes)} are no two axes side by side", "use axes such as (-2, -1), after reorder")
+    for p, unit in zip(positions, (FRAGMENT_ROWS, FRAGMENT_COLUMNS), strict=True):
+        size = constant(loop[p])
+        if size is None or size % unit:
+            raise call.error(f"{described(p, loop[p])} is no constant multiple of {unit}", f"split it by a multiple of {unit}")
+    m = positions[0]
+    split(tv, m, FRAGMENT_ROWS)
+    split(tv, m + 1, FRAGMENT_HALF)  # [w, half, row, n]
+    split(tv, m + 3, FRAGMENT_COLUMNS)
+    split(tv, m + 4, FRAGMENT_PAIR)  # [w, half, row, column/8, pair, element]
+    reorder(tv, [*range(m), *(m + k for k in (0, 2, 4, 3, 1, 5)), *range(m + 6, len(loop))])
+    for k in range(m, m + 3):
+        parallelize(tv, tv.schedule.loop[k], ParallelType.TIDx)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.location import caller
+from taskfuse.schedulers.candidates import Candidates
 from taskfuse.schedulers.cat import cat
 from taskfuse.schedulers.fallback import fallback
 from taskfuse.schedulers.matmul import matmul
@@ -43,19 +43,15 @@ def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None 
         raise _refuse(fusion, "it has a schedule already", "give it a fusion without scheduling calls")
     if not fusion.outputs:
         raise _refuse(fusion, "it has no outputs", "fusion.add_output(tensor)")
-    refused: list[tuple[str, str]] = []
-    for scheduler in SCHEDULERS:
-        try:
-            return replace(scheduler(fusion, config, sizes=sizes, target=target), refused=tuple(refused))
-        except UnsupportedError as error:
-            refused.append((scheduler.__name__, str(error.fields["reason"])))
-    raise UnsupportedError(
-        what=f"one kernel for fusion '{fusion.name}'",
-        reason="no scheduler takes it",
-        notes=tuple(f"{name}: {reason}" for name, reason in refused),
-        help="tf.compile makes several; or schedule it by hand",
-        location=caller(),
-    )
+    found = candidates(fusion, config, sizes=sizes, target=target)
+    if found.best is None:
+        raise found.error()
+    return found.best.scheduler(fusion, config, sizes=sizes, target=target).after(found.best.schedule.refused)
+
+
+def candidates(fusion: Fusion, config: object = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Candidates:
+    """The schedules of ``fusion``, which is not changed, by all of :data:`SCHEDULERS`."""
+    return Candidates(fusion, SCHEDULERS, config, sizes, target)
 
 
 def _refuse(fusion: Fusion, reason: str, help: str) -> UnsupportedError:

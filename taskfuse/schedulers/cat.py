@@ -17,7 +17,7 @@ from enum import Enum
 
 from taskfuse.ir.expr import Select
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import is_multiple
+from taskfuse.ir.scalar import const, is_multiple
 from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
@@ -130,7 +130,8 @@ def _vector_bytes(fusion: Fusion) -> int:
     """Bytes that a thread stores together."""
     facts, width = fusion.facts(), VECTOR_BYTES
     for tv in stored(fusion):
-        while width > tv.dtype.itemsize and not is_multiple(tv.shape[-1] * tv.dtype.itemsize, width, facts):
+        row = tv.shape[-1] * tv.dtype.itemsize if tv.ndim else const(tv.dtype.itemsize)
+        while width > tv.dtype.itemsize and not is_multiple(row, width, facts):
             width //= 2
     return max(width, 1)
 

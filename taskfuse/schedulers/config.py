@@ -70,10 +70,10 @@ class MatmulConfig(Parameters):
 
     def __post_init__(self) -> None:
         self.check_fields()
-        least = 2 if self.takes_turns else min(MAX_ACCUMULATORS)
+        least = 2 if self.is_pingpong else min(MAX_ACCUMULATORS)
         if self.warpgroups < least or self.warpgroups not in MAX_ACCUMULATORS:
             groups = f"{self.warpgroups} warpgroup{'s' if self.warpgroups > 1 else ''}"
-            raise self.error(groups + (" that take turns" if self.takes_turns else ""), f"use {least} to {max(MAX_ACCUMULATORS)}")
+            raise self.error(groups + (" that take turns" if self.is_pingpong else ""), f"use {least} to {max(MAX_ACCUMULATORS)}")
         if self.tile_m % (WGMMA_ROWS * self.sharing):
             raise self.error(f"tile_m = {self.tile_m} for {self.warpgroups} warpgroups", f"each takes a multiple of {WGMMA_ROWS} rows")
         if self.tile_n % STMATRIX or self.tile_n > 256 or self.tile_m > 256:
@@ -93,21 +93,21 @@ class MatmulConfig(Parameters):
     @property
     def words(self) -> str:
         """The parameters, for people."""
-        groups = "1 warpgroup" if self.warpgroups == 1 else f"{self.warpgroups} warpgroups that {'take turns' if self.takes_turns else 'share them'}"
+        groups = "1 warpgroup" if self.warpgroups == 1 else f"{self.warpgroups} warpgroups that {'take turns' if self.is_pingpong else 'share them'}"
         return (
             f"tiles of {self.tile_m} x {self.tile_n} x {self.tile_k}, {groups}, {self.stages} stages, {self.in_flight} in flight, groups of {self.group}, "
             f"{self.blocks} blocks{f' in clusters of {self.cluster}' if self.cluster > 1 else ''}"
         )
 
     @property
-    def takes_turns(self) -> bool:
+    def is_pingpong(self) -> bool:
         """Whether the warpgroups take tiles in turns."""
         return self.kind is MatmulKind.PINGPONG
 
     @property
     def sharing(self) -> int:
         """Warpgroups that share a tile."""
-        return 1 if self.takes_turns else self.warpgroups
+        return 1 if self.is_pingpong else self.warpgroups
 
     @property
     def rows(self) -> int:
@@ -161,7 +161,7 @@ class MatmulConfig(Parameters):
                 f"cluster = {self.cluster}, and threads copy the factor with the columns: each block needs a copy of its own",
                 f"use cluster=1, or rows of multiples of {BULK_BYTES} bytes",
             )
-        if is_reduced and (self.takes_turns or self.cluster > 1):
+        if is_reduced and (self.is_pingpong or self.cluster > 1):
             how = f"cluster = {self.cluster}" if self.cluster > 1 else "warpgroups that take turns"
             raise self.error(
                 f"{how}, and the result is reduced: parts of sums are numbered by blocks of the grid whose warpgroups share tiles",

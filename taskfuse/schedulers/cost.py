@@ -36,7 +36,7 @@ EPILOGUE_CYCLES = 300
 """To drain the last wgmma, and to begin the next tile."""
 PIECE_CYCLES = 600
 """For a warpgroup to convert, stage and store 64 x 64 elements; those of several warpgroups overlap."""
-TURN_CYCLES = 1000
+PINGPONG_CYCLES = 1000
 """For a turn to pass from one warpgroup to the next: from 4096^3, 4096 x 7168 x 2048 and 4096 x 4096 x 1024 beside shared tiles."""
 DIRECT_FACTOR = 2.5
 """Stores from registers, beside staged ones."""
@@ -70,7 +70,7 @@ SHARED_TILES = (
     (64, 16, 1),
 )
 """tile_m, tile_n, warpgroups that share a tile. Narrow ones are for results of few tiles: more multiprocessors load."""
-TURN_TILES = ((128, 128, 2), (64, 256, 2), (192, 64, 2), (128, 64, 2), (64, 128, 2))
+PINGPONG_TILES = ((128, 128, 2), (64, 256, 2), (192, 64, 2), (128, 64, 2), (64, 128, 2))
 """Those of warpgroups that take turns."""
 CLUSTER_TILES = ((128, 256, 2), (256, 128, 2), (128, 128, 2))
 """Those that blocks of a cluster have."""
@@ -78,7 +78,7 @@ SHAPES = tuple(
     (*tile, kind, cluster)
     for tiles, kind, cluster in (
         (SHARED_TILES, MatmulKind.COOPERATIVE, 1),
-        (TURN_TILES, MatmulKind.PINGPONG, 1),
+        (PINGPONG_TILES, MatmulKind.PINGPONG, 1),
         (CLUSTER_TILES, MatmulKind.COOPERATIVE, 2),
     )
     for tile in tiles
@@ -191,9 +191,9 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
     piece += ROW_PART_CYCLES * problem.row_sums + COLUMN_PART_CYCLES * problem.column_sums
     epilogue = EPILOGUE_CYCLES + pieces * piece
     products = steps * cycles[bound]
-    if config.takes_turns:
+    if config.is_pingpong:
         # products follow each other, the last epilogue behind them; or a warpgroup has as much to store as all others to multiply
-        total = max(waves * (products + TURN_CYCLES) + epilogue, ceil(waves / config.warpgroups) * (products + epilogue))
+        total = max(waves * (products + PINGPONG_CYCLES) + epilogue, ceil(waves / config.warpgroups) * (products + epilogue))
     else:
         total = waves * (products + epilogue)
     us = total / target.clock_mhz + (CLUSTER_US if config.cluster > 1 else 0)
@@ -218,7 +218,7 @@ def candidates(problem: Problem) -> Iterator[MatmulConfig]:
             continue
         config = MatmulConfig(tile_m, tile_n, SPAN // problem.itemsize, warpgroups, MAX_STAGES, 1, 1, problem.target.sms // cluster * cluster, kind, cluster)
         tiles = problem.tiles(config)
-        if (config.takes_turns and tiles <= config.blocks) or problem.m <= tile_m * (cluster - 1):
+        if (config.is_pingpong and tiles <= config.blocks) or problem.m <= tile_m * (cluster - 1):
             continue  # no turns to take; nobody to share with
         stages = next((s for s in range(MAX_STAGES, 1, -1) if replace(config, stages=s).shared_bytes(problem.itemsize, problem.staged) <= room), None)
         if stages is not None:

@@ -319,6 +319,8 @@ def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = Fals
 
 def _is_scattered(fusion: Fusion, expr: MathExpr) -> bool:
     """True if neighbors along the last axis of a gather have indices of their own."""
+    if not expr.output.root:
+        return False
     last = iteration_symbol(len(expr.output.root) - 1)
     return any(last.free & e.free for read in storage_reads(fusion, expr)[1:] for e in read.index)
 

@@ -14,7 +14,8 @@ from typing import cast
 
 from taskfuse.errors import FusionError
 from taskfuse.ir.assignment import assign
-from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.dims import Dim
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, Sym, substitute, sym
 from taskfuse.ir.storage import has_code
 from taskfuse.ir.tasks import Node, Task
@@ -22,14 +23,19 @@ from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
 from taskfuse.schedule.copy import Copied, Renaming, embed
-from taskfuse.schedulers.horizontal_cost import Gain
+from taskfuse.schedulers.horizontal_cost import HorizontalCost
 from taskfuse.schedulers.members import schedule_members
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.target import DEFAULT, Target, as_target
 
 
 def horizontal(
-    fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None, force: bool = False,
+    fusions: Sequence[Fusion],
+    *,
+    name: str = "horizontal",
+    shared: Iterable[str] = (),
+    sizes: Mapping[str, int] | None = None,
+    force: bool = False,
     target: Target = DEFAULT,
 ) -> Fusion:
     """One fusion of several that do not depend on each other, side by side on ``BIDx``.
@@ -53,7 +59,7 @@ def horizontal(
         A fusion like any other: it can be lowered, compiled, proved, simulated, scheduled on.
 
     Raises:
-        FusionError: fewer than two fusions, what is shared does not agree, or no gain is expected (:func:`horizontal_gain` says more).
+        FusionError: fewer than two fusions, what is shared does not agree, or no gain is expected (:func:`horizontal_cost` says more).
         UnsupportedError: no scheduler makes one kernel of a fusion without a schedule, or ``sizes`` names what is no dimension.
         TaskError, ScheduleError, LoweringError: a member cannot be lowered by itself.
     """
@@ -72,14 +78,16 @@ def horizontal(
     return joined
 
 
-def horizontal_gain(
+def horizontal_cost(
     fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
-) -> Gain:
+) -> HorizontalCost:
     """What :func:`horizontal` expects of the same arguments: microseconds alone and side by side, and why. Raises as it does, but for no gain."""
     return _members(fusions, name, shared, sizes, target)[1]
 
 
-def _members(fusions: Sequence[Fusion], name: str, shared: Iterable[str], sizes: Mapping[str, int] | None, target: Target) -> tuple[list[Fusion], Gain]:
+def _members(
+    fusions: Sequence[Fusion], name: str, shared: Iterable[str], sizes: Mapping[str, int] | None, target: Target
+) -> tuple[list[Fusion], HorizontalCost]:
     """The fusions, with schedules, and what is expected of them; ``sizes`` has the names of the joined fusion."""
     target = as_target(target)
     joined = _Join(fusions, name, _names(name, shared))
@@ -215,7 +223,7 @@ class _Join:
                         f"no value of {name} suits all fusions", "share no dimension that they know different facts of", (str(known), f"{member}: {dim}")
                     )
                 self.fusion.dims[name] = joint
-            case Const(value=value) if value < dim.min or (dim.max is not None and value > dim.max) or value % dim.multiple_of:
+            case Const(value=value) if not dim.admits(value):
                 raise self._error(f"{dim.name} of {member} is {value} by a shared input", "share no input whose extents it does not take", (str(dim),))
             case _:
                 pass

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from taskfuse.cuda.occupancy import occupancy
-from taskfuse.cuda.resources import Resources
+from taskfuse.cuda.resources import Resources, occupancy
 from taskfuse.cuda.shape import in_extents
 from taskfuse.ir.expr import MathExpr, reads
 from taskfuse.ir.fusion import Fusion
@@ -74,7 +73,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Gain:
+class HorizontalCost:
     """What :func:`taskfuse.horizontal` expects.
 
     Attributes:
@@ -134,7 +133,7 @@ class Gain:
         return "\n".join(lines)
 
 
-def gain(name: str, loads: Sequence[Load], alone: Sequence[Load]) -> Gain:
+def horizontal_cost(name: str, loads: Sequence[Load], alone: Sequence[Load]) -> HorizontalCost:
     """The estimate for a kernel of that name.
 
     Args:
@@ -143,7 +142,7 @@ def gain(name: str, loads: Sequence[Load], alone: Sequence[Load]) -> Gain:
     """
     joint = _joint(name, loads)
     launch = joint.target.launch_us
-    return Gain(tuple(loads), joint, tuple(launch + duration([m], m.resident()) for m in alone), launch + duration(loads, joint.resident()))
+    return HorizontalCost(tuple(loads), joint, tuple(launch + duration([m], m.resident()) for m in alone), launch + duration(loads, joint.resident()))
 
 
 def load(name: str, fusion: Fusion, sizes: Mapping[str, int], target: Target) -> Load:

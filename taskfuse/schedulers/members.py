@@ -15,7 +15,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.kir.limits import MAX_THREADS, WARP
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.auto import SCHEDULERS, auto
-from taskfuse.schedulers.horizontal_cost import Gain, Load, gain, load
+from taskfuse.schedulers.horizontal_cost import HorizontalCost, Load, horizontal_cost, load
 from taskfuse.schedulers.schedule import Block
 from taskfuse.target import Target
 
@@ -28,7 +28,7 @@ class Member:
     load: Load
 
 
-def schedule_members(name: str, fusions: Mapping[str, Fusion], sizes: Mapping[str, Mapping[str, int]], target: Target) -> tuple[list[Fusion], Gain]:
+def schedule_members(name: str, fusions: Mapping[str, Fusion], sizes: Mapping[str, Mapping[str, int]], target: Target) -> tuple[list[Fusion], HorizontalCost]:
     """The fusions as they go side by side, those without a schedule as scheduled copies, and what is expected of that.
 
     Args:
@@ -43,8 +43,8 @@ def schedule_members(name: str, fusions: Mapping[str, Fusion], sizes: Mapping[st
     choices = [(_Scheduled if f.has_schedule else _Unscheduled)(member, f, sizes[member], target) for member, f in fusions.items()]
     alone = [c.first.load for c in choices]
 
-    def expected(members: list[Member]) -> Gain:
-        return gain(name, [m.load for m in members], alone)
+    def expected(members: list[Member]) -> HorizontalCost:
+        return horizontal_cost(name, [m.load for m in members], alone)
 
     tried = [[c.first for c in choices]]
     if not all(isinstance(c, _Scheduled) for c in choices):
@@ -53,7 +53,7 @@ def schedule_members(name: str, fusions: Mapping[str, Fusion], sizes: Mapping[st
     return [m.fusion for m in best], found
 
 
-def _rank(expected: Gain) -> tuple[bool, bool, float]:
+def _rank(expected: HorizontalCost) -> tuple[bool, bool, float]:
     """What a choice is compared by: that it does not launch, that registers are spilled, the time."""
     return bool(expected.obstacles), bool(expected.spilled), expected.together
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from math import ceil, log2
 from typing import ClassVar
 
-from taskfuse.cuda.occupancy import occupancy
-from taskfuse.cuda.resources import Resources
+from taskfuse.cuda.resources import Resources, occupancy
 from taskfuse.kir.limits import MAX_THREADS, WARP
 from taskfuse.schedulers.persistent_buffers import Keep
 from taskfuse.schedulers.rows import RowConfig

@@ -7,8 +7,8 @@ A scheduler is a function ``scheduler(fusion, config=None, *, sizes=None, target
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from math import prod
 from numbers import Integral
@@ -125,6 +125,10 @@ class Chosen(Generic[ConfigT]):
     def us(self) -> float:
         """Microseconds that the cost model expects."""
         return self.option.us
+
+    def after(self, refused: Iterable[tuple[str, str]]) -> Chosen[ConfigT]:
+        """The same, with what was refused before it."""
+        return replace(self, refused=tuple(refused))
 
     def explain(self, shown: int = 5) -> str:
         """Why this schedule: the problem, the choice, the ``shown`` fastest candidates where the model tells them apart, who else was asked."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -63,7 +64,7 @@ class Script:
         """The variable of a tensor, or of a task or group: its name, if nothing else is called so."""
         key = isinstance(of, TensorView), of if isinstance(of, str) else of.name
         if key not in self._variables:
-            text, taken = key[1], RESERVED.union(self._variables.values())
+            text, taken = re.sub(r"\W|^(?=\d)", "_", key[1]), RESERVED.union(self._variables.values())
             while text in taken:
                 text += "_"
             self._variables[key] = text

@@ -2,6 +2,9 @@
 
 The search starts with a piece for each tensor that is computed, and puts two pieces together while the cost models say that this takes no longer,
 those first between which the most bytes go. Pieces stay convex: what leaves one and comes back would have to run before and after it.
+
+Then the kernels of the pieces are tried: lowered and proved. One that is refused is scheduled in the next best way, and its piece is taken apart and put
+together again where that is faster, or where no way is left. A budget of time bounds the search: when it is spent, the pieces are what they are.
 """
 
 from __future__ import annotations
@@ -9,18 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from time import monotonic
+from typing import Any, Final
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.contraction import factors
 from taskfuse.ir.expr import Assemble, Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.storage import made_from, needed, producers, storage_reads
-from taskfuse.ir.strided import strided
+from taskfuse.ir.storage import made_from, needed, producers, storage_reads, strided
 from taskfuse.ir.tensor import TensorView
+from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.cut import piece
-from taskfuse.schedulers.auto import auto
+from taskfuse.schedulers.auto import candidates
+from taskfuse.schedulers.candidates import Candidates, Trial, tried
 from taskfuse.schedulers.elementwise import cost, is_aligned
 from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.scan import LONG, chunk_long_rows
@@ -29,6 +34,8 @@ from taskfuse.target import DEFAULT, Target
 
 SLACK = 1.5
 """A kernel that takes no more than so many times as long as its bytes, or its arithmetic, is not cut."""
+BUDGET: Final = 10.0
+"""Seconds of the search for cuts, if nobody says otherwise."""
 Piece = frozenset[TensorView]
 
 
@@ -59,6 +66,8 @@ class Plan:
         crossing: the tensors that go from one to another through memory, and their bytes.
         whole: why it is not the kernel that takes it whole; empty if it is.
         chunked: scans that are split before the fusion is cut.
+        dropped: what was to be one kernel and is none, and why.
+        is_hurried: the budget was spent before the search had ended.
     """
 
     name: str
@@ -66,6 +75,8 @@ class Plan:
     crossing: tuple[tuple[str, float], ...] = ()
     whole: str = ""
     chunked: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    is_hurried: bool = False
 
     @property
     def is_cut(self) -> bool:
@@ -102,6 +113,8 @@ class Plan:
         lines = [f"{len(self.steps)} kernel{'s' if len(self.steps) > 1 else ''}, {self.us:.1f} us expected; {self.whole}"]
         lines += [f"{name} is scanned in chunks of {LONG}: a row may be longer than what a block holds" for name in self.chunked]
         lines += [f"cut at {name}: {size / 1e6:.1f} MB" for name, size in self.crossing]
+        lines += ["the search for cuts was ended by its budget of time: tf.compile(fusion, budget=...) gives it more"] * self.is_hurried
+        lines += self.dropped
         for step in self.steps:
             taken = f" of the views {', '.join(step.views)}" if step.views else ""
             lines += ["", f"{step.fusion.name} computes {', '.join(step.tensors)}{taken}: {step.schedule.us:.1f} us", step.schedule.explain()]
@@ -113,39 +126,64 @@ def _lists(names: Sequence[Sequence[str]]) -> str:
     return str([list(part) for part in names])
 
 
-def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Plan:
+def plan(
+    fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, trial: Trial | None = None, budget: float = BUDGET
+) -> Plan:
     """The kernels of an unscheduled fusion, scheduled.
 
     Args:
         fusion: it is not changed.
         sizes: values of its dimensions for cost models; 4096, within what is known, where there is none.
         target: the GPU.
+        trial: makes the kernel of a candidate and proves it; ``None``: candidates are taken as they are.
+        budget: seconds of the search for cuts.
 
     Raises:
-        UnsupportedError: no outputs; an op that no scheduler takes even alone; or ``sizes`` names no dimension of it.
+        UnsupportedError: no outputs; an op of which no scheduler makes a kernel even alone; or ``sizes`` names no dimension of it.
     """
+    deadline = monotonic() + budget
     extent = Sizes(fusion, sizes, target)
+    if not fusion.outputs:
+        raise UnsupportedError(
+            what=f"an automatic schedule of fusion '{fusion.name}'", reason="it has no outputs", help="fusion.add_output(tensor)", location=caller()
+        )
     whole, _ = copy_fusion(fusion)
     chunked = chunk_long_rows(whole)
     if chunked:
         fusion, _ = copy_fusion(whole)
-    reason = "no scheduler takes it whole"
-    one = None
-    try:
-        found = auto(whole, sizes=sizes, target=target)
-        one = Plan(fusion.name, (Step(whole, found, tuple(e.output.name for e in needed(fusion))),))
-        reason = f"as one kernel {found.us:.1f} us ({found.scheduler})"
-        if found.us <= SLACK * _least(fusion, extent):
-            return one
-    except UnsupportedError:
-        if len(needed(fusion)) <= 1 and not _rows_of(fusion, [e.output for e in needed(fusion)]):
-            raise
-    several = replace(_Search(fusion, sizes, target).plan(reason), chunked=chunked)
-    return several if one is None or several.us < one.us else one
+    found = candidates(whole, sizes=sizes, target=target)
+    least = SLACK * _least(fusion, extent)
+    search: _Search | None = None
+    several: Plan | None = None
+    while True:
+        one = found.best
+        if one is None or one.schedule.us > least:
+            if search is None:
+                if len(needed(fusion)) <= 1 and not _rows_of(fusion, [e.output for e in needed(fusion)]):
+                    if found.settled(trial) is None:
+                        raise found.error()
+                    return _whole(fusion, found)
+                search = _Search(fusion, sizes, target, trial, deadline)
+            if several is None:
+                reason = "no scheduler takes it whole" if one is None else f"as one kernel {one.schedule.us:.1f} us ({one.schedule.scheduler})"
+                several = replace(search.plan(reason), chunked=chunked)
+            if one is None or several.us < one.schedule.us:
+                return several
+        refused = tried(trial, one.fusion, one.schedule)
+        if refused is None:
+            return _whole(fusion, found)
+        found.drop(refused)
+
+
+def _whole(fusion: Fusion, found: Candidates) -> Plan:
+    """The plan of one kernel."""
+    assert found.best is not None
+    return Plan(fusion.name, (Step(found.best.fusion, found.best.schedule, tuple(e.output.name for e in needed(fusion))),))
 
 
 def _rows_of(fusion: Fusion, tensors: Sequence[TensorView]) -> tuple[TensorView, ...]:
-    """The views that reductions of several tensors read, as far as they have rows that a kernel may take as those of an array."""
+    """The views that reductions of several tensors read, as far as they have rows that a kernel may take as those of an array: one that is there before
+    the kernel runs, so none of ``tensors``."""
     found: dict[TensorView, None] = {}
     for tv in tensors:
         expr = fusion.definition(tv)
@@ -153,7 +191,7 @@ def _rows_of(fusion: Fusion, tensors: Sequence[TensorView]) -> tuple[TensorView,
             view = operand.tensor if isinstance(operand, Read) else None
             while view is not None and fusion.is_view(view):
                 place = strided(fusion, view)
-                if place is not None and place.has_rows(VECTOR_BYTES, fusion.facts()):
+                if place is not None and place.tensor not in tensors and place.has_rows(VECTOR_BYTES, fusion.facts()):
                     found[view] = None
                     break
                 inner = fusion.definition(view)
@@ -176,10 +214,56 @@ def _bytes(fusion: Fusion, extent: Sizes) -> float:
     return float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in (*fusion.inputs, *fusion.outputs)))
 
 
+class _Ways:
+    """The kernels that a piece may be: of the tensors behind its views, or of the views themselves as arrays of other strides.
+
+    Attributes:
+        tensors: of the piece, producers first.
+        step: the fastest that was not dropped; ``None`` if all were.
+    """
+
+    def __init__(self, search: _Search, tensors: Sequence[TensorView]) -> None:
+        self.tensors = tensors
+        self._search = search
+        self._names = tuple(tv.name for tv in tensors)
+        self._plain, moved = self._candidates(())
+        self._views = _rows_of(search.fusion, tensors)
+        self._limit = SLACK * (search.target.launch_us + moved / search.target.dram_bytes_per_us)
+        self._viewed: Candidates | None = None
+        self.step = self._fastest()
+
+    def drop(self, reason: str) -> None:
+        """Go on to the next way: of :attr:`step` no kernel can be made that is proved."""
+        assert self.step is not None
+        found = self._viewed if self.step.views else self._plain
+        assert found is not None
+        found.drop(reason)
+        self.step = self._fastest()
+
+    def error(self) -> UnsupportedError:
+        """What to raise where no way is left."""
+        return (self._viewed or self._plain).error()
+
+    def _candidates(self, views: Sequence[TensorView]) -> tuple[Candidates, float]:
+        search = self._search
+        part = piece(search.fusion, self.tensors, search.fusion.name, views)
+        sizes = {name: value for name, value in (search.sizes or {}).items() if name in part.dims}
+        return candidates(part, sizes=sizes, target=search.target), _bytes(part, Sizes(part, sizes, search.target))
+
+    def _fastest(self) -> Step | None:
+        plain = self._plain.best
+        if self._views and self._viewed is None and (plain is None or plain.schedule.us > self._limit):
+            self._viewed, _ = self._candidates(self._views)
+        viewed = None if self._viewed is None else self._viewed.best
+        if viewed is not None and (plain is None or viewed.schedule.us < plain.schedule.us):
+            return Step(viewed.fusion, viewed.schedule, self._names, tuple(tv.name for tv in self._views))
+        return None if plain is None else Step(plain.fusion, plain.schedule, self._names)
+
+
 class _Search:
     """Pieces put together, greedily."""
 
-    def __init__(self, fusion: Fusion, sizes: Mapping[str, int] | None, target: Target) -> None:
+    def __init__(self, fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, trial: Trial | None, deadline: float) -> None:
         self.fusion = fusion
         self.sizes = sizes
         self.extent = Sizes(fusion, sizes, target)
@@ -188,28 +272,76 @@ class _Search:
         self.place = {tv: k for k, tv in enumerate(self.tensors)}
         self.reads = {tv: self._read_by(tv) for tv in self.tensors}
         self.readers = {tv: frozenset(r for r in self.tensors if tv in self.reads[r]) for tv in self.tensors}
-        self._steps: dict[Piece, Step | None] = {}
+        self._trial = trial
+        self._deadline = deadline
+        self._ways: dict[Piece, _Ways] = {}
+        self._kept: dict[Piece, Step] = {}
+        self._dropped: list[str] = []
         self._sizes: dict[TensorView, float] = {}
         self._through: dict[Piece, frozenset[TensorView]] = {}
 
     def plan(self, reason: str) -> Plan:
         """The pieces that the search ends with."""
-        pieces = self._start()
+        pieces = self._sorted(self._joined(self._start()))
         while True:
+            refused = next((p for k, p in enumerate(pieces) if not self._holds(p, f"{self.fusion.name}_{k}")), None)
+            if refused is None:
+                break
+            pieces = self._sorted(self._without(pieces, refused))
+        steps = [step for p in pieces if (step := self._step(p)) is not None]
+        return Plan(self.fusion.name, tuple(steps), self._crossing(pieces), reason, dropped=tuple(self._dropped), is_hurried=self._is_late())
+
+    def _joined(self, pieces: list[Piece]) -> list[Piece]:
+        """``pieces`` put together as long as that is faster."""
+        while not self._is_late():
             merged = next((pair for pair in self._pairs(pieces) if self._gains(pieces, *pair)), None)
             if merged is None:
                 break
             a, b = merged
             pieces = [p for p in pieces if p not in (a, b)] + [a | b]
-        while (moved := self._moved(pieces)) is not None:
+        while not self._is_late() and (moved := self._moved(pieces)) is not None:
             pieces = moved
-        steps: list[Step] = []
-        for p in self._sorted(pieces):
-            found = self._step(p)
-            if found is None:
-                raise self._refused(p)
-            steps.append(found)
-        return Plan(self.fusion.name, self._named(steps), self._crossing(pieces), reason)
+        return pieces
+
+    def _is_late(self) -> bool:
+        return monotonic() > self._deadline
+
+    def _holds(self, p: Piece, name: str) -> bool:
+        """Whether the kernel of a piece can be made, and is proved; if not, its way is dropped."""
+        step = self._step(p)
+        if step is None:
+            return False
+        if self._kept.get(p) is step and step.fusion.name == name:
+            return True
+        step.fusion.name = name
+        reason = tried(self._trial, step.fusion, step.schedule)
+        if reason is None:
+            self._kept[p] = step
+            return True
+        self._ways[p].drop(reason)
+        self._dropped.append(f"no kernel of {', '.join(step.tensors)} by {step.schedule.scheduler}, with {step.schedule.config.words}: {reason}")
+        return False
+
+    def _without(self, pieces: Sequence[Piece], refused: Piece) -> list[Piece]:
+        """The pieces after a kernel was refused: the one at fault is made in another way, or taken apart and put together anew."""
+        rest = [p for p in pieces if p is not refused]
+        parts = [p for p in self._start() if p <= refused]
+        if parts == [refused] or frozenset[TensorView]().union(*parts) != refused:
+            parts = self._atoms(refused)
+        if parts == [refused]:
+            if self._step(refused) is None:
+                raise self._ways[refused].error()
+            return list(pieces)
+        return self._joined(rest + parts)
+
+    def _atoms(self, p: Piece) -> list[Piece]:
+        """A piece in its smallest pieces: single tensors, and the parts of one assembly."""
+        found = {tv: frozenset([tv]) for tv in p}
+        for expr in self.fusion.exprs():
+            parts = [tv for tv in made_from(self.fusion, expr.output) if tv in p] if isinstance(expr, Assemble) else []
+            together = frozenset[TensorView]().union(*(found[tv] for tv in parts))
+            found.update((tv, together) for tv in together)
+        return list(dict.fromkeys(found[tv] for tv in self.tensors if tv in p))
 
     def _moved(self, pieces: Sequence[Piece]) -> list[Piece] | None:
         """The pieces with one tensor on the other side of a cut, if that is faster: what makes elements wider is done where they are read."""
@@ -304,39 +436,9 @@ class _Search:
         return not any(t in after and t not in together for tv in together for t in self.reads[tv])
 
     def _step(self, p: Piece) -> Step | None:
-        if p not in self._steps:
-            tensors = [tv for tv in self.tensors if tv in p]
-            part = piece(self.fusion, tensors, self.fusion.name)
-            sizes = {name: value for name, value in (self.sizes or {}).items() if name in part.dims}
-            try:
-                found = Step(part, auto(part, sizes=sizes, target=self.target), tuple(tv.name for tv in tensors))
-            except UnsupportedError:
-                found = None
-            moved = _bytes(part, Sizes(part, sizes, self.target))
-            if found is None or found.schedule.us > SLACK * (self.target.launch_us + moved / self.target.dram_bytes_per_us):
-                found = self._of_views(tensors, sizes, found)
-            self._steps[p] = found
-        return self._steps[p]
-
-    def _of_views(self, tensors: Sequence[TensorView], sizes: Mapping[str, int], found: Step | None) -> Step | None:
-        """The same with views as inputs, if there are any, and that is faster."""
-        views = _rows_of(self.fusion, tensors)
-        if not views:
-            return found
-        part = piece(self.fusion, tensors, self.fusion.name, views)
-        try:
-            step = Step(part, auto(part, sizes=sizes, target=self.target), tuple(tv.name for tv in tensors), tuple(tv.name for tv in views))
-        except UnsupportedError:
-            return found
-        return step if found is None or step.schedule.us < found.schedule.us else found
-
-    def _refused(self, p: Piece) -> UnsupportedError:
-        part = piece(self.fusion, [tv for tv in self.tensors if tv in p], self.fusion.name)
-        try:
-            auto(part, target=self.target)
-        except UnsupportedError as error:
-            return error
-        raise AssertionError("it was refused before")
+        if p not in self._ways:
+            self._ways[p] = _Ways(self, [tv for tv in self.tensors if tv in p])
+        return self._ways[p].step
 
     def _sorted(self, pieces: Sequence[Piece]) -> list[Piece]:
         """Those first that others need."""
@@ -347,11 +449,6 @@ class _Search:
             order.append(ready)
             done |= ready
         return order
-
-    def _named(self, steps: Sequence[Step]) -> tuple[Step, ...]:
-        for k, step in enumerate(steps):
-            step.fusion.name = f"{self.fusion.name}_{k}"
-        return tuple(steps)
 
     def _crossing(self, pieces: Sequence[Piece]) -> tuple[tuple[str, float], ...]:
         owner = {tv: p for p in pieces for tv in p}

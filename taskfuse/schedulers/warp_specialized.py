@@ -49,10 +49,10 @@ class WarpSpecialized:
         self.product = product
         self.config = config
         self.itemsize = product.a.tensor.dtype.itemsize
-        self.shares_rows = not config.takes_turns
+        self.shares_rows = not config.is_pingpong
         self.splits_rows = config.rows > WGMMA_ROWS
         self.clustered = config.cluster > 1
-        self.head = 2 + config.takes_turns + self.clustered
+        self.head = 2 + config.is_pingpong + self.clustered
         self.piece = self.head + self.shares_rows + self.splits_rows
         """The epilogue's loops are [head, (warpgroup,) (rows of 64,) piece, m64, n64]: this is the piece's."""
         self.tiles = Spelled(tiles.swizzle(config.group), f"tf.tiles.swizzle({config.group})")
@@ -131,7 +131,7 @@ class WarpSpecialized:
         # [row of tiles, (rank,) m, column of tiles, n, k step, k] to [row, column, (rank,) m, n, k step, k]
         acc.reorder([*range(batch + 1), batch + rank + 2, *range(batch + 1, batch + rank + 2), *range(batch + rank + 3, batch + rank + 6)])
         acc.rasterize(tuple(range(batch + 2)), self.tiles).split(0, config.blocks // config.cluster)
-        if config.takes_turns:
+        if config.is_pingpong:
             acc.split(0, config.warpgroups)
         acc.bind(self.head - 1 - rank, P.BIDx)
         if self.clustered:

@@ -91,7 +91,7 @@ class MbarrierCell:
         return f"phase {self.phases} (parity {self.parity}): {self.pending} of {self.count} arrivals and {self.bytes} bytes pending"
 
 
-class Meeting:
+class BarrierCell:
     """A barrier that completes when ``needed`` threads are there.
 
     Attributes:

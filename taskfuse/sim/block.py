@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir.clusters import Int3, peers
-from taskfuse.sim.barriers import MbarrierCell, Meeting
+from taskfuse.sim.barriers import BarrierCell, MbarrierCell
 from taskfuse.sim.engines import Engines
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.memory import Memory
@@ -22,15 +22,15 @@ class Cluster:
     Attributes:
         shape: extents (x, y, z).
         blocks: by rank.
-        meeting: the barrier of the whole cluster.
+        barrier: the barrier of the whole cluster.
     """
 
-    __slots__ = ("blocks", "meeting", "shape")
+    __slots__ = ("barrier", "blocks", "shape")
 
     def __init__(self, shape: Int3) -> None:
         self.shape = shape
         self.blocks: dict[int, Block] = {}
-        self.meeting = Meeting("cluster barrier")
+        self.barrier = BarrierCell("cluster barrier")
 
     def rank(self, place: Int3) -> int:
         """``%cluster_ctarank`` of the block at an index."""
@@ -52,14 +52,14 @@ class Block:
 
     Attributes:
         number: linear block id; ``index``: (x, y, z).
-        meeting: the block-wide barrier.
+        barrier: the block-wide barrier.
         named: the hardware barriers, by id.
         warps: barriers inside warps, by (statement, warp).
         exited: threads that have left the kernel.
         cluster: the cluster that it belongs to; ``place``: its index there.
     """
 
-    __slots__ = ("cluster", "engines", "exited", "index", "machine", "mbarriers", "meeting", "memory", "named", "number", "place", "threads", "warps")
+    __slots__ = ("barrier", "cluster", "engines", "exited", "index", "machine", "mbarriers", "memory", "named", "number", "place", "threads", "warps")
 
     def __init__(
         self, machine: Machine, number: int, index: tuple[int, int, int], threads: int, memory: Memory, mbarriers: dict[str, int], cluster: Cluster
@@ -73,9 +73,9 @@ class Block:
         self.place: Int3 = (index[0] % cluster.shape[0], index[1] % cluster.shape[1], index[2] % cluster.shape[2])
         cluster.blocks[cluster.rank(self.place)] = self
         self.mbarriers = {name: [MbarrierCell(f"{name}[{slot}]", number) for slot in range(slots)] for name, slots in mbarriers.items()}
-        self.meeting = Meeting("block barrier")
-        self.named: defaultdict[int, Meeting] = defaultdict(lambda: Meeting("named barrier"))
-        self.warps: dict[tuple[int, int], Meeting] = {}
+        self.barrier = BarrierCell("block barrier")
+        self.named: defaultdict[int, BarrierCell] = defaultdict(lambda: BarrierCell("named barrier"))
+        self.warps: dict[tuple[int, int], BarrierCell] = {}
         self.exited = 0
         self.engines = Engines(self)
 

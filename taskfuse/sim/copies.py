@@ -86,7 +86,7 @@ class CopyOperation:
         """False if the thread ``owner`` knows that its copy is done."""
         return owner in self.held
 
-    def retire(self, owner: int, wanted: Progress) -> None:
+    def waited_for(self, owner: int, wanted: Progress) -> None:
         """The thread ``owner`` knows that its copy is done: from now on it is a write of its own."""
         if owner in self.held:
             self.held.discard(owner)
@@ -127,11 +127,11 @@ class ArriveOperation:
     def execute(self) -> None:
         block, engines = self.block, self.block.engines
         if (observer := block.machine.observer) is not None:
-            observer.retire(self.covered, self.owners, read_only=False)
+            observer.waited_for(self.covered, self.owners, read_only=False)
             observer.count(self.barrier, len(self.owners))
         for owner in self.owners:
             for copy in self.covered:
-                copy.retire(owner, Progress.DONE)
+                copy.waited_for(owner, Progress.DONE)
             queue = engines.fifo(Queue.COPY, owner)
             queue.open = [op for op in queue.open if op not in self.covered]
         engines.arrivals.remove(self)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import Commit, Queue, Retire
+from taskfuse.kir.nodes import Commit, Queue, WaitGroup
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.collectives import check_warps
 from taskfuse.sim.fault import Fault
@@ -51,7 +51,7 @@ class Operation(Protocol):
         """True if the owner of a queue that it is in has not waited for it in another way."""
         ...
 
-    def retire(self, owner: int, wanted: Progress) -> None:
+    def waited_for(self, owner: int, wanted: Progress) -> None:
         """The owner of a queue that it is in has waited for it to be as far as ``wanted``."""
         ...
 
@@ -77,16 +77,16 @@ class Fifo:
         """True if all but the last ``pending`` batches are at least as far as ``wanted``."""
         return all(op.progress >= wanted for batch in self.covered(pending) for op in batch)
 
-    def retire(self, pending: int, wanted: Progress, observer: Observer | None) -> bool:
+    def wait(self, pending: int, wanted: Progress, observer: Observer | None) -> bool:
         """True if all but the last ``pending`` batches are at least as far as ``wanted``; those are then retired."""
         covered = self.covered(pending)
         if not self.done(pending, wanted):
             return False
         if observer is not None:
-            observer.retire([op for batch in covered for op in batch], (self.owner,), wanted is not Progress.DONE)
+            observer.waited_for([op for batch in covered for op in batch], (self.owner,), wanted is not Progress.DONE)
         for batch in covered:
             for op in batch:
-                op.retire(self.owner, wanted)
+                op.waited_for(self.owner, wanted)
         if wanted is Progress.DONE:
             del self.batches[: len(covered)]
         return True
@@ -250,13 +250,13 @@ def commit(stmt: Commit) -> Instruction:
     return run
 
 
-def retire(stmt: Retire) -> Instruction:
+def wait_group(stmt: WaitGroup) -> Instruction:
     """``wgmma.wait_group``, ``cp.async.bulk.wait_group`` (``.read``), ``cp.async.wait_group``."""
     wanted = Progress.SOURCE_READ if stmt.read_only else Progress.DONE
 
     def run(agent: Agent) -> Signal:
         engines = agent.block.engines
-        waits = [o for o in _owners(agent, stmt.queue) if not engines.fifo(stmt.queue, o).retire(stmt.pending, wanted, engines.block.machine.observer)]
+        waits = [o for o in _owners(agent, stmt.queue) if not engines.fifo(stmt.queue, o).wait(stmt.pending, wanted, engines.block.machine.observer)]
         if not waits:
             return Signal.POINT
         agent.pc -= 1
@@ -266,7 +266,7 @@ def retire(stmt: Retire) -> Instruction:
     return run
 
 
-def may_retire(stmt: Retire) -> Callable[[Agent], bool]:
+def may_pass_wait_group(stmt: WaitGroup) -> Callable[[Agent], bool]:
     """False where the retire would block."""
     wanted = Progress.SOURCE_READ if stmt.read_only else Progress.DONE
 

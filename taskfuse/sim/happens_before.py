@@ -51,7 +51,7 @@ from taskfuse.sim.observer import Observer
 from taskfuse.sim.semaphores import SemaphoreCell
 
 if TYPE_CHECKING:
-    from taskfuse.sim.barriers import Meeting
+    from taskfuse.sim.barriers import BarrierCell
     from taskfuse.sim.block import Block
     from taskfuse.sim.engines import Operation
     from taskfuse.sim.machine import Action
@@ -155,7 +155,7 @@ class HappensBefore(Observer):
         self._parts: defaultdict[Any, list[int]] = defaultdict(list)
         self._dropped: set[tuple[Any, Name]] = set()
         self._mbarriers: defaultdict[Barrier, _History] = defaultdict(_History)
-        self._rounds: defaultdict[Meeting, _Rounds] = defaultdict(_Rounds)
+        self._rounds: defaultdict[BarrierCell, _Rounds] = defaultdict(_Rounds)
         self._exits: defaultdict[int, Steps] = defaultdict(int)
         self._last_exit: int | None = None
 
@@ -339,8 +339,8 @@ class HappensBefore(Observer):
 
     # -- barriers of threads, exit ----------------------------------------------------------------------------------------------------
 
-    def meet(self, agent: Agent, meeting: Meeting, complete: bool) -> None:
-        number, step, rounds = len(self.steps) - 1, self.steps[-1], self._rounds[meeting]
+    def meet(self, agent: Agent, barrier: BarrierCell, complete: bool) -> None:
+        number, step, rounds = len(self.steps) - 1, self.steps[-1], self._rounds[barrier]
         self._earlier(rounds.complete, number)
         step.past |= self._past(rounds.complete)
         rounds.current |= 1 << number
@@ -348,7 +348,7 @@ class HappensBefore(Observer):
             arrived = self._past(rounds.current & ~(1 << number))
             step.prior |= arrived
             step.past |= arrived
-            self._woken += [(other.block.number, other.lanes.ids.tolist()) for other in meeting.agents]
+            self._woken += [(other.block.number, other.lanes.ids.tolist()) for other in barrier.agents]
             rounds.complete, rounds.current = rounds.current, 0
 
     def reach(self, block: Block) -> None:
@@ -382,7 +382,7 @@ class HappensBefore(Observer):
     def post(self, operation: Action) -> None:
         self._causes[operation] = len(self.steps) - 1
 
-    def retire(self, operations: Iterable[Operation], owners: Collection[int], read_only: bool) -> None:
+    def waited_for(self, operations: Iterable[Operation], owners: Collection[int], read_only: bool) -> None:
         step = self.steps[-1]
         for operation in operations:
             parts = self._parts[operation]

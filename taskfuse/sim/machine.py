@@ -11,7 +11,7 @@ import numpy as np
 from taskfuse.errors import DeadlockError, SimulationError
 from taskfuse.kir.printer import stmt_text
 from taskfuse.sim.agent import Agent, Join, Signal
-from taskfuse.sim.barriers import Meeting
+from taskfuse.sim.barriers import BarrierCell
 from taskfuse.sim.block import Block
 from taskfuse.sim.fault import Fault, TornWarp
 from taskfuse.sim.lanes import Env, Lanes, LaneTable
@@ -88,7 +88,7 @@ class Machine:
         self.actions: list[Action] = []
         self.parked: dict[Join, None] = {}
         self.waiting: dict[Agent, tuple[int, Description]] = {}
-        self.counters = {c.name: Meeting(f"grid barrier '{c.name}'") for c in program.kernel.counters}
+        self.counters = {c.name: BarrierCell(f"grid barrier '{c.name}'") for c in program.kernel.counters}
         self.semaphores: dict[str, SemaphoreArray] = {}
         self.fences = fences
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from taskfuse.sim.agent import Agent, Signal
-    from taskfuse.sim.barriers import MbarrierCell, Meeting
+    from taskfuse.sim.barriers import BarrierCell, MbarrierCell
     from taskfuse.sim.block import Block
     from taskfuse.sim.engines import Operation
     from taskfuse.sim.machine import Action
@@ -60,8 +60,8 @@ class Observer:
     def acquired(self, semaphore: SemaphoreCell, phases: int) -> None:
         """A wait for so many phases of a semaphore succeeded."""
 
-    def meet(self, agent: Agent, meeting: Meeting, complete: bool) -> None:
-        """An agent comes to a barrier of threads; if that completes it, ``meeting.agents`` are those that waited."""
+    def meet(self, agent: Agent, barrier: BarrierCell, complete: bool) -> None:
+        """An agent comes to a barrier of threads; if that completes it, ``barrier.agents`` are those that waited."""
 
     def issue(self, operation: Action) -> None:
         """An asynchronous operation was issued."""
@@ -75,7 +75,7 @@ class Observer:
     def end_part(self, operation: Action) -> None:
         """It has done that part."""
 
-    def retire(self, operations: Iterable[Operation], owners: Collection[int], read_only: bool) -> None:
+    def waited_for(self, operations: Iterable[Operation], owners: Collection[int], read_only: bool) -> None:
         """Operations are done (their sources have been read), and their owners are about to know."""
 
     def reach(self, block: Block) -> None:

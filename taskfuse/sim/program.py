@@ -43,7 +43,6 @@ from taskfuse.kir.nodes import (
     Mma,
     Operand,
     Release,
-    Retire,
     ScalarParam,
     SetMaxNReg,
     Shuffle,
@@ -55,12 +54,13 @@ from taskfuse.kir.nodes import (
     TmaStore,
     VectorCopy,
     Wait,
+    WaitGroup,
     Wgmma,
     WgmmaFence,
 )
 from taskfuse.kir.scope import CURSOR_PARTS
 from taskfuse.kir.walk import expressions, walk
-from taskfuse.sim import collectives, computation, copies, engines, gather, matrices, semaphores, synchronization, tma, wgmma
+from taskfuse.sim import collectives, computation, copies, engines, matrices, semaphores, synchronization, tma, wgmma
 from taskfuse.sim.agent import Agent, Detour, Signal
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, groups
@@ -165,7 +165,7 @@ class Program:
             case Choose():
                 self._emit(computation.choose(self, stmt), self.is_point(stmt.out, *(c.operand for c in stmt.cases)))
             case Gather():
-                self._emit(gather.gather(self, stmt), self.is_point(stmt.out, stmt.source, *(v.source for v in stmt.values)))
+                self._emit(computation.gather(self, stmt), self.is_point(stmt.out, stmt.source, *(v.source for v in stmt.values)))
             case VectorCopy():
                 self._emit(computation.vector_copy(self, stmt), self.is_point(stmt.out, stmt.source))
             case AsyncCopy():
@@ -201,8 +201,8 @@ class Program:
                 self._emit(tma.store(self, stmt), point=True)
             case Commit():
                 self._emit(engines.commit(stmt))
-            case Retire():
-                self._emit(engines.retire(stmt), point=True, guard=engines.may_retire(stmt))
+            case WaitGroup():
+                self._emit(engines.wait_group(stmt), point=True, guard=engines.may_pass_wait_group(stmt))
             case Wgmma():
                 self._emit(wgmma.multiply(self, stmt), point=True)
             case StMatrix():
@@ -387,7 +387,7 @@ def _has(statements: tuple[Stmt, ...], kind: type) -> bool:
 
 def _waits(stmt: Stmt) -> bool:
     """True for statements before or after which threads of one agent may be at different places or in different states."""
-    return isinstance(stmt, Barrier | Wait | Acquire | Retire | CursorInit | Advance | Shuffle)
+    return isinstance(stmt, Barrier | Wait | Acquire | WaitGroup | CursorInit | Advance | Shuffle)
 
 
 def _defines(stmt: Stmt) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ class Published:
         """A TMA store of elements is issued."""
         self.incoming[index] += 1
 
-    def retire(self, index: Ints, block: int, thread: int) -> None:
+    def waited_for(self, index: Ints, block: int, thread: int) -> None:
         """The thread that issued a TMA store has retired it."""
         self.incoming[index] -= 1
         self._stamp(index, block * self.fences.threads + thread)

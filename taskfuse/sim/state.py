@@ -31,7 +31,7 @@ def state(machine: Machine, order: HappensBefore) -> int:
     shown = [] if first is None else [_shown(s.published) for s in first.memory.stores if s.published is not None]
     for action in machine.actions:
         blocks[action.block.number] = action.block
-    meetings = tuple((name, m.arrived) for name, m in machine.counters.items())
+    barriers = tuple((name, m.arrived) for name, m in machine.counters.items())
     semaphores = tuple((name, s.state()) for name, s in machine.semaphores.items())
     return hash(
         (
@@ -40,7 +40,7 @@ def state(machine: Machine, order: HappensBefore) -> int:
             tuple(shown),
             tuple(_block(blocks[number]) for number in sorted(blocks)),
             frozenset(order.name(a) for a in machine.actions),
-            meetings,
+            barriers,
             semaphores,
         )
     )
@@ -74,9 +74,9 @@ def _block(block: Block) -> Hashable:
             unfenced = proxy.stamps[part] > engines.fences[proxy.writers[part]]
             contents.append(_bytes(np.where(unfenced, proxy.writers[part], -1), proxy.readers[part], proxy.incoming[part], proxy.copying[part]))
     barriers = tuple((c.count, c.pending, c.bytes, c.phases, c.fenced) for cells in block.mbarriers.values() for c in cells)
-    meetings = (
-        block.meeting.arrived,
-        block.cluster.meeting.arrived,
+    barriers = (
+        block.barrier.arrived,
+        block.cluster.barrier.arrived,
         tuple(sorted((k, m.arrived) for k, m in block.named.items())),
         tuple(sorted((k, m.arrived) for k, m in block.warps.items() if m.arrived)),
     )
@@ -88,4 +88,4 @@ def _block(block: Block) -> Hashable:
     )
     tensor = tuple(sorted((group, len(queue)) for group, queue in engines.tensor.items()))
     arrivals = tuple(sorted((a.pc, a.thread, a.barrier.name, len(a.owners), a.left) for a in engines.arrivals))
-    return (block.number, tuple(contents), barriers, meetings, queues, tensor, engines.loads, arrivals, block.exited, tuple(sorted(memory.unfenced)))
+    return (block.number, tuple(contents), barriers, barriers, queues, tensor, engines.loads, arrivals, block.exited, tuple(sorted(memory.unfenced)))

@@ -10,7 +10,7 @@ from taskfuse.ir.types import ParallelType
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import Barrier, BarrierSlot, InitBarrier, Wait
 from taskfuse.sim.agent import Agent, Signal
-from taskfuse.sim.barriers import MbarrierCell, Meeting
+from taskfuse.sim.barriers import BarrierCell, MbarrierCell
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Env, Lanes, groups, key_of, next_number
 
@@ -115,13 +115,13 @@ def may_pass(program: Program, stmt: Wait) -> Callable[[Agent], bool]:
 # -- barriers at which threads meet -------------------------------------------------------------------------------------------------------
 
 
-def _meet(agent: Agent, meeting: Meeting, needed: int) -> Signal:
+def _meet(agent: Agent, barrier: BarrierCell, needed: int) -> Signal:
     machine, pc = agent.block.machine, agent.pc - 1
     if machine.observer is not None:
-        machine.observer.meet(agent, meeting, meeting.arrived + agent.lanes.count == needed)
-    if meeting.arrive(agent, needed, pc, machine.wake):
+        machine.observer.meet(agent, barrier, barrier.arrived + agent.lanes.count == needed)
+    if barrier.arrive(agent, needed, pc, machine.wake):
         return Signal.POINT
-    return machine.block(agent, pc, lambda: f"{meeting.name}: {meeting.describe()}")
+    return machine.block(agent, pc, lambda: f"{barrier.name}: {barrier.describe()}")
 
 
 def block_barrier(program: Program, stmt: Barrier) -> Instruction:
@@ -134,9 +134,9 @@ def block_barrier(program: Program, stmt: Barrier) -> Instruction:
             raise Fault(f"block barrier of {threads.value(agent.lanes, agent.env)} threads in a block of {block.threads}")
         if block.exited:
             raise Fault(f"block barrier after {block.exited} threads of the block have exited")
-        if block.meeting.agents and block.meeting.pc != pc:
+        if block.barrier.agents and block.barrier.pc != pc:
             raise Fault("block barrier reached while other threads of the block wait at another one")
-        return _meet(agent, block.meeting, block.threads)
+        return _meet(agent, block.barrier, block.threads)
 
     return run
 
@@ -151,9 +151,9 @@ def cluster_barrier(program: Program, stmt: Barrier) -> Instruction:
             raise Fault(f"cluster barrier of {needed} threads in a cluster of {cluster.threads}")
         if cluster.exited:
             raise Fault(f"cluster barrier after {cluster.exited} threads of the cluster have exited")
-        if cluster.meeting.agents and cluster.meeting.pc != pc:
+        if cluster.barrier.agents and cluster.barrier.pc != pc:
             raise Fault("cluster barrier reached while other threads of the cluster wait at another one")
-        return _meet(agent, cluster.meeting, needed)
+        return _meet(agent, cluster.barrier, needed)
 
     return run
 
@@ -168,9 +168,9 @@ def named_barrier(number: Code, threads: Code) -> Instruction:
             raise Fault(f"named barrier {which}: the ids are 1..15", thread=lanes.first)
         if needed % WARP:
             raise Fault(f"named barrier {which} of {needed} threads, not a multiple of {WARP}")
-        meeting = agent.block.named[which]
-        meeting.name = f"named barrier {which}"
-        return _meet(agent, meeting, needed)
+        barrier = agent.block.named[which]
+        barrier.name = f"named barrier {which}"
+        return _meet(agent, barrier, needed)
 
     return run
 
@@ -237,20 +237,20 @@ def assemble(agent: Agent, unit: int, rows: Iterable[tuple[int, int, int]]) -> l
     complete: list[int] = []
     for number, needed, own in rows:
         key = (pc, number)
-        meeting = block.warps.get(key)
-        if meeting is None:
-            meeting = block.warps[key] = Meeting(f"{'warp' if unit == WARP else 'warpgroup'} {number}")
-        meeting.needed = needed
-        meeting.arrived += own
+        barrier = block.warps.get(key)
+        if barrier is None:
+            barrier = block.warps[key] = BarrierCell(f"{'warp' if unit == WARP else 'warpgroup'} {number}")
+        barrier.needed = needed
+        barrier.arrived += own
         if block.machine.observer is not None:
-            block.machine.observer.meet(agent, meeting, meeting.arrived == needed)
-        if meeting.arrived < needed:
-            meeting.agents.append(agent)
+            block.machine.observer.meet(agent, barrier, barrier.arrived == needed)
+        if barrier.arrived < needed:
+            barrier.agents.append(agent)
             agent.missing += 1
             continue
         complete.append(number)
-        woken, meeting.agents = meeting.agents, []
-        meeting.arrived = 0
+        woken, barrier.agents = barrier.agents, []
+        barrier.arrived = 0
         for other in woken:
             other.missing -= 1
             if not other.missing:
@@ -306,8 +306,8 @@ def leave(agent: Agent) -> Signal:
     block.exited += agent.lanes.count
     if block.machine.observer is not None:
         block.machine.observer.exit(block)
-    if block.meeting.agents:
-        raise Fault(f"threads exit while {block.meeting.arrived} threads of the block wait at a block barrier")
-    if block.cluster.meeting.agents:
-        raise Fault(f"threads exit while {block.cluster.meeting.arrived} threads of the cluster wait at a cluster barrier")
+    if block.barrier.agents:
+        raise Fault(f"threads exit while {block.barrier.arrived} threads of the block wait at a block barrier")
+    if block.cluster.barrier.agents:
+        raise Fault(f"threads exit while {block.cluster.barrier.arrived} threads of the cluster wait at a cluster barrier")
     return Signal.DONE

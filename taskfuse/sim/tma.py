@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from taskfuse.ir.shared_layouts import swizzle_period, swizzled
 from taskfuse.kir.nodes import Queue, TensorMapParam, TmaLoad, TmaStore
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.engines import Claim, Progress
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Lanes
-from taskfuse.sim.layouts import swizzle_period, swizzled
 from taskfuse.sim.memory import Region, Site
 from taskfuse.sim.synchronization import cell
 
@@ -191,7 +191,7 @@ class StoreOperation:
         """True: a retire is the only way to wait for it."""
         return True
 
-    def retire(self, owner: int, wanted: Progress) -> None:
+    def waited_for(self, owner: int, wanted: Progress) -> None:
         if self.claimed:
             self.claimed = False
             self.claim.drop()
@@ -199,7 +199,7 @@ class StoreOperation:
         if wanted is Progress.DONE and published is not None:
             if (observer := self.block.machine.observer) is not None:
                 observer.access(self.block.memory, self.transfer.tensor, self.transfer.index, write=True)
-            published.retire(self.transfer.index, self.block.number, self.thread)
+            published.waited_for(self.transfer.index, self.block.number, self.thread)
 
     def execute(self) -> None:
         block, transfer = self.block, self.transfer

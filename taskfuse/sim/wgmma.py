@@ -12,6 +12,7 @@ import numpy.typing as npt
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import ELEMENTWISE, Array
 from taskfuse.ir.fragments import Fragment
+from taskfuse.ir.shared_layouts import operand_offsets, swizzle_period, swizzled
 from taskfuse.kir.limits import WARP, WARPGROUP
 from taskfuse.kir.nodes import Access, Descriptor, Queue, Wgmma
 from taskfuse.sim.agent import Agent, Signal
@@ -19,9 +20,8 @@ from taskfuse.sim.collectives import check_warps
 from taskfuse.sim.engines import Claim, Engines, Progress
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Lanes
-from taskfuse.sim.layouts import operand_offsets, swizzle_period, swizzled
+from taskfuse.sim.matrices import Registers, factor
 from taskfuse.sim.memory import Region, Site
-from taskfuse.sim.registers import Registers, factor
 from taskfuse.sim.synchronization import assemble, pause
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class WgmmaOperation:
         """True: a retire is the only way to wait for it."""
         return True
 
-    def retire(self, owner: int, wanted: Progress) -> None:
+    def waited_for(self, owner: int, wanted: Progress) -> None:
         first = owner * WARP - self.thread
         self.hold(-1, slice(first, first + WARP))
         self.block.memory.busy -= 1

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check import Layer, Verdict, verify
+from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
+from taskfuse.cuda.source import emit
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.evaluate import evaluate, evaluate_tensors
 from taskfuse.ir.expr import Reduction, Scan, reads
@@ -26,6 +28,7 @@ from taskfuse.sim import Scheduler, simulate
 from taskfuse.testing.case import Case
 from taskfuse.testing.machine import find_fault
 from taskfuse.testing.program import REFUSALS
+from taskfuse.testing.ptx.compare import compare
 
 Array = NDArray[Any]
 T = TypeVar("T")
@@ -44,6 +47,7 @@ class Property(Enum):
     KERNEL_TEXT = "the kernel's text is read back as the same kernel"
     UNCONTRADICTED = "the second machine finds no fault in a kernel that is proved"
     NATIVE = "ordinary numbers give what NumPy gives"
+    PTX = "the CUDA text compiles, and its PTX does what kernel IR says, thread by thread"
 
 
 class Standing(Enum):
@@ -105,6 +109,7 @@ class Effort:
         texts: check the texts of fusion and kernel.
         prove: ask for the static proof.
         native: check with ordinary numbers, too (cases with ``options.exact`` only, where every sum is exact).
+        ptx: compile the CUDA text and compare its PTX with the kernel (needs NVRTC).
         machine: of so many cases one is held to the second machine, if it is proved; 0: none.
     """
 
@@ -113,6 +118,7 @@ class Effort:
     texts: bool = True
     native: bool = True
     prove: bool = False
+    ptx: bool = False
     machine: int = 8
 
 
@@ -164,6 +170,8 @@ class _Checks:
             self._contradict(kernel)
         if effort.native and case.options.exact:
             self._native(kernel)
+        if effort.ptx:
+            self._compile(kernel)
         return proof
 
     def _contradict(self, kernel: Kernel) -> None:
@@ -172,6 +180,15 @@ class _Checks:
             found = self._guard(prop, lambda: find_fault(kernel, [self.case.sizes], 1, STEPS))
             if found is not None:
                 raise self._fail(prop, str(found))
+
+    def _compile(self, kernel: Kernel) -> None:
+        def difference() -> str | None:
+            source = emit(kernel)
+            return compare(kernel, source, compile_ptx(source.text, source.name, CompileOptions(arch="sm_90a"))).difference
+
+        found = self._guard(Property.PTX, difference)
+        if found is not None:
+            raise self._fail(Property.PTX, found)
 
     def _fail(self, prop: Property, reason: str) -> CheckError:
         return CheckError(self.case, prop, reason)

@@ -1,6 +1,7 @@
 """Fault operators on definitions: what lowering might get wrong when it writes down what a fusion means.
 
-The proof holds a kernel to its definitions, so it cannot find these; :mod:`taskfuse.testing.meaning` can.
+The proof holds a kernel to its definitions, so it cannot find these; :mod:`taskfuse.kir.faithful`, which reads the fusion, and
+:mod:`taskfuse.testing.meaning`, which computes what they mean, do.
 """
 
 from __future__ import annotations

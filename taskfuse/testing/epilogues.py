@@ -14,10 +14,11 @@ import taskfuse as tf
 from taskfuse.ir.atoms import STMATRIX_X4, TMA_STORE
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.scalar import Const, Expr, is_multiple
+from taskfuse.ir.shared_layouts import CHUNK, SPANS
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir.limits import WARP
-from taskfuse.schedule.layouts import CHUNK_BYTES, FRAGMENT_ROWS, SPANS
+from taskfuse.schedule.layouts import FRAGMENT_ROWS
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.contractions import Contraction, epilogue, outside
 from taskfuse.testing.loops import Loops
@@ -192,7 +193,7 @@ class _Epilogue:
         spans = [s for s in SPANS if width and (width == s if bulk else width % s == 0)] if _constant(tv.loop[-2]) % 8 == 0 else []
         kinds += [Spelled(f"tf.layouts.swizzled({s})", tf.layouts.swizzled(s)) for s in spans for _ in range(2)]
         if not bulk:
-            pad = CHUNK_BYTES // tv.dtype.itemsize
+            pad = CHUNK // tv.dtype.itemsize
             kinds.append(Spelled(f"tf.layouts.padded({pad})", tf.layouts.padded(pad)))
         self.recorder.attempt(tv, "set_allocation_domain", self.chooser.pick(kinds))
 
@@ -215,8 +216,8 @@ class _Epilogue:
         last = self.contraction.m if self.contraction.is_turned else self.contraction.n
         kept = [a for a in self.contraction.tv.root if not a.is_reduction]
         row: Expr = tv.shape[-1] * tv.dtype.itemsize
-        fits = inner * tv.dtype.itemsize % CHUNK_BYTES == 0 and max(rows, columns) <= MOST_BOX
-        return kept[-1] is last and fits and tv.ndim <= MOST_BULK and is_multiple(row, CHUNK_BYTES, self.fusion.facts())
+        fits = inner * tv.dtype.itemsize % CHUNK == 0 and max(rows, columns) <= MOST_BOX
+        return kept[-1] is last and fits and tv.ndim <= MOST_BULK and is_multiple(row, CHUNK, self.fusion.facts())
 
     def _store(self, tv: TensorView, whole: bool, bulk: bool) -> None:
         """A bulk store of each piece, or copies of the threads."""
@@ -231,7 +232,7 @@ class _Epilogue:
             return
         inner = tile[1]
         vector: Axis | None = None
-        width = self.chooser.pick([w for w in (2, 4, 8) if w * tv.dtype.itemsize <= CHUNK_BYTES] or [1])
+        width = self.chooser.pick([w for w in (2, 4, 8) if w * tv.dtype.itemsize <= CHUNK] or [1])
         size = _constant(inner)
         if self.chooser.chance(50) and size and size % width == 0 and self._may_be_bulk(tv, whole):
             inner, vector = loops.split(inner, width)

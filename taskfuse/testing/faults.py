@@ -27,9 +27,10 @@ import numpy as np
 from taskfuse.check import Verdict, verify
 from taskfuse.dtypes import DTypeKind
 from taskfuse.errors import SimulationError
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel, parse_kernel, walk
-from taskfuse.kir.nodes import Extent, For, ScalarParam, TensorParam
+from taskfuse.kir.nodes import For, ScalarParam, TensorParam
 from taskfuse.sim import simulate
 from taskfuse.testing.case import seeded_case
 from taskfuse.testing.chooser import RandomChooser
@@ -165,9 +166,8 @@ def launches(kernel: Kernel) -> tuple[Launch, ...]:
     return tuple(found)
 
 
-def _size(extent: Extent, base: int) -> int:
-    value = max(base, -(-extent.min // extent.multiple_of)) * extent.multiple_of
-    return value if extent.max is None else min(value, extent.max // extent.multiple_of * extent.multiple_of)
+def _size(extent: Dim, base: int) -> int:
+    return extent.near(base * extent.multiple_of)
 
 
 def _arguments(kernel: Kernel, extents: Mapping[str, int]) -> tuple[Argument, ...]:

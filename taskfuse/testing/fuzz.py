@@ -1,6 +1,7 @@
 """``python -m taskfuse.testing.fuzz``: random cases until all seeds are done; a failure prints the line that reproduces it.
 
 ``--prove`` asks for the static proof of each kernel, too, and prints how many are proved, for all extents or for those of their case, by mix.
+``--ptx`` compiles each kernel and compares its PTX with kernel IR.
 ``--log FILE`` keeps a line per case, ``--resume`` goes on behind them, ``--jobs J`` looks at cases side by side.
 """
 
@@ -55,6 +56,7 @@ def reproduction(seed: int, mix: Mix = Mix.MIXED, effort: Effort | None = None) 
     rest += [f"--schedulers {effort.schedulers}"] if effort.schedulers != usual.schedulers else []
     rest += [f"--orders {effort.orders}"] if effort.orders != usual.orders else []
     rest += ["--prove"] if effort.prove and not usual.prove else []
+    rest += ["--ptx"] if effort.ptx and not usual.ptx else []
     return " ".join((f"python -m taskfuse.testing.fuzz --seed {seed} --cases 1", *rest))
 
 
@@ -107,6 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--schedulers", type=int, default=2, metavar="K", choices=range(1, len(Scheduler) + 1), help="interleavings per case (default: 2)")
     parser.add_argument("--orders", type=int, default=1, metavar="K", help="other orders of the code per case (default: 1)")
     parser.add_argument("--prove", action="store_true", help="ask for the static proof of each kernel, too: refuted is a failure")
+    parser.add_argument("--ptx", action="store_true", help="compile each kernel with NVRTC, and compare its PTX with kernel IR")
     parser.add_argument("--failures", type=int, default=5, metavar="F", help="stop after so many failures (default: 5)")
     parser.add_argument("--minimize", type=int, default=400, metavar="B", help="runs spent on shortening a failing program; 0: none (default: 400)")
     parser.add_argument("--seconds", type=float, default=FOREVER, metavar="T", help="end a run after so long")
@@ -115,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--resume", action="store_true", help="go on behind the lines of the log")
     parser.add_argument("--quiet", action="store_true", help="print failures only")
     options = parser.parse_args(arguments)
-    effort = Effort(schedulers=options.schedulers, orders=options.orders, prove=options.prove)
+    effort = Effort(schedulers=options.schedulers, orders=options.orders, prove=options.prove, ptx=options.ptx)
     log = Log(Row, options.log, resume=options.resume)
     rows = list(log.kept)
     done = {row.seed for row in rows}

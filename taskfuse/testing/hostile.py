@@ -126,11 +126,11 @@ def _rule(d: Definition, every: list[Definition], chance: random.Random) -> Rule
             return replace(rule, body=op, init=Immediate(chance.choice((0, 1.5, True)), dtype))
         case 2, Accumulate() as rule:
             return replace(rule, operand=first, axis=chance.randrange(-1, 4), dtype=dtype)
-        case (0 | 1 | 2 | 3), Find() as rule:
+        case ((0 | 1 | 2 | 3), Find() as rule):
             return replace(rule, source=accesses[0], values=tuple(accesses[1:]), extents=_list(rule.extents, chance))
-        case (0 | 1 | 2 | 3), Whole() as rule:
+        case ((0 | 1 | 2 | 3), Whole() as rule):
             return replace(rule, parts=tuple(a.buffer for a in accesses) or rule.parts, places=tuple(_list(p, chance) for p in rule.places))
-        case (0 | 1 | 2 | 3), Pick() as rule:
+        case ((0 | 1 | 2 | 3), Pick() as rule):
             return replace(rule, cases=tuple(Case(chance.choice((c.cond, TRUE, FALSE)), o) for c, o in zip(rule.cases, operands, strict=False)))
         case 4, _:
             return Pick(tuple(Case(chance.choice((TRUE, FALSE)), o) for o in operands))

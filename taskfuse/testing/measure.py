@@ -171,7 +171,7 @@ def _features(case: Case) -> dict[str, bool]:
         "a channel between blocks": bool(kernel.semaphores),
         "channels between blocks and between threads": bool(kernel.semaphores) and any(m.name.endswith(".full") for m in kernel.mbarriers),
         "blocks with rings of their own": any(len(s.shape) > 1 for s in kernel.semaphores),
-        "a distributed channel": any(m.name.endswith(".turns") for m in kernel.mbarriers),
+        "a distributed channel": any(m.name.endswith(".order") for m in kernel.mbarriers),
         "a ring of 2 slots or more": any(n > 1 for n in _rings(case)),
         "a ring that its role fills ahead": any(isinstance(s, For) and s.var.endswith(".p") for s in statements),
         "a split that does not divide": any(f > 0 and n % f for n, f in splits),

@@ -17,7 +17,7 @@ CALLS = (
     *("split", "merge", "reorder", "swizzle", "rasterize", "propagate", "parallelize_like", "parallelize", "fragment", "set_atom"),
     *("duplicate", "recompute", "chunk_scan", "rfactor", "cache_before", "cache_after", "cache_fork", "scatter"),
     *("inline_at", "inline_most", "set_memory_type", "set_allocation_domain", "circular_buffer", "in_flight"),
-    *("task", "group", "take_turns", "registers", "resident_blocks"),
+    *("task", "group", "pingpong", "registers", "resident_blocks"),
 )
 """Scheduling calls: each is a mechanism of its own, by how many cases make it."""
 
@@ -69,8 +69,8 @@ def _of_tensor(fusion: Fusion, tv: TensorView) -> Iterator[str]:
 
 
 def _of_group(group: Group) -> Iterator[str]:
-    if group.turns is not None:
-        yield "take_turns"
+    if group.pingpong_axis is not None:
+        yield "pingpong"
     if group.ptype is not None:
         yield f"group on {'blocks' if group.ptype.is_block else 'threads'}"
 

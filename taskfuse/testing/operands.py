@@ -18,10 +18,11 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Pointwise, Read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, Const, Expr, const, is_multiple, simplify, substitute, sym
+from taskfuse.ir.shared_layouts import CHUNK, SPANS
 from taskfuse.ir.storage import has_code, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
-from taskfuse.schedule.layouts import CHUNK_BYTES, FRAGMENT_HALF, FRAGMENT_ROWS, SPANS
+from taskfuse.schedule.layouts import FRAGMENT_HALF, FRAGMENT_ROWS
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.contractions import Contraction, Factor, factors, positions
 from taskfuse.testing.loops import Loops
@@ -229,7 +230,7 @@ class _Operand:
         if read is None or contiguous is None or not read.tensor.is_input or read.valid is not TRUE:
             return False
         row: Expr = read.tensor.shape[-1] * read.tensor.dtype.itemsize
-        return read.tensor.ndim <= MOST_BULK and is_multiple(row, CHUNK_BYTES, self.fusion.facts())
+        return read.tensor.ndim <= MOST_BULK and is_multiple(row, CHUNK, self.fusion.facts())
 
     def _lay_out(self, stop: Stop, loops: Loops, outer: Axis, inner: Axis, bulk: bool, described: bool, cores: bool) -> None:
         """A layout, and the atom of a bulk copy whose box fits it.
@@ -254,12 +255,12 @@ class _Operand:
                     loops.bind(piece, self.chooser.pick((_P.Unroll, _P.Serial)))
                 self.recorder.call(tv, "set_allocation_domain", Spelled(f"tf.layouts.swizzled({span})", tf.layouts.swizzled(span)))
             case "cores":  # 8 rows of 16 bytes, one after the other
-                piece, inner = loops.split(inner, CHUNK_BYTES // item)
+                piece, inner = loops.split(inner, CHUNK // item)
                 loops.last([piece, outer, inner])
                 if not bulk and self.chooser.chance(50):
                     self.recorder.call(tv, "set_allocation_domain", self._by_hand(tv))
             case "padded" if not bulk:
-                pad = max(CHUNK_BYTES // item, 1) if self.chooser.chance(60) else 1
+                pad = max(CHUNK // item, 1) if self.chooser.chance(60) else 1
                 self.recorder.call(tv, "set_allocation_domain", Spelled(f"tf.layouts.padded({pad})", tf.layouts.padded(pad)))
             case "rowmajor" if not bulk and not self.nest.ends_inside and outer_first and all(isinstance(e, Const) for e in tv.shape):
                 self.recorder.call(tv, "set_allocation_domain", Spelled("tf.layouts.rowmajor()", tf.layouts.rowmajor()))
@@ -280,7 +281,7 @@ class _Operand:
         pieces = list(loops.tv.loop[len(self.nest.head) + len(self.nest.steps) :])
         inner = pieces[-1]
         read = copied(self.fusion, tv)
-        widths = [w for w in (2, 4, 8, 16) if self.size(inner.extent) % w == 0 and w * item <= CHUNK_BYTES and along and self._vectors(read, w * item)]
+        widths = [w for w in (2, 4, 8, 16) if self.size(inner.extent) % w == 0 and w * item <= CHUNK and along and self._vectors(read, w * item)]
         width = self.chooser.pick(widths) if widths and self.chooser.chance(60) else 1
         if width > 1:
             pieces[-1] = loops.split(inner, width)[0]

@@ -34,13 +34,13 @@ from taskfuse.kir.nodes import (
     If,
     InitBarrier,
     Queue,
-    Retire,
     SetMaxNReg,
     Shuffle,
     Stmt,
     TmaLoad,
     VectorCopy,
     Wait,
+    WaitGroup,
     WgmmaFence,
 )
 from taskfuse.testing.block_operators import BLOCK_OPERATORS
@@ -200,12 +200,12 @@ def _stages(by: int) -> Callable[[Stmt], Stmt | None]:
 
 
 def _pending(s: Stmt) -> Stmt:
-    assert isinstance(s, Retire)
+    assert isinstance(s, WaitGroup)
     return replace(s, pending=s.pending + 1)
 
 
 def _read_only(s: Stmt) -> Stmt | None:
-    assert isinstance(s, Retire)
+    assert isinstance(s, WaitGroup)
     return replace(s, read_only=True) if s.queue is Queue.BULK and not s.read_only else None
 
 
@@ -273,9 +273,9 @@ def _advance(by: int) -> Callable[[Stmt], Stmt]:
     return apply
 
 
-def _wrong_turn(s: Stmt) -> Stmt | None:
+def _wrong_order(s: Stmt) -> Stmt | None:
     assert isinstance(s, Arrive)
-    return replace(s, barrier=BarrierSlot(s.barrier.name, const(0))) if s.barrier.name.endswith("turns") and s.barrier.slot is not const(0) else None
+    return replace(s, barrier=BarrierSlot(s.barrier.name, const(0))) if s.barrier.name.endswith("order") and s.barrier.slot is not const(0) else None
 
 
 def _budget(s: Stmt) -> Stmt:
@@ -346,15 +346,15 @@ OPERATORS: tuple[Operator, ...] = (
     Operator("copy what is not there", change(AsyncCopy, _unconditional)),
     Operator("drop proxy fence", drop(FenceProxyAsync)),
     Operator("drop wgmma fence", drop(WgmmaFence)),
-    Operator("drop retire", drop(Retire)),
-    Operator("retire one less", change(Retire, _pending)),
-    Operator("retire sources only", change(Retire, _read_only)),
-    Operator("retire later", moved(Retire, 1)),
+    Operator("drop retire", drop(WaitGroup)),
+    Operator("retire one less", change(WaitGroup, _pending)),
+    Operator("retire sources only", change(WaitGroup, _read_only)),
+    Operator("retire later", moved(WaitGroup, 1)),
     Operator("proxy fence later", moved(FenceProxyAsync, 1)),
     Operator("drop commit", drop(Commit)),
     Operator("commit later", moved(Commit, 1)),
     Operator("shuffle in half a warp", change(Shuffle, _half)),
-    Operator("turn to instance 0", change(Arrive, _wrong_turn)),
+    Operator("turn to instance 0", change(Arrive, _wrong_order)),
     Operator("registers of one warpgroup more", change(SetMaxNReg, _budget)),
     *BLOCK_OPERATORS,
 )

@@ -108,7 +108,7 @@ class CaseOptions:
     prologues: int = 0
     chains: int = 0
     orders: int = 0
-    turns: int = 0
+    pingpong: int = 0
     ragged: int = 0
     split_sums: int = 0
     exact: bool = False
@@ -219,7 +219,7 @@ PRODUCTS = CaseOptions(
     prologues=35,
     chains=10,
     orders=25,
-    turns=25,
+    pingpong=25,
     ragged=20,
     split_sums=8,
     persistent=30,
@@ -268,7 +268,6 @@ POINTWISE = CaseOptions(
     positions=0,
     einsums=0,
 )
-
 
 
 class Mix(Enum):

@@ -143,14 +143,14 @@ def parallelize(chooser: Chooser, options: CaseOptions, recorder: Recorder, foun
         if launched(recorder.fusion, types, size, (group, ptype)) <= most:
             recorder.attempt(group, "parallelize", ptype)
         if group.ptype is not None and is_vertical(group) and chooser.chance(10):
-            _take_turns(chooser, recorder, group)
+            _pingpong(chooser, recorder, group)
 
 
-def _take_turns(chooser: Chooser, recorder: Recorder, group: Group) -> None:
+def _pingpong(chooser: Chooser, recorder: Recorder, group: Group) -> None:
     """Let the instances along an axis that is bound to threads take turns; refused, here or at lowering, where no channel is distributed over it."""
     bound = [AxisRef(tv, a) for task in leaves(group) for tv in task.tensors for a in tv.loop if tv.schedule.ptype(a).is_thread]
     if bound:
-        recorder.call(group, "take_turns", chooser.pick(bound))
+        recorder.call(group, "pingpong", chooser.pick(bound))
 
 
 def launched(fusion: Fusion, types: Sequence[ParallelType], size: Callable[[Expr], int], changed: tuple[Group, ParallelType] | None = None) -> int:

@@ -16,7 +16,8 @@ import taskfuse as tf
 from taskfuse.dtypes import DType
 from taskfuse.errors import DTypeError, LoweringError, ScheduleError, ShapeError, TaskError, UnsupportedError
 from taskfuse.ir.atoms import Atom
-from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.dims import Dim
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.tasks import Group, Task
 from taskfuse.ir.tensor import AxisRef, Scalar, TensorView
 from taskfuse.ir.types import MemoryType, ParallelType

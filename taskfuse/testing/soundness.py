@@ -98,7 +98,7 @@ def resized(case: Case, chance: random.Random) -> Case:
     assert case.kernel is not None
     sizes = dict(case.sizes)
     for e in case.kernel.extents:
-        allowed = [n for n in EXTENTS if n >= e.min and (e.max is None or n <= e.max) and n % e.multiple_of == 0]
+        allowed = [n for n in EXTENTS if e.admits(n)]
         if allowed:
             sizes[e.name] = chance.choice(allowed)
     return replace(case, sizes=sizes)

@@ -143,8 +143,8 @@ class TensorCores:
         contraction = self.chooser.pick(contractions(result.tv))
         in_roles = self.chooser.chance(self.options.groups)
         shape = self._shape(contraction)
-        turns = in_roles and self.chooser.chance(self.options.turns)
-        if turns:
+        pingpong = in_roles and self.chooser.chance(self.options.pingpong)
+        if pingpong:
             shape = replace(shape, warps=(1, 1), types=(Z, Z))
         ends = not is_multiple(contraction.k.extent, shape.tile[2], self.fusion.facts())
         left, right = (
@@ -152,7 +152,7 @@ class TensorCores:
             for which, (f, axis) in enumerate(((contraction.a, contraction.m), (contraction.b, contraction.n)))
         )
         epilogues.stage(self.chooser, self.recorder, result, contraction)
-        nest = self._tiles(contraction, shape, result, [left, right], ends, in_roles, turns)
+        nest = self._tiles(contraction, shape, result, [left, right], ends, in_roles, pingpong)
         for which, f in enumerate((left, right)):
             operands.schedule(self.chooser, self.recorder, f, nest, which, self.size)
         self._contract(contraction, nest)
@@ -208,7 +208,7 @@ class TensorCores:
 
     # -- loops ----------------------------------------------------------------------------------------------------------------------
 
-    def _tiles(self, c: Contraction, shape: Shape, result: Result, feeds: list[Feed], ends: bool, in_roles: bool, turns: bool) -> Nest:
+    def _tiles(self, c: Contraction, shape: Shape, result: Result, feeds: list[Feed], ends: bool, in_roles: bool, pingpong: bool) -> Nest:
         """[head, steps, m, n, k] of the result, [head, m, n] of what follows, [head, steps, rows, k] of the operands."""
         loops = Loops(self.recorder, c.tv)
         (mo, m), (no, n), (ko, k) = (loops.split(axis, f) for axis, f in zip((c.m, c.n, c.k), shape.tile, strict=True))
@@ -224,7 +224,7 @@ class TensorCores:
         if rank is not None:
             head.append(rank)
             loops.bind(rank, CLUSTER_X)
-        turn = self._turn(loops, head, rank) if turns else None
+        turn = self._turn(loops, head, rank) if pingpong else None
         self._deal(loops, head, [a for a in (rank, turn) if a is not None])
         after = [tv for tv in result.tensors if tv.loop]
         if after:
@@ -362,7 +362,7 @@ class TensorCores:
         if not types or self.recorder.attempt(roles, "parallelize", self.chooser.pick(types)) is None:
             return
         if nest.turn is not None and self.chooser.chance(50):
-            self.recorder.attempt(roles, "take_turns", tv.axis(nest.turn[0]))
+            self.recorder.attempt(roles, "pingpong", tv.axis(nest.turn[0]))
         late = [t.schedule.stages for part in loads for t in part]
         several = self.size(nest.steps[-1].extent) > 1 and min(late, default=1) > 1 and not registers
         if several and tv.schedule.atom is not None and tv.schedule.atom.completion is Completion.FIFO and self.chooser.chance(40):

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from taskfuse.ir.scalar import FALSE, TRUE, Expr, not_, substitute, sym
+from taskfuse.ir.shared_layouts import SWIZZLES, Major
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Major, Mma, Operand, StMatrix, Stmt, TensorMapParam, TmaLoad, TmaStore, Wgmma
+from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Mma, Operand, StMatrix, Stmt, TensorMapParam, TmaLoad, TmaStore, Wgmma
 from taskfuse.testing.mutations import Mutants, Operator
 from taskfuse.testing.value_edits import Writer, in_each, in_writers, reads, shapes, writes
-
-SWIZZLES = (0, 32, 64, 128)
 
 
 def _coordinates(kernel: Kernel, s: Writer) -> Iterator[Stmt]:

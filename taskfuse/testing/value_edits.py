@@ -68,9 +68,7 @@ def reads(s: Writer) -> Iterator[Site]:
         case Gather():
             yield Site(s.source, lambda new: replace(s, source=element(new)))
             for k, v in enumerate(s.values):
-                yield Site(
-                    v.source, lambda new, k=k, v=v: replace(s, values=(*s.values[:k], Found(v.symbol, element(new), v.extent), *s.values[k + 1 :]))
-                )
+                yield Site(v.source, lambda new, k=k, v=v: replace(s, values=(*s.values[:k], Found(v.symbol, element(new), v.extent), *s.values[k + 1 :])))
         case VectorCopy() | AsyncCopy() | LdMatrix() | StMatrix() | Shuffle() | TmaStore():
             yield Site(s.source, lambda new: replace(s, source=element(new)))
         case Wgmma():

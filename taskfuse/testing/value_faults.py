@@ -89,7 +89,7 @@ class Mutant:
 
 @dataclass(slots=True)
 class Table:
-    """The mutants, and the table that ``str`` gives."""
+    """The mutants, and the table that ``str`` gives: by operator, then by subject."""
 
     mutants: list[Mutant] = field(default_factory=list[Mutant])
 
@@ -99,26 +99,12 @@ class Table:
         return [m for m in self.mutants if m.escaped]
 
     def __str__(self) -> str:
-        head = ("operator", "mutants", "invalid", "refuted", "outside", "with notes", "equal", "proved", "at", "rounds", "long", "escaped")
-        lines = [f"{head[0]:34}" + "".join(f"{h:>11}" for h in head[1:])]
-        rows = {op.name: [m for m in self.mutants if m.operator == op.name] for op in VALUE_OPERATORS}
-        for name, mine in [*rows.items(), ("all", self.mutants)]:
-            said = Counter(m.said for m in mine)
-            refused = [m for m in mine if m.said in (Said.REFUTED, Said.OUTSIDE)]
-            counts = (
-                len(mine),
-                said[Said.INVALID],
-                said[Said.REFUTED],
-                said[Said.OUTSIDE],
-                sum(m.shown for m in refused),
-                sum(m.ran in (Ran.EQUAL, Ran.ROUNDS) for m in refused),
-                said[Said.PROVED],
-                said[Said.PROVED_AT],
-                sum(m.proved and m.ran is Ran.ROUNDS for m in mine),
-                sum(m.ran is Ran.LONG for m in mine),
-                sum(m.escaped for m in mine),
-            )
-            lines.append(f"{name:34}" + "".join(f"{n:11}" for n in counts))
+        by_operator = [(op.name, [m for m in self.mutants if m.operator == op.name]) for op in VALUE_OPERATORS]
+        by_subject = [(name, [m for m in self.mutants if m.subject == name]) for name in dict.fromkeys(m.subject for m in self.mutants)]
+        lines: list[str] = []
+        for what, rows in (("operator", by_operator), ("subject", by_subject)):
+            lines += ([""] if lines else []) + [f"{what:34}" + "".join(f"{c:>11}" for c in _COLUMNS)]
+            lines += [f"{name:34}" + "".join(f"{n:11}" for n in _counts(mine)) for name, mine in (*rows, ("all", self.mutants))]
         return "\n".join(lines)
 
     def lists(self) -> str:
@@ -133,6 +119,28 @@ class Table:
         ):
             lines += ["", f"{title} ({len(found)})", *(f"  {m}" for m in found)]
         return "\n".join(lines)
+
+
+_COLUMNS = ("mutants", "invalid", "refuted", "outside", "with notes", "equal", "proved", "at", "rounds", "long", "escaped")
+
+
+def _counts(mine: Sequence[Mutant]) -> tuple[int, ...]:
+    """The columns of a row."""
+    said = Counter(m.said for m in mine)
+    refused = [m for m in mine if m.said in (Said.REFUTED, Said.OUTSIDE)]
+    return (
+        len(mine),
+        said[Said.INVALID],
+        said[Said.REFUTED],
+        said[Said.OUTSIDE],
+        sum(m.shown for m in refused),
+        sum(m.ran in (Ran.EQUAL, Ran.ROUNDS) for m in refused),
+        said[Said.PROVED],
+        said[Said.PROVED_AT],
+        sum(m.proved and m.ran is Ran.ROUNDS for m in mine),
+        sum(m.ran is Ran.LONG for m in mine),
+        sum(m.escaped for m in mine),
+    )
 
 
 def mutants(subject: Subject, most: int, seed: int) -> Iterator[tuple[Operator, Kernel]]:

@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 
 from taskfuse.cli.load import load
 from taskfuse.errors import TaskfuseError
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.scalar import evaluate as value_of
 from taskfuse.ir.values import NATIVE, RING
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import Extent, TensorParam
+from taskfuse.kir.nodes import TensorParam
 from taskfuse.sim import simulate
 from taskfuse.testing.case import Case, fusion_case, seeded_case
+from taskfuse.testing.instruction_subjects import INSTRUCTIONS
 from taskfuse.testing.options import Mix
 from taskfuse.testing.outcomes import Argument, equal
 
@@ -56,7 +58,7 @@ class Subject:
 
 
 def names(programs: list[str], cases: int, seed: int) -> list[str]:
-    """The names of subjects: programs as ``python -m taskfuse`` takes them, and random cases, of all mixes in turn."""
+    """The names of subjects: programs as ``python -m taskfuse`` takes them, names of :data:`INSTRUCTIONS`, and random cases, of all mixes in turn."""
     return [*programs, *(f"{mix.value} {k}" for k, mix in zip(range(seed, seed + cases), _mixes(), strict=False))]
 
 
@@ -70,13 +72,15 @@ def subjects(name: str) -> Iterator[Subject]:
     mix, _, seed = name.partition(" ")
     if seed:
         found = [seeded_case(int(seed), Mix(mix))]
+    elif name in INSTRUCTIONS:
+        found = [fusion_case(INSTRUCTIONS[name]())]
     else:
         found = [fusion_case(program.required_fusion()) for program in load(name)]
     for case in found:
         if case.kernel is not None:
             launches = tuple(_launches(case, case.kernel))
             if launches:
-                yield Subject(name if seed else f"{name} {case.fusion.name}", case.kernel, launches)
+                yield Subject(name if seed or name in INSTRUCTIONS else f"{name} {case.fusion.name}", case.kernel, launches)
 
 
 def _launches(case: Case, kernel: Kernel) -> Iterator[Launch]:
@@ -95,11 +99,8 @@ def _launches(case: Case, kernel: Kernel) -> Iterator[Launch]:
                 yield launch
 
 
-def _size(extent: Extent, base: int) -> int:
-    value = max(base, -(-extent.min // extent.multiple_of)) * extent.multiple_of
-    if extent.multiple_of > 1:
-        value = max(min(base, 3), -(-extent.min // extent.multiple_of)) * extent.multiple_of
-    return value if extent.max is None else min(value, extent.max // extent.multiple_of * extent.multiple_of)
+def _size(extent: Dim, base: int) -> int:
+    return extent.near((base if extent.multiple_of == 1 else min(base, 3)) * extent.multiple_of)
 
 
 def _launch(case: Case, kernel: Kernel) -> Launch | None:

@@ -69,7 +69,7 @@ BULK = {
     "  GRID": "  TENSORMAP m = y box (32) swizzle 0\n  GRID",
     ARRIVE: "  FENCE proxy.async\n  ARRIVE go[0]\n",
     "ELSE:": "ELSE IF threadIdx.x == 0 && threadIdx.y == 1:",
-    READ: "  TMA m(0) <- s[0]\n  COMMIT bulk\n  RETIRE bulk <= 0\n",
+    READ: "  TMA m(0) <- s[0]\n  COMMIT bulk\n  WAIT_GROUP bulk <= 0\n",
 }
 COPIES = {WRITE: "  COPY.async s[threadIdx.x] <- x[threadIdx.x] width 1\n", ARRIVE: "  ARRIVE.async go[0]\n"}
 ONE = """\

@@ -1,4 +1,4 @@
-"""Operations in flight, and meetings that mix: each kernel is refuted, exploration finds a schedule that fails, and its twin is proved."""
+"""Operations in flight, and barriers that mix: each kernel is refuted, exploration finds a schedule that fails, and its twin is proved."""
 
 import numpy as np
 import pytest
@@ -57,9 +57,9 @@ SYNC block
 IF threadIdx.x == 0:
   TMA y.map(0, 0) <- b[0]
   COMMIT bulk
-  RETIRE bulk.read <= 0
+  WAIT_GROUP bulk.read <= 0
   y[0, 0] = copy(0.0)
-  RETIRE bulk <= 0
+  WAIT_GROUP bulk <= 0
 """
 MEETINGS = """\
 
@@ -102,7 +102,7 @@ FOUND = {
     "two roles meet at one named barrier": (
         MEETINGS,
         ("SYNC named 1, 32\n  y[1", "SYNC named 2, 32\n  y[1"),
-        "SYNC named 1: nothing orders an arrival after the meeting before it, so that threads of two meetings may mix",
+        "SYNC named 1: nothing orders an arrival after the meeting before it, so that threads of two barriers may mix",
     ),
 }
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskfuse.check.accesses import overlapping
+from taskfuse.check.barriers import Barriers
 from taskfuse.check.linear import Linear
-from taskfuse.check.meetings import Meetings
 from taskfuse.check.paths import Cuts
 from taskfuse.check.program import Node, Program
 from taskfuse.check.threads import Threads
@@ -107,10 +107,10 @@ def test_questions_of_one_level(form: str, holds: bool, depth: int) -> None:
 
 def separated(body: str, equal: frozenset[str] = frozenset(), block: str = "(32, 4, 1)") -> bool:
     found = program(body, block)
-    meetings = Meetings(found, Threads(found))
-    assert not meetings.obligations
+    barriers = Barriers(found, Threads(found))
+    assert not barriers.obligations
     a, b = leaves(found)
-    cuts = Cuts(c for m in meetings.at.values() if (c := m.cut) is not None)
+    cuts = Cuts(c for m in barriers.at.values() if (c := m.cut) is not None)
     assert cuts.separate(a, b, equal) == cuts.separate(b, a, equal)
     return cuts.separate(a, b, equal)
 

@@ -7,7 +7,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin
 from taskfuse.cuda.source import emit
-from tests.lowering.test_clusters import grid, shared
+from tests.lowering.clustered import grid, shared
 
 TEXT = (Path(__file__).parents[1] / "kernels" / "share.kir").read_text(encoding="utf-8")
 WIDE = TEXT.replace("GRID (4, 1, 1)", "GRID (4, 6, 1)").replace("CLUSTER (2, 1, 1)", "CLUSTER (2, 3, 1)")

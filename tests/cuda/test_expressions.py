@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from taskfuse.cuda.expressions import Divisors, Indices
-from taskfuse.cuda.names import Names
 from taskfuse.cuda.ranges import INT32, Ranges
 from taskfuse.cuda.text import Helper, closure
+from taskfuse.cuda.writer import Names
 from taskfuse.ir.scalar import Expr, Facts, and_, children, const, eq, evaluate, le, lt, maximum, minimum, ne, not_, or_, parse_expr, select, sym, table, xor
 from tests.cuda.host import needs_compiler, run
 

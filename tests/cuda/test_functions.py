@@ -11,14 +11,11 @@ import pytest
 
 import taskfuse as tf
 from benchmarks.ulp import BEGIN, END, PAGE, figures
-from taskfuse.cuda.c_types import c_type, literal
-from taskfuse.cuda.conversions import CONVERSIONS, convert
-from taskfuse.cuda.device_functions import DEVICE_FUNCTIONS
-from taskfuse.cuda.device_library import Library
-from taskfuse.cuda.functions import IDENTIFIERS, call, result_dtype
-from taskfuse.cuda.names import Names
+from taskfuse.cuda.c_types import CONVERSIONS, c_type, convert, literal
+from taskfuse.cuda.functions import DEVICE_FUNCTIONS, IDENTIFIERS, call, result_dtype
 from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
-from taskfuse.cuda.text import Fragment, Helper, closure
+from taskfuse.cuda.text import Fragment, Helper, Library, closure
+from taskfuse.cuda.writer import Names
 from taskfuse.dtypes import DTYPES, DType, bfloat16, bool_, float8_e4m3, float8_e5m2, float16, float32, float64, int8, int32
 from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule, Elementwise
 from taskfuse.ir.spelling import Spelling

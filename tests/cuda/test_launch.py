@@ -12,24 +12,18 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.cuda import code, source
-from taskfuse.cuda.arrays import Kinds
 from taskfuse.cuda.debug import REPORT, empty_report
 from taskfuse.cuda.device_array import DeviceArray
 from taskfuse.cuda.dlpack import import_capsule
-from taskfuse.cuda.launch import Launcher, Plans
-from taskfuse.cuda.nvrtc import Binary, CompileOptions
+from taskfuse.cuda.launch import Plans
 from taskfuse.cuda.parameters import divisor_bytes
 from taskfuse.cuda.plan import Plan
-from taskfuse.cuda.signature import Source
-from taskfuse.cuda.variant import Form
+from taskfuse.cuda.signature import Form
 from taskfuse.dtypes import bfloat16, float32
-from taskfuse.errors import CudaError, TaskfuseError
-from taskfuse.kir import Kernel, parse_kernel
+from taskfuse.errors import CudaError
 from tests.cuda.fakes import GPU, Dlpack, FakeCuPy, FakeCuPyArray, FakeDriver, FakeTensor, FakeTorch, FakeTorchDevice, Interface, aligned
+from tests.cuda.launched import SECOND, Case, tensor
 from tests.lines import pipeline, snippet
-
-SECOND = GPU._replace(ordinal=1, context=0xC1, name="second GPU")
 
 COPY = """
 KERNEL k(x: float32[M, N]) -> (y: float32[M, N])
@@ -52,90 +46,12 @@ y[blockIdx.x, threadIdx.x] = copy(w[(blockIdx.x + 1) % B, threadIdx.x])
 """
 
 
-class Case:
-    """A kernel with its launcher on a fake driver, and what was compiled for it."""
-
-    def __init__(self, text: str | Kernel, driver: FakeDriver, **options: Any) -> None:
-        self.kernel = text if isinstance(text, Kernel) else parse_kernel(text.lstrip("\n"))
-        self.driver = driver
-        self.sources: list[Source] = []
-        self.archs: list[str] = []
-        self.run = Launcher(self.kernel, Kinds(driver), on_compile=self._note, **options)
-
-    def _note(self, source: Source, binary: Binary, arch: str) -> None:
-        self.sources.append(source)
-        self.archs.append(arch)
-
-    def arguments(self, number: int = -1) -> dict[str, Any]:
-        """The last launch's parameters by name, as numbers, or bytes where they are no single one."""
-        source = self.sources[-1]
-        found: dict[str, Any] = {}
-        for argument, raw in zip(source.arguments, self.driver.launches[number].raw, strict=True):
-            name = getattr(argument, "tensor", None) or getattr(argument, "name", None) or "report"
-            if hasattr(argument, "axis"):
-                name += f".{argument.axis}"
-            found[name] = int.from_bytes(raw, "little", signed=True) if len(raw) in (4, 8) else raw
-        return found
-
-    def error(self, *args: Any, **options: Any) -> str:
-        with pytest.raises(TaskfuseError) as caught:
-            self.run(args, **options)
-        assert not self.driver.stack
-        return str(caught.value)
-
-
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
-    """A driver, with compilation left out."""
-    found = FakeDriver(devices=(GPU, SECOND))
-
-    def compiled(text: str, name: str, options: CompileOptions, settings: object, *, strict: bool) -> Binary:
-        found.strict.append(strict)
-        return Binary(text.encode(), "", None, ())
-
-    def emitted(*args: Any) -> Source:
-        made = source.emit(*args[:-1])
-        found.parameter_sizes = [size(a) for a in made.arguments]
-        return made
-
-    monkeypatch.setattr(code, "compiled", compiled)
-    monkeypatch.setattr(code, "emitted", emitted)
-    return found
-
-
-def size(argument: Any) -> int:
-    """Bytes of a parameter."""
-    match type(argument).__name__:
-        case "StrideArgument" | "IntegerArgument":
-            return 8 if argument.wide else 4
-        case "DivisorArgument":
-            return 12
-        case "ScalarArgument":
-            return argument.dtype.itemsize
-        case "TensorMapArgument":
-            return 128
-        case _:
-            return 8
-
-
-@pytest.fixture
-def torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
-    """A fake torch, imported."""
-    found = FakeTorch()
-    monkeypatch.setitem(sys.modules, "torch", found)
-    return found
-
-
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch) -> FakeCuPy:
     """A fake CuPy, imported."""
     found = FakeCuPy()
     monkeypatch.setitem(sys.modules, "cupy", found)
     return found
-
-
-def tensor(*shape: int, dtype: str = "float32", device: int = 0, offset: int = 0) -> FakeTensor:
-    return FakeTensor(aligned(shape, {"bfloat16": "uint16"}.get(dtype, dtype), offset), FakeTorchDevice("cuda", device), dtype)
 
 
 # -- what is launched ---------------------------------------------------------------------------------------------------------------

@@ -2,8 +2,7 @@
 
 import pytest
 
-from taskfuse.cuda.occupancy import occupancy
-from taskfuse.cuda.resources import Resources
+from taskfuse.cuda.resources import Resources, occupancy
 from taskfuse.errors import UnsupportedError
 from taskfuse.target import LIMITS, capability
 

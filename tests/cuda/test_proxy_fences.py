@@ -1,7 +1,7 @@
 """Proxy fences in the CUDA text: one of each state space."""
 
 import taskfuse as tf
-from tests.cuda.test_compile_all import compiles, texts
+from tests.cuda.compiled import compiles, texts
 
 KERNEL = """\
 KERNEL fences(x: float32[32]) -> (y: float32[32])

@@ -46,7 +46,7 @@ def test_a_form_that_is_not_known_is_no_guess(log: str) -> None:
 
 
 SERIAL = "wgmma.mma_async instructions are serialized due to insufficient register resources for the wgmma pipeline"
-WGMMA_HELP = "help: between an mma and the Retire that covers it, nothing may touch its accumulator; see that the accumulators fit the registers of a thread"
+WGMMA_HELP = "help: between an mma and the WaitGroup that covers it, nothing may touch its accumulator; see that the accumulators fit the registers of a thread"
 BUDGET_HELP = "help: registers(n) needs a launch shape that is constant, and budgets that fit it: blocks of a multiple of 128 threads"
 
 

@@ -8,14 +8,11 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.cuda.debug import Timeout, WaitPoint
-from taskfuse.cuda.signature import WorkspaceArgument
+from taskfuse.cuda.signature import Form, Variant, WorkspaceArgument
 from taskfuse.cuda.source import emit
-from taskfuse.cuda.variant import Form, Variant
 from taskfuse.kir import parse_kernel
 from tests.cuda.fakes import FakeDriver, FakeTorch
-from tests.cuda.test_launch import Case, driver, tensor, torch
-
-__all__ = ["driver", "torch"]  # fixtures
+from tests.cuda.launched import Case, tensor
 
 TEXT = (Path(__file__).parents[1] / "kernels" / "blocks.kir").read_text(encoding="utf-8")
 

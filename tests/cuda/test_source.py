@@ -9,17 +9,17 @@ import pytest
 
 import taskfuse as tf
 from examples import nested_groups, pipeline, stream
-from taskfuse.cuda import cluster_instructions, instructions, matrices, nvrtc
+from taskfuse.cuda import copy_instructions, instructions, matrices, nvrtc
 from taskfuse.cuda.expressions import DIVISOR, FLOOR_DIVIDE, FLOOR_MODULO
-from taskfuse.cuda.names import Names
-from taskfuse.cuda.signature import DivisorArgument, IntegerArgument, PointerArgument, ScalarArgument, StrideArgument, WorkspaceArgument
+from taskfuse.cuda.signature import DivisorArgument, Form, IntegerArgument, PointerArgument, ScalarArgument, StrideArgument, Variant, WorkspaceArgument
 from taskfuse.cuda.source import dense, emit, fits
 from taskfuse.cuda.text import Helper
-from taskfuse.cuda.variant import Form, Variant
+from taskfuse.cuda.writer import Names
 from taskfuse.errors import VerifyError
 from taskfuse.ir.scalar import const
+from taskfuse.ir.shared_layouts import Major
 from taskfuse.kir import Kernel, parse_kernel
-from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Major, Mma, StMatrix, Wgmma
+from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Mma, StMatrix, Wgmma
 
 ADD = """\
 KERNEL add(x: float32[M, N], y: float32[M, N]) -> (z: float32[M, N])
@@ -122,10 +122,10 @@ FOR for in 0..2 UNROLL:
 
 
 def test_names_of_helpers_are_taken() -> None:
-    helpers = [h for module in (instructions, cluster_instructions, matrices) for h in vars(module).values() if isinstance(h, Helper)]
-    helpers += [instructions.copy_vector(16), instructions.async_copy(4, fills=True), instructions.async_copy(16, fills=False)]
-    helpers += [instructions.tma_load(3), instructions.tma_store(1), instructions.set_registers(40, 168)]
-    helpers += [cluster_instructions.cluster_index("x"), cluster_instructions.tma_multicast(2), FLOOR_DIVIDE, FLOOR_MODULO, DIVISOR]
+    helpers = [h for module in (instructions, copy_instructions, matrices) for h in vars(module).values() if isinstance(h, Helper)]
+    helpers += [copy_instructions.copy_vector(16), copy_instructions.async_copy(4, fills=True), copy_instructions.async_copy(16, fills=False)]
+    helpers += [copy_instructions.tma_load(3), copy_instructions.tma_store(1), instructions.set_registers(40, 168)]
+    helpers += [instructions.cluster_index("x"), copy_instructions.tma_multicast(2), FLOOR_DIVIDE, FLOOR_MODULO, DIVISOR]
     register = Access("r", (const(0),))
     tile = Descriptor(register, const(0), 0, 0, 0, Major.MN)
     helpers += [matrices.wgmma(Wgmma(64, 16, register, a, tile, const(1), tf.bfloat16)) for a in (tile, register)]

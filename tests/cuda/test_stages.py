@@ -8,7 +8,7 @@ import pytest
 import taskfuse as tf
 from examples import founding, pipeline
 from taskfuse.cuda import disassembly
-from taskfuse.cuda.variant import Form, Variant
+from taskfuse.cuda.signature import Form, Variant
 from taskfuse.errors import CudaUnavailableError, LaunchError, UnsupportedError
 
 KERNELS = Path(__file__).parents[1] / "kernels"

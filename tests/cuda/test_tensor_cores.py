@@ -15,8 +15,8 @@ from taskfuse.cuda.stages import check_target
 from taskfuse.dtypes import bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, uint8
 from taskfuse.errors import UnsupportedError
 from taskfuse.kir import Kernel, parse_kernel
-from tests.lowering.test_tile_joins import CASES
-from tests.lowering.test_tile_joins import Product as Joined
+from tests.lowering.joined import CASES
+from tests.lowering.joined import Product as Joined
 from tests.products import PRODUCTS, WARP_PRODUCTS, Layout, Product, WarpProduct
 from tests.sim.kernels import load, replaced, without
 
@@ -120,7 +120,7 @@ SERIAL = {
     "an accumulator is touched in flight": replaced(FP8, *TOUCHED),
     "the same, A in registers": replaced(RS, *TOUCHED),
     "no fence before the operand registers are read": without(RS, "FENCE wgmma"),
-    "nothing is retired before the accumulators are read": replaced(RS, "    RETIRE wgmma <= 0\n", ""),
+    "nothing is retired before the accumulators are read": replaced(RS, "    WAIT_GROUP wgmma <= 0\n", ""),
 }
 
 

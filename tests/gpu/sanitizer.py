@@ -30,7 +30,7 @@ from taskfuse.kir import bodies, map_stmts, with_bodies
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import Arrive, Barrier, BarrierScope, If, InitBarrier, Stmt
 from taskfuse.testing import seeded_case
-from tests.examples.test_examples import CASES
+from tests.examples.cases import CASES
 from tests.sim.kernels import load, without
 
 TOOLS = ("memcheck", "racecheck", "synccheck")

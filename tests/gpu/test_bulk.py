@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch", reason="needs torch")
 
 import taskfuse as tf
 from tests.gpu.device import poisoned, same, to_numpy, to_torch
-from tests.lowering.test_bulk import cases, lowered, operands
+from tests.lowering.bulk_cases import cases, lowered, operands
 
 LAUNCHES = 50
 

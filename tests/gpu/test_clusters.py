@@ -10,7 +10,7 @@ from taskfuse import atoms
 from taskfuse.errors import LaunchError
 from tests.gpu.device import Array, poisoned, same, to_numpy, to_torch
 from tests.gpu.programs import floats, load
-from tests.lowering.test_clusters import grid, pointwise, shared
+from tests.lowering.clustered import grid, pointwise, shared
 
 LAUNCHES = 200
 

@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch", reason="needs torch")
 import taskfuse as tf
 from taskfuse import ParallelType as P
 from tests.gpu.device import poisoned, same, to_numpy, to_torch
-from tests.lowering.test_cp_async import cases, lowered, operands, pipeline
+from tests.lowering.copying import cases, lowered, operands, pipeline
 
 LAUNCHES = 50
 

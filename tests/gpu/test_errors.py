@@ -13,6 +13,7 @@ from taskfuse import ParallelType as P
 from taskfuse.errors import TaskfuseError
 from tests.gpu.device import to_torch
 from tests.gpu.programs import exchanged, floats, load, scale, vectorized
+from tests.gpu.tiled import tiled
 
 X = floats(8, 16)
 
@@ -105,19 +106,6 @@ def resident() -> None:
 
 def arch() -> None:
     tf.compile(scale(), backend="cuda", arch="sm_100a")(torch.zeros(3, 4, device="cuda"))
-
-
-def tiled(n: int | str) -> tf.Fusion:
-    """``n`` float32 through Shared memory, in one block."""
-    with tf.Fusion("tiled") as fusion:
-        x = tf.define_tensor([n], dtype=tf.float32, name="x")
-        fusion.add_output(tf.flip(x * 2, 0) + 1)
-    for tv in fusion.tensors():
-        if not tv.is_input:
-            tv.split(0, 256)
-            tv.axis(1).parallelize(P.TIDx)
-    fusion.tensors()[1].set_memory_type(MemoryType.Shared)
-    return fusion
 
 
 REFUSED: list[tuple[Callable[[], None], str]] = [

@@ -7,10 +7,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch")
 
 import taskfuse as tf
-from tests.examples.test_examples import CASES
+from tests.examples.cases import CASES
 from tests.gpu.device import to_torch
+from tests.gpu.larger import LARGER
 from tests.gpu.programs import exchanged, floats, gemm_arguments, load, scale
-from tests.gpu.test_examples import LARGER
 
 REPLAYS = 1000
 

@@ -44,7 +44,7 @@ TYPES = (
 )
 KINDS = {
     "shared": MatmulConfig(128, 128, stages=5),
-    "turns": MatmulConfig(128, 64, stages=4, kind=MatmulKind.PINGPONG),
+    "pingpong": MatmulConfig(128, 64, stages=4, kind=MatmulKind.PINGPONG),
     "clusters": MatmulConfig(128, 256, stages=3, cluster=2),
 }
 EIGHT_BITS = 2.0**-10

@@ -7,10 +7,10 @@ torch = pytest.importorskip("torch", reason="needs torch")
 
 import taskfuse as tf
 from taskfuse.schedulers import MatmulConfig
-from tests.gpu.device import poisoned, to_numpy, to_torch
+from tests.gpu.device import Array, poisoned, to_numpy, to_torch
+from tests.schedulers.epilogues import CASES, fusion_of
+from tests.schedulers.odd import VARIANTS, Odd
 from tests.schedulers.products import operands
-from tests.schedulers.test_any_size import VARIANTS, Array, Odd
-from tests.schedulers.test_reduction_epilogue import CASES, fusion_of
 
 SIZES = {"one": (1, 1, 1), "small": (7, 17, 33), "primes": (257, 1031, 521), "flat": (3, 4099, 1030), "deep": (130, 129, 8191)}
 REPEATS = 3

@@ -11,7 +11,7 @@ from taskfuse.cuda import cache
 from taskfuse.cuda.nvrtc import Binary, CompileOptions
 from tests.gpu.device import same, to_numpy, to_torch
 from tests.gpu.programs import floats, scale
-from tests.gpu.test_errors import tiled
+from tests.gpu.tiled import tiled
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse.errors import RegisterError
 from tests.gpu.device import poisoned, same, to_numpy, to_torch
-from tests.lowering.test_tile_joins import CASES, INDICES, Product
+from tests.lowering.joined import CASES, INDICES, Product
 
 CONDITIONAL = tuple(name for name, case in CASES.items() if case.atom == "wgmma" and (case.tiles or case.parts) % case.parts)
 """Some parts have a step less, so that a condition stands around an instruction: ptxas takes it for a divergent one and serializes, or adds fences."""

@@ -73,6 +73,6 @@ def test_the_channels_of_lowering_are_found_again() -> None:
             assert ch.consumers
         assert not [m for m in table.others if m.name.endswith((".full", ".empty"))]
         seen += len(table.channels)
-        distributed += any(m.name.endswith(".turns") for m in table.others)
+        distributed += any(m.name.endswith(".order") for m in table.others)
     assert seen > 40
     assert distributed

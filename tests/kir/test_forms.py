@@ -14,7 +14,7 @@ from taskfuse.kir.words import RESERVED
 
 CLASSES = get_args(Stmt)
 # loops, branches, computations and barriers; and those whose first word has more than a name in it
-OWN = {"For", "Bind", "If", "Compute", "Choose", "Barrier", "Advance", "Retire", "Wgmma", "Mma", "LdMatrix", "StMatrix"}
+OWN = {"For", "Bind", "If", "Compute", "Choose", "Barrier", "Advance", "WaitGroup", "Wgmma", "Mma", "LdMatrix", "StMatrix"}
 
 
 def test_a_statement_has_a_form_or_a_syntax_of_its_own() -> None:

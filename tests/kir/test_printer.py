@@ -6,6 +6,7 @@ import pytest
 
 from taskfuse import dtypes
 from taskfuse.errors import UnsupportedError
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import TRUE, const, eq, lt, sym
 from taskfuse.ir.types import MemoryType, ParallelType
@@ -20,7 +21,6 @@ from taskfuse.kir.nodes import (
     Case,
     Choose,
     Compute,
-    Extent,
     For,
     If,
     Immediate,
@@ -41,7 +41,7 @@ def kernel() -> Kernel:
     row = (sym("blockIdx.x"), X)
     return Kernel(
         name="nest",
-        extents=(Extent("N", min=1, max=1024, multiple_of=4), Extent("T")),
+        extents=(Dim("N", min=1, max=1024, multiple_of=4), Dim("T", 0)),
         params=(
             TensorParam("tv0", dtypes.float32, (N, sym("T")), is_output=False),
             ScalarParam("alpha", dtypes.float32),

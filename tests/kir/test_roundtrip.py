@@ -7,8 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from taskfuse.dtypes import DTYPES, bfloat16, bool_, float16, float32, int64
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import TRUE, Expr, and_, const, eq, le, lt, ne, not_, or_, select, sym, table, xor
+from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.kir import Kernel, parse_kernel, to_text, verify_kernel
 from taskfuse.kir.nodes import (
@@ -31,7 +33,6 @@ from taskfuse.kir.nodes import (
     CursorInit,
     Descriptor,
     Expect,
-    Extent,
     FenceInit,
     FenceProxyAsync,
     For,
@@ -43,11 +44,9 @@ from taskfuse.kir.nodes import (
     IndexOf,
     InitBarrier,
     LdMatrix,
-    Major,
     Mbarrier,
     Mma,
     Queue,
-    Retire,
     ScalarParam,
     ScalarValue,
     SetMaxNReg,
@@ -60,6 +59,7 @@ from taskfuse.kir.nodes import (
     TmaStore,
     VectorCopy,
     Wait,
+    WaitGroup,
     Wgmma,
     WgmmaFence,
 )
@@ -147,7 +147,7 @@ SIMPLE: st.SearchStrategy[Stmt] = st.one_of(
     st.builds(TmaLoad, accesses(), st.just("map0"), COORDS, SLOTS),
     st.builds(TmaStore, st.just("map0"), COORDS, accesses()),
     st.builds(Commit, st.sampled_from(Queue)),
-    st.builds(Retire, st.sampled_from(Queue), st.integers(0, 7), st.booleans()),
+    st.builds(WaitGroup, st.sampled_from(Queue), st.integers(0, 7), st.booleans()),
     st.builds(
         Wgmma,
         st.integers(1, 32).map(lambda n: 8 * n),
@@ -181,7 +181,7 @@ BODIES = st.recursive(st.lists(SIMPLE, max_size=3).map(tuple), _nest, max_leaves
 
 @st.composite
 def kernels(draw: st.DrawFn) -> Kernel:
-    extents = (Extent("N", *draw(st.sampled_from([(0, None, 1), (1, None, 4), (0, 64, 1)]))), Extent("S"))
+    extents = (Dim("N", *draw(st.sampled_from([(0, None, 1), (1, None, 4), (0, 64, 1)]))), Dim("S", 0))
     params = (
         TensorParam("tv0", float32, (sym("N"), 4 * sym("S")), is_output=False),
         ScalarParam("alpha", draw(DTYPE)),

@@ -1,4 +1,4 @@
-"""Fusions lowered and simulated under every scheduler, regions by name, and texts of refusals and warnings."""
+"""Fusions lowered and simulated under every scheduler, ranges by name, and texts of refusals and warnings."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from taskfuse.ir.tasks import Node
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import Barrier, BarrierScope, Buffer, If
 from taskfuse.lowering.prepare import prepare
-from taskfuse.lowering.regions import Regions
+from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.schedule.order import complete
 
 Array = npt.NDArray[Any]
@@ -64,36 +64,36 @@ def refused(call: Callable[[], object], error: type[TaskfuseError] = TaskfuseErr
 
 
 class Measured:
-    """Extents, boxes and regions of a fusion's nodes, by name, as text."""
+    """Extents, boxes and ranges of a fusion's nodes, by name, as text."""
 
     def __init__(self, fusion: tf.Fusion) -> None:
         fusion = prepare(fusion)
         tree = complete(fusion)
-        self.regions = Regions.of(fusion, tree)
+        self.ranges = ThreadRanges.of(fusion, tree)
         self.nodes: dict[str, Node] = {n.name: n for n in (tree.root, *fusion.tasks.nodes, *tree.tensors)}
 
     def extent(self, node: str, p: P) -> str | None:
         """E_p of a node; ``None``: unbound."""
-        found = self.regions.extent(self.nodes[node], p)
+        found = self.ranges.extent(self.nodes[node], p)
         return None if found is None else str(found)
 
     def box(self, node: str, p: P) -> tuple[str, str]:
         """Start and extent of a node's box."""
-        span = self.regions.box(self.nodes[node], p)
+        span = self.ranges.box(self.nodes[node], p)
         return str(span.start), str(span.extent)
 
-    def region(self, node: str, p: P) -> tuple[str, str]:
-        """Start and extent of a node's region."""
-        span = self.regions.region(self.nodes[node], p)
+    def range(self, node: str, p: P) -> tuple[str, str]:
+        """Start and extent of a node's thread range."""
+        span = self.ranges.range(self.nodes[node], p)
         return str(span.start), str(span.extent)
 
     def aligned(self, node: str, k: int = 32) -> bool:
-        """True if the region is made of whole groups of ``k`` threads."""
-        return self.regions.is_aligned(self.nodes[node], k)
+        """True if the thread range is made of whole groups of ``k`` threads."""
+        return self.ranges.is_aligned(self.nodes[node], k)
 
     def launch(self) -> tuple[str, str, str]:
         """Threads per block."""
-        return tuple(str(self.regions.launch[p]) for p in (P.TIDx, P.TIDy, P.TIDz))
+        return tuple(str(self.ranges.launch[p]) for p in (P.TIDx, P.TIDy, P.TIDz))
 
 
 def barriers(kernel: tf.Kernel) -> list[Barrier]:

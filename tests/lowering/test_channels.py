@@ -477,7 +477,7 @@ def test_a_reduction_through_a_channel() -> None:
 
 
 def distributed(
-    tiles: int = 4, steps: int = 3, columns: int = 32, instances: int = 2, stages: int = 2, ptype: P = TY, turns: bool = False
+    tiles: int = 4, steps: int = 3, columns: int = 32, instances: int = 2, stages: int = 2, ptype: P = TY, pingpong: bool = False
 ) -> tuple[tf.Fusion, tf.TensorView, tf.TensorView]:
     """A tile loop split by ``instances``: Serial in the loader, bound in the consumer."""
     with tf.Fusion("pingpong") as fusion:
@@ -493,18 +493,18 @@ def distributed(
     a.circular_buffer(stages)
     consumer = fusion.task([b], "consumer")
     fusion.group([fusion.task([a], "load"), consumer], "g").parallelize(TY)
-    if turns:
-        fusion.tasks.root.members[0].take_turns(b.axis(1))
+    if pingpong:
+        fusion.tasks.root.members[0].pingpong(b.axis(1))
     return fusion, a, b
 
 
-@pytest.mark.parametrize("turns", [False, True])
+@pytest.mark.parametrize("pingpong", [False, True])
 @pytest.mark.parametrize(("tiles", "steps", "stages"), [(4, 3, 2), (5, 3, 2), (1, 1, 1), (6, 1, 3), (2, 4, 3), (0, 2, 2), (3, 2, 1)])
-def test_instances_share_a_channel(tiles: int, steps: int, stages: int, turns: bool) -> None:
-    fusion, _, _ = distributed(tiles, steps, stages=stages, turns=turns)
+def test_instances_share_a_channel(tiles: int, steps: int, stages: int, pingpong: bool) -> None:
+    fusion, _, _ = distributed(tiles, steps, stages=stages, pingpong=pingpong)
     kernel = agrees(fusion, numbers(tiles, steps, 32))
     assert counts(kernel)["ch0.empty"] == "1"
-    assert counts(kernel)["ch0.c.turns"] == "1"
+    assert counts(kernel)["ch0.c.order"] == "1"
 
 
 @pytest.mark.parametrize(("columns", "instances"), [(8, 4), (8, 2), (8, 3), (16, 2), (6, 2), (40, 2)])
@@ -527,13 +527,13 @@ def test_the_text_of_an_instance() -> None:
     own = "ch0.c.advance(3*(threadIdx.y - 1))"
     assert own in text or "ch0.c.advance(3*threadIdx.y - 3)" in text
     consumer = text.split("# consumer")[1]
-    order = ["WAIT ch0.c.turns[", "WAIT ch0.full[", "ARRIVE ch0.empty[", "ARRIVE ch0.c.turns[", "ch0.c.turn.advance(1)"]
+    order = ["WAIT ch0.c.order[", "WAIT ch0.full[", "ARRIVE ch0.empty[", "ARRIVE ch0.c.order[", "ch0.c.round.advance(1)"]
     assert [consumer.index(word) for word in order] == sorted(consumer.index(word) for word in order)
     assert sum(isinstance(s, Advance) and s.cursor == "ch0.c" for s in walk(tf.lower(fusion))) == 3
 
 
 def test_take_turns_moves_the_pass_behind_the_rest_of_the_iteration() -> None:
-    def build(turns: bool) -> str:
+    def build(pingpong: bool) -> str:
         with tf.Fusion("late") as fusion:
             x = tf.define_tensor([4, 3, 32], name="x")
             a = tf.neg(x)
@@ -549,14 +549,14 @@ def test_take_turns_moves_the_pass_behind_the_rest_of_the_iteration() -> None:
         a.inline_at(2)
         g = fusion.group([fusion.task([a], "load"), fusion.task([s, y], "consumer")], "g")
         g.parallelize(TY)
-        if turns:
-            g.take_turns(s.axis(1))
+        if pingpong:
+            g.pingpong(s.axis(1))
         text = body(agrees(fusion, numbers(4, 3, 32)))
         return text.split("# consumer")[1]
 
     early, late = build(False), build(True)
-    assert early.index("ARRIVE ch0.c.turns[") < early.index("tv3[")
-    assert late.index("ARRIVE ch0.c.turns[") > late.index("tv3[")
+    assert early.index("ARRIVE ch0.c.order[") < early.index("tv3[")
+    assert late.index("ARRIVE ch0.c.order[") > late.index("tv3[")
 
 
 def test_an_arrival_of_another_channel_does_not_hold_a_turn() -> None:
@@ -693,8 +693,8 @@ def test_turns_and_slots_are_taken_from_outside_in(inner: int, apart: bool) -> N
         kernel = agrees(fusion, numbers(rows, 2, inner))
     kernel.verify().require()
     text = str(kernel)
-    assert text.index("WAIT ch0.c.turns") < text.index("WAIT ch0.full")
-    assert text.index("ARRIVE ch0.empty[ch0.c.slot]") < text.index("ARRIVE ch0.c.turns")
+    assert text.index("WAIT ch0.c.order") < text.index("WAIT ch0.full")
+    assert text.index("ARRIVE ch0.empty[ch0.c.slot]") < text.index("ARRIVE ch0.c.order")
 
 
 def test_a_role_inside_of_a_loop_of_an_instance_takes_no_turns() -> None:

@@ -11,12 +11,11 @@ from taskfuse import MemoryType, atoms
 from taskfuse import ParallelType as P
 from taskfuse.check import Verdict
 from taskfuse.errors import TaskfuseError, UnsupportedError
-from taskfuse.ir.atoms import Atom
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import Arrive, Barrier, BarrierScope, Expect, InitBarrier, TensorMapParam, TmaLoad
+from tests.lowering.clustered import BX, CX, CY, TX, TY, S, grid, pointwise, shared
 from tests.lowering.running import Array, agree, agrees, bind, numbers, refused
 
-S, TX, TY, TZ, BX, BY, CX, CY = P.Serial, P.TIDx, P.TIDy, P.TIDz, P.BIDx, P.BIDy, P.CIDx, P.CIDy
 FEW = (tf.Scheduler.LOW_FIRST, tf.Scheduler.HIGH_FIRST, tf.Scheduler.ASYNC_LATE, tf.Scheduler.RANDOM)
 
 
@@ -34,14 +33,6 @@ def proved(fusion: tf.Fusion, *args: Array, schedulers: tuple[tf.Scheduler, ...]
 
 
 # -- indices ------------------------------------------------------------------------------------------------------------------------
-
-
-def pointwise(*ptypes: P, extents: tuple[int | str, ...] = (6, 4, 32)) -> tf.Fusion:
-    with tf.Fusion("pointwise") as fusion:
-        y = tf.abs(tf.define_tensor([tf.dim(e, min=0) if isinstance(e, str) else e for e in extents], name="x"))
-        fusion.add_output(y)
-    bind(y, *ptypes)
-    return fusion
 
 
 @pytest.mark.parametrize(
@@ -166,54 +157,6 @@ def test_clusters_have_a_constant_shape() -> None:
 # -- multicast ----------------------------------------------------------------------------------------------------------------------
 
 
-def shared(
-    heads: int = 2,
-    cluster: int = 2,
-    *,
-    rows: int = 16,
-    columns: int = 32,
-    blocks: int = 2,
-    stages: int = 2,
-    store: bool = False,
-    dtype: tf.DType = tf.float32,
-    swizzle: int = 0,
-    on: P = CX,
-    atom: Atom = atoms.TMA_LOAD_MULTICAST,
-) -> tf.Fusion:
-    """``y[n, h] = x[n] * w[h]``: the blocks of a cluster have one head each, and tiles of x in common."""
-    with tf.Fusion("shared") as fusion:
-        x = tf.define_tensor([tf.dim("N", min=0), rows, columns], dtype=dtype, name="x")
-        w = tf.define_tensor([heads], dtype=dtype, name="w")
-        y = tf.expand_dims(x, 1) * tf.expand_dims(w, [1, 2])
-        fusion.add_output(y)
-    x_s = x.cache_after()
-    made = y.cache_before() if store else y
-    y.split(0, blocks)
-    y.split(2, cluster)  # [trip, block, head / cluster, head % cluster, row, column]
-    bind(y, S, BX, S, on)
-    others = [x_s, *([made] if store else [])]
-    y.propagate(others, upto=4)
-    tf.parallelize_like(y, others)
-    made.axis(-1).parallelize(TX)
-    ring(x_s, 4, stages)
-    x_s.set_atom(atom, (4, 5))
-    if swizzle:
-        x_s.set_allocation_domain(tf.layouts.swizzled(swizzle))
-    tasks = [fusion.task([x_s], "load"), fusion.task([made], "compute")]
-    if store:
-        ring(made, 4, stages)
-        y.set_atom(atoms.TMA_STORE, (4, 5))
-        tasks.append(fusion.task([y], "store"))
-    fusion.group(tasks, "roles").parallelize(TY)
-    return fusion
-
-
-def ring(tv: tf.TensorView, inline: int, stages: int) -> None:
-    tv.set_memory_type(MemoryType.Shared)
-    tv.inline_at(inline)
-    tv.circular_buffer(stages)
-
-
 def arguments(n: int, heads: int, rows: int = 16, columns: int = 32, dtype: tf.DType = tf.float32) -> tuple[Array, Array]:
     return numbers(n, rows, columns).astype(dtype.numpy), numbers(heads, seed=1).astype(dtype.numpy)
 
@@ -259,27 +202,6 @@ def test_what_a_multicast_is_made_of() -> None:
 def test_without_multicast_blocks_of_a_cluster_are_on_their_own() -> None:
     kernel = proved(shared(atom=atoms.TMA_LOAD), *arguments(5, 2))
     assert not any(isinstance(s, Barrier) and s.scope is BarrierScope.CLUSTER for s in walk(kernel))
-
-
-def grid(*multicast: bool, k: int = 3) -> tf.Fusion:
-    """``y[m, n] = sum over k of a[m, k] * b[n, k]`` by blocks (m, n): those with one m have tiles of a in common, those with one n tiles of b."""
-    with tf.Fusion("grid") as fusion:
-        a, b = tf.define_tensor([2, k, 8, 32], name="a"), tf.define_tensor([2, k, 8, 32], name="b")
-        p = tf.expand_dims(a, 1) * tf.expand_dims(b, 0)  # [m, n, k, 8, 32]
-        y = tf.sum(p, 2)
-        fusion.add_output(y)
-    a_s, b_s = a.cache_after(), b.cache_after()
-    bind(y, CX, CY, S, S, TX)
-    y.propagate([a_s, b_s, p], upto=3)
-    for tv in (a_s, b_s, p):
-        bind(tv, CX, CY)
-    for tv, m in zip((a_s, b_s), multicast, strict=True):
-        ring(tv, 3, 2)
-        tv.set_atom(atoms.TMA_LOAD_MULTICAST if m else atoms.TMA_LOAD, (3, 4))
-    p.axis(4).parallelize(TX)
-    p.inline_at(5)
-    fusion.group([fusion.task([a_s, b_s], "load"), fusion.task([p, y], "compute")], "roles").parallelize(TY)
-    return fusion
 
 
 @pytest.mark.parametrize(("multicast", "channels"), [((True, True), 2), ((True, False), 1), ((False, True), 1), ((False, False), 1)])

@@ -7,8 +7,8 @@ import taskfuse as tf
 from taskfuse import MemoryType
 from taskfuse import ParallelType as P
 from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
+from taskfuse.cuda.signature import Form, Variant
 from taskfuse.cuda.source import emit
-from taskfuse.cuda.variant import Form, Variant
 from taskfuse.errors import ProofError, TaskfuseError
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import BarrierScope, Gather

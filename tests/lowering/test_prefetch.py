@@ -8,9 +8,9 @@ from taskfuse import ParallelType as P
 from taskfuse.check import Verdict
 from taskfuse.errors import LoweringError, SimulationError
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Access, BarrierScope, Choose, Commit, CursorInit, Expect, For, If, InitBarrier, Retire
+from taskfuse.kir.nodes import Access, BarrierScope, Choose, Commit, CursorInit, Expect, For, If, InitBarrier, WaitGroup
+from tests.lowering.copying import pipeline, two_tiles
 from tests.lowering.running import agrees, bind, buffer, numbers, refused, scopes
-from tests.lowering.test_cp_async import pipeline, two_tiles
 from tests.proofs import proved
 
 S, TX, BX = P.Serial, P.TIDx, P.BIDx
@@ -127,6 +127,26 @@ def test_bulk_copies_run_ahead(stages: int) -> None:
     assert "mbarrier.try_wait.parity" in kernel.ptx("sm_90a")
 
 
+@pytest.mark.parametrize("stages", [2, 3])
+def test_no_thread_that_waits_for_a_bulk_copy_is_left_behind_by_the_only_reader(stages: int) -> None:
+    with tf.Fusion("one_reader") as fusion:
+        x, z = (tf.define_tensor([40, 64], name=n) for n in "xz")
+        y, other = tf.neg(x), tf.neg(z)
+        fusion.add_output(y)
+        fusion.add_output(other)
+    tile = x.cache_after()
+    y.split(0, 8)
+    y.propagate([tile], upto=1)
+    tile.set_memory_type(SHARED)
+    tile.set_atom(atoms.TMA_LOAD, (1, 2))
+    tile.inline_at(1)
+    tile.circular_buffer(stages)
+    other.axis(1).parallelize(TX)
+    kernel = agrees(fusion, numbers(40, 64), numbers(40, 64, seed=1), schedulers=LATE)
+    kernel.verify().require()
+    assert scopes(kernel) == [BarrierScope.BLOCK]  # before a slot is filled again
+
+
 @pytest.mark.parametrize("rows", [0, 4, 8, 16, 40])
 def test_bulk_copies_of_few_trips_are_proved(rows: int) -> None:
     agrees(by_bulk(3, rows), numbers(rows, 64), numbers(rows, 64), schedulers=LATE[:1]).verify().require()
@@ -143,7 +163,7 @@ def test_copies_are_in_flight_for_any_number_of_trips(stages: int) -> None:
     for rows in (0, 1, 9, 17, 90):
         kernel = agrees(fusion, numbers(rows, 64), schedulers=LATE)
     kernel.verify().require()
-    (pending,) = {s.pending for s in walk(kernel) if isinstance(s, Retire) and s.pending} or {0}
+    (pending,) = {s.pending for s in walk(kernel) if isinstance(s, WaitGroup) and s.pending} or {0}
     assert pending == stages - 2
     assert scopes(kernel) == [BarrierScope.BLOCK]
 
@@ -288,8 +308,8 @@ def test_copies_that_write_an_element_again_are_waited_for_in_between() -> None:
 # -- what each statement is for ---------------------------------------------------------------------------------------------------------
 
 FAULTS = {
-    "no retire": ("  RETIRE copy <= 1\n", ""),
-    "a retire for one less": ("RETIRE copy <= 1", "RETIRE copy <= 2"),
+    "no retire": ("  WAIT_GROUP copy <= 1\n", ""),
+    "a retire for one less": ("WAIT_GROUP copy <= 1", "WAIT_GROUP copy <= 2"),
     "no barrier": ("  SYNC block  # tv2 crosses TIDx in t0\n", ""),
     "a prologue of one trip less": ("0..2 UNROLL", "0..1 UNROLL"),
     "no commit before the loop": ("  COMMIT copy\nFOR i0 in", "FOR i0 in"),
@@ -342,7 +362,7 @@ def test_faults_of_bulk_copies_are_refuted(fault: str) -> None:
     ("old", "new"),
     [
         ("  tv2.ring.advance(1)\n", ""),  # every trip uses one slot
-        ("\nRETIRE copy <= 0", ""),  # that no copy is left would take the conditions of all trips to show
+        ("\nWAIT_GROUP copy <= 0", ""),  # that no copy is left would take the conditions of all trips to show
     ],
 )
 def test_what_is_not_proved(old: str, new: str) -> None:
@@ -412,3 +432,21 @@ def test_texts_of_refusals() -> None:
     a.inline_at(1)
     a.circular_buffer(2)
     assert lowering(fusion) == f"cannot lower tv1: its ring of 2 slots in registers cannot be filled ahead: tv1 is a reduction\n{help_text}"
+
+
+def test_a_fill_of_a_trip_that_no_block_has_is_left_out() -> None:
+    with tf.Fusion("rows") as fusion:
+        x = tf.define_tensor([7, 4], name="x")
+        held = tf.neg(x)
+        ahead = tf.copy(held)
+        y = tf.exp(ahead)
+        fusion.add_output(y)
+    for tv in (held, ahead, y):
+        tv.split(0, 3)
+        tv.axis(1).parallelize(P.BIDx)
+        tv.axis(2).parallelize(P.TIDx)
+    held.set_memory_type(MemoryType.Shared)
+    ahead.inline_at(2)
+    ahead.circular_buffer(2)
+    kernel = agrees(fusion, numbers(7, 4))
+    assert "tv1[3]" not in kernel.text()

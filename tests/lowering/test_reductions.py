@@ -135,7 +135,7 @@ def test_the_result_is_read_in_another_task_member_and_role() -> None:
 
 
 def test_a_reduction_in_a_smaller_member_of_the_block() -> None:
-    """The region is 8 of 11 threads: the others take no part in its barriers."""
+    """The thread range is 8 of 11 threads: the others take no part in its barriers."""
     with tf.Fusion("smaller") as fusion:
         x, y = tf.define_tensor([8], name="x"), tf.define_tensor([11], name="y")
         s = tf.sum(x, 0)

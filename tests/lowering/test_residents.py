@@ -4,7 +4,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import FusionError, ParseError, VerifyError
-from tests.test_error_texts import text
+from tests.errors import text
 
 
 def fusion(count: int) -> tf.Fusion:

@@ -1,4 +1,4 @@
-"""Barriers: present exactly where values cross, elided where the same thread makes both accesses, in the form that the region allows."""
+"""Barriers: present exactly where values cross, elided where the same thread makes both accesses, in the form that the thread range allows."""
 
 import pytest
 

@@ -1,5 +1,6 @@
 """Reads at computed indices against NumPy."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import taskfuse.ops as tf
 from taskfuse.dtypes import as_dtype
 from taskfuse.ir.expr import Gather, Read
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.values import RING
 from tests.ops.reference import Array, evaluated, message, numbers, symbolic
 
@@ -137,27 +139,31 @@ def test_one_expression_and_its_map() -> None:
 EXTENTS = "help: extents must be the same expression, or the constant 1"
 
 
+NUMBER: Any = 3  # a value that type checkers refuse
+REFUSED: list[tuple[Callable[[TensorView, TensorView, TensorView, TensorView], object], str]] = [
+    (lambda x, i, f, m: tf.take(x, f, 0), "take: tv2 (float32) are no indices\nhelp: cast them to int64"),
+    (lambda x, i, f, m: tf.take(x, m, 0), "take: tv3 (bool) are no indices\nhelp: select with tf.where: the shape of what a mask selects depends on data"),
+    (lambda x, i, f, m: x[m], "index: tv3 (bool) are no indices\nhelp: select with tf.where: the shape of what a mask selects depends on data"),
+    (lambda x, i, f, m: tf.take(x, i, 2), "take: axis 2 is out of range for tv0 [A, B]\nhelp: use an axis in [-2, 1]"),
+    (lambda x, i, f, m: tf.take(x, NUMBER, 0), "take: takes a tensor, not int\nhelp: make constants with tf.full, inputs with tf.define_tensor"),
+    (
+        lambda x, i, f, m: tf.take_along_axis(x, tf.sum(i, 0), 0),
+        "take_along_axis: tv4 [2] has not as many dimensions as tv0 [A, B]\nhelp: reshape the indices, or use tf.take",
+    ),
+    (lambda x, i, f, m: tf.take_along_axis(x, i, 0), f"take_along_axis: dimension 1 is B in tv0 [A, B] but 2 in tv1 [3, 2]\n{EXTENTS}"),
+    (
+        lambda x, i, f, m: tf.gather(x, 0, i),
+        "gather: dimension 1 of tv1 [3, 2] is not provably within that of tv0 [A, B]\nhelp: slice the indices",
+    ),
+    (lambda x, i, f, m: x[i, tf.zeros([4], "int32")], f"index: shapes do not broadcast: dimension -1 is 2 in tv1 [3, 2] but 4 in tv4 [4]\n{EXTENTS}"),
+]
+
+
 @pytest.mark.parametrize(
     ("build", "text"),
-    [
-        (lambda x, i, f, m: tf.take(x, f, 0), "take: tv2 (float32) are no indices\nhelp: cast them to int64"),
-        (lambda x, i, f, m: tf.take(x, m, 0), "take: tv3 (bool) are no indices\nhelp: select with tf.where: the shape of what a mask selects depends on data"),
-        (lambda x, i, f, m: x[m], "index: tv3 (bool) are no indices\nhelp: select with tf.where: the shape of what a mask selects depends on data"),
-        (lambda x, i, f, m: tf.take(x, i, 2), "take: axis 2 is out of range for tv0 [A, B]\nhelp: use an axis in [-2, 1]"),
-        (lambda x, i, f, m: tf.take(x, 3, 0), "take: takes a tensor, not int\nhelp: make constants with tf.full, inputs with tf.define_tensor"),
-        (
-            lambda x, i, f, m: tf.take_along_axis(x, tf.sum(i, 0), 0),
-            "take_along_axis: tv4 [2] has not as many dimensions as tv0 [A, B]\nhelp: reshape the indices, or use tf.take",
-        ),
-        (lambda x, i, f, m: tf.take_along_axis(x, i, 0), f"take_along_axis: dimension 1 is B in tv0 [A, B] but 2 in tv1 [3, 2]\n{EXTENTS}"),
-        (
-            lambda x, i, f, m: tf.gather(x, 0, i),
-            "gather: dimension 1 of tv1 [3, 2] is not provably within that of tv0 [A, B]\nhelp: slice the indices",
-        ),
-        (lambda x, i, f, m: x[i, tf.zeros([4], "int32")], f"index: shapes do not broadcast: dimension -1 is 2 in tv1 [3, 2] but 4 in tv4 [4]\n{EXTENTS}"),
-    ],
+    REFUSED,
 )
-def test_errors(build: Any, text: str) -> None:
+def test_errors(build: Callable[..., object], text: str) -> None:
     with Fusion("f"):
         x, i = tf.define_tensor(["A", "B"]), tf.define_tensor([3, 2], "int32")
         f, m = tf.define_tensor([3]), tf.define_tensor([3], "bool")

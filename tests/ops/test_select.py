@@ -1,5 +1,6 @@
 """cat, stack and pad against NumPy, in both forms."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,12 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.values import RING
 from tests.ops.reference import evaluated, message, numbers
 
-FORMS = ["gather", tf.CatForm.SCATTER]
+FORMS: list[tf.CatForm | str] = ["gather", tf.CatForm.SCATTER]
+
+
+def exponentials(dim: int, form: tf.CatForm | str) -> Callable[..., TensorView]:
+    """The exponentials of tensors, joined."""
+    return lambda *tensors: tf.cat([tf.exp(t) for t in tensors], dim, form)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -22,10 +28,10 @@ def test_cat(form: tf.CatForm | str) -> None:
         parts = [numbers(s, "float32", i) for i, s in enumerate(shapes)]
         for values in (None, RING):
             if values is None:
-                found = evaluated(lambda *a, dim=dim: tf.cat([tf.exp(p) for p in a], dim, form), *parts)
+                found = evaluated(exponentials(dim, form), *parts)
                 np.testing.assert_allclose(found, np.exp(np.concatenate(parts, dim)), rtol=1e-6)
             else:
-                a, b = (evaluated(lambda *a, f=f, dim=dim: tf.cat([tf.exp(p) for p in a], dim, f), *parts, values=values) for f in FORMS)
+                a, b = (evaluated(exponentials(dim, f), *parts, values=values) for f in FORMS)
                 assert (a == b).all()
 
 
@@ -43,7 +49,7 @@ def test_stack(form: tf.CatForm | str) -> None:
         found = evaluated(lambda x, y, d=dim: tf.stack([tf.neg(x), y], d, form), a, b, shapes=[["M", "N"]] * 2)
         assert (found == np.stack([-a, b], dim)).all()
     assert (evaluated(lambda x: tf.stack([x], form=form), a) == a[None]).all()
-    assert (evaluated(lambda x: tf.stack([x, x], form=form), np.float32(3)[...]) == [3, 3]).all()
+    assert (evaluated(lambda x: tf.stack([x, x], form=form), np.array(3, np.float32)) == [3, 3]).all()
 
 
 def test_promotion() -> None:

@@ -12,6 +12,7 @@ from taskfuse import ops
 from taskfuse.dtypes import DTYPES, DType, bool_, float8_e4m3, float32, float64, int32
 from taskfuse.errors import DTypeError, TaskfuseError
 from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.table import OPS, Kind
 from tests.derived import elementwise_module, ops_page
 from tests.golden import Golden
@@ -27,12 +28,13 @@ def test_what_is_made_from_the_rows(golden: Golden) -> None:
 
 def test_every_public_name_of_the_ops_has_a_row_and_every_row_is_public() -> None:
     assert set(ops.__all__) - {"supports", "CatForm"} == OPS.keys()
-    assert set(ops.__all__) <= set(tf.__all__)
-    assert len(set(tf.__all__)) == len(tf.__all__)
+    public = tf.__all__
+    assert set(ops.__all__) <= set(public)
+    assert len(set(public)) == len(public)
     for name, row in OPS.items():
         assert getattr(tf, name) is row.function
         assert row.doc
-    assert all(hasattr(tf, name) for name in tf.__all__)
+    assert all(hasattr(tf, name) for name in public)
 
 
 def test_no_name_of_torch_belongs_to_two_ops() -> None:
@@ -40,25 +42,31 @@ def test_no_name_of_torch_belongs_to_two_ops() -> None:
     assert len(set(names)) == len(names)
 
 
-# How each op that is no elementwise function is called on tensors [2, 2] of some dtypes.
-CALLS: dict[str, Callable[..., Any]] = {
-    **{name: getattr(tf, name) for name in ("sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "argmax", "argmin", "softmax", "log_softmax")},
-    **{name: getattr(tf, name) for name in ("layer_norm", "rms_norm", "squeeze", "transpose", "flip", "full_like", "zeros_like", "ones_like", "matmul")},
-    **{name: getattr(tf, name) for name in ("cumsum", "cumprod", "cummax", "cummin")},
+ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "full_like": lambda x: tf.full_like(x, 1),
-    "einsum": lambda *x: tf.einsum(",".join(["ij"] * len(x)) + "->ij", *x),
-    "cat": lambda *x: tf.cat(x),
-    "stack": lambda *x: tf.stack(x),
     "pad": lambda x: tf.pad(x, [(1, 0), (0, 1)]),
     "slice": lambda x: tf.slice(x, [0, 0], [1, 1]),
     "broadcast_to": lambda x: tf.broadcast_to(x, [3, 2, 2]),
     "expand_dims": lambda x: tf.expand_dims(x, 0),
     "permute": lambda x: tf.permute(x, [1, 0]),
     "reshape": lambda x: tf.reshape(x, [4]),
+    "one_hot": lambda at: tf.one_hot(at, 3),
+}
+ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {
     "take": lambda x, at: tf.take(x, at, axis=0),
     "take_along_axis": lambda x, at: tf.take_along_axis(x, at, axis=0),
     "gather": lambda x, at: tf.gather(x, 0, at),
-    "one_hot": lambda at: tf.one_hot(at, 3),
+}
+# How each op that is no elementwise function is called on tensors [2, 2] of some dtypes.
+CALLS: dict[str, Callable[..., Any]] = {
+    **{name: getattr(tf, name) for name in ("sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "argmax", "argmin", "softmax", "log_softmax")},
+    **{name: getattr(tf, name) for name in ("layer_norm", "rms_norm", "squeeze", "transpose", "flip", "full_like", "zeros_like", "ones_like", "matmul")},
+    **{name: getattr(tf, name) for name in ("cumsum", "cumprod", "cummax", "cummin")},
+    **ON_ONE,
+    **ON_TWO,
+    "einsum": lambda *x: tf.einsum(",".join(["ij"] * len(x)) + "->ij", *x),
+    "cat": lambda *x: tf.cat(x),
+    "stack": lambda *x: tf.stack(x),
 }
 OPERANDS = {"matmul": 2, "einsum": 2, "cat": 2, "stack": 2, "take": 2, "take_along_axis": 2, "gather": 2}
 MADE = {name for name, row in OPS.items() if row.kind is Kind.CREATION and not name.endswith("_like")}
@@ -71,7 +79,7 @@ def called(name: str, dtypes: tuple[DType, ...]) -> DType | None:
     with tf.Fusion("f"):
         tensors = [tf.define_tensor([2, 2], dtype=d) for d in dtypes]
         try:
-            return CALLS.get(name, getattr(tf, name))(*tensors).dtype
+            return (CALLS[name] if name in CALLS else getattr(tf, name))(*tensors).dtype
         except DTypeError:
             return None
 

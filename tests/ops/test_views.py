@@ -1,5 +1,6 @@
 """Views and indexing against NumPy."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from taskfuse.ir.expr import View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import sym
 from taskfuse.ir.tensor import TensorView
-from tests.ops.reference import evaluated, message, numbers
+from tests.ops.reference import Array, evaluated, message, numbers
 
 
 def index_of(tv: TensorView) -> list[str]:
@@ -80,7 +81,7 @@ def test_reshape(data: st.DataObject) -> None:
         return tuple(found)
 
     source, target = shape(), shape()
-    x = np.arange(np.prod(source, dtype=int)).reshape(source)
+    x: Array = np.arange(math.prod(source)).reshape(source)
     found = evaluated(lambda a: tf.reshape(a, target), x)
     assert found.shape == target
     assert (found == x.reshape(target)).all()

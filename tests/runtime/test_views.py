@@ -8,7 +8,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import InputError
-from taskfuse.ir.strided import strided
+from taskfuse.ir.storage import strided
 
 
 def heads(name: str) -> tf.TensorView:

@@ -28,7 +28,7 @@ def scheduled() -> Fusion:
     cache = x.cache_after()
     cache.set_memory_type(MemoryType.Shared).split(1, 4).circular_buffer(2)
     t1.add(cache)
-    group.take_turns(cache.axis(0))
+    group.pingpong(cache.axis(0))
     fusion.inline_most()
     return fusion
 
@@ -66,7 +66,7 @@ def test_the_task_tree_is_copied() -> None:
                 assert new.tensors == [tensors[tv] for tv in old.tensors]
             case Group(), Group():
                 assert [m.name for m in new.members] == [m.name for m in old.members]
-                assert (new.ptype, new.turns, new.kind) == (old.ptype, old.turns, old.kind)
+                assert (new.ptype, new.pingpong_axis, new.kind) == (old.ptype, old.pingpong_axis, old.kind)
             case _:
                 raise AssertionError
     assert [m.name for m in copy.tasks.root.members] == [m.name for m in fusion.tasks.root.members]

@@ -8,7 +8,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.expr import Pointwise
-from tests.test_error_texts import text
+from tests.errors import text
 
 
 def refused(call: Callable[[], object]) -> str:

@@ -1,6 +1,5 @@
 """Matrix products of any size: rows that the copy engine cannot take, remainders of 1 in each extent, everything proved."""
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -17,49 +16,15 @@ from taskfuse.cuda.resources import Resources
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.atoms import Instruction
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import AsyncCopy, Choose, FenceProxyAsync, Queue, Retire, TmaLoad
+from taskfuse.kir.nodes import AsyncCopy, Choose, FenceProxyAsync, Queue, TmaLoad, WaitGroup
 from taskfuse.schedulers import MatmulConfig, MatmulKind
 from tests.lowering.faults import without
 from tests.proofs import proved
+from tests.schedulers.odd import VARIANTS, Odd
 from tests.schedulers.products import SMALL, TWO, operands, swapped
 
 Array = npt.NDArray[Any]
 EXTENTS = (1, 2, 3, 7, 17, 33, 63, 65, 129, 130)
-
-
-@dataclass(frozen=True)
-class Odd:
-    """``a @ b``, in float32.
-
-    Attributes:
-        unit: what M, N and K are declared to be multiples of.
-        layout: for each operand, ``k`` if k is contiguous, else its other axis is.
-    """
-
-    unit: tuple[int, int, int] = (1, 1, 1)
-    layout: str = "kk"
-    batch: tuple[str, ...] = ()
-    dtype: tf.DType = tf.bfloat16
-
-    def fusion(self) -> tf.Fusion:
-        with tf.Fusion("odd") as fusion:
-            m, n, k = (tf.dim(name, multiple_of=unit) for name, unit in zip("MNK", self.unit, strict=True))
-            a = tf.define_tensor([*self.batch, *((m, k) if self.layout[0] == "k" else (k, m))], dtype=self.dtype, name="a")
-            b = tf.define_tensor([*self.batch, *((n, k) if self.layout[1] == "k" else (k, n))], dtype=self.dtype, name="b")
-            fusion.add_output(tf.matmul(a if self.layout[0] == "k" else swapped(a), swapped(b) if self.layout[1] == "k" else b, dtype=tf.float32))
-        return fusion
-
-    def sizes(self, *extents: int) -> dict[str, int]:
-        """So many units of each axis."""
-        return {name: extent * unit for name, extent, unit in zip("MNK", extents, self.unit, strict=True)} | dict(zip(self.batch, (2, 3), strict=False))
-
-    def check(self, kernel: tf.Kernel, args: list[Any], seed: int = 0) -> None:
-        """The kernel's result is the float64 product, up to the rounding of float32 sums."""
-        (out,) = kernel.simulate(*args, seed=seed)
-        a, b = (np.asarray(x, np.float64) for x in args)
-        a = a if self.layout[0] == "k" else np.swapaxes(a, -1, -2)
-        b = np.swapaxes(b, -1, -2) if self.layout[1] == "k" else b
-        assert (np.abs(out - a @ b) <= 2.0**-20 * (np.abs(a) @ np.abs(b))).all()
 
 
 @cache
@@ -78,20 +43,10 @@ def test_any_extents(m: int, n: int, k: int, seed: int) -> None:
     Odd().check(proved(kernel, sizes), operands(fusion, sizes, seed), seed)
 
 
-VARIANTS = {
-    "4 bytes": Odd((1, 1, 2)),
-    "8 bytes": Odd((1, 1, 4), dtype=tf.float16),
-    "transposed": Odd((1, 2, 1), "mn"),
-    "one of two": Odd((1, 1, 8), "kn"),
-    "batches": Odd((1, 1, 2), batch=("B",)),
-    "two batches": Odd((1, 1, 1), batch=("B", "C")),
-    "turns": Odd((1, 1, 2)),
-    "cluster": Odd((1, 8, 1), "kn"),
-}
 CONFIGS = {
     "4 bytes": TWO,
     "transposed": TWO,
-    "turns": MatmulConfig(64, 64, 64, warpgroups=2, stages=3, blocks=2, kind=MatmulKind.PINGPONG),
+    "pingpong": MatmulConfig(64, 64, 64, warpgroups=2, stages=3, blocks=2, kind=MatmulKind.PINGPONG),
     "cluster": MatmulConfig(64, 64, 64, warpgroups=1, stages=3, blocks=4, cluster=2),
 }
 
@@ -115,7 +70,7 @@ def test_what_is_copied_how() -> None:
         "one of two": {TmaLoad, Choose},
         "batches": {AsyncCopy},
         "two batches": {Choose},
-        "turns": {AsyncCopy},
+        "pingpong": {AsyncCopy},
         "cluster": {TmaLoad, Choose},
     }
     widths = [s.width for s in walk(lowered(VARIANTS["8 bytes"], SMALL)[1]) if isinstance(s, AsyncCopy)]
@@ -126,7 +81,7 @@ def test_what_is_copied_how() -> None:
 def test_without_its_fence_or_retire_it_is_not_proved(unit: int) -> None:
     """What threads write is read by wgmma through the asynchronous proxy: after their copies are done, and fenced."""
     _, kernel = lowered(Odd((1, 1, unit)), SMALL)
-    faults = [s for s in walk(kernel) if isinstance(s, FenceProxyAsync) or (isinstance(s, Retire) and s.queue is Queue.COPY)]
+    faults = [s for s in walk(kernel) if isinstance(s, FenceProxyAsync) or (isinstance(s, WaitGroup) and s.queue is Queue.COPY)]
     assert len(faults) == unit
     for fault in faults:
         assert without(kernel, fault).verify().verdict is not Verdict.PROVED
@@ -158,7 +113,7 @@ def test_clusters_share_what_the_copy_engine_brings() -> None:
     with pytest.raises(UnsupportedError, match="cluster = 2, and threads copy the factor with the columns: each block needs a copy of its own") as caught:
         tf.schedulers.matmul(Odd().fusion(), MatmulConfig(cluster=2))
     assert caught.value.help == "use cluster=1, or rows of multiples of 16 bytes"
-    kinds = {(e.config.takes_turns, e.config.cluster) for e in tf.schedulers.matmul(Odd().fusion()).alternatives}
+    kinds = {(e.config.is_pingpong, e.config.cluster) for e in tf.schedulers.matmul(Odd().fusion()).alternatives}
     assert kinds == {(False, 1), (True, 1)}
 
 

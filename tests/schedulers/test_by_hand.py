@@ -62,7 +62,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         "fusion 'horizontal': shared is 'x', no sequence of names\nhelp: write shared=['x']",
     ),
     (
-        lambda: tf.horizontal_gain([exp("a"), exp("b")], shared=3),
+        lambda: tf.horizontal_cost([exp("a"), exp("b")], shared=3),
         "fusion 'horizontal': shared is 3, no sequence of names\nhelp: give names in a list",
     ),
 ]

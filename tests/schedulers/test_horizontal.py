@@ -3,7 +3,6 @@
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from taskfuse.kir import walk
 from taskfuse.kir.nodes import Barrier, BarrierScope
 from taskfuse.schedulers.horizontal_cost import duration
 from taskfuse.testing import seeded_case
+from tests.errors import text_of
 from tests.proofs import proved, sizes_of
 from tests.schedulers.members import computed, numbers, pointwise, row_sum, softmax
 
@@ -150,9 +150,9 @@ def test_blocks_that_wait_for_one_another_are_left_to_themselves() -> None:
     assert tf.lower(alone).meets_blocks
     kernel = lowered(tf.horizontal([long, plain(tf.exp, [1 << 22], name="others")], force=True))
     assert not kernel.meets_blocks
-    gain = tf.horizontal_gain([alone, plain(tf.exp, [1 << 22], name="others")])
-    assert not gain.pays
-    assert re.search("blocks of long wait for one another, so that all [0-9]+ have to be resident at once: 132 are sure to be$", gain.explain())
+    horizontal_cost = tf.horizontal_cost([alone, plain(tf.exp, [1 << 22], name="others")])
+    assert not horizontal_cost.pays
+    assert re.search("blocks of long wait for one another, so that all [0-9]+ have to be resident at once: 132 are sure to be$", horizontal_cost.explain())
 
 
 def test_a_member_that_is_several_kernels_is_refused() -> None:
@@ -290,12 +290,6 @@ def test_shared_dimensions_and_scalars() -> None:
         np.testing.assert_array_equal(out, given * 3)
 
 
-def text_of(call: Callable[[], Any]) -> str:
-    with pytest.raises(TaskfuseError) as caught:
-        call()
-    return "\n".join(line for line in str(caught.value).split("\n") if not re.match(r"  -->|   \|", line))
-
-
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (
         lambda: tf.horizontal([softmax()]),
@@ -343,9 +337,9 @@ def test_one_name_for_two_kinds_of_thing_cannot_be_shared() -> None:
 
 
 def test_many_small_ones_gain() -> None:
-    gain = tf.horizontal_gain([pointwise(5000, f"p{k}") for k in range(8)])
-    assert gain.pays
-    assert gain.us > 7 * 2.5  # the launches, at least
+    horizontal_cost = tf.horizontal_cost([pointwise(5000, f"p{k}") for k in range(8)])
+    assert horizontal_cost.pays
+    assert horizontal_cost.us > 7 * 2.5  # the launches, at least
 
 
 def test_a_large_one_beside_one_that_fills_a_multiprocessor_does_not() -> None:
@@ -356,29 +350,29 @@ def test_a_large_one_beside_one_that_fills_a_multiprocessor_does_not() -> None:
         "us lost\nhelp: leave out the member that costs the others most, give it fewer threads, registers or bytes of Shared memory, or force=True"
     )
     assert tf.horizontal([large, wide], force=True).outputs
-    assert not tf.horizontal_gain([large, wide]).pays
+    assert not tf.horizontal_cost([large, wide]).pays
 
 
 def test_registers_that_would_spill_are_a_reason() -> None:
     fat, wide = softmax(4, 32 * 150, "fat", threads=32), pointwise(4096, "wide", threads=1024)
-    gain = tf.horizontal_gain([fat, wide])
-    assert [m.name for m in gain.spilled] == ["fat"]
-    assert gain.us > 0
-    assert not gain.pays
-    assert "fat would spill: a thread of a block of 1024 has at most 64 registers" in gain.explain()
+    horizontal_cost = tf.horizontal_cost([fat, wide])
+    assert [m.name for m in horizontal_cost.spilled] == ["fat"]
+    assert horizontal_cost.us > 0
+    assert not horizontal_cost.pays
+    assert "fat would spill: a thread of a block of 1024 has at most 64 registers" in horizontal_cost.explain()
 
 
 def test_sizes_are_named_as_in_the_new_fusion() -> None:
     members = [pointwise("N", "a"), pointwise("N", "b")]
-    few, many = (tf.horizontal_gain(members, sizes={"a_N": n, "b_N": 64}) for n in (64, 1 << 24))
+    few, many = (tf.horizontal_cost(members, sizes={"a_N": n, "b_N": 64}) for n in (64, 1 << 24))
     assert [m.blocks for m in few.members] == [1, 1]
     assert many.members[0].blocks == (1 << 24) // 64
     assert many.alone[0] > few.alone[0]
-    assert "sizes has 'N', which is no dimension of it" in text_of(lambda: tf.horizontal_gain(members, sizes={"N": 3}))
+    assert "sizes has 'N', which is no dimension of it" in text_of(lambda: tf.horizontal_cost(members, sizes={"N": 3}))
 
 
 def test_waves_fill_with_the_next_members_blocks() -> None:
     """Two members of half a wave each take the time of one, side by side; each block moves as many bytes."""
-    half = tf.horizontal_gain([pointwise(64 * 66, "a", 64), pointwise(64 * 66, "b", 64)]).members
+    half = tf.horizontal_cost([pointwise(64 * 66, "a", 64), pointwise(64 * 66, "b", 64)]).members
     assert duration(half, 1) == pytest.approx(duration(half[:1], 1))
     assert duration([*half, *half], 1) == pytest.approx(2 * duration(half, 1))

@@ -58,7 +58,7 @@ TURNS = MatmulConfig(64, 64, 64, 2, stages=3, blocks=2, kind=MatmulKind.PINGPONG
 PAIRS = MatmulConfig(128, 64, 64, 2, stages=3, blocks=2, cluster=2)
 KINDS = {
     "two": TWO,
-    "turns": TURNS,
+    "pingpong": TURNS,
     "three in turn": replace(TURNS, warpgroups=3, stages=4),
     "two rows in turn": replace(TURNS, tile_m=128, tile_n=32),
     "clusters": PAIRS,
@@ -87,14 +87,14 @@ def test_tiles_that_divide_the_columns_are_proved_without_guards(columns: int) -
 
 
 TYPES = (
-    (Product("scale bias", tf.float8_e4m3, tf.bfloat16), "turns"),
+    (Product("scale bias", tf.float8_e4m3, tf.bfloat16), "pingpong"),
     (Product("rows relu", tf.float8_e4m3, tf.float8_e4m3), "two"),
     (Product("scale", tf.float8_e5m2, tf.float16), "clusters"),
     (Product("bias", tf.int8, tf.int32), "two"),
-    (Product("", tf.uint8, tf.int32), "turns"),
+    (Product("", tf.uint8, tf.int32), "pingpong"),
     (Product("scale", tf.int8, tf.bfloat16), "clusters"),
     (Product("bias gelu", tf.float32, tf.float32), "two"),
-    (Product("residual", tf.float32, tf.bfloat16), "turns"),
+    (Product("residual", tf.float32, tf.bfloat16), "pingpong"),
 )
 
 
@@ -104,7 +104,7 @@ def test_types(product: Product, kind: str) -> None:
     proved(simulated(product, KINDS[kind], sizes), sizes)
 
 
-@pytest.mark.parametrize(("kind", "layout"), [("turns", "mn"), ("clusters", "kn"), ("clusters", "mk")])
+@pytest.mark.parametrize(("kind", "layout"), [("pingpong", "mn"), ("clusters", "kn"), ("clusters", "mk")])
 def test_layouts_of_kinds(kind: str, layout: str) -> None:
     """Of a factor with the other axis contiguous a slot has several boxes; clusters share each of them."""
     sizes = {"M": 72, "N": 136, "K": 72}
@@ -213,7 +213,7 @@ def test_inputs_of_the_epilogue_that_are_read_twice() -> None:
         (Product("", tf.int8, tf.int32), MatmulConfig(128, 128)),
         (Product("relu"), MatmulConfig(64, 16, warpgroups=1, stages=8)),
     ],
-    ids=["bias", "residual", "256x128", "float32", "turns", "clusters", "e4m3", "int8", "narrow"],
+    ids=["bias", "residual", "256x128", "float32", "pingpong", "clusters", "e4m3", "int8", "narrow"],
 )
 def test_the_compiler_neither_spills_nor_serializes(product: Product, config: MatmulConfig) -> None:
     fusion = product.fusion()

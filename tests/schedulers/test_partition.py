@@ -11,8 +11,8 @@ from taskfuse.schedulers.partition import Body, Part
 from taskfuse.testing import CaseOptions, RandomChooser
 from taskfuse.testing.graphs import Graph
 from taskfuse.testing.program import Recorder
+from tests.errors import text_of
 from tests.schedulers.members import softmax
-from tests.schedulers.test_horizontal import text_of
 
 
 def branches(dim: int = 1) -> tf.Fusion:

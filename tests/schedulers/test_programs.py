@@ -6,8 +6,8 @@ import pytest
 import taskfuse as tf
 from taskfuse.schedulers.segmenter import Plan, plan
 from tests.proofs import proved
+from tests.schedulers.planned import checked
 from tests.schedulers.programs import ALIKE, BIG, Program
-from tests.schedulers.test_automatic import checked
 
 
 def name(program: Program) -> str:

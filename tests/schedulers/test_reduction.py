@@ -12,10 +12,10 @@ from taskfuse.errors import TaskfuseError, UnsupportedError
 from taskfuse.kir.nodes import BarrierScope
 from taskfuse.schedulers import Keep, RowConfig
 from taskfuse.schedulers.row_cost import RowProblem, candidates, estimate, rank
+from tests.errors import text
 from tests.gpu.tolerance import accepted
 from tests.proofs import proved
 from tests.schedulers.rows import SUMS, Kind, barriers, check, extremes, make, softmax, total
-from tests.test_error_texts import text
 
 
 def refused(call: Callable[[], object]) -> str:

@@ -1,6 +1,6 @@
 """Reductions of matrix products: rows, columns, both, in batches, with and without the product itself; proved, and compared with NumPy."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,37 +19,13 @@ from taskfuse.kir.nodes import Barrier, BarrierScope, Shuffle
 from taskfuse.schedulers import MatmulConfig, MatmulKind
 from tests.lowering.faults import without
 from tests.proofs import proved
-from tests.schedulers.products import SMALL, TWO, operands, swapped
+from tests.schedulers.epilogues import CASES, Epilogue, bf16, fusion_of
+from tests.schedulers.products import SMALL, operands
 
 Array = npt.NDArray[Any]
-Epilogue = Callable[[tf.TensorView], Sequence[tf.TensorView]]
 FEWER = ({"B": 2, "M": 66, "N": 72, "K": 72}, {"B": 1, "M": 1, "N": 8, "K": 8})
 """At more elements the run that decides about values takes too long."""
 SIZES = ({"B": 2, "M": 130, "N": 136, "K": 72}, {"B": 1, "M": 1, "N": 8, "K": 8})
-
-
-def bf16(x: tf.TensorView) -> tf.TensorView:
-    return tf.cast(x, tf.bfloat16)
-
-
-def moments(x: tf.TensorView) -> list[tf.TensorView]:
-    mean, square = tf.mean(x, axis=1), tf.mean(tf.square(x), axis=1)
-    return [mean, tf.sqrt(square - mean * mean + 1e-3)]
-
-
-def scaled(x: tf.TensorView) -> list[tf.TensorView]:
-    """What a quantization needs of each row, from math with more inputs, before and behind the reduction."""
-    bias, floor = tf.define_tensor(["N"], name="bias"), tf.define_tensor(["M"], name="floor")
-    return [bf16(x + bias), tf.maximum(tf.max(tf.abs(x + bias), axis=1), floor) / 448.0]
-
-
-def fusion_of(epilogue: Epilogue, batch: Sequence[str] = ()) -> tf.Fusion:
-    with tf.Fusion("reduced") as fusion:
-        a = tf.define_tensor([*batch, "M", tf.dim("K", multiple_of=8)], dtype=tf.bfloat16, name="a")
-        b = tf.define_tensor([*batch, tf.dim("N", multiple_of=8), "K"], dtype=tf.bfloat16, name="b")
-        for out in epilogue(tf.matmul(a, swapped(b), dtype=tf.float32)):
-            fusion.add_output(out)
-    return fusion
 
 
 def agrees(epilogue: Epilogue, config: MatmulConfig, batch: Sequence[str] = ()) -> tf.Kernel:
@@ -65,19 +41,6 @@ def agrees(epilogue: Epilogue, config: MatmulConfig, batch: Sequence[str] = ()) 
             terms = max(sizes["M"], sizes["N"]) * (sizes["M"] if tv.ndim == 0 else 1)
             assert (np.abs(out.astype(np.float64) - wide) <= 2.0 ** -(tv.dtype.precision - 1) * np.abs(wide) + 2.0**-21 * terms).all(), tv
     return kernel
-
-
-CASES: dict[str, tuple[Epilogue, MatmulConfig, tuple[str, ...]]] = {
-    "rows": (lambda x: [bf16(x), tf.sum(x, axis=1)], SMALL, ()),
-    "columns": (lambda x: [tf.max(tf.relu(x), axis=0), tf.relu(x)], TWO, ()),
-    "all three": (lambda x: [x, tf.sum(x, axis=1), tf.sum(x, axis=0), tf.sum(x)], TWO, ()),
-    "no product": (lambda x: [tf.max(tf.abs(x), axis=1, keepdims=True)], TWO, ()),
-    "rounded": (lambda x: [y := bf16(x), tf.sum(y, axis=0), tf.sum(x.T, axis=0)], replace(SMALL, tile_m=128), ()),
-    "moments": (moments, SMALL, ()),
-    "scaled": (scaled, SMALL, ()),
-    "transposed": (lambda x: [x.T, tf.sum(x.T, axis=1)], SMALL, ()),
-    "batch": (lambda x: [bf16(x), tf.sum(x, axis=2), tf.sum(x, axis=(0, 1))], SMALL, ("B",)),
-}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -163,5 +126,5 @@ def test_parameters_that_do_not_suit_a_reduction(how: str) -> None:
     with pytest.raises(UnsupportedError, match=f"{how}, and the result is reduced: parts of sums are numbered by blocks of the grid"):
         tf.schedulers.matmul(fusion, KINDS[how])
     for e in tf.schedulers.matmul(fusion).alternatives:
-        assert not e.config.takes_turns
+        assert not e.config.is_pingpong
         assert e.config.cluster == 1

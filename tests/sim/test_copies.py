@@ -47,10 +47,10 @@ def test_every_interleaving_gives_the_copy(name: str) -> None:
     "text",
     [
         without(TILE, "COMMIT copy"),
-        without(TILE, "RETIRE copy"),
-        replaced(TILE, "RETIRE copy <= 0", "RETIRE copy <= 1"),
+        without(TILE, "WAIT_GROUP copy"),
+        replaced(TILE, "WAIT_GROUP copy <= 0", "WAIT_GROUP copy <= 1"),
         without(TILE, "SYNC block"),
-        exchanged(TILE, "RETIRE copy", "SYNC block"),
+        exchanged(TILE, "WAIT_GROUP copy", "SYNC block"),
         replaced(RING_TEXT, "ARRIVE.async", "ARRIVE"),
         without(RING_TEXT, "WAIT full"),
     ],
@@ -66,7 +66,7 @@ def test_what_a_copy_needs(text: str) -> None:
 
 def test_a_retire_is_the_issuing_threads() -> None:
     """Half a warp retires, all of it reads: that is late enough for half of what is read."""
-    k = parse_kernel(replaced(TILE, "  RETIRE copy <= 0", "  IF threadIdx.x % 2 == 0:\n    RETIRE copy <= 0"))
+    k = parse_kernel(replaced(TILE, "  WAIT_GROUP copy <= 0", "  IF threadIdx.x % 2 == 0:\n    WAIT_GROUP copy <= 0"))
     assert errors(k, [rows(5)]) == {f"async_tile: {IN_FLIGHT}"}
 
 
@@ -80,7 +80,7 @@ def test_an_arrival_waits_for_earlier_copies_alone() -> None:
 COPY = """
 COPY.async s[{index}] <- x[{index}] width {width}
 COMMIT copy
-RETIRE copy <= 0
+WAIT_GROUP copy <= 0
 SYNC block
 y[31 - threadIdx.x] = copy(s[31 - threadIdx.x])
 """
@@ -109,7 +109,7 @@ def test_zeros_where_the_condition_fails() -> None:
         ("s[threadIdx.x]", "s[threadIdx.x + 1]", "k: Shared 's' accessed out of bounds"),
         ("width 1", "width 2", "k: Shared 's' accessed out of bounds"),
         (
-            "COMMIT copy\nRETIRE copy <= 0\nSYNC block\ny[31 - threadIdx.x] = copy(s[31 - threadIdx.x])",
+            "COMMIT copy\nWAIT_GROUP copy <= 0\nSYNC block\ny[31 - threadIdx.x] = copy(s[31 - threadIdx.x])",
             "y[threadIdx.x] = copy(0.0)",
             "k: thread exits with an asynchronous copy that was never retired",
         ),
@@ -120,9 +120,8 @@ def test_faults(old: str, new: str, message: str) -> None:
 
 
 def test_an_address_is_a_multiple_of_the_size() -> None:
-    k = kernel(
-        "IF threadIdx.x == 0:\n  COPY.async s[0] <- x[1] width 2\nCOMMIT copy\nRETIRE copy <= 0\ny[threadIdx.x] = copy(0.0)", "SHARED s: float32[32] align 16"
-    )
+    body = "IF threadIdx.x == 0:\n  COPY.async s[0] <- x[1] width 2\nCOMMIT copy\nWAIT_GROUP copy <= 0\ny[threadIdx.x] = copy(0.0)"
+    k = kernel(body, "SHARED s: float32[32] align 16")
     assert error(k).startswith("k: access of 8 bytes to input 'x' at an address that is no multiple of 8")
 
 
@@ -142,20 +141,20 @@ def test_a_fence_covers_copies_that_were_retired_before_it() -> None:
         """
         COPY.async s[threadIdx.x] <- x[threadIdx.x] width 1
         COMMIT copy
-        RETIRE copy <= 0
+        WAIT_GROUP copy <= 0
         FENCE proxy.async
         SYNC block
         IF threadIdx.x == 0:
           TMA map_y(0) <- s[0]
           COMMIT bulk
-          RETIRE bulk <= 0
+          WAIT_GROUP bulk <= 0
         """,
         "TENSORMAP map_y = y box (32) swizzle 0",
         "SHARED s: float32[32] align 128",
     )
     x = np.arange(32, dtype=np.float32)
     run_all(k, [x], x)
-    early = parse_kernel(exchanged(str(k), "RETIRE copy", "FENCE proxy.async"))
+    early = parse_kernel(exchanged(str(k), "WAIT_GROUP copy", "FENCE proxy.async"))
     assert errors(early, [x]) == {"k: missing fence.proxy.async: Shared 's' was written by a thread and is accessed by an asynchronous engine"}
     k.verify().require()
     assert early.verify().verdict is Verdict.REFUTED

@@ -49,7 +49,7 @@ SYNC block
 IF threadIdx.x == 0:
   TMA m(0, 0) <- s[0, 0]
   COMMIT bulk
-  RETIRE bulk <= 0
+  WAIT_GROUP bulk <= 0
   FENCE proxy.async.global
 SYNC block
 IF threadIdx.x == 32:
@@ -78,8 +78,8 @@ def test_fenced_writes_are_seen(text: str) -> None:
         (REREAD, "FENCE proxy.async.global", "FENCE proxy.async", MISSING),
         (REREAD, "FENCE proxy.async.global", "IF threadIdx.x == 0:\n  FENCE proxy.async.global", MISSING),
         (STORES, "FENCE proxy.async.global", "PASS", MISSING),
-        (STORES, "RETIRE bulk <= 0\n  FENCE proxy.async.global", "FENCE proxy.async.global\n  RETIRE bulk <= 0", MISSING),
-        (STORES, "RETIRE bulk <= 0", "RETIRE bulk.read <= 0", "Global 'y' accessed while a TMA store that writes it may be in flight"),
+        (STORES, "WAIT_GROUP bulk <= 0\n  FENCE proxy.async.global", "FENCE proxy.async.global\n  WAIT_GROUP bulk <= 0", MISSING),
+        (STORES, "WAIT_GROUP bulk <= 0", "WAIT_GROUP bulk.read <= 0", "Global 'y' accessed while a TMA store that writes it may be in flight"),
     ],
 )
 def test_faults_under_every_schedule(text: str, old: str, new: str, found: str) -> None:

@@ -79,7 +79,7 @@ def test_swizzles(span: int, chunk: str) -> None:
         ("  FENCE mbarrier_init", "  PASS", "double: mbarrier full[0] used by the copy engine before fence.mbarrier_init by the thread that initialized it"),
         ("FENCE proxy.async", "SYNC warp", "double: missing fence.proxy.async: Shared 's' was written by a thread and is accessed by an asynchronous engine"),
         ("  COMMIT bulk", "  PASS", "double: thread exits with a TMA store that was never retired"),
-        ("  RETIRE bulk <= 0", "  RETIRE bulk <= 1", "double: thread exits with a TMA store that was never retired"),
+        ("  WAIT_GROUP bulk <= 0", "  WAIT_GROUP bulk <= 1", "double: thread exits with a TMA store that was never retired"),
         ("TMA map_y(8*blockIdx.x, 0)", "TMA map_x(8*blockIdx.x, 0)", "double: write to input 'x'"),
         ("bytes 1024", "bytes 1020", "double: deadlock: no thread can go on"),
         ("EXPECT full[0] bytes 1024", "PASS", "double: deadlock: no thread can go on"),
@@ -126,9 +126,9 @@ FOR i in 0..3:
   IF threadIdx.x == 0:
     TMA map_y(i, 0) <- s[0]
     COMMIT bulk
-    RETIRE bulk.read <= 0
+    WAIT_GROUP bulk.read <= 0
   SYNC block
-RETIRE bulk <= 0
+WAIT_GROUP bulk <= 0
 """
 
 
@@ -136,7 +136,7 @@ def test_a_source_is_written_again_only_after_it_was_read() -> None:
     declarations = ("TENSORMAP map_y = y box (1, 32) swizzle 0", "SHARED s: float32[32] align 128")
     expected = np.arange(32) + np.arange(3, dtype=np.float32)[:, None]
     run_all(kernel(REUSE, *declarations, outputs="y: float32[3, 32]"), [np.zeros(32, np.float32)], expected)
-    broken = kernel(without(REUSE, "RETIRE bulk.read"), *declarations, outputs="y: float32[3, 32]")
+    broken = kernel(without(REUSE, "WAIT_GROUP bulk.read"), *declarations, outputs="y: float32[3, 32]")
     message = "k: Shared 's' written before the asynchronous operation that reads it was retired"
     assert errors(broken, [np.zeros(32, np.float32)]) == {message}
     assert error(broken, [np.zeros(32, np.float32)]).splitlines()[-1] == (
@@ -156,7 +156,7 @@ def test_a_load_into_a_source_that_is_not_retired() -> None:
         WAIT full[i] parity 0
         TMA map_y(i, 0) <- s[0]
         COMMIT bulk
-      RETIRE bulk <= 0
+      WAIT_GROUP bulk <= 0
     """
     declarations = (
         "TENSORMAP map_x = x box (32) swizzle 0",
@@ -168,7 +168,7 @@ def test_a_load_into_a_source_that_is_not_retired() -> None:
     x = _rows(1)[0]
     assert errors(k, [x]) == {"k: TMA load into Shared 's' before the asynchronous operation that reads it was retired"}
     assert error(k, [x]).splitlines()[-1] == "help: retire the operation before its slot is released"
-    fixed = kernel(replaced(body, "COMMIT bulk\n", "COMMIT bulk\n        RETIRE bulk.read <= 0\n"), *declarations, outputs="y: float32[2, 32]")
+    fixed = kernel(replaced(body, "COMMIT bulk\n", "COMMIT bulk\n        WAIT_GROUP bulk.read <= 0\n"), *declarations, outputs="y: float32[2, 32]")
     run_all(fixed, [x], np.stack([x, x]))
 
 
@@ -181,15 +181,15 @@ def test_a_retire_waits_for_the_write_too() -> None:
     IF threadIdx.x == 0:
       TMA map_w(0) <- s[0]
       COMMIT bulk
-      RETIRE bulk <= 0
+      WAIT_GROUP bulk <= 0
     SYNC block
     y[threadIdx.x] = copy(w[threadIdx.x])
-    RETIRE bulk <= 0
+    WAIT_GROUP bulk <= 0
     """
     x = _rows(1)[0]
     for read, found in (("", {"none"}), (".read", {"k: Global 'w' accessed while a TMA store that writes it may be in flight"})):
         k = kernel(
-            replaced(body, "RETIRE bulk", f"RETIRE bulk{read}"),
+            replaced(body, "WAIT_GROUP bulk", f"WAIT_GROUP bulk{read}"),
             "TENSORMAP map_w = w box (32) swizzle 0",
             "SHARED s: float32[32] align 128",
             "GLOBAL w: float32[32]",
@@ -199,8 +199,8 @@ def test_a_retire_waits_for_the_write_too() -> None:
 
 def test_a_store_is_retired_for_good_before_the_exit() -> None:
     """That its source has been read is not enough: nothing says when the tensor is written."""
-    for line in ("RETIRE bulk <= 0", "RETIRE bulk.read <= 0"):
-        text = replaced(DOUBLE, "RETIRE bulk <= 0", line)
+    for line in ("WAIT_GROUP bulk <= 0", "WAIT_GROUP bulk.read <= 0"):
+        text = replaced(DOUBLE, "WAIT_GROUP bulk <= 0", line)
         assert errors(parse_kernel(text), [_rows(8)]) == (
-            {"none"} if line == "RETIRE bulk <= 0" else {"double: thread exits with a TMA store that was never retired"}
+            {"none"} if line == "WAIT_GROUP bulk <= 0" else {"double: thread exits with a TMA store that was never retired"}
         )

@@ -50,7 +50,7 @@ IF threadIdx.y == 0:
   FOR t in 0..2 UNROLL:
     WGMMA.m64nNk16.bfloat16 acc[0], desc(a_s[0], DESC_A), desc(b_s[0], DESC_B), accumulate t > 0
   COMMIT wgmma
-  RETIRE wgmma <= 0
+  WAIT_GROUP wgmma <= 0
   FOR v in 0..N//2 UNROLL:
     d[16*(threadIdx.x//32) + threadIdx.x % 32//4 + 8*(v//2 % 2), 8*(v//4) + 2*(threadIdx.x % 4) + v % 2] = copy(acc[v])
 """
@@ -109,8 +109,8 @@ FAULTS = {
     ("  FENCE proxy.async\n", ""): "k: missing fence.proxy.async: Shared 'a_s' was written by a thread and is accessed by an asynchronous engine",
     ("  FENCE wgmma\n", ""): "k: missing wgmma.fence: a warp has not fenced its registers",
     ("FENCE wgmma\n", "FENCE wgmma\n  acc[3] = copy(0.0)\n"): "k: missing wgmma.fence: a warp has not fenced its registers",
-    ("  COMMIT wgmma\n  RETIRE", "  RETIRE"): "k: Local 'acc' accessed while a wgmma that writes it is in flight",
-    ("RETIRE wgmma <= 0", "RETIRE wgmma <= 1"): "k: Local 'acc' accessed while a wgmma that writes it is in flight",
+    ("  COMMIT wgmma\n  WAIT_GROUP", "  WAIT_GROUP"): "k: Local 'acc' accessed while a wgmma that writes it is in flight",
+    ("WAIT_GROUP wgmma <= 0", "WAIT_GROUP wgmma <= 1"): "k: Local 'acc' accessed while a wgmma that writes it is in flight",
     ("COMMIT wgmma\n", "COMMIT wgmma\n  acc[3] = copy(0.0)\n"): "k: Local 'acc' accessed while a wgmma that writes it is in flight",
     ("COMMIT wgmma\n", "COMMIT wgmma\n  b_s[0] = copy(0.0)\n"): "k: Shared 'b_s' written before the asynchronous operation that reads it was retired",
     ("accumulate t > 0", "accumulate t >= 0"): "k: read of uninitialized Local 'acc'",
@@ -120,7 +120,7 @@ FAULTS = {
     ("desc(b_s[0]", "desc(b_s[0] + 4096"): "k: read of uninitialized Shared 'b_s'",
     ("acc[0], desc", "acc[1], desc"): "k: wgmma needs 8 registers of Local 'acc', which does not have them",
     ("k16.bfloat16", "k16.float16"): "k: wgmma of float16 on Shared 'a_s', which has bfloat16",
-    ("  RETIRE wgmma <= 0\n", "  SYNC warp\n"): "k: Local 'acc' accessed while a wgmma that writes it is in flight",
+    ("  WAIT_GROUP wgmma <= 0\n", "  SYNC warp\n"): "k: Local 'acc' accessed while a wgmma that writes it is in flight",
     ("  FENCE wgmma\n", "  FENCE wgmma\n  IF threadIdx.x < 16:\n    COMMIT wgmma\n"): "k: an instruction on the wgmma queue executed by 16 threads of warp 0",
 }
 
@@ -132,7 +132,7 @@ def test_faults(change: tuple[str, str]) -> None:
 
 
 def test_faults_are_found_by_every_schedule() -> None:
-    for change in ((" FENCE proxy.async\n", " PASS\n"), ("RETIRE wgmma <= 0", "RETIRE wgmma <= 1")):
+    for change in ((" FENCE proxy.async\n", " PASS\n"), ("WAIT_GROUP wgmma <= 0", "WAIT_GROUP wgmma <= 1")):
         found = errors(product(LAYOUTS[3], LAYOUTS[3], body=replaced(BODY, *change)), operands())
         assert "none" not in found, change
 
@@ -142,7 +142,7 @@ def test_texts() -> None:
         k = product(LAYOUTS[3], LAYOUTS[3], body=replaced(BODY, old, new))
         return error(k, operands(), scheduler=Scheduler.ROUND_ROBIN).splitlines()
 
-    assert text("  RETIRE wgmma <= 0\n", "")[1:] == [
+    assert text("  WAIT_GROUP wgmma <= 0\n", "")[1:] == [
         "note: statement: d[16*(threadIdx.x//32) + threadIdx.x//4 % 8 + 8*(v//2 % 2), 8*(v//4) + 2*(threadIdx.x % 4) + v % 2] = copy(acc[v])",
         "note: block (0, 0, 0), thread (0, 0, 0)",
         "help: retire the wgmma before its accumulators are touched",
@@ -152,7 +152,7 @@ def test_texts() -> None:
 
 
 def test_a_wgmma_that_is_never_retired() -> None:
-    body = BODY[: BODY.index("  RETIRE")] + "  d[threadIdx.x//2, threadIdx.x % 2] = copy(0.0)\n"
+    body = BODY[: BODY.index("  WAIT_GROUP")] + "  d[threadIdx.x//2, threadIdx.x % 2] = copy(0.0)\n"
     assert errors(product(LAYOUTS[3], LAYOUTS[3], body=body), operands()) == {"k: thread exits with a wgmma that was never retired"}
 
 

@@ -23,7 +23,7 @@ NOT_DRAWN = {
     "Fusion.partition": "proposes task() and group() calls, which are drawn; tests/schedulers/test_partition.py applies its proposals",
     "Task.add": "claims a tensor that task() may take as an argument, as it is drawn",
     "tf.Cut": "what tf.cut returns",
-    "tf.cut": "makes several fusions; tests/schedule/test_cut.py and tests/schedulers/test_automatic.py compare them",
+    "tf.cut": "makes several fusions; tests/schedule/test_cut.py and tests/schedulers/test_auto.py compare them",
     "tf.copy_fusion": "made for every case, to compare with",
     "tf.AllocationBuilder": "what tf.allocation returns; drawn with it",
     "tf.schedulers.tune": "measures what the other schedulers make",

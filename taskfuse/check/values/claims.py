@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from taskfuse.check.program import THREAD_NAMES, Node, linear_thread
-from taskfuse.check.tiles import tile_offset
 from taskfuse.check.values.solve import Open, solved
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, Fragment, matrices
 from taskfuse.ir.scalar import Const, Expr, const, evaluate, simplify, substitute, sym
+from taskfuse.ir.shared_layouts import operand_offset
 from taskfuse.kir import Kernel
 from taskfuse.kir.limits import WARP, WARPGROUP
 from taskfuse.kir.nodes import (
@@ -237,7 +237,7 @@ class Instructions:
         """A tile of a matrix descriptor (PTX ISA, "Strides"): byte offsets of its elements before the swizzle."""
         size = self.sizes[d.base.buffer]
         row, term = sym(name), sym("tile.2")
-        offset = tile_offset(row, term, size, d.swizzle, d.lbo, d.sbo, d.major)
+        offset = operand_offset(row, term, size, d.swizzle, d.lbo, d.sbo, d.major)
         last = evaluate(d.offset + offset, {name: rows - 1, "tile.2": k - 1}) if isinstance(d.offset, Const) else None
         if last is None:
             raise Open("the offset of a matrix descriptor is no constant", node)

@@ -20,30 +20,15 @@ import numpy as np
 
 from taskfuse.check.trace import Budget, Refuted, TooLarge
 from taskfuse.check.values import computing, copies, tiles
+from taskfuse.check.values.barriers import Barriers
 from taskfuse.check.values.elements import Elements
 from taskfuse.check.values.lanes import Lanes, Launch
 from taskfuse.check.values.machine import Machine
-from taskfuse.check.values.meetings import Meetings
 from taskfuse.check.values.state import State
 from taskfuse.check.values.terms import NOTHING, WRONG, Terms
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel, accesses
-from taskfuse.kir.nodes import (
-    AsyncCopy,
-    Choose,
-    Compute,
-    Gather,
-    HostParam,
-    LdMatrix,
-    Mma,
-    Shuffle,
-    StMatrix,
-    Stmt,
-    TmaLoad,
-    TmaStore,
-    VectorCopy,
-    Wgmma,
-)
+from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, HostParam, LdMatrix, Mma, Shuffle, StMatrix, Stmt, TmaLoad, TmaStore, VectorCopy, Wgmma
 
 
 class Witness(Enum):
@@ -101,9 +86,9 @@ class _Execution:
     def __init__(self, kernel: Kernel, symbols: Mapping[str, int], budget: Budget) -> None:
         self.kernel = kernel
         launch = Launch(kernel, symbols)
-        self.meetings = Meetings(kernel, launch, symbols)
+        self.barriers = Barriers(kernel, launch, symbols)
         self.state = State(kernel, launch, Elements(kernel, symbols), symbols, budget)
-        self.machine = Machine(kernel, launch, self.meetings, budget, self._execute, self._apart)
+        self.machine = Machine(kernel, launch, self.barriers, budget, self._execute, self._apart)
 
     def run(self) -> None:
         """To the end. Raises :class:`Refuted`."""
@@ -125,7 +110,7 @@ class _Execution:
             case Shuffle():
                 copies.shuffle(state, stmt, lanes)
             case TmaLoad():
-                tiles.tma_load(state, self.meetings, stmt, lanes)
+                tiles.tma_load(state, self.barriers, stmt, lanes)
             case TmaStore():
                 tiles.tma_store(state, stmt, lanes)
             case LdMatrix():

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from taskfuse.check.trace import Budget, Refuted
+from taskfuse.check.values.barriers import Barriers
 from taskfuse.check.values.lanes import Frame, Lanes, Launch, Number
-from taskfuse.check.values.meetings import Meetings
 from taskfuse.check.values.terms import Bools
 from taskfuse.kir import Kernel, bodies, stmt_text
 from taskfuse.kir.limits import WARP
@@ -68,11 +68,11 @@ class Machine:
     """
 
     def __init__(
-        self, kernel: Kernel, launch: Launch, meetings: Meetings, budget: Budget, execute: Callable[[Stmt, Lanes], None], apart: Callable[[Stmt], bool]
+        self, kernel: Kernel, launch: Launch, barriers: Barriers, budget: Budget, execute: Callable[[Stmt, Lanes], None], apart: Callable[[Stmt], bool]
     ) -> None:
         self.kernel = kernel
         self.launch = launch
-        self.meetings = meetings
+        self.barriers = barriers
         self.budget = budget
         self.execute = execute
         self.apart = apart
@@ -134,7 +134,7 @@ class Machine:
             return np.ones(1, np.bool_)
         stmt = self._at(lanes)
         if isinstance(stmt, WAITING):
-            return np.atleast_1d(np.asarray(self.meetings.ready(stmt, lanes), np.bool_))
+            return np.atleast_1d(np.asarray(self.barriers.ready(stmt, lanes), np.bool_))
         warps = lanes.ids // WARP
         first, count = np.unique(warps, return_counts=True)
         return np.isin(warps, first[count == WARP])
@@ -193,8 +193,8 @@ class Machine:
                         self._cursor(stmt, lanes)
                         frame.at += 1
                     case Barrier() | Wait() | Acquire():
-                        self.meetings.arrive(stmt, lanes)
-                        if not every(self.meetings.ready(stmt, lanes)):
+                        self.barriers.arrive(stmt, lanes)
+                        if not every(self.barriers.ready(stmt, lanes)):
                             return [lanes]
                         self._pass(lanes)
                     case _:
@@ -331,7 +331,7 @@ class Machine:
                         at = at + step
                     lanes.own.pop(var, None)
                 case InitBarrier() | Arrive() | ArriveAsync() | Expect() | Release():
-                    self.meetings.act(stmt, lanes)
+                    self.barriers.act(stmt, lanes)
                 case _:
                     if isinstance(stmt, TOGETHER) and not lanes.whole_warps:
                         raise Refuted(stmt_text(stmt, self.kernel).split(" ")[0], "a part of a warp executes it", self.launch.thread(int(lanes.ids[0])))

@@ -20,10 +20,10 @@ from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, N
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.samples import fails
 from taskfuse.check.tables import KEPT, Ints, Join, Table
-from taskfuse.check.tiles import swizzled_place
 from taskfuse.check.values.claims import Place, flattened
 from taskfuse.check.values.solve import Equation, Open, solved
 from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Facts, FloorDiv, Mod, Substitution, const, eq, ge, le, lt, ne, simplify, substitute, sym
+from taskfuse.ir.shared_layouts import swizzled_place
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import Content, For
 from taskfuse.kir.walk import own_symbols
@@ -313,7 +313,7 @@ class Match:
             return None
         residual = under + conditions
         knowledge = self.knowledge.given(*residual) if residual else self.knowledge
-        if knowledge.ranges.empty:
+        if knowledge.empty:
             return None
         for k, (e, wanted) in enumerate(elements):
             if not self._equal(knowledge, e, wanted):

@@ -129,7 +129,7 @@ class Reach:
         knowledge = known_at(want).given(*given)
         if not past:
             knowledge = knowledge.given(*inside(want.element, shape))
-        if knowledge.ranges.empty:
+        if knowledge.empty:
             return
         if want.buffer in self.inputs:
             self._argument(want, knowledge, past=past)
@@ -217,10 +217,10 @@ class Reach:
         var, looks = sym(stmt.var), [earlier]
         for distance in range(1, TRIPS):
             first = knowledge.given(eq(var, stmt.start + stmt.step * (distance - 1)))
-            if not first.ranges.empty:
+            if not first.empty:
                 self._backwards(want, loop, first, past=past)
             knowledge = knowledge.given(ge(var, stmt.start + stmt.step * distance))
-            if knowledge.ranges.empty:
+            if knowledge.empty:
                 return
             looks.append(_Look(tuple(reversed(claims)), {**outside, loop: var - stmt.step * distance}))
             if self._scan(want, looks, knowledge, past=past):
@@ -262,7 +262,7 @@ class Reach:
                 if not outcome.under:
                     return True
                 knowledge = knowledge.given(not_(and_(*outcome.under)))
-                if knowledge.ranges.empty:
+                if knowledge.empty:
                     return True
         return False
 
@@ -323,9 +323,9 @@ class Reach:
         for x, y in ring.loops:
             if y in want.node.loops and isinstance(y.stmt, For):
                 loops[x] = sym(y.stmt.var)
-        for loop, turns in ring.turns:
-            if isinstance(loop.stmt, For) and consumer.turns is turns:
-                loops[loop] = turns.index + loop.stmt.start
+        for loop, pingpong in ring.pingpong:
+            if isinstance(loop.stmt, For) and consumer.pingpong is pingpong:
+                loops[loop] = pingpong.index + loop.stmt.start
         claims: list[Place] = []
         for c in self.claims.get(want.buffer, []):
             mine = next((e for e in c.index if isinstance(e, Sym) and e.name in self.producers and self.producers[e.name] is ring), None)
@@ -380,12 +380,12 @@ class Reach:
             raise Open("a ring is filled ahead at several distances", want.node)
         ahead_claims = tuple(c for d, c in reversed(within) if d > 0)
         rest = knowledge.given(ge(var, stmt.start + trips))
-        if not rest.ranges.empty and not self._scan(want, [_Look(ahead_claims, {**common, loop: var - trips}, skip)], rest, past=past):
+        if not rest.empty and not self._scan(want, [_Look(ahead_claims, {**common, loop: var - trips}, skip)], rest, past=past):
             raise Open(f"no write of {want.buffer} is known at its position", want.node)
         for p in range(trips):
             first = knowledge.given(eq(var, stmt.start + p))
             mine = tuple(c for d, c in reversed(front) if d == p * moves)
-            if not first.ranges.empty and not self._scan(want, [_Look(mine, common, skip)], first, past=past):
+            if not first.empty and not self._scan(want, [_Look(mine, common, skip)], first, past=past):
                 raise Open(f"no write of {want.buffer} is known at its first positions", want.node)
 
     # -- storage that lies on other storage -------------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ class Reductions:
         given = tuple(given)
         definition = self.reach.definitions[want.tensor]
         knowledge = known_at(want).given(*given).given(*inside(want.element, definition.shape))
-        if knowledge.ranges.empty:
+        if knowledge.empty:
             return
         terms = self.terms.get(want.buffer, [])
         if not terms:
@@ -593,14 +593,10 @@ def _disjoint(one: Place, two: Place) -> bool:
         return False
     for k, (a, b) in enumerate(zip(one.index, two.index, strict=True)):
         last = k == len(one.index) - 1
-        first, second = (
-            (substitute(e, {name: const(0) for name, _ in p.points}), p.points[0][1] if p.points and last else 1)
-            for e, p in ((a, one), (b, two))
-        )
+        first, second = ((substitute(e, {name: const(0) for name, _ in p.points}), p.points[0][1] if p.points and last else 1) for e, p in ((a, one), (b, two)))
         (e, m), (f, n) = first, second
         lo, hi = known_at(one).ranges.of(e)
         low, high = known_at(two).ranges.of(f)
         if None not in (lo, hi, low, high) and (int(hi or 0) + m <= int(low or 0) or int(high or 0) + n <= int(lo or 0)):
             return True
     return False
-

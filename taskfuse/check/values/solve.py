@@ -110,4 +110,3 @@ def _divided(difference: Expr, equations: list[Equation], found: Mapping[str, Ex
             case _:
                 pass
     return {}
-

@@ -272,7 +272,7 @@ class Statements:
             mine = (*before, *conjuncts(case.cond))
             here = around.given(*mine)
             before.append(not_(case.cond))
-            if here.ranges.empty or proves(around.given(*before[:-1]), not_(case.cond)):
+            if here.empty or proves(around.given(*before[:-1]), not_(case.cond)):
                 continue
             self._operand(w.node, case.operand, self._case(w.node, rule, conditions, here, {*mine}), w.holds.index, (*exists, *mine))
         if not _one_holds(w.node.context.knowledge, [c.cond for c in stmt.cases]):
@@ -425,7 +425,7 @@ class Statements:
 
 def _one_holds(knowledge: Knowledge, conditions: list[Expr]) -> bool:
     """True only if one of some conditions holds: it is a contradiction that each has a conjunct that fails."""
-    if knowledge.ranges.empty:
+    if knowledge.empty:
         return True
     if not conditions:
         return proves(knowledge, lt(0, 0))

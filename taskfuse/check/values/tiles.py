@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskfuse.check.tiles import swizzled, tile_offsets
 from taskfuse.check.trace import Refuted
+from taskfuse.check.values.barriers import Barriers
 from taskfuse.check.values.cells import Cells, Store
 from taskfuse.check.values.lanes import Lanes
-from taskfuse.check.values.meetings import Meetings
 from taskfuse.check.values.products import multiply
 from taskfuse.check.values.state import State
 from taskfuse.check.values.terms import Bools, Ints, Terms
 from taskfuse.dtypes import DType
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, Fragment, matrices
 from taskfuse.ir.scalar import Expr
+from taskfuse.ir.shared_layouts import operand_offsets, swizzled
 from taskfuse.kir.limits import WARP, WARPGROUP
 from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Mma, StMatrix, Stmt, TensorMapParam, TmaLoad, TmaStore, Wgmma
 
@@ -50,7 +50,7 @@ def _same_dtype(stmt: Stmt, dtypes: set[DType]) -> None:
         raise Refuted(type(stmt).__name__, f"it moves bytes between elements of {' and '.join(sorted(d.name for d in dtypes))}")
 
 
-def tma_load(state: State, meetings: Meetings, stmt: TmaLoad, lanes: Lanes) -> None:
+def tma_load(state: State, barriers: Barriers, stmt: TmaLoad, lanes: Lanes) -> None:
     """A box from Global to Shared memory of each block that it reaches; zeros outside of the tensor."""
     box = state.maps[stmt.map]
     tensor, places, inside = _box(state, box, stmt.coords, lanes)
@@ -60,13 +60,13 @@ def tma_load(state: State, meetings: Meetings, stmt: TmaLoad, lanes: Lanes) -> N
     if inside.any():
         threads = np.broadcast_to(lanes.ids[:, None], places.shape)[inside]
         found[inside] = state.fetch(tensor, np.zeros(len(threads), np.int64), places[inside], stmt, threads, lanes.role)
-    own = meetings.cells(lanes, stmt.barrier)
-    reached = meetings.reached(stmt.across)[lanes.blocks] if stmt.across else lanes.blocks[:, None]
-    for blocks, barriers in zip(reached.T, meetings.across(lanes, own, stmt.across).T, strict=True):
+    own = barriers.cells(lanes, stmt.barrier)
+    reached = barriers.reached(stmt.across)[lanes.blocks] if stmt.across else lanes.blocks[:, None]
+    for blocks, cells in zip(reached.T, barriers.across(lanes, own, stmt.across).T, strict=True):
         owners = np.broadcast_to(blocks[:, None], addresses.shape)
         cells = Cells.addressed(store, owners, addresses, "a TMA load")
         state.place(store, cells.reshape(-1), found.flat(), stmt, np.repeat(lanes.ids, addresses.shape[1]), lanes.role)
-        meetings.loaded(barriers, addresses.shape[1] * tensor.dtype.itemsize)
+        barriers.loaded(cells, addresses.shape[1] * tensor.dtype.itemsize)
 
 
 def tma_store(state: State, stmt: TmaStore, lanes: Lanes) -> None:
@@ -169,6 +169,6 @@ def _tile(state: State, stmt: Wgmma, d: Descriptor, rows: int, lanes: Lanes) -> 
     store = state.cells.stores[d.base.buffer]
     size = store.dtype.itemsize
     base = store.origin + state.places(d.base, lanes) * size + lanes.value(d.offset)
-    addresses = swizzled(base[:, None, None] + tile_offsets(rows, stmt.k, size, d.swizzle, d.lbo, d.sbo, d.major), d.swizzle)
+    addresses = swizzled(base[:, None, None] + operand_offsets(rows, stmt.k, size, d.swizzle, d.lbo, d.sbo, d.major), d.swizzle)
     owners = np.broadcast_to(lanes.blocks[:, None, None], addresses.shape)
     return state.taken(store, Cells.addressed(store, owners, addresses, "a wgmma"), stmt, lanes.ids, lanes.role)

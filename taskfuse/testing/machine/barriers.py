@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from taskfuse.testing.machine.clocks import Clock
 from taskfuse.testing.machine.fault import FaultFound, FaultKind
-from taskfuse.testing.machine.threads import Part, Threads
+from taskfuse.testing.machine.threads import Clock, Part, Threads
 
 MOST_PENDING = 2**20 - 1
 

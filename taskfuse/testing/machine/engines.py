@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from taskfuse.kir.nodes import Major
+from taskfuse.ir.shared_layouts import Major
 from taskfuse.testing.machine.barriers import Barriers
-from taskfuse.testing.machine.clocks import Clock
 from taskfuse.testing.machine.fault import FaultFound, FaultKind
 from taskfuse.testing.machine.launch import BLOCK_BYTES, Place
 from taskfuse.testing.machine.memory import Memory, Operation
-from taskfuse.testing.machine.threads import Threads
+from taskfuse.testing.machine.threads import Clock, Threads
 
 TMA_ALIGNMENT = 128
 LINE = 16
@@ -230,7 +229,7 @@ class Engines:
             if not read_only and op.retired is None:
                 op.retired = self.threads.own[t]
 
-    def retire_copies(self, t: int, pending: int) -> None:
+    def wait_for_copies(self, t: int, pending: int) -> None:
         """``cp.async.wait_group``."""
         for op in self.copies.get(t, Batches()).retired(pending):
             op.retired = self.threads.own[t] if op.retired is None else op.retired

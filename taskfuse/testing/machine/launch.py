@@ -12,7 +12,7 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.limits import MAX_BLOCK, MAX_THREADS, SHARED_BYTES
 from taskfuse.kir.nodes import Dim3, HostParam, TensorMapParam, TensorParam
 from taskfuse.testing.machine.fault import NoLaunch
-from taskfuse.testing.machine.notation import entry, python_text
+from taskfuse.testing.machine.writer import entry, python_text
 
 Int3 = tuple[int, int, int]
 BLOCK_BYTES = 1 << 24

@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import INDEX_TYPES
 from taskfuse.kir.clusters import peers
 from taskfuse.kir.limits import launch_registers
-from taskfuse.kir.nodes import Major
 from taskfuse.testing.machine.barriers import Barriers
 from taskfuse.testing.machine.engines import Box, Engines, Product, Registers, Tile
 from taskfuse.testing.machine.fault import FaultFound, FaultKind, OutOfSteps
 from taskfuse.testing.machine.launch import BLOCK_BYTES, Launch
 from taskfuse.testing.machine.memory import Memory
-from taskfuse.testing.machine.notation import entry
 from taskfuse.testing.machine.program import Program
 from taskfuse.testing.machine.threads import Threads
+from taskfuse.testing.machine.writer import entry
 
 ROW_BYTES = 16
 MOST_STEPS = 200_000

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from taskfuse.testing.machine.clocks import Clock
 from taskfuse.testing.machine.fault import FaultFound, FaultKind
-from taskfuse.testing.machine.threads import Threads
+from taskfuse.testing.machine.threads import Clock, Threads
 
 Stamp = tuple[int, int, int]
 """Who, in which epoch, at which statement."""

@@ -38,7 +38,6 @@ from taskfuse.kir.nodes import (
     Mma,
     Queue,
     Release,
-    Retire,
     SetMaxNReg,
     Shuffle,
     StMatrix,
@@ -47,6 +46,7 @@ from taskfuse.kir.nodes import (
     TmaStore,
     VectorCopy,
     Wait,
+    WaitGroup,
     Wgmma,
     WgmmaFence,
 )
@@ -294,12 +294,12 @@ class _Compiler(Writer):
                 self.sleeps(f"m.warp_comes(t, {site}, 0, 'commit')")
             case Commit(queue=queue):
                 self.add(f"m.engines.commit(t, bulk={queue is Queue.BULK})")
-            case Retire(queue=Queue.WGMMA, pending=pending):
+            case WaitGroup(queue=Queue.WGMMA, pending=pending):
                 self.sleeps(f"m.warp_comes(t, {site}, 0, {pending})")
-            case Retire(queue=Queue.BULK, pending=pending, read_only=read_only):
+            case WaitGroup(queue=Queue.BULK, pending=pending, read_only=read_only):
                 self.add(f"m.engines.retire_bulk(t, {pending}, {read_only})")
-            case Retire(pending=pending):
-                self.add(f"m.engines.retire_copies(t, {pending})")
+            case WaitGroup(pending=pending):
+                self.add(f"m.engines.wait_for_copies(t, {pending})")
             case FenceProxyAsync(memory=memory):
                 self.add(f"m.proxy_fence(t, {memory is MemoryType.Global})")
             case WgmmaFence():

@@ -13,6 +13,7 @@ from math import prod
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import Const, Expr, eq, prove
+from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import accesses
 from taskfuse.kir.clusters import peers
@@ -41,11 +42,9 @@ from taskfuse.kir.nodes import (
     If,
     InitBarrier,
     LdMatrix,
-    Major,
     Mma,
     Queue,
     Release,
-    Retire,
     SetMaxNReg,
     Shuffle,
     StMatrix,
@@ -54,10 +53,11 @@ from taskfuse.kir.nodes import (
     TmaStore,
     VectorCopy,
     Wait,
+    WaitGroup,
     Wgmma,
     WgmmaFence,
 )
-from taskfuse.passes.facts import kernel_facts
+from taskfuse.kir.scope import kernel_facts
 from taskfuse.testing.ptx.events import ANY, UNORDERED, Expected, Kind, Lanes, Place, Span, Step
 from taskfuse.testing.ptx.launch import Int3, Launch, linear
 from taskfuse.testing.ptx.machine import TooLong
@@ -266,7 +266,7 @@ class _Walk:
                 yield from self._until(r.semaphore(slot, env), self._value(r.count(slot.name)) * self._value(phases))
             case Commit(queue=queue):
                 yield _COMMITS[queue], (), 0
-            case Retire(queue=queue, pending=pending, read_only=read_only):
+            case WaitGroup(queue=queue, pending=pending, read_only=read_only):
                 yield Kind.BULK_WAIT_READ if read_only else _WAITS[queue], (pending,), 0
             case FenceProxyAsync(memory=memory):
                 yield Kind.FENCE, ("proxy.async.global" if memory is MemoryType.Global else "proxy.async.shared::cta",), 0
@@ -330,14 +330,14 @@ class _Walk:
                 kernel = self._reader.kernel
                 (x, y, z), (a, b, c) = kernel.grid, kernel.block
                 if not prove(eq(stmt.threads, x * y * z * a * b * c), kernel_facts(kernel)):
-                    yield from self._meeting(stmt, self._value(stmt.threads))
+                    yield from self._all_arrive(stmt, self._value(stmt.threads))
                     return
                 yield Kind.BARRIER, (0, threads), 0  # one thread of each block for all of it
                 if not any(self._env[f"threadIdx.{d}"] for d in "xyz"):
-                    yield from self._meeting(stmt, prod(launch.grid))
+                    yield from self._all_arrive(stmt, prod(launch.grid))
                 yield Kind.BARRIER, (0, threads), 0
 
-    def _meeting(self, stmt: Barrier, count: int) -> Iterator[tuple[Kind, tuple[Expected, ...], int]]:
+    def _all_arrive(self, stmt: Barrier, count: int) -> Iterator[tuple[Kind, tuple[Expected, ...], int]]:
         """One arrives among ``count``, in the third round, and waits for the end of that round."""
         assert stmt.counter is not None
         counter = Place(stmt.counter, 0)

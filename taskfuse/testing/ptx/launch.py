@@ -12,6 +12,7 @@ from math import prod
 
 from taskfuse.cuda.signature import (
     DivisorArgument,
+    Form,
     IntegerArgument,
     PointerArgument,
     ReportArgument,
@@ -21,7 +22,6 @@ from taskfuse.cuda.signature import (
     TensorMapArgument,
     WorkspaceArgument,
 )
-from taskfuse.cuda.variant import Form
 from taskfuse.ir.scalar import Expr, evaluate
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel

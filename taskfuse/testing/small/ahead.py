@@ -50,7 +50,7 @@ def ahead(c: Chooser) -> Small:
         h.mbarriers["full"] = slots, 1
     meet = "SYNC block" if c.chance(50) else f"SYNC named 1, {lanes * rows}" if lanes * rows % 32 == 0 else "SYNC warp"
     read = f"y[{'0' if outer is None else 'm'}, i, threadIdx.y, threadIdx.x] = neg(s[c.slot, {rows - 1} - threadIdx.y, {lanes - 1} - threadIdx.x])"
-    there = "WAIT full[c.slot] parity c.parity" if ring.bulk else f"RETIRE copy <= {ring.distance - 1}"
+    there = "WAIT full[c.slot] parity c.parity" if ring.bulk else f"WAIT_GROUP copy <= {ring.distance - 1}"
     t = Text()
     h.initialize(t)
     t.add(f"c = CURSOR(slots {slots}, slot 0, parity 0)")
@@ -67,5 +67,5 @@ def ahead(c: Chooser) -> Small:
                 ring.fill(t, str(ring.distance), f"i + {ring.distance}", trips)
             t.add("c.advance(1)")
         if not ring.bulk:
-            t.add("RETIRE copy <= 0")
+            t.add("WAIT_GROUP copy <= 0")
     return h.small("ahead", t)

@@ -6,14 +6,12 @@ from collections.abc import Callable
 
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.small.ahead import ahead
-from taskfuse.testing.small.blocks import between_blocks
-from taskfuse.testing.small.clusters import clustered
-from taskfuse.testing.small.meetings import exchanging, gridwide, handing
+from taskfuse.testing.small.barriers import exchanging, gridwide, handing
+from taskfuse.testing.small.blocks import between_blocks, clustered
+from taskfuse.testing.small.pingpong import distributed
 from taskfuse.testing.small.pipeline import Pipeline
-from taskfuse.testing.small.products import product
+from taskfuse.testing.small.products import product, together
 from taskfuse.testing.small.text import Small
-from taskfuse.testing.small.turns import distributed
-from taskfuse.testing.small.warps import together
 
 
 def _pipeline(c: Chooser) -> Small:

@@ -8,8 +8,7 @@ from enum import Enum
 from functools import partial
 
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.small.signals import Signal, arrivals, declare, met, signal, signals
-from taskfuse.testing.small.text import EXTENT, ROW, Head, Small, Text, dim
+from taskfuse.testing.small.text import EXTENT, ROW, Head, Signal, Small, Text, arrivals, declare, dim, met, signal, signals
 
 
 class Fill(Enum):
@@ -179,7 +178,7 @@ class Pipeline:
                 self._phase(t, r, p, incoming, outgoing, elected)
         if any(ch.stored for ch in incoming) or (r in self.staged and not elected):
             with t.blocks([] if c.chance(30) else ["IF threadIdx.x == 0"]):
-                t.add("RETIRE bulk <= 0")
+                t.add("WAIT_GROUP bulk <= 0")
         return t
 
     def _phase(self, t: Text, r: int, p: int, incoming: list[Channel], outgoing: list[Channel], elected: bool) -> None:
@@ -220,7 +219,7 @@ class Pipeline:
             t.add(f"WAIT {ch.name}.full[{cursor}.slot] parity {cursor}.parity")
             if ch.stored:
                 out = self._output(f"z{r}{ch.name}", p, bulk=True)
-                t.add(f"TMA {out}.map({m}, k, 0) <- {ch.name}[{cursor}.slot, 0, 0]", "COMMIT bulk", f"RETIRE bulk.read <= {1 if ch.lagging[r] else 0}")
+                t.add(f"TMA {out}.map({m}, k, 0) <- {ch.name}[{cursor}.slot, 0, 0]", "COMMIT bulk", f"WAIT_GROUP bulk.read <= {1 if ch.lagging[r] else 0}")
                 if not ch.lagging[r]:
                     t.add(f"ARRIVE {ch.name}.empty[{cursor}.slot]", f"{cursor}.advance(1)")
             else:
@@ -244,7 +243,7 @@ class Pipeline:
     def _drain(self, t: Text, r: int, ch: Channel, elected: bool) -> None:
         with t.blocks([] if elected or not ch.stored else ["IF threadIdx.x == 0"]):
             if ch.stored:
-                t.add("RETIRE bulk.read <= 0")
+                t.add("WAIT_GROUP bulk.read <= 0")
             self._release(t, r, ch, "r")
 
     def _produce(self, t: Text, r: int, ch: Channel, elected: bool) -> None:
@@ -261,7 +260,7 @@ class Pipeline:
                 for piece in range(ch.pieces):
                     self._fill(t, r, ch, f"{ch.name}[{cursor}.slot, {piece}, {lane}]", piece)
                 if ch.fill is Fill.RETIRED:
-                    t.add("COMMIT copy", "RETIRE copy <= 0")
+                    t.add("COMMIT copy", "WAIT_GROUP copy <= 0")
                 if ch.stored:
                     t.add("FENCE proxy.async")
                 if ch.fill is Fill.COPIES:
@@ -303,7 +302,7 @@ class Pipeline:
         """By TMA from slots of the role's own."""
         out = self._output(f"v{r}", p, bulk=True)
         with t.block("IF threadIdx.x == 0"):
-            t.add(f"RETIRE bulk.read <= {self.staged[r] - 1}")
+            t.add(f"WAIT_GROUP bulk.read <= {self.staged[r] - 1}")
         self._meet(t, r)
         t.add(f"o{r}[o{r}.q.slot, threadIdx.x] = copy(r{r})", "FENCE proxy.async")
         self._meet(t, r)

@@ -1,10 +1,11 @@
-"""Products on the tensor cores: wgmmas that read Shared memory while their warpgroup goes on, and releases that follow their retire."""
+"""Tensor cores and whole warps: wgmmas that read Shared memory while their warpgroup goes on, and releases that follow their retire; shuffles,
+matrices moved to and from registers, and products of them.
+"""
 
 from __future__ import annotations
 
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.small.signals import Signal, arrivals, signal
-from taskfuse.testing.small.text import EXTENT, Head, Small, Text, dim
+from taskfuse.testing.small.text import EXTENT, Head, Signal, Small, Text, arrivals, dim, signal
 
 K = 8
 """Elements of a row of an operand: the 32 bytes of one wgmma of tf32, and of the swizzle."""
@@ -76,7 +77,7 @@ def loaded(c: Chooser) -> Small:
         _clear(t)
         with t.block(f"FOR k in 0..{trips}"):
             t.add("WAIT full[c.slot] parity c.parity", "FENCE wgmma")
-            t.add(_multiply(f"a_s[c.slot, {rows}, 0]", "b_s[c.slot, 0, 0]"), "COMMIT wgmma", f"RETIRE wgmma <= {lag}")
+            t.add(_multiply(f"a_s[c.slot, {rows}, 0]", "b_s[c.slot, 0, 0]"), "COMMIT wgmma", f"WAIT_GROUP wgmma <= {lag}")
             if lag:
                 with t.block("IF k > 0"):
                     release("r")
@@ -84,7 +85,7 @@ def loaded(c: Chooser) -> Small:
             else:
                 release("c")
         if lag:
-            t.add("RETIRE wgmma <= 0")
+            t.add("WAIT_GROUP wgmma <= 0")
             if trips != "0":
                 with t.blocks([f"IF {trips} > 0"] if trips == EXTENT else []):
                     release("r")
@@ -109,7 +110,7 @@ def stored(c: Chooser) -> Small:
     _clear(t)
     with t.block(f"FOR k in 0..{trips}"):
         if slots > 1:
-            t.add("RETIRE wgmma <= 1", meet)  # of two iterations ago: it has read the slot
+            t.add("WAIT_GROUP wgmma <= 1", meet)  # of two iterations ago: it has read the slot
         if held:
             with t.block("FOR v in 0..4 UNROLL"):
                 t.add(f"f[v] = copy(a[{FRAGMENT[0]}, {K}*k + {FRAGMENT[1]}])")
@@ -119,9 +120,9 @@ def stored(c: Chooser) -> Small:
         t.add("FENCE proxy.async", meet, "FENCE wgmma")
         t.add(_multiply("f[0]" if held else "a_s[q.slot, 0, 0]", "b_s[q.slot, 0, 0]"), "COMMIT wgmma")
         if slots == 1:
-            t.add("RETIRE wgmma <= 0", meet)
+            t.add("WAIT_GROUP wgmma <= 0", meet)
         t.add("q.advance(1)")
-    t.add("RETIRE wgmma <= 0")
+    t.add("WAIT_GROUP wgmma <= 0")
     _write(t, "0")
     return h.small("product", t)
 
@@ -129,3 +130,50 @@ def stored(c: Chooser) -> Small:
 def product(c: Chooser) -> Small:
     """Either."""
     return (loaded if c.chance(60) else stored)(c)
+
+
+def together(c: Chooser) -> Small:
+    """Warps that exchange registers, or matrices of 8 x 8 through Shared memory; a lane moves elements for others."""
+    rows = c.pick((1, 2))
+    h = Head(32, rows)
+    h.dim = dim(c)
+    trips, stages = EXTENT if h.dim else str(c.pick((2, 1, 3, 0))), c.pick((1, 2))
+    across = rows > 1 and c.chance(50)
+    meet = "SYNC block" if across or c.chance(30) else c.pick(("SYNC warp", "SYNC named threadIdx.y + 1, 32"))
+    partner = f"{rows - 1} - threadIdx.y" if across else "threadIdx.y"
+    h.inputs.append(f"x: float32[{trips}, {rows}, 64]")
+    h.outputs.append(f"y: float32[{trips}, {rows}, 64]")
+    h.storage += ["LOCAL r: float32[]", "LOCAL f: bfloat16[2]", f"SHARED s: bfloat16[{stages}, {rows}, 8, 8] align 128"]
+    loads = c.chance(50)
+    multiplies = c.chance(40)
+    if multiplies:
+        h.storage += ["LOCAL acc: float32[4]", "LOCAL a: bfloat16[8]", "LOCAL b: bfloat16[4]"]
+    own, swapped = "s[q.slot, threadIdx.y, threadIdx.x//4, 2*(threadIdx.x % 4) + v]", f"s[q.slot, {partner}, threadIdx.x//4, 2*(threadIdx.x % 4) + v]"
+    t = Text()
+    t.add(f"q = CURSOR(slots {stages}, slot 0, parity 0)")
+    with t.block(f"FOR k in 0..{trips}"):
+        with t.block("FOR v in 0..2 UNROLL"):
+            t.add("r = copy(x[k, threadIdx.y, 2*threadIdx.x + v])", f"SHUFFLE r <- r xor {c.pick((1, 4, 16))}", "f[v] = cast(r)")
+            if loads:
+                t.add(f"{own} = copy(f[v])")
+        if not loads:
+            t.add("STMATRIX.x1 s[q.slot, threadIdx.y, threadIdx.x % 8, 0] <- f[0]")
+        t.add(meet)
+        if loads:
+            t.add(f"LDMATRIX.x1 f[0] <- s[q.slot, {partner}, threadIdx.x % 8, 0]")
+        else:
+            with t.block("FOR v in 0..2 UNROLL"):
+                t.add(f"f[v] = copy({swapped})")
+        if multiplies:
+            for name, count in (("a", 8), ("b", 4)):
+                with t.block(f"FOR v in 0..{count} UNROLL"):
+                    t.add(f"{name}[v] = copy(f[v % 2])")
+            with t.block("FOR v in 0..4 UNROLL"):
+                t.add("acc[v] = copy(0.0)")
+            t.add("MMA.m16n8k16.bfloat16 acc[0], a[0], b[0]")
+        with t.block("FOR v in 0..2 UNROLL"):
+            t.add(f"y[k, threadIdx.y, 2*threadIdx.x + v] = {'add(acc[v], acc[v + 2])' if multiplies else 'cast(f[v])'}")
+        if stages == 1:
+            t.add(meet)
+        t.add("q.advance(1)")
+    return h.small("warp", t)

@@ -19,8 +19,8 @@ from taskfuse.lowering import edges, environments, guards, nest, tails
 from taskfuse.lowering.domains import forward
 from taskfuse.lowering.plan import PNode
 from taskfuse.lowering.statements import Statements
-from tests.lowering.test_edges import of
-from tests.lowering.test_tile_joins import Product
+from tests.lowering.joined import Product
+from tests.lowering.stage import of
 
 SPREAD = (P.BIDz, P.BIDy, P.TIDy, P.CIDx)
 OVERHANGS = (

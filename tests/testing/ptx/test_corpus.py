@@ -3,7 +3,7 @@
 import pytest
 
 import taskfuse as tf
-from taskfuse.cuda.variant import Form, Variant
+from taskfuse.cuda.signature import Form, Variant
 from taskfuse.kir.nodes import AsyncCopy, TensorParam
 from taskfuse.kir.walk import walk
 from taskfuse.testing import seeded_case

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.small.sides.shapes import Shape, condition, number
-from taskfuse.testing.small.sides.side import Declared, Side
+from taskfuse.testing.small.sides.side import Declared, Shape, Side, condition, number
 from taskfuse.testing.small.text import Text
 
 
@@ -98,9 +97,9 @@ def boxes(c: Chooser) -> Side:
             t.add(
                 f"TMA out({coordinate}, 0) <- s[{at}, {shift}]",
                 "COMMIT bulk",
-                c.pick(("RETIRE bulk <= 0", "RETIRE bulk <= 0", "RETIRE bulk.read <= 0", "RETIRE bulk <= 1")),
+                c.pick(("WAIT_GROUP bulk <= 0", "WAIT_GROUP bulk <= 0", "WAIT_GROUP bulk.read <= 0", "WAIT_GROUP bulk <= 1")),
             )
-            right = right and "RETIRE bulk <= 0" in t.lines[-1]
+            right = right and "WAIT_GROUP bulk <= 0" in t.lines[-1]
         else:
             size_ = rows * columns * 4 + c.pick((0, 0, 0, 16, -16))
             t.add(f"EXPECT b[0] bytes {size_}", f"TMA s[{at}, {shift}] <- m({coordinate}, 0) on b[0]")
@@ -136,7 +135,7 @@ def proxies(c: Chooser) -> Side:
         t.add(f"COPY.async s[{place}, {lane}] <- x[{place}, {lane}] width 1", "COMMIT copy")
         retired = c.pick(("before", "before", "after"))
         if retired == "before":
-            t.add("RETIRE copy <= 0")
+            t.add("WAIT_GROUP copy <= 0")
         right = right and retired == "before"
     elif way == "global":
         t.add(f"y[{place}, {lane}] = copy(x[{place}, {lane}])")
@@ -158,11 +157,11 @@ def proxies(c: Chooser) -> Side:
             case "global" | "loaded":
                 t.add(f"EXPECT b[0] bytes {128 * rows}", "TMA r[0, 0] <- of(0, 0) on b[0]")
             case _:
-                t.add("TMA of(0, 0) <- s[0, 0]", "COMMIT bulk", f"RETIRE bulk{c.pick(('', '', '.read'))} <= 0")
+                t.add("TMA of(0, 0) <- s[0, 0]", "COMMIT bulk", f"WAIT_GROUP bulk{c.pick(('', '', '.read'))} <= 0")
                 if "read" in t.lines[-1]:
                     right = False
         if way == "asynchronous" and not right:
-            t.add("RETIRE copy <= 0")
+            t.add("WAIT_GROUP copy <= 0")
     if way in ("global", "loaded"):
         t.add("WAIT b[0] parity 0", f"z[{place}, {lane}] = copy(r[{place}, {lane}])")
         right = None
@@ -175,7 +174,7 @@ def proxies(c: Chooser) -> Side:
         if right and "y[" in t.lines[-1]:
             right = None
     if way == "asynchronous" and not right:
-        t.add("RETIRE copy <= 0")
+        t.add("WAIT_GROUP copy <= 0")
     return h.side(f"proxies: {way}", t, right)
 
 
@@ -202,7 +201,7 @@ def accumulators(c: Chooser) -> Side:
     """wgmmas on accumulators that overlap, with and without what orders them; descriptors at the ends of tiles."""
     n1, n2 = c.pick((64, 32, 16)), c.pick((64, 32, 16))
     first, second = 0, c.pick((0, 0, 8, 16, 32))
-    between = c.pick(("", "", "FENCE wgmma", "COMMIT wgmma", "RETIRE", "RETIRE fence"))
+    between = c.pick(("", "", "FENCE wgmma", "COMMIT wgmma", "WAIT_GROUP", "WAIT_GROUP fence"))
     offset = c.pick((0, 0, 32, 64, 96, 128, 1024))
     sbo = c.pick((1024, 1024, 1024, 2048, 512))
     rows = c.pick((64, 64, 128))
@@ -228,8 +227,8 @@ def accumulators(c: Chooser) -> Side:
 
     issue(n1, first, 0, 1024)
     match between:
-        case "RETIRE" | "RETIRE fence":
-            t.add("COMMIT wgmma", "RETIRE wgmma <= 0", *(["FENCE wgmma"] if "fence" in between else []))
+        case "WAIT_GROUP" | "WAIT_GROUP fence":
+            t.add("COMMIT wgmma", "WAIT_GROUP wgmma <= 0", *(["FENCE wgmma"] if "fence" in between else []))
         case "":
             pass
         case _:
@@ -238,16 +237,18 @@ def accumulators(c: Chooser) -> Side:
     t.add("COMMIT wgmma")
     pending = c.pick((0, 0, 0, 1))
     who = c.pick(("", "", "", "threadIdx.x == 0", "threadIdx.x < 32", "threadIdx.x >= 64"))
-    t.add(f"RETIRE wgmma <= {pending}")
+    t.add(f"WAIT_GROUP wgmma <= {pending}")
     if who:
         with t.block(f"IF {who}"):
-            t.add(c.pick(("RETIRE wgmma <= 0", "COMMIT wgmma", "FENCE wgmma")))
+            t.add(c.pick(("WAIT_GROUP wgmma <= 0", "COMMIT wgmma", "FENCE wgmma")))
     with t.block("FOR v in 0..8 UNROLL"):
         t.add("D[threadIdx.x//2, threadIdx.x % 2 + 2*v] = copy(acc[v])")
     overlap = second < n1 // 2
     right: bool | None = pending == 0 and not who and "FENCE wgmma" in t.lines
     if overlap and n1 != n2 and between in ("", "COMMIT wgmma"):
         right = False
-    elif right and ((overlap and (n1 != n2 or second)) or offset not in (0, 32, 64, 96) or sbo != 1024 or rows != 64 or between in ("RETIRE", "FENCE wgmma")):
+    elif right and (
+        (overlap and (n1 != n2 or second)) or offset not in (0, 32, 64, 96) or sbo != 1024 or rows != 64 or between in ("WAIT_GROUP", "FENCE wgmma")
+    ):
         right = None
     return h.side("accumulators", t, right)

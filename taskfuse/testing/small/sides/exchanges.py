@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.small.sides.shapes import Shape, condition
-from taskfuse.testing.small.sides.side import Declared, Side
+from taskfuse.testing.small.sides.side import Declared, Shape, Side, condition
 from taskfuse.testing.small.text import Text
 
 
@@ -41,7 +40,7 @@ def queues(c: Chooser) -> Side:
             t.add("WAIT b[0] parity 0")
     else:
         with t.blocks(who(70)):
-            t.add(f"RETIRE copy <= {c.pick((0, 0, 0, 1, 2))}")
+            t.add(f"WAIT_GROUP copy <= {c.pick((0, 0, 0, 1, 2))}")
     t.add(*c.pick((["SYNC block"], ["SYNC block"], ["SYNC warp"], [])))
     t.add(f"y[{c.integer(0, trips - 1)}, {lane}] = copy(s[{c.integer(0, trips - 1)}, {c.pick((lane, other))}])")
     return h.side("queues", t, None)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.small.sides.shapes import AXES, Shape, Thread, condition, number, shape
-from taskfuse.testing.small.sides.side import Declared, Side
+from taskfuse.testing.small.sides.side import AXES, Declared, Shape, Side, Thread, condition, number, shape
 from taskfuse.testing.small.text import Text
 
 
@@ -180,7 +179,7 @@ def whole_warps(c: Chooser) -> Side:
                 t.add("MMA.m16n8k16.bfloat16 acc[0], a[0], b[0]")
                 right = full or not chosen
             case "retire" | "commit" | "fence":
-                t.add({"retire": "RETIRE wgmma <= 0", "commit": "COMMIT wgmma", "fence": "FENCE wgmma"}[op])
+                t.add({"retire": "WAIT_GROUP wgmma <= 0", "commit": "COMMIT wgmma", "fence": "FENCE wgmma"}[op])
                 right = None if right else right  # by whole warps; of warpgroups there is none here
             case "block":
                 t.add("SYNC block")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.small.sides.shapes import Shape, condition, number, shape
-from taskfuse.testing.small.sides.side import Declared, Side
+from taskfuse.testing.small.sides.side import Declared, Shape, Side, condition, number, shape
 from taskfuse.testing.small.text import Text
 
 

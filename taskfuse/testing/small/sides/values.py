@@ -7,8 +7,7 @@ from dataclasses import replace
 from taskfuse.ir.scalar import Expr, FloorDiv, Mod, children
 from taskfuse.kir import expressions, walk
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.small.sides.shapes import AXES, Shape, Thread, condition, number, shape
-from taskfuse.testing.small.sides.side import Declared, Side
+from taskfuse.testing.small.sides.side import AXES, Declared, Shape, Side, Thread, condition, number, shape
 from taskfuse.testing.small.text import Text
 
 
@@ -119,7 +118,7 @@ def alignment(c: Chooser) -> Side:
         else:
             t.add(f"COPY s[{i}, {near}] <- x[{i}, {far}] width {width}")
     if asynchronous:
-        t.add("COMMIT copy", "RETIRE copy <= 0")
+        t.add("COMMIT copy", "WAIT_GROUP copy <= 0")
     t.add("SYNC block", f"y[0, {lane}] = copy(s[0, {n - 1} - ({lane})])")
     return h.side("alignment", t, None if (right and (races or not aligned)) or (asynchronous and not right) else right)
 

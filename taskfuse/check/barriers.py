@@ -1,0 +1,370 @@
+"""Barriers at which threads meet: block, warp, named, cluster and grid barriers, and mbarriers at which everybody arrives and waits.
+
+A meeting is *well formed* if all its participants come to it equally often and in the same order: then it completes in every
+interleaving, and orders what its participants did before it before what they do after it. That is the case if its participants are a fixed
+set of threads (given by conditions on thread indices alone), everything else around it is the same for all threads, and its count is their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from taskfuse.check.certificate import Layer, Obligation, Verdict
+from taskfuse.check.clusters import Clusters
+from taskfuse.check.enumeration import Pairs
+from taskfuse.check.paths import Cut
+from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREADS, Node, Program
+from taskfuse.check.threads import Conditions, Threads, box_count
+from taskfuse.ir.scalar import ZERO, Const, Expr, eq, prove, simplify, sym
+from taskfuse.ir.types import CLUSTER_TYPES
+from taskfuse.kir.limits import WARP
+from taskfuse.kir.nodes import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, CursorInit, Expect, For, InitBarrier, TmaLoad, Wait
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BarrierSite:
+    """A place where threads meet.
+
+    Attributes:
+        node: the barrier, or the arrival of a pair of arrival and wait.
+        scope: BLOCK also for such a pair: its participants are one group.
+        participants: conditions on thread indices.
+        uniform: the other conditions around it, on which all that meet agree.
+        id: of a named barrier, per thread.
+    """
+
+    node: Node
+    scope: BarrierScope
+    participants: Conditions
+    uniform: Conditions
+    id: Expr | None = None
+
+    @property
+    def cut(self) -> Cut | None:
+        """What threads of one block have to have in common to meet there; ``None`` if that is no matter of a few indices."""
+        match self.scope:
+            case BarrierScope.BLOCK:
+                everyone = isinstance(self.node.stmt, Barrier)  # who comes to a barrier of the block is all of it
+                return Cut(self.node, frozenset(() if everyone else self.participants), frozenset())
+            case BarrierScope.NAMED:
+                assert self.id is not None
+                return Cut(self.node, frozenset(self.participants), self.id.free & THREADS)
+            case _:
+                return None
+
+
+class Barriers:
+    """The barriers of a program, those that are well formed.
+
+    Attributes:
+        at: by node.
+        mbarriers: names of the mbarriers at which everybody arrives and waits.
+        obligations: what was shown of them.
+    """
+
+    def __init__(self, program: Program, threads: Threads) -> None:
+        self.program = program
+        self.threads = threads
+        self.at: dict[Node, BarrierSite] = {}
+        self.mbarriers: set[str] = set()
+        self.obligations: list[Obligation] = []
+        clusters = Clusters(program)
+        named: list[BarrierSite] = []
+        counters: dict[str, list[BarrierSite]] = {}
+        for node in program.leaves():
+            stmt = node.stmt
+            if not isinstance(stmt, Barrier):
+                continue
+            site, reason = self._site(node, stmt)
+            if site is None:
+                self._fail(node, reason)
+                continue
+            match stmt.scope:
+                case BarrierScope.BLOCK:
+                    if not threads.everyone(site.participants):
+                        self._fail(node, f"only threads with {_text(site.participants)} come to a barrier of the whole block")
+                        continue
+                case BarrierScope.CLUSTER:
+                    reason = clusters.uneven(node, CLUSTER_TYPES)
+                    if reason or not threads.everyone(site.participants):
+                        self._fail(node, reason or f"only threads with {_text(site.participants)} come to a barrier of the whole cluster")
+                        continue
+                case BarrierScope.NAMED:
+                    named.append(site)
+                    continue
+                case BarrierScope.GRID:
+                    assert stmt.counter is not None
+                    counters.setdefault(stmt.counter, []).append(site)
+                    continue
+                case BarrierScope.WARP:
+                    if not threads.complete_warps(site.participants):
+                        self._fail(node, f"only a part of a warp comes to a barrier of the whole warp: threads with {_text(site.participants)}")
+                        continue
+            self._hold(site)
+        self._named(named)
+        for name, barriers in counters.items():
+            self._grid(name, barriers)
+        self._pairs()
+
+    def _hold(self, site: BarrierSite) -> None:
+        self.at[site.node] = site
+
+    def _fail(self, node: Node, reason: str, verdict: Verdict = Verdict.OUTSIDE) -> None:
+        self.obligations.append(Obligation(Layer.ORDER, _subject(node), verdict, reason))
+
+    def _site(self, node: Node, stmt: Barrier) -> tuple[BarrierSite | None, str]:
+        split = self.threads.split(node.conditions)
+        in_warp = stmt.scope is BarrierScope.WARP
+        alike = self.threads.outer if in_warp else frozenset[str]()
+
+        def same(e: Expr) -> bool:
+            return in_warp and self.threads.one_value(e, WARP, alike)
+
+        varying = apart(split.varying, alike, same)
+        if varying:
+            return None, f"who comes to it changes: {_text(varying)}"
+        reason = uneven(node, grid=stmt.scope is BarrierScope.GRID, alike=alike, same=same)
+        if reason:
+            return None, reason
+        return BarrierSite(node, stmt.scope, split.threads, (*split.uniform, *split.varying), stmt.id), ""
+
+    # -- named barriers -------------------------------------------------------------------------------------------------------------
+
+    def _named(self, barriers: list[BarrierSite]) -> None:
+        """Each id belongs to one group of threads, whose number is the count of every barrier with it."""
+        threads = self.threads
+        checked: list[BarrierSite] = []
+        for m in barriers:
+            stmt = m.node.stmt
+            assert isinstance(stmt, Barrier)
+            assert m.id is not None
+            reason = self._group(m, m.id, stmt.threads)
+            if not reason:
+                for other in checked:
+                    assert other.id is not None
+                    if other.id is m.id and threads.same(other.participants, m.participants):
+                        continue
+                    if self._apart(m, other):
+                        continue
+                    reason = f"threads with {_text(other.participants)} use the same barrier for something else"
+                    break
+            if reason:
+                self._fail(m.node, reason)
+            else:
+                checked.append(m)
+                self._hold(m)
+
+    def _group(self, m: BarrierSite, number: Expr, count: Expr) -> str:
+        """Why the groups of a named barrier are not as large as its count; empty if they are."""
+        threads = self.threads
+        if not isinstance(count, Const) or count.value % WARP:
+            return f"a count of {count} is not whole warps"
+        mask, values = threads.mask(m.participants), threads.values(number)
+        if mask is not None and values is not None:
+            for value in np.unique(values[mask]).tolist():
+                group = mask & (values == value)
+                if not 1 <= value <= 15:
+                    return f"there is no barrier {value}"
+                if int(group.sum()) != count.value:
+                    return f"{int(group.sum())} threads come to barrier {value}, and {count} are expected"
+                if not threads.whole_warps((*m.participants, eq(number, value))):
+                    return f"the threads of barrier {value} are not whole warps"
+            return ""
+        lo, hi = m.node.context.ranges.of(number)
+        if lo is None or hi is None or lo < 1 or hi > 15:
+            return f"the ids of {number} are not known to be 1 to 15"
+        shared = threads.launch | BLOCKS | {n.stmt.var for n in m.node.loops if isinstance(n.stmt, For)}
+        for value in (lo,) if number.free <= shared else range(lo, hi + 1):  # one number for all that come, whatever it is; or a part of them for each
+            conditions = m.participants if number.free <= shared else (*m.participants, eq(number, value))
+            found = threads.count(conditions)
+            if found is not count:
+                return f"{'an unknown number of' if found is None else found} threads come to barrier {value}, and {count} are expected"
+            if not threads.whole_warps(conditions):
+                return f"the threads of barrier {value} are not whole warps"
+        return ""
+
+    def _apart(self, a: BarrierSite, b: BarrierSite) -> bool:
+        """True only if two barriers never have one id in one block."""
+        assert a.id is not None
+        assert b.id is not None
+        ranges = self.threads.context.ranges.under_all(a.uniform)
+        if any(ranges.refutes(c) for c in b.uniform if c.free <= BLOCKS | self.threads.launch):
+            return True
+        one, two = self.threads.values(a.id), self.threads.values(b.id)
+        mine, theirs = self.threads.mask(a.participants), self.threads.mask(b.participants)
+        if one is not None and two is not None and mine is not None and theirs is not None:
+            return not set(one[mine].tolist()) & set(two[theirs].tolist())
+        (lo, hi), (low, high) = a.node.context.ranges.of(a.id), b.node.context.ranges.of(b.id)
+        if lo is None or hi is None or low is None or high is None:
+            return False
+        return hi < low or high < lo
+
+    # -- grid barriers --------------------------------------------------------------------------------------------------------------
+
+    def _grid(self, name: str, barriers: list[BarrierSite]) -> None:
+        threads = self.threads
+        first = barriers[0]
+        for m in barriers:
+            stmt = m.node.stmt
+            assert isinstance(stmt, Barrier)
+            blocks = tuple(c for c in m.uniform if not c.free.isdisjoint(BLOCKS))
+            reason = ""
+            if any(not c.free <= BLOCKS | threads.launch for c in m.uniform):
+                reason = f"whether blocks come to it changes: {_text(m.uniform)}"
+            elif not threads.same(m.participants, first.participants) or set(m.uniform) != set(first.uniform):
+                reason = f"its counter {name} counts other threads elsewhere"
+            else:
+                count = threads.count(m.participants)
+                number = self._blocks(blocks)
+                if count is None or number is None or not prove(eq(count * number, stmt.threads), threads.context.facts):
+                    reason = f"{stmt.threads} threads are expected, and {_product(count, number)} come"
+            if reason:
+                self._fail(m.node, reason)
+            else:
+                self._hold(m)
+
+    def _blocks(self, conditions: Conditions) -> Expr | None:
+        """The number of blocks that satisfy conditions on block indices."""
+        return box_count(conditions, self.threads.grid, BLOCK_NAMES, self.threads.context)
+
+    # -- arrival and wait ---------------------------------------------------------------------------------------------------------
+
+    def _pairs(self) -> None:
+        """mbarriers of one slot at which the same threads arrive and wait, one right after the other, each time."""
+        names = {m.name: m.slots for m in self.program.kernel.mbarriers}
+        uses: dict[str, list[Node]] = {name: [] for name in names}
+        cursors: dict[str, list[Node]] = {}
+        for node in self.program.leaves():
+            match node.stmt:
+                case Arrive() | ArriveAsync() | Wait() | Expect() | TmaLoad() | InitBarrier():
+                    uses[node.stmt.barrier.name].append(node)
+                case Advance(cursor=c) | CursorInit(name=c):
+                    cursors.setdefault(c, []).append(node)
+                case _:
+                    pass
+        for name, nodes in uses.items():
+            if names[name] != 1:
+                continue
+            found = self._as_pairs([n for n in nodes if not isinstance(n.stmt, InitBarrier)], cursors)
+            if not found:
+                continue
+            counts = [n.stmt.count for n in nodes if isinstance(n.stmt, InitBarrier)]
+            self.mbarriers.add(name)
+            first: BarrierSite | None = None
+            for arrive in found:
+                split = self.threads.split(arrive.conditions)
+                reason = f"who comes to it changes: {_text(split.varying)}" if split.varying else uneven(arrive)
+                site = BarrierSite(arrive, BarrierScope.BLOCK, split.threads, split.uniform)
+                first = first or site
+                if not reason and not self.threads.same(first.participants, split.threads):
+                    reason = f"threads with {_text(first.participants)} meet at it, too"
+                if not reason and len(counts) == 1:
+                    count = self.threads.count(split.threads)
+                    if count is None or not prove(eq(count, counts[0]), self.threads.context.facts):
+                        reason = f"{'an unknown number of' if count is None else count} threads arrive, and {counts[0]} are expected"
+                if reason:
+                    self._fail(arrive, reason)
+                else:
+                    self._hold(site)
+
+    def _as_pairs(self, nodes: list[Node], cursors: dict[str, list[Node]]) -> list[Node]:
+        """The arrivals, if arrival, wait and advance of one cursor always stand together."""
+        arrivals: list[Node] = []
+        cursor: str | None = None
+        seen: set[Node] = set()
+        for n in nodes:
+            if n in seen:
+                continue
+            block = n.block.nodes
+            if not isinstance(n.stmt, Arrive) or n.stmt.across or n.index + 2 >= len(block):
+                return []
+            match block[n.index + 1].stmt, block[n.index + 2].stmt:
+                case Wait(barrier=slot, parity=parity), Advance(cursor=c, count=Const(value=1)) if (
+                    slot.name == n.stmt.barrier.name and slot.slot is ZERO and parity is sym(f"{c}.parity") and cursor in (None, c)
+                ):
+                    cursor = c
+                    seen |= {n, block[n.index + 1], block[n.index + 2]}
+                    arrivals.append(n)
+                case _:
+                    return []
+        if cursor is None:
+            return []
+        others = [n for n in cursors[cursor] if n not in seen]
+        match [n.stmt for n in others]:
+            case [CursorInit(slots=1, slot=0, parity=0)] if not others[0].loops:
+                return arrivals
+            case _:
+                return []
+
+
+def never(_: Expr) -> bool:
+    """Nothing is known of any expression."""
+    return False
+
+
+def apart(conditions: Conditions, alike: frozenset[str], same: Callable[[Expr], bool] = never) -> Conditions:
+    """Those of some conditions on which threads may differ that agree on some thread indices, and on the expressions that are the ``same`` for them."""
+    return tuple(c for c in conditions if not c.free & THREADS <= alike and not same(c))
+
+
+def uneven(node: Node, *, grid: bool = False, alike: frozenset[str] = frozenset(), same: Callable[[Expr], bool] = never) -> str:
+    """Why threads that agree on some thread indices may come to a place unequally often: loops that differ between them; empty if there are none.
+
+    Args:
+        same: true only of expressions that have one value for them besides.
+    """
+    for loop in node.loops:
+        assert isinstance(loop.stmt, For)
+        bounds = loop.stmt.start, loop.stmt.stop, loop.stmt.step
+        names = frozenset[str]().union(*(e.free for e in bounds))
+        if any(e.free & THREADS - alike and not same(e) for e in bounds):
+            return f"the loop over {loop.stmt.var} has other trips in other threads"
+        if any(n.endswith((".slot", ".parity", ".phase")) for n in names):
+            return f"the loop over {loop.stmt.var} depends on a cursor"
+        if grid and names & BLOCKS:
+            return f"the loop over {loop.stmt.var} has other trips in other blocks"
+    if any(n.endswith((".slot", ".parity", ".phase")) for c in node.conditions for n in c.free):
+        return "a condition around it depends on a cursor"
+    return ""
+
+
+def _subject(node: Node) -> str:
+    return node.text + (f" in {node.role}" if node.role else "")
+
+
+def _text(conditions: Conditions) -> str:
+    return " && ".join(map(str, conditions)) or "true"
+
+
+def _product(a: Expr | None, b: Expr | None) -> str:
+    return "an unknown number" if a is None or b is None else str(simplify(a * b))
+
+
+def ordered_by(site: BarrierSite, shared: Conditions, equal: frozenset[str], pairs: Callable[[], Pairs | None], threads: Threads) -> bool:
+    """True only if two participants of a meeting, who satisfy ``shared`` and agree on some indices, meet each other.
+
+    Args:
+        pairs: who the two may be, if that is asked for.
+    """
+    if site.scope is BarrierScope.GRID:
+        return True
+    if not equal >= BLOCKS:
+        return False
+    context = site.node.context
+    match site.scope:
+        case BarrierScope.NAMED:
+            assert site.id is not None
+            if site.id.free & THREADS <= equal | threads.fixed(context):
+                return True
+            found = pairs()
+            return found is not None and found.agree(site.id)
+        case BarrierScope.WARP:
+            if threads.one_warp(tuple(dict.fromkeys((*site.participants, *shared))), context, frozenset(equal & THREADS)):
+                return True
+            found = pairs()
+            return found is not None and found.one_warp(threads, equal)
+        case _:
+            return True

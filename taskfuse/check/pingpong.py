@@ -1,0 +1,256 @@
+"""Distributed rings: instances of a consumer share a ring, each takes the slots of its own iterations and advances past the others'.
+
+In one iteration of the loop around the distributing axis, instance ``w`` of ``n`` advances by ``T(0) + .. + T(w - 1)``, visits ``T(w)`` positions and
+advances by ``T(w + 1) + .. + T(n - 1)``: together they visit all positions of the iteration, each once. A *turn*, one mbarrier per instance, goes
+round: ``w`` waits for it before its first position and passes it to ``w + 1`` after its last one, so that everything that ``w`` has advanced past has
+completed by then, and nothing newer than one phase can have. Instance 0 begins: its parity is inverted.
+
+A cursor that releases trails through the same positions, and makes the same advances around them. It may do so behind the turn: what is left to
+release then waits for no other instance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from taskfuse.check.barriers import uneven
+from taskfuse.check.forms import Choice, Item, NotRing, Part, Pingpong, Repeat, Visit, instance, parse, visits
+from taskfuse.check.program import THREADS, Node
+from taskfuse.check.threads import Conditions
+from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, prove, select, substitute, sym, xor
+from taskfuse.kir.nodes import Advance, Arrive, BarrierScope, CursorInit, For, Wait
+
+if TYPE_CHECKING:
+    from taskfuse.check.barriers import BarrierSite
+    from taskfuse.check.rings import Rings
+
+
+def distributed(rings: Rings, cursor: str, who: Conditions, *, arrives: bool) -> tuple[tuple[Part, ...], Pingpong]:
+    """The positions of a consumer whose instances share a ring; ``arrives``: it also releases them with this cursor.
+
+    Where several turns are taken around one another, its own is the nearest to where it advances that has the form.
+
+    Raises:
+        NotRing: it has another form.
+    """
+    moves = [n for n in rings.ops(cursor) if isinstance(n.stmt, Advance) and n.stmt.count is not const(1)]
+    names = [name for name, nodes in rings.order_waits.items() if any(n.loops == moves[0].loops for n in nodes)]
+    failure = NotRing("it advances by more than one position, and takes no turn", moves[0])
+    around = {name: (*rings.order_waits[name], *rings.order_arrivals.get(name, [])) for name in names}
+    for name in sorted(names, key=lambda name: min(abs(n.number - moves[0].number) for n in around[name])):
+        try:
+            return _by_turn(rings, cursor, who, name, arrives=arrives)
+        except NotRing as e:
+            failure = e
+    raise failure
+
+
+def trailing(rings: Rings, cursor: str, pingpong: Pingpong) -> tuple[tuple[Part, ...], Pingpong]:
+    """The positions of the cursor that releases, of instances that share a ring; the turns, with all that stands between its advances.
+
+    Raises:
+        NotRing: it has another form.
+    """
+    take = pingpong.take
+    body = rings.skeleton({*rings.ops(cursor), take})
+    items = _around(body, take)
+    before, inner, after = _skips([i for i in items if i is not take], cursor, take)
+    form = parse(inner, trailing=True, waits=False, arrives=True, alike=_fixed(pingpong.index, pingpong.count))
+    _check_skips(before, after, pingpong.trips, pingpong.index, pingpong.count, take)
+    ends = sorted((pingpong.before, pingpong.after, *before, *after, *(n for v in visits(form) for n in v.releases)), key=lambda n: n.number)
+    pingpong = replace(pingpong, before=ends[0], after=ends[-1])
+    _check_alone(rings, pingpong)
+    return _wrapped(body, items, _instances(form, pingpong.index, pingpong.count)), pingpong
+
+
+def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, *, arrives: bool) -> tuple[tuple[Part, ...], Pingpong]:
+    """The positions, if one turn orders them. Raises :class:`NotRing` if it does not."""
+    threads = rings.threads
+    takes, gives = rings.order_waits[name], rings.order_arrivals.get(name, [])
+    count = rings.slots[name]
+    if len(takes) != 1 or len(gives) < 1:
+        raise NotRing("its turn is taken and passed more than once in the text", *takes[1:], *gives[1:])
+    take, give = takes[0], gives[0]
+    assert isinstance(take.stmt, Wait)
+    if not isinstance(give.stmt, Arrive):
+        raise NotRing("its turn is passed when copies are done", give)
+    w = take.stmt.barrier.slot
+    body = rings.skeleton({*rings.ops(cursor), take, give})
+    items = _around(body, take)
+    if give not in items:
+        raise NotRing("its turn is not passed where it is taken", take, give)
+    before, inner, after = _skips([i for i in items if i is not take and i is not give], cursor, take)
+    if not inner or items.index(take) > min(items.index(i) for i in inner) or items.index(give) < max(items.index(i) for i in inner):
+        raise NotRing("it uses slots outside of its turn", take, give)
+    reason = uneven(take)
+    if reason:
+        raise NotRing(reason, take)
+    form = parse(inner, trailing=False, waits=True, arrives=arrives, alike=_fixed(w, count))
+    trips = _total(form)
+    if trips is None:
+        raise NotRing("how many positions an instance visits is unknown", take)
+    _check_skips(before, after, trips, w, count, take)
+    lo, hi = take.context.ranges.of(w)
+    if lo is None or hi is None or lo < 0 or hi > count - 1:
+        raise NotRing(f"instances {w} are not known to be 0 to {count - 1}", take)
+    _check_token(rings, name, count, w, take, give, who)
+    if not w.free <= THREADS | threads.launch:
+        raise NotRing(f"the instance {w} of a thread changes", take)
+    pingpong = Pingpong(name, w, count, trips, take, give, (before or [take])[0], (after or [give])[0])
+    _check_alone(rings, pingpong)
+    return _wrapped(body, items, _instances(form, w, count)), pingpong
+
+
+def _fixed(w: Expr, count: int) -> frozenset[str]:
+    """The thread index on which all threads of an instance agree, and that is known of each instance."""
+    return frozenset(instance(w, const(0)) if count > 1 else ())
+
+
+def _instances(form: tuple[Part, ...], w: Expr, count: int) -> tuple[Part, ...]:
+    """The positions of all instances."""
+    return form if count == 1 else (Repeat(None, form, const(count), w),)
+
+
+def _skips(items: list[Item], cursor: str, take: Node) -> tuple[list[Node], list[Item], list[Node]]:
+    """What a cursor skips before its own positions, these, and what it skips after them; where the turn is taken."""
+
+    def skips(item: Item) -> bool:
+        return isinstance(item, Node) and isinstance(item.stmt, Advance) and item.stmt.count is not const(1)
+
+    moves = [i for i in items if isinstance(i, Node) and skips(i)]
+    before, after = [n for n in moves if n.number < take.number], [n for n in moves if n.number > take.number]
+    if before and (len(before) != 1 or items[0] is not before[0]):
+        raise NotRing(f"{cursor} advances elsewhere than before its turn", *before)
+    if after and (len(after) != 1 or items[-1] is not after[0]):
+        raise NotRing(f"{cursor} advances elsewhere than after its turn", *after)
+    return before, [i for i in items if not skips(i)], after
+
+
+def _check_skips(before: list[Node], after: list[Node], trips: Expr, w: Expr, count: int, take: Node) -> None:
+    """An instance advances past the positions of those before it, and of those after it."""
+    facts = take.context.facts
+    skip, rest = (sum((n.stmt.count for n in ns if isinstance(n.stmt, Advance)), start=const(0)) for ns in (before, after))
+    if trips.free.isdisjoint(THREADS) and _equal(skip, w * trips, facts) and _equal(skip + trips + rest, trips * count, facts):
+        return
+    each = [substitute(trips, instance(w, const(k))) for k in range(count)]
+    for k in range(count if instance(w, const(0)) else 0):
+        mine = [substitute(e, instance(w, const(k))) for e in (skip, rest)]
+        if not all(_equal(e, sum(others, start=const(0)), facts) for e, others in zip(mine, (each[:k], each[k + 1 :]), strict=True)):
+            break
+    else:
+        if instance(w, const(0)) and all(e.free.isdisjoint(THREADS) for e in each):
+            return
+    raise NotRing(f"instance {w} does not advance by the {trips} positions of each of {count} instances", *before, *after, *([] if before or after else [take]))
+
+
+def _equal(a: Expr, b: Expr, facts: Facts) -> bool:
+    return a is b or prove(eq(a, b), facts)
+
+
+def _check_alone(rings: Rings, pingpong: Pingpong) -> None:
+    """Instances take what stands between their first and last advance one after another: no barrier in between may need several of them."""
+    for node in rings.program.leaves():
+        site = rings.barriers.at.get(node)
+        if pingpong.count == 1 or site is None or not pingpong.before.number < node.number < pingpong.after.number:
+            continue
+        if not all(_within(rings, site, pingpong.index, k) for k in range(pingpong.count)):
+            raise NotRing("a barrier of several instances stands where one holds the turn", pingpong.take, node, pingpong.give)
+
+
+def _check_token(rings: Rings, name: str, count: int, w: Expr, take: Node, give: Node, who: Conditions) -> None:
+    """The turn goes round: taken and passed once per iteration, by whole instances, from 0 on."""
+    threads = rings.threads
+    assert isinstance(take.stmt, Wait)
+    assert isinstance(give.stmt, Arrive)
+    facts = take.context.facts
+    cursors = [n.removesuffix(".parity") for n in take.stmt.parity.free if n.endswith(".parity")]
+    if len(cursors) != 1:
+        raise NotRing("the parity of its turn is not that of a cursor", take)
+    turn = cursors[0]
+    wanted = xor(sym(f"{turn}.parity"), select(eq(w, 0), 1, 0))
+    if take.stmt.parity is not wanted and not prove(eq(take.stmt.parity, wanted), facts):
+        raise NotRing("instance 0 does not begin, or others do", take)
+    inits = [n for n in rings.inits(turn)]
+    match [n.stmt for n in inits]:
+        case [CursorInit(slots=1, slot=0, parity=0)] if not inits[0].loops:
+            pass
+        case _:
+            raise NotRing("the cursor of its turn does not begin in phase 0", *inits)
+    moves = rings.ops(turn)
+    if len(moves) != 1 or not isinstance(moves[0].stmt, Advance) or moves[0].stmt.count is not const(1) or moves[0].loops != take.loops:
+        raise NotRing("the cursor of its turn does not advance once per iteration", *moves)
+    if moves[0].number < take.number or give.loops != take.loops or len(rings.order_arrivals[name]) != 1:
+        raise NotRing("its turn is not passed once per iteration", give)
+    if not prove(eq(give.stmt.barrier.slot, (w + 1) % count), facts):
+        raise NotRing(f"its turn goes to {give.stmt.barrier.slot}, not to the next instance", give)
+    for n in (take, give, moves[0]):
+        split = threads.split(n.conditions)
+        if split.varying or set(split.uniform) != set(take.conditions) - {c for c in take.conditions if c.free & THREADS}:
+            raise NotRing("whether its turn is taken and passed changes", take, n)
+        if n is not give and not threads.same(split.threads, who):
+            raise NotRing("others take the turn than those that use the slots", n)
+    arriving = threads.split(give.conditions).threads
+    per = {threads.count((*arriving, eq(w, k))) for k in range(count)}
+    (one,) = per if len(per) == 1 else (None,)
+    if one is None or any(c is not one and not prove(eq(c, one), facts) for c in rings.counts(name)):
+        raise NotRing("the arrivals of its turn are not what it counts", give)
+    if not rings.handover.covers(take, give, who, w):
+        raise NotRing("threads that took the turn go on without meeting the one that passes it", take, give)
+
+
+def _within(rings: Rings, site: BarrierSite, w: Expr, k: int) -> bool:
+    """No barrier group has threads of instance ``k`` and of another one."""
+    threads = rings.threads
+    values = threads.values(w)
+    mask = threads.mask(site.participants)
+    match site.scope:
+        case BarrierScope.WARP if values is not None and mask is not None:
+            return threads.constant_in_warps(values, mask)
+        case BarrierScope.NAMED if site.id is not None:
+            numbers = threads.values(site.id)
+            if values is None or mask is None or numbers is None:
+                return False
+            return not set(numbers[mask & (values == k)].tolist()) & set(numbers[mask & (values != k)].tolist())
+        case _:
+            return False
+
+
+def _around(items: list[Item], wanted: Node) -> list[Item]:
+    """The innermost list of a skeleton that holds a node."""
+    for item in items:
+        if isinstance(item, tuple) and _holds(item[1], wanted):
+            return _around(item[1], wanted)
+    return items
+
+
+def _holds(items: list[Item], wanted: Node) -> bool:
+    return any(i is wanted or (isinstance(i, tuple) and _holds(i[1], wanted)) for i in items)
+
+
+def _wrapped(items: list[Item], place: list[Item], form: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Some parts in the loops and conditions around their place."""
+    if items is place:
+        return form
+    if len(items) != 1 or not isinstance(items[0], tuple):
+        raise NotRing("a distributed consumer uses slots in several places")
+    key, inner = items[0]
+    below = _wrapped(inner, place, form)
+    return (Repeat(key, below),) if isinstance(key, Node) else (Choice(key, below),)
+
+
+def _total(form: tuple[Part, ...]) -> Expr | None:
+    """How many positions some parts visit."""
+    total: Expr = const(0)
+    for part in form:
+        match part:
+            case Visit():
+                total = total + 1
+            case Repeat(node=Node(stmt=For(var=var, start=start, stop=stop, step=step)) as loop, inner=inner) if step is const(1):
+                below = _total(inner)
+                if below is None or var in below.free or not prove(ge(stop, start), loop.context.facts):
+                    return None
+                total = total + (stop - start) * below
+            case _:
+                return None
+    return total

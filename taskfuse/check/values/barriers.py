@@ -1,0 +1,168 @@
+"""Where the threads of a run wait for each other: barriers, mbarriers, semaphores. Asynchronous operations end as soon as they are issued."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from taskfuse.check.trace import Refuted
+from taskfuse.check.values.lanes import Lanes, Launch
+from taskfuse.check.values.terms import Ints
+from taskfuse.ir.scalar import evaluate
+from taskfuse.ir.types import ParallelType
+from taskfuse.kir import Kernel
+from taskfuse.kir.clusters import peers
+from taskfuse.kir.nodes import Acquire, Arrive, ArriveAsync, Barrier, BarrierScope, BarrierSlot, Expect, InitBarrier, Release, SemaphoreSlot, Wait
+
+SLOTS = 1 << 20
+NAMED = 16
+TARGET = "meeting"
+"""The name under which threads that wait at a barrier know which meeting it is."""
+
+
+class Barriers:
+    """The state of all barriers of a launch."""
+
+    def __init__(self, kernel: Kernel, launch: Launch, symbols: Mapping[str, int]) -> None:
+        self.launch = launch
+        self._first: dict[str, int] = {}
+        total = 0
+        for m in kernel.mbarriers:
+            self._first[m.name] = total
+            total += m.slots
+        self._slots = {m.name: m.slots for m in kernel.mbarriers}
+        self._total = total
+        size = max(1, total * launch.blocks)
+        self.count, self.pending, self.bytes, self.phase = (np.zeros(size, np.int64) for _ in range(4))
+        self._extents = {s.name: tuple(int(evaluate(e, symbols)) for e in s.shape) for s in kernel.semaphores}
+        self._releases = {s.name: int(evaluate(s.count, symbols)) for s in kernel.semaphores}
+        self._released = {name: np.zeros(max(1, int(np.prod(shape))), np.int64) for name, shape in self._extents.items()}
+        self._counters = {c.name: k for k, c in enumerate(kernel.counters)}
+        self._arrived: dict[BarrierScope, Ints] = {}
+        self._met: dict[BarrierScope, Ints] = {}
+        self._reach: dict[tuple[ParallelType, ...], Ints] = {}
+
+    # -- mbarriers ----------------------------------------------------------------------------------------------------------------------
+
+    def cells(self, lanes: Lanes, slot: BarrierSlot) -> Ints:
+        """The mbarrier of each thread, in its own block."""
+        at = lanes.values(slot.slot)
+        if ((at < 0) | (at >= self._slots[slot.name])).any():
+            raise Refuted(slot.name, f"it has no slot {int(at[(at < 0) | (at >= self._slots[slot.name])][0])}")
+        return lanes.blocks * self._total + self._first[slot.name] + at
+
+    def across(self, lanes: Lanes, cells: Ints, types: tuple[ParallelType, ...]) -> Ints:
+        """The same mbarriers in every block that each thread reaches: ``[threads, blocks]``."""
+        if not types:
+            return cells[:, None]
+        return self.reached(types)[lanes.blocks] * self._total + (cells % self._total)[:, None]
+
+    def reached(self, types: tuple[ParallelType, ...]) -> Ints:
+        """The blocks that each block reaches across some cluster types: ``[blocks, blocks reached]``."""
+        if types not in self._reach:
+            (gx, gy, _), shape = self.launch.grid, self.launch.cluster
+            rows: list[list[int]] = []
+            for b in range(self.launch.blocks):
+                at = (b % gx, b // gx % gy, b // (gx * gy))
+                place = (at[0] % shape[0], at[1] % shape[1], at[2] % shape[2])
+                row: list[int] = []
+                for rank in peers(place, (shape[0], shape[1], shape[2]), types):
+                    there = (rank % shape[0], rank // shape[0] % shape[1], rank // (shape[0] * shape[1]))
+                    x, y, z = (i - p + q for i, p, q in zip(at, place, there, strict=True))
+                    row.append(x + gx * (y + gy * z))
+                rows.append(row)
+            self._reach[types] = np.asarray(rows, np.int64)
+        return self._reach[types]
+
+    def act(self, stmt: InitBarrier | Arrive | ArriveAsync | Expect | Release, lanes: Lanes) -> None:
+        """What threads do without waiting."""
+        match stmt:
+            case InitBarrier(barrier=slot, count=count):
+                cells = self.cells(lanes, slot)
+                self.count[cells] = self.pending[cells] = lanes.values(count)
+            case Arrive(barrier=slot, across=types):
+                self._arrive(self.across(lanes, self.cells(lanes, slot), types).reshape(-1))
+            case ArriveAsync(barrier=slot):
+                self._arrive(self.cells(lanes, slot))
+            case Expect(barrier=slot, bytes=size):
+                cells = self.cells(lanes, slot)
+                np.add.at(self.bytes, cells, lanes.values(size))
+                self._arrive(cells)
+            case Release(semaphore=slot):
+                np.add.at(self._released[slot.name], self._semaphore(lanes, slot), 1)
+
+    def _arrive(self, cells: Ints) -> None:
+        if (self.count[cells] == 0).any():
+            raise Refuted("mbarrier", "it is used before it is initialized")
+        np.subtract.at(self.pending, cells, 1)
+        self._settle(cells)
+
+    def loaded(self, cells: Ints, size: int) -> None:
+        """Bytes have come."""
+        np.subtract.at(self.bytes, cells, size)
+        self._settle(cells)
+
+    def _settle(self, cells: Ints) -> None:
+        done = np.unique(cells[(self.pending[cells] <= 0) & (self.bytes[cells] == 0) & (self.count[cells] > 0)])
+        if len(done):
+            self.phase[done] += 1
+            self.pending[done] += self.count[done]
+
+    # -- waiting ------------------------------------------------------------------------------------------------------------------------
+
+    def arrive(self, stmt: Barrier | Wait | Acquire, lanes: Lanes) -> None:
+        """Threads come to a statement at which they wait."""
+        if isinstance(stmt, Barrier) and stmt.scope is not BarrierScope.WARP:
+            keys, needed = self._keys(stmt, lanes)
+            arrived, met = self._arrived[stmt.scope], self._met[stmt.scope]
+            lanes.own[TARGET] = met[keys]
+            np.add.at(arrived, keys, 1)
+            full = arrived[keys] >= needed
+            done = np.unique(keys[full])
+            met[done] += 1
+            arrived[done] = 0
+        lanes.waits = True
+
+    def ready(self, stmt: Barrier | Wait | Acquire, lanes: Lanes) -> Any:
+        """Which threads that have arrived may go on: a bool, or one for each."""
+        match stmt:
+            case Barrier(scope=BarrierScope.WARP):
+                return lanes.whole_warps
+            case Barrier():
+                keys, _ = self._keys(stmt, lanes)
+                return self._met[stmt.scope][keys] > lanes.own[TARGET]
+            case Wait(barrier=slot, parity=parity):
+                return self.phase[self.cells(lanes, slot)] & 1 != lanes.value(parity)
+            case Acquire(semaphore=slot, phases=phases):
+                return self._released[slot.name][self._semaphore(lanes, slot)] >= lanes.value(phases) * self._releases[slot.name]
+
+    def _keys(self, stmt: Barrier, lanes: Lanes) -> tuple[Ints, int | Ints]:
+        """Which meeting each thread comes to, and how many threads meet there."""
+        launch, scope = self.launch, stmt.scope
+        match scope:
+            case BarrierScope.NAMED:
+                assert stmt.id is not None
+                keys, needed, count = lanes.blocks * NAMED + lanes.values(stmt.id), lanes.value(stmt.threads), launch.blocks * NAMED
+            case BarrierScope.CLUSTER:
+                (gx, gy, _), (cx, cy, cz) = launch.grid, launch.cluster
+                b = lanes.blocks
+                keys = b % gx // cx + gx * (b // gx % gy // cy + gy * (b // (gx * gy) // cz))
+                needed, count = launch.threads * cx * cy * cz, launch.blocks
+            case BarrierScope.GRID:
+                keys, needed, count = np.full(len(lanes), self._counters[stmt.counter or ""]), lanes.value(stmt.threads), len(self._counters)
+            case _:
+                keys, needed, count = lanes.blocks, launch.threads, launch.blocks
+        if scope not in self._arrived:
+            self._arrived[scope], self._met[scope] = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        return keys, needed
+
+    def _semaphore(self, lanes: Lanes, slot: SemaphoreSlot) -> Ints:
+        place = np.zeros(len(lanes), np.int64)
+        for e, n in zip(slot.index, self._extents[slot.name], strict=True):
+            at = lanes.values(e)
+            if ((at < 0) | (at >= n)).any():
+                raise Refuted(slot.name, f"it has no counter {int(at[(at < 0) | (at >= n)][0])}")
+            place = place * n + at
+        return place

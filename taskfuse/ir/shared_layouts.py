@@ -1,0 +1,82 @@
+"""Where the instructions of the copy engine and of tensor cores find elements in Shared memory: swizzles, and the operands of wgmma.
+
+Sources: PTX ISA, "Tensor swizzling modes", "Asynchronous Warpgroup Level Matrix Shared Memory Layout". Addresses count bytes from a multiple of the
+swizzle's period.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from taskfuse.ir.scalar import Expr, evaluate, sym, xor
+
+Ints = npt.NDArray[np.int64]
+
+CHUNK = 16
+"""Bytes that a swizzle moves as one, and of a row of a core matrix."""
+ROWS = 8
+"""Rows of a core matrix; spans after which a swizzle repeats."""
+LINE = 128
+"""Bytes after which a swizzle exchanges other chunks: all banks of Shared memory. A box of a bulk copy begins at a multiple of it."""
+SPANS = (32, 64, 128)
+"""Bytes of the span in which a swizzle exchanges chunks."""
+SWIZZLES = (0, *SPANS)
+"""The same with 0, which is no swizzle."""
+
+
+class Major(Enum):
+    """Which axis of a wgmma operand is contiguous in Shared memory."""
+
+    K = "K"
+    MN = "MN"
+
+
+def swizzle_period(span: int) -> int:
+    """Bytes after which a swizzle repeats, which is the alignment that it needs; without one, that of a box."""
+    return ROWS * span or LINE
+
+
+def operand_alignment(span: int) -> int:
+    """Alignment in bytes of the buffer of a wgmma operand: the period of its swizzle; without one, that of a core matrix's row."""
+    return swizzle_period(span) if span else CHUNK
+
+
+def swizzled(addresses: Ints, span: int) -> Ints:
+    """Byte addresses under a swizzle: chunks of a span are exchanged by the number of their line. It is its own inverse.
+
+    128: address bits [4:7) ^= [7:10), 64: [4:6) ^= [7:9), 32: [4] ^= [7]; 0: none.
+    """
+    return addresses ^ (addresses // LINE % (span // CHUNK) * CHUNK) if span > CHUNK else addresses
+
+
+def swizzled_place(address: Expr, span: int) -> Expr:
+    """The same of an expression."""
+    if span <= CHUNK:
+        return address
+    return address // LINE * LINE + xor(address % LINE // CHUNK, address // LINE % (span // CHUNK)) * CHUNK + address % CHUNK
+
+
+def operand_offset(row: Expr, column: Expr, itemsize: int, swizzle: int, lbo: int, sbo: int, major: Major) -> Expr:
+    """Bytes from the first element of a wgmma operand to one of its elements, before the swizzle; ``column`` is along k.
+
+    K-major: 8 rows of a span (of a core matrix without a swizzle) follow each other, groups of 8 are ``sbo`` apart, core matrices along k ``lbo``.
+    MN-major: 8 columns of k of a span of rows follow each other, groups of 8 along k are ``sbo`` apart, spans ``lbo``; without a swizzle the two
+    offsets change places.
+    """
+    if major is Major.MN:
+        n, (along, across) = (swizzle or CHUNK) // itemsize, (lbo, sbo) if swizzle else (sbo, lbo)
+        return row % n * itemsize + row // n * along + column % ROWS * (swizzle or CHUNK) + column // ROWS * across
+    if swizzle:
+        return row % ROWS * swizzle + row // ROWS * sbo + column * itemsize
+    return row % ROWS * CHUNK + row // ROWS * sbo + column * itemsize % CHUNK + column * itemsize // CHUNK * lbo
+
+
+@cache
+def operand_offsets(rows: int, k: int, itemsize: int, swizzle: int, lbo: int, sbo: int, major: Major) -> Ints:
+    """The same of all elements of an operand: ``[rows, k]``."""
+    offset = operand_offset(sym("row"), sym("column"), itemsize, swizzle, lbo, sbo, major)
+    return np.asarray(evaluate(offset, {"row": np.arange(rows)[:, None], "column": np.arange(k)[None, :]}), np.int64)

@@ -1,0 +1,208 @@
+"""Whether the definitions of a kernel are the expressions of the fusion that it was lowered from.
+
+The proof holds a kernel to its definitions, so these must be right. Lowering writes them; here they are read next to the fusion, statement by statement: the
+function, what it is computed in, every operand with its index, conditions, combine, start, axis, extents. Nothing of lowering is used, and what is
+compared is the fusion that the caller scheduled, before lowering copies and prepares it (but for names that no kernel can have:
+they are others there). Two things are known of a kernel's tensors: one whose name the
+fusion lacks, ``t.b``, stands for a copy of ``t``; and a view of the fusion may have no definition: who reads it reads what is behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from taskfuse.errors import VerifyError
+from taskfuse.ir.axes import Axis, Rasterize, iteration_point
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View, operand_dtype
+from taskfuse.ir.expr import Operand as Wanted
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import TRUE, Expr, and_, substitute
+from taskfuse.ir.tensor import TensorView
+from taskfuse.kir.kernel import Kernel
+from taskfuse.kir.nodes import Access, Immediate, IndexOf, Operand, Param, ScalarParam, ScalarValue, TensorParam
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
+
+
+class Unfaithful(Exception):
+    """A definition that says something else."""
+
+
+def check_faithful(kernel: Kernel, fusion: Fusion) -> None:
+    """Do nothing if a kernel's arguments and definitions are those of a fusion.
+
+    Raises:
+        VerifyError: they are not; the first tensor of which something else is said, and what.
+    """
+    try:
+        _Comparison(kernel, fusion).run()
+    except Unfaithful as error:
+        help = "this is a fault of lowering, not of the schedule: report it with the fusion's text"
+        raise VerifyError(reason=f"the definitions of kernel '{kernel.name}' are not those of its fusion: {error}", help=help) from None
+
+
+class _Comparison:
+    def __init__(self, kernel: Kernel, fusion: Fusion) -> None:
+        self._kernel = kernel
+        self._fusion = fusion
+        self._tensors = {tv.name: tv for tv in fusion.tensors()}
+        self._defined = {d.tensor for d in kernel.definitions}
+        self._above: set[str] = set()
+
+    def run(self) -> None:
+        fusion, kernel = self._fusion, self._kernel
+        wanted: list[Param] = [TensorParam(tv.name, tv.dtype, tuple(tv.shape), False) for tv in fusion.inputs]
+        wanted += [ScalarParam(s.name, s.dtype) for s in fusion.scalars]
+        wanted += [TensorParam(tv.name, tv.dtype, tuple(tv.shape), True) for tv in fusion.outputs]
+        _equal("list of arguments", wanted, [p for p in kernel.params if isinstance(p, (TensorParam, ScalarParam))])
+        if len(self._defined) < len(kernel.definitions):
+            raise Unfaithful("a tensor has two definitions")
+        for tv in fusion.outputs:
+            if tv.name not in self._defined:
+                raise Unfaithful(f"{tv.name} has none")
+        for d in kernel.definitions:
+            try:
+                self._definition(d)
+            except Unfaithful as error:
+                raise Unfaithful(f"{d.tensor}: {error}") from None
+            self._above.add(d.tensor)
+
+    def _definition(self, d: Definition) -> None:
+        tv = self._tensor(d.tensor)
+        own = tv.name == d.tensor
+        expr = self._fusion.definition(tv) if own else _copy(tv)
+        if expr is None:
+            raise Unfaithful("it is an argument")
+        space = [a.extent for a in tv.root] if own else tv.shape
+        _equal("dtype", tv.dtype, d.dtype)
+        _equal("shape", tuple(tv.shape), d.shape)
+        _equal("iteration space", tuple(space), d.space)
+        _equal("place of a point", _places(tv) if own else iteration_point(tv.ndim), d.place)
+        self._rule(expr, d)
+
+    def _rule(self, expr: MathExpr, d: Definition) -> None:
+        """The rule of a definition is what an expression says."""
+        wide = expr.output.dtype.compute
+        match expr, d.rule:
+            case Pointwise(), Apply() as rule:
+                _equal("function", expr.op.name, rule.op.name)
+                _equal("dtype of the function", expr.op.compute_dtype(tuple(map(operand_dtype, expr.operands)), d.dtype), rule.dtype)
+                self._operands(expr.operands, rule.operands)
+            case View(), Apply() as rule:
+                _equal("function", "copy", rule.op.name)
+                _equal("dtype of the function", d.dtype, rule.dtype)
+                self._operands(expr.operands, rule.operands)
+            case Select(), Pick() as rule:
+                self._operands(expr.operands, [c.operand for c in rule.cases])
+                conditions = [self._seen(o)[2] if isinstance(o, Read) else TRUE for o in expr.operands]
+                _equal("conditions", conditions, [c.cond for c in rule.cases])
+            case Reduction(), Reduce() as rule:
+                _equal("combine", expr.combine, rule.combine)
+                _equal("function", expr.body.name, rule.body.name)
+                _equal("start", (repr(expr.init.value), expr.init.dtype), (repr(rule.init.value), rule.init.dtype))
+                _equal("dtype of the sum", wide, rule.dtype)
+                self._operands(expr.operands, rule.operands)
+            case Scan(), Accumulate() as rule:
+                _equal("combine", expr.combine, rule.combine)
+                _equal("axis", expr.axis, rule.axis)
+                _equal("dtype of the sum", wide, rule.dtype)
+                self._operands(expr.operands, (rule.operand,))
+            case Gather(), Find() as rule:
+                _equal("extents of the values", expr.extents, rule.extents)
+                self._operands(expr.operands, (rule.source, *rule.values))
+            case Assemble(), Whole() as rule:
+                _equal("places of the parts", expr.places, rule.places)
+                self._parts(expr.parts, rule.parts)
+            case _:
+                raise Unfaithful(f"{type(expr).__name__} became {type(d.rule).__name__}")
+
+    def _operands(self, wanted: Sequence[Wanted], found: Sequence[Operand]) -> None:
+        _equal("number of operands", len(wanted), len(found))
+        for k, (a, b) in enumerate(zip(wanted, found, strict=True)):
+            what = f"operand {k}"
+            match a, b:
+                case Read(), Access(buffer=name, index=index):
+                    self._same_element(what, a, Read(self._tensor(name), index))
+                    self._is_there(name)
+                case Literal(), Immediate():
+                    _equal(what, (repr(a.value), a.dtype), (repr(b.value), b.dtype))
+                case ScalarRead(), ScalarValue():
+                    _equal(what, a.scalar.name, b.name)
+                case IndexValue(), IndexOf():
+                    _equal(what, a.index, b.value)
+                case _:
+                    raise Unfaithful(f"{what}: {type(a).__name__} became {type(b).__name__}")
+
+    def _parts(self, wanted: Sequence[Read], found: Sequence[str]) -> None:
+        """A part is a tensor of the same shape, each element of which is that of the part wanted."""
+        _equal("number of parts", len(wanted), len(found))
+        for k, (a, name) in enumerate(zip(wanted, found, strict=True)):
+            tv = self._tensor(name)
+            _equal(f"shape of part {k}", tuple(a.tensor.shape), tuple(tv.shape))
+            self._same_element(f"part {k}", Read(a.tensor, iteration_point(tv.ndim)), Read(tv, iteration_point(tv.ndim)))
+            self._is_there(name)
+
+    def _same_element(self, what: str, wanted: Read, found: Read) -> None:
+        """Two reads are of one element, views seen through."""
+        (a, at, _), (b, there, _) = self._seen(wanted), self._seen(found)
+        _equal(what, f"{a.name}[{', '.join(map(str, at))}]", f"{b.name}[{', '.join(map(str, there))}]")
+        _equal(what, at, there)
+
+    # -- names --------------------------------------------------------------------------------------------------------------------------
+
+    def _tensor(self, name: str) -> TensorView:
+        """The tensor of the fusion that a name stands for, as itself or as a copy of it."""
+        known = name
+        while known not in self._tensors:
+            known, dot, _ = known.rpartition(".")
+            if not dot:
+                raise Unfaithful(f"the fusion has no tensor '{name}'")
+        return self._tensors[known]
+
+    def _is_there(self, name: str) -> None:
+        if name not in self._above and not self._tensor(name).is_input:
+            raise Unfaithful(f"it reads {name}, which is not defined above it")
+
+    def _seen(self, read: Read) -> tuple[TensorView, tuple[Expr, ...], Expr]:
+        """What is behind the views that the kernel does not define: a tensor, an index, and for which points it is there."""
+        tv, index, valid = read.tensor, read.index, read.valid
+        while tv.name not in self._defined and isinstance(view := self._fusion.definition(tv), View):
+            at = {str(i): e for i, e in zip(iteration_point(tv.ndim), index, strict=True)}
+            valid = and_(valid, substitute(view.operand.valid, at))
+            index = tuple(substitute(e, at) for e in view.operand.index)
+            tv = view.operand.tensor
+        return tv, index, valid
+
+
+def _copy(tv: TensorView) -> Pointwise:
+    """What a copy of a tensor would be defined by."""
+    return Pointwise(tv, ELEMENTWISE["copy"], (Read(tv, iteration_point(tv.ndim)),))
+
+
+def _places(tv: TensorView) -> tuple[Expr, ...]:
+    """The element that a point of the iteration space belongs to: each logical axis from the root axes that it was made of."""
+    made = {a: (t, k) for t in tv.schedule.transforms if not isinstance(t, Rasterize) for k, a in enumerate(t.outputs)}
+    points = dict(zip(tv.root, iteration_point(len(tv.root)), strict=True))
+
+    def index(a: Axis) -> Expr:
+        if a in points:
+            return points[a]
+        transform, k = made[a]
+        return transform.forward(tuple(map(index, transform.inputs)))[k]
+
+    return tuple(map(index, tv.logical))
+
+
+def _equal(what: str, wanted: object, found: object) -> None:
+    """Two things are one."""
+    if wanted != found:
+        raise Unfaithful(f"its {what} is {_shown(found)}, where the fusion has {_shown(wanted)}")
+
+
+def _shown(value: object) -> str:
+    match value:
+        case tuple() | list():
+            return f"({', '.join(map(_shown, cast('Sequence[object]', value)))})"
+        case _:
+            return str(value)

@@ -1,0 +1,231 @@
+"""Index maps: the indices around a tensor's code, what is known of them, and the guards under which it runs (docs/loop-nests.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskfuse.ir.axes import Axis, Rasterize, Resize, Split, is_map_symbol, value_symbol
+from taskfuse.ir.expr import Gather, Read, Reduction
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, lt, prove, simplify, sym
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import INDEX_TYPES, MemoryType
+from taskfuse.lowering.completion import has_copies_of_threads
+from taskfuse.lowering.domains import backward, bound, digit_values, digits, divides, onward, product
+from taskfuse.lowering.edges import end_of
+from taskfuse.lowering.fragments import atom_symbols
+from taskfuse.lowering.guards import first_of_others, remainder, with_merged
+from taskfuse.lowering.plan import LoopVariables, base_name
+from taskfuse.lowering.thread_ranges import ThreadRanges
+from taskfuse.lowering.work import WorkLoops
+from taskfuse.schedule.joins import Joins
+from taskfuse.schedule.order import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class IndexMap:
+    """The indices around one tensor's code, in local form.
+
+    Attributes:
+        values: axis -> index, for loop axes and all axes that follow from them.
+        facts: ranges of the symbols in ``values``, guards included.
+        guards: conditions under which the code runs.
+        work: those of ``guards`` that say that there is a piece of work at all.
+        tails: those of ``guards`` that cut off what lies past the end of the tensor (:mod:`taskfuse.lowering.edges`); some code runs there, too
+            (:mod:`taskfuse.lowering.padding`).
+        beyond: what is known without them.
+        anywhere: what is known without any of ``guards`` but ``work``.
+        again: the variables of loops in which an asynchronous copy writes the same elements again, for all that ``guards`` say.
+    """
+
+    values: dict[Axis, Expr]
+    facts: Facts
+    guards: tuple[Expr, ...]
+    work: tuple[Expr, ...] = ()
+    tails: tuple[Expr, ...] = ()
+    beyond: Facts | None = None
+    anywhere: Facts | None = None
+    again: frozenset[str] = frozenset()
+
+    def past_the_end(self) -> IndexMap:
+        """The index map of code that runs in the tails of splits, too: nothing may be simplified by their guards."""
+        assert self.beyond is not None
+        return IndexMap(self.values, self.beyond, tuple(g for g in self.guards if g not in self.tails))
+
+    def unguarded(self) -> IndexMap:
+        """The index map of code that runs wherever there is work: nothing may be simplified by guards that it does not have."""
+        assert self.anywhere is not None
+        return IndexMap(self.values, self.anywhere, self.work, self.work)
+
+
+class IndexMaps:
+    """The index maps of all tensors of a fusion, for one order of its nest.
+
+    Attributes:
+        memory: tensor -> where it lives, as far as that is known.
+        variables: the variables of loops with code.
+        work: the loops whose trips the block index decides.
+    """
+
+    def __init__(self, fusion: Fusion, tree: Tree, joins: Joins, ranges: ThreadRanges) -> None:
+        self.fusion = fusion
+        self.tree = tree
+        self.joins = joins
+        self.ranges = ranges
+        self.memory: dict[TensorView, MemoryType] = {}
+        self.variables = LoopVariables()
+        self.work = WorkLoops(fusion, tree, joins, ranges, self.variables)
+        self._known: dict[TensorView, IndexMap] = {}
+        self._accumulating: dict[TensorView, IndexMap] = {}
+
+    def forget(self) -> None:
+        """Make all index maps anew: those so far guard what work loops now bound."""
+        self._known.clear()
+        self._accumulating.clear()
+
+    def of(self, tv: TensorView) -> IndexMap:
+        """The indices around the code of ``tv`` in its own memory type."""
+        known = self._known.get(tv)
+        if known is None:
+            known = self._build(tv, self.loop_symbols(tv), self.memory.get(tv))
+            if tv in self.memory:
+                self._known[tv] = known
+        return known
+
+    def reading(self, tv: TensorView) -> IndexMap:
+        """The indices where the expression of ``tv`` reads its operands: a reduction accumulates in Local memory, whatever its result lives in."""
+        if not isinstance(self.fusion.definition(tv), Reduction):
+            return self.of(tv)
+        known = self._accumulating.get(tv)
+        if known is None:
+            known = self._accumulating[tv] = self.variant(tv, self.loop_symbols(tv), MemoryType.Local)
+        return known
+
+    def variant(self, tv: TensorView, names: dict[Axis, Expr], memory: MemoryType, outside: bool = False) -> IndexMap:
+        """The index map with other loop variables (axes absent from ``names`` have none) and another memory type.
+
+        ``outside``: outside of the reduction loops, on every index that shares an accumulator (for memory that is not private to a
+        reduced index type: on the first index of its digit).
+        """
+        return self._build(tv, names, memory, outside)
+
+    def loop_symbols(self, tv: TensorView) -> dict[Axis, Expr]:
+        """The loop variables around the code of ``tv``."""
+        return {a: self.variables.symbol(loop) for a, loop in zip(tv.loop, self.joins.path[tv], strict=True)}
+
+    def point(self, tv: TensorView, index_map: IndexMap) -> dict[str, Expr]:
+        """The symbols of an op map at the place of an index map."""
+        return {f"i{k}": index_map.values[a] for k, a in enumerate(tv.root) if a in index_map.values} | {
+            str(value_symbol(k)): s for k, s in enumerate(self.value_symbols(tv))
+        }
+
+    def value_symbols(self, tv: TensorView) -> tuple[Expr, ...]:
+        """The symbols of the values that a gather reads, in its statement."""
+        expr = self.fusion.definition(tv)
+        return tuple(sym(f"{tv.name}.v{k}") for k in range(len(expr.extents))) if isinstance(expr, Gather) else ()
+
+    def _build(self, tv: TensorView, loops: dict[Axis, Expr], memory: MemoryType | None, outside: bool = False) -> IndexMap:
+        start, facts, guards = self._of_loop_axes(tv, loops, memory, outside)
+        values = backward(tv, start)
+        around = [self.variables.name(loop) for loop in self.joins.path[tv]] if has_copies_of_threads(tv) else []
+        first, again = first_of_others(tv, values, memory, facts, around)
+        guards += first
+        bounded = self.work.bounded(tv, loops)
+        for t in bounded:
+            if t.source in values and not t.source.is_foreign:
+                facts = facts.with_assumption(lt(values[t.source], t.source.extent))
+        whole, early = self.work.whole(tv, values), list[Expr]()
+        implied = {t.outer for t in whole}
+        cut = self.work.is_cut(tv, loops)
+        for t in whole:
+            rest = bound(values[t.source], t.source.extent, facts)
+            early += [] if cut else rest
+            for condition in rest:
+                facts = facts.with_assumption(condition)
+        inside = with_merged(tv, start, values, facts)
+        values = onward(tv, values, facts)
+        tails: list[Expr] = []
+        pieces: list[Expr] = []  # that there is a piece of work: asked first, since only then the map from work to tiles is defined
+        made = {a for t in tv.schedule.transforms if isinstance(t, Rasterize) for a in t.outputs}
+        for t in tv.schedule.transforms:
+            if isinstance(t, Split) and t.source in made:
+                made.update(t.outputs)
+            match t:
+                case Split() if t in bounded or t in whole or (whole and t.source in implied):
+                    pass
+                case Split(source=source) if source.is_foreign or (outside and source.is_reduction):
+                    pass
+                case Split(source=source) if source in values and not divides(t, self.ranges.facts):
+                    rest = remainder(self.fusion, tv, source, values[source], facts, inside)
+                    tails += rest if end_of(tv, source) is not None else []
+                    if source in made:
+                        pieces += rest
+                    else:
+                        guards += rest
+                case Rasterize() if t.has_holes:
+                    for source in t.sources:
+                        if source in values and not (source.is_foreign or (outside and source.is_reduction)):
+                            guards += bound(values[source], source.extent, facts)
+                case Resize(source=source) if source in values:
+                    guards += bound(values[source], source.extent, facts)
+                    if not prove(ge(values[source], 0), facts):
+                        guards.append(ge(simplify(values[source], facts), 0))
+                case _:
+                    pass
+        # The indices are simplified without the guards: which axes storage keeps must not depend on what guards cut off.
+        guards = early + pieces + guards
+        values = {a: simplify(v, facts) for a, v in values.items()}
+        beyond = anywhere = facts
+        for guard in early:
+            anywhere = anywhere.with_assumption(guard)
+        for guard in guards:
+            facts = facts.with_assumption(guard)
+            if guard not in tails:
+                beyond = beyond.with_assumption(guard)
+        return IndexMap(values, facts, tuple(dict.fromkeys(guards)), tuple(early), tuple(dict.fromkeys(tails)), beyond, anywhere, again)
+
+    def _of_loop_axes(self, tv: TensorView, loops: dict[Axis, Expr], memory: MemoryType | None, outside: bool) -> tuple[dict[Axis, Expr], Facts, list[Expr]]:
+        """The indices of the loop axes, in loop variables, points of an atom and indices of threads and blocks; what is known of these; their guards."""
+        task = self.tree.place[tv]
+        facts: Facts = self.ranges.facts
+        values: dict[Axis, Expr] = {}
+        guards: list[Expr] = []
+        atoms = atom_symbols(tv)
+        for a in tv.loop:
+            ptype = tv.schedule.ptype(a)
+            if ptype.is_loop and a in loops:
+                values[a] = loops[a]
+                facts = facts.with_range(str(loops[a]), 0, a.extent - 1)
+            elif a in atoms:
+                values[a] = sym(atoms[a])
+                facts = facts.with_range(atoms[a], 0, a.extent - 1)
+        for p in INDEX_TYPES:
+            index_range = self.ranges.range(task, p)
+            own = digits(tv, p)
+            name = base_name(p, task)
+            private = memory is None or memory.is_private_to(p)
+            if outside and own and all(a.is_reduction for a in own):
+                facts = facts.with_range(name, 0, simplify(index_range.extent - 1, self.ranges.facts))
+                if not private and index_range.extent is not const(1):
+                    guards.append(eq(sym(name), 0))
+            elif own:
+                extent = product(own)
+                facts = facts.with_range(name, 0, simplify(extent - 1, self.ranges.facts))
+                if not prove(lt(index_range.extent - 1, extent), self.ranges.facts):
+                    guards.append(lt(sym(name), extent))
+                for a, value in digit_values(own, sym(name), facts).items():
+                    values[a] = value
+                    if (a.is_foreign or (outside and a.is_reduction)) and not private:
+                        guards.append(eq(value, 0))
+            elif private:
+                facts = facts.with_range(name, 0, simplify(index_range.extent - 1, self.ranges.facts))
+            else:
+                facts = facts.with_range(name, 0, 0)
+                if index_range.extent is not const(1):
+                    guards.append(eq(sym(name), 0))
+        return values, facts, guards
+
+
+def has_values(read: Read) -> bool:
+    """True if the index of a read depends on data: it has symbols of values."""
+    return any(is_map_symbol(name) and name[0] == "v" for e in read.index for name in e.free)

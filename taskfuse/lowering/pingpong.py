@@ -1,0 +1,126 @@
+"""Ping-pong: how the instances of a consumer share a distributed channel (docs/channels.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from taskfuse.errors import LoweringError
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Const, Expr, const, eq, ge, lt, maximum, prove, select, simplify, substitute
+from taskfuse.ir.tasks import Node
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import THREAD_TYPES, ParallelType
+from taskfuse.lowering.domains import digit_values, digits, product
+from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
+from taskfuse.schedule.joins import Loop
+
+Trips = Callable[[Loop, Expr, TensorView], Expr]
+"""The trips of a loop of an extent around code of a tensor, in hardware indices."""
+
+
+@dataclass(slots=True, eq=False)
+class Pingpong:
+    """How the instances of a consumer share a distributed channel: each reads its own slots and advances past the others'.
+
+    Attributes:
+        loop: the distributing loop: Serial in the producer, bound in the consumer.
+        ptype: what the loop is bound to in the consumer.
+        outer: the innermost loop with code outside of the distributing one, or ``None``.
+        instance: which instance a thread belongs to, in hardware indices.
+        count: number of instances.
+        depth: number of loops of slots inside of the distributing one.
+        trips: slots of this instance in one iteration of ``outer``.
+        before, after: slots of the instances before and after it.
+        width: threads with consecutive linear ids that are one instance's, at least.
+        threads: threads of one instance.
+        guard: which threads of the endpoint's thread range are in an instance; ``None``: all.
+        late: pass the turn after all of the consumer's code of an iteration (``pingpong``).
+    """
+
+    loop: Loop
+    ptype: ParallelType
+    outer: Loop | None
+    instance: Expr
+    count: Expr
+    depth: int
+    trips: Expr
+    before: Expr
+    after: Expr
+    width: Expr
+    threads: Expr
+    guard: Expr | None
+    late: bool
+
+    @property
+    def slots(self) -> Expr:
+        """The slots of all instances in one iteration of ``outer``."""
+        return simplify(self.before + self.trips + self.after)
+
+
+def find_pingpong(fusion: Fusion, ranges: ThreadRanges, trips_of: Trips, serial: list[Loop], node: Node, users: set[TensorView]) -> Pingpong | None:
+    """How a consumer shares the channel, if an axis that is Serial in the producer is thread-bound there.
+
+    Args:
+        serial: the loops with code in the producer that both share, outermost first.
+        node: the consumer.
+        users: its tensors that read the channel.
+
+    Raises:
+        LoweringError: the readers do not bind the axis alike, or take unequal numbers of slots and their number is not known.
+    """
+    bound = [loop for loop in serial if any(u.schedule.ptype(loop.axes[u]).is_bound for u in users)]
+    if not bound:
+        return None
+    at = bound[0]
+    user = min(users, key=lambda u: u.id)
+    ptype = user.schedule.ptype(at.axes[user])
+    help = "bind the axis of all of the consumer's tensors to one thread index type, and to the whole of the consumer's extent"
+    if len(bound) > 1 or not ptype.is_thread or any(u.schedule.ptype(at.axes[u]) is not ptype for u in users):
+        raise LoweringError(
+            what=user.name,
+            reason=f"axis {at.depth} is Serial in its producer and not bound alike in all of its readers",
+            help=help,
+            location=user.location,
+        )
+    index_range = ranges.range(node, ptype)
+    own = digits(user, ptype)
+    count = simplify(maximum(at.axes[user].extent, 1), ranges.facts)
+    threads = simplify(maximum(ranges.count(node) // index_range.extent * product(own) // count, 1), ranges.facts)
+    index = hardware_index(ptype) - index_range.start
+    guard = None if prove(eq(product(own), index_range.extent), ranges.facts) else lt(index, product(own))
+    values = digit_values(own, index, ranges.facts.with_assumption(ge(hardware_index(ptype), index_range.start)))
+    trips = const(1)
+    for loop in serial[serial.index(at) + 1 :]:
+        trips = trips * trips_of(loop, loop.axes[user].extent, user)
+    outer = serial[serial.index(at) - 1] if at is not serial[0] else None
+    late = any(g.pingpong_axis is not None and g.pingpong_axis in at.axes.values() for g in fusion.tasks.groups())
+    width = product(own[own.index(at.axes[user]) + 1 :])
+    for p in THREAD_TYPES[: THREAD_TYPES.index(ptype)]:
+        width = width * ranges.launch[p]
+    instance = values[at.axes[user]]
+    before, after = instance * trips, (count - 1 - instance) * trips
+    if ptype.index_name in trips.free:  # how many slots an instance takes depends on which it is
+        if not isinstance(count, Const):
+            raise LoweringError(what=user.name, reason=f"{count} instances share a ring and take unequal numbers of slots", help="their number is a constant")
+        place = index_range.start + product(own[own.index(at.axes[user]) + 1 :])
+        each = [simplify(substitute(trips, {ptype.index_name: index_range.start + (place - index_range.start) * v}), ranges.facts) for v in range(count.value)]
+        before = sum((select(ge(instance, v + 1), t, 0) for v, t in enumerate(each[:-1])), const(0))
+        after = sum((select(lt(instance, v), t, 0) for v, t in enumerate(each) if v), const(0))
+    depth = len(serial) - serial.index(at) - 1
+    return Pingpong(at, ptype, outer, instance, count, depth, simplify(trips), simplify(before), simplify(after), width, threads, guard, late)
+
+
+def check_bindings(tv: TensorView, users: list[TensorView], paths: dict[TensorView, tuple[Loop, ...]]) -> None:
+    """A loop that roles share is bound alike in both, or has code in the producer and is thread-bound in the consumer (distributed)."""
+    for loop, a in zip(paths[tv], tv.loop[: tv.schedule.inline], strict=False):
+        mine = tv.schedule.ptype(a)
+        for u in users:
+            theirs = u.schedule.ptype(loop.axes[u])
+            if mine is not theirs and not (mine.is_loop and (theirs.is_loop or theirs.is_thread)):
+                raise LoweringError(
+                    what=tv.name,
+                    reason=f"it shares a loop with {u.name}, but its axis {loop.depth} is {mine.value} and that of {u.name} is {theirs.value}",
+                    help=f"bind both alike, or inline {tv.name} at {loop.depth} or less",
+                    location=tv.location,
+                )

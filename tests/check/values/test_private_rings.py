@@ -1,0 +1,80 @@
+"""Values in rings that a role fills ahead for itself: each position that is read was filled; where nothing is read, nothing need be."""
+
+from collections.abc import Callable
+
+import pytest
+
+from taskfuse.check import Verdict
+from taskfuse.kir import parse_kernel
+from taskfuse.testing.case import seeded_case
+from taskfuse.testing.options import Mix
+
+AHEAD = """\
+KERNEL ahead(x: float32[{n}]) -> (y: float32[{n}])
+  GRID (1, 1, 1)  BLOCK (1, 8, 1)
+  SHARED s: float32[4, 8] align 16
+  DEFINE t: float32[{n}] = copy(x[i0])
+  DEFINE y: float32[{n}] = exp(t[i0])
+
+c = CURSOR(slots 4, slot 0, parity 0)
+FOR p in 0..3 UNROLL:
+  IF {first} && threadIdx.y < 1:
+    s[(p + c.slot) % 4, threadIdx.y] = copy(x[p + 8*threadIdx.y])  ~ value t[p + 8*threadIdx.y]
+FOR i in 0..8:
+  IF {more}:
+    s[(c.slot + 3) % 4, threadIdx.y] = copy(x[i + 8*threadIdx.y + 3])  ~ value t[i + 8*threadIdx.y + 3]
+  IF {used} && threadIdx.y < 1:
+    y[i + 8*threadIdx.y] = exp(s[c.slot, threadIdx.y])  ~ value y[i + 8*threadIdx.y]
+  c.advance(1)
+"""
+NEVER = "i < 0"
+
+
+def ahead(n: int, first: str = "", more: str = NEVER, used: str = "") -> str:
+    """Three positions ahead, of ``n`` elements in eight trips."""
+    end = f"8*threadIdx.y < {n}"
+    return AHEAD.format(n=n, first=first or f"p + {end}", more=more, used=used or f"i + {end}")
+
+
+def gathered(n: int, first: str = "") -> str:
+    """What is read from the ring says where to look."""
+    text = ahead(n, first).replace("x: float32", "z: float32[1], x: int32").replace("s: float32", "s: int32").replace("t: float32", "t: int32")
+    text = text.replace("= exp(t[i0])", "= find z[v0] at t[i0] of 1")
+    return text.replace("y[i + 8*threadIdx.y] = exp(s[c.slot, threadIdx.y])", "GATHER y[i + 8*threadIdx.y] <- z[v] at v = s[c.slot, threadIdx.y] of 1")
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("text", [ahead, gathered])
+def test_what_is_filled_in_front_may_be_all_there_is(n: int, text: Callable[[int], str]) -> None:
+    parse_kernel(text(n)).verify().require()
+
+
+def test_a_gather_at_a_position_that_nobody_fills() -> None:
+    certificate = parse_kernel(gathered(2, "p + 8*threadIdx.y < 1")).verify()
+    assert certificate.verdict is Verdict.REFUTED
+
+
+def test_what_is_filled_in_the_loop() -> None:
+    parse_kernel(ahead(5, more="i + 8*threadIdx.y + 3 < 5 && threadIdx.y < 1")).verify().require()
+
+
+@pytest.mark.parametrize(
+    ("n", "first", "more", "lacking"),
+    [
+        (1, "p + 8*threadIdx.y < 1 && p != 0", NEVER, "[0]"),
+        (2, "p + 8*threadIdx.y < 1", NEVER, "[1]"),
+        (3, "p + 8*threadIdx.y < 3 && p != 1", NEVER, "[1]"),
+        (4, "", NEVER, "[3]"),
+        (5, "", "i + 8*threadIdx.y + 3 < 4 && threadIdx.y < 1", "[4]"),
+    ],
+)
+def test_a_position_that_nobody_fills(n: int, first: str, more: str, lacking: str) -> None:
+    certificate = parse_kernel(ahead(n, first, more)).verify()
+    assert certificate.verdict is Verdict.REFUTED
+    assert any(lacking in f.subject or lacking in f.reason for f in certificate.failures if f.verdict is Verdict.REFUTED)
+
+
+def test_a_ring_of_rows_of_which_one_exists() -> None:
+    kernel = seeded_case(500062, Mix.ROWS).kernel
+    assert kernel is not None
+    kernel.verify().require()

@@ -1,0 +1,370 @@
+"""`python -m taskfuse`: its commands on examples, texts and programs; its errors."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from examples import founding
+from taskfuse.cli import trial
+from taskfuse.cli.main import Stage, main
+from taskfuse.ir.dims import Dim
+from tests.lines import line_of
+
+ROOT = Path(__file__).parents[2]
+GEMM = str(ROOT / "tests" / "kernels" / "gemm.kir")
+
+PROGRAM = """
+import beside
+import taskfuse as tf
+
+def build():
+    with tf.Fusion("sums") as fusion:
+        x = tf.define_tensor(["M", "N"], dtype=tf.int32, name="x")
+        fusion.add_output(tf.sum(x, axis=1) + tf.define_scalar(tf.int32, name="c"))
+    fusion.inline_most()
+    return fusion
+
+def pair():
+    return [build(), tf.lower(build())]
+
+made = build()
+number = 3
+
+if __name__ == "__main__":
+    raise SystemExit("this is for main programs")
+"""
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TASKFUSE_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    (tmp_path / "beside.py").write_text("")
+    path = tmp_path / "sums.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+class Run:
+    """The command line in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.capsys = capsys
+
+    def __call__(self, *arguments: object) -> str:
+        """What a command prints that succeeds."""
+        assert main([str(a) for a in arguments]) == 0
+        out, err = self.capsys.readouterr()
+        assert err == ""
+        return out
+
+    def fails(self, *arguments: object) -> str:
+        """What it says on stderr if it fails."""
+        assert main([str(a) for a in arguments]) == 1
+        out, err = self.capsys.readouterr()
+        assert out == ""
+        assert err.startswith("error: ")
+        return err.removeprefix("error: ")
+
+    def refused(self, *arguments: object) -> str:
+        """What it says where the usage is wrong."""
+        with pytest.raises(SystemExit) as caught:
+            main([str(a) for a in arguments])
+        assert caught.value.code == 2
+        return self.capsys.readouterr().err
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    return Run(capsys)
+
+
+# -- show ---------------------------------------------------------------------------------------------------------------------------
+
+
+def test_stages_of_an_example(run: Run) -> None:
+    fusion = founding.build()
+    kernel = tf.lower(fusion)
+    assert run("show", "fusion", "founding").strip() == str(fusion).strip()
+    assert run("show", "kernel", "founding").strip() == str(kernel).strip()
+    assert run("show", "kernel", "founding", "--witness").strip() == kernel.text(witness=True).strip() != str(kernel).strip()
+    assert run("show", "kernel", "founding", "--locations").strip() == kernel.text(locations=True).strip() != str(kernel).strip()
+    assert run("show", "cuda", "founding").strip() == kernel.cuda_source().strip()
+    assert run("show", "cuda", "founding", "--locations").strip() == kernel.cuda_source(locations=True).strip() != kernel.cuda_source().strip()
+    assert run("show", "cuda", "founding", "--debug", "--fast-math").strip() == kernel.cuda_source(debug=True, fast_math=True).strip()
+    assert run("show", "channels", "founding").strip() == str(kernel.channels())
+    assert ".target sm_80" in run("show", "ptx", "founding", "--arch", "sm_80")
+    assert "EXIT" in run("show", "sass", "founding", "--arch", "sm_80")
+    assert run("show", "launch", "founding", "--set", "B=2", "S=3", "--set", "T=4") == "cat: grid (2, 1, 1)  block (4, 12, 2)  shared 208 bytes\n"
+    assert "\n  threads    96 per block\n" in run("show", "resources", "founding", "--set", "S=3", "T=4")
+
+
+def test_every_stage_of_a_kernel_text(run: Run) -> None:
+    for stage in Stage:
+        if stage in (Stage.FUSION, Stage.PLAN):
+            assert "kernel 'gemm' comes without a fusion" in run.fails("show", stage.value, GEMM)
+        else:
+            assert run("show", stage.value, GEMM, "--set", "M=128", "N=128", "K=64").strip()
+
+
+def test_a_file_with_several_fusions(run: Run) -> None:
+    everything = run("show", "kernel", ROOT / "examples" / "cat.py")
+    assert everything.count("KERNEL ") == 3
+    assert run("show", "kernel", f"{ROOT}/examples/cat.py:gather") == everything[: everything.index("\n\nKERNEL") + 1]
+
+
+def test_programs(run: Run, program: Path) -> None:
+    assert run("show", "kernel", program).startswith("KERNEL sums(")
+    assert run("show", "kernel", f"{program}:made") == run("show", "kernel", program)
+    assert run("show", "kernel", f"{program}:pair").count("KERNEL sums(") == 2
+    assert str(program.parent) not in sys.path
+    assert run.fails("show", "kernel", f"{program}:missing").startswith(f"{program} has no function 'missing'\nhelp: name the one")
+    assert "sums.py:number gives int, no fusion" in run.fails("show", "kernel", f"{program}:number")
+
+
+def test_texts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "text"
+    text = run("show", "fusion", "founding")
+    path.write_text(text)
+    assert run("show", "fusion", path) == text
+    kernel = run("show", "kernel", path)
+    assert kernel == run("show", "kernel", "founding")
+    monkeypatch.setattr("sys.stdin", io.StringIO(kernel))
+    assert tf.parse_kernel(run("show", "kernel", "-")) == tf.parse_kernel(kernel)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "line 1, column 1: "),
+        (b"\xff\xfe", "is no text"),
+        (b"KERNEL k(", "line 1, column "),
+        (b"KERNEL k(x: float32[4]) -> (y: float32[4])\n  GRID (1, 1, 1)  BLOCK (4, 1, 1)\n\nx[threadIdx.x] = copy(1.0)\n", "input 'x' is written"),
+    ],
+)
+def test_texts_at_fault(run: Run, tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "text"
+    path.write_bytes(content)
+    assert message in run.fails("show", "kernel", path)
+
+
+def test_files_at_fault(run: Run, tmp_path: Path) -> None:
+    assert run.fails("show", "kernel", "found").startswith("there is no file or example 'found'\nhelp: give a Python program")
+    assert "(block_roles, cat, founding, gemm, gemm_cluster, gemm_multistage, gemm_pingpong, horizontal_fusion," in run.fails("show", "kernel", "found")
+    assert run.fails("show", "kernel", tmp_path / "no.py") == f"cannot read {tmp_path}/no.py: No such file or directory\n"
+    assert run.fails("show", "kernel", tmp_path) == f"cannot read {tmp_path}: Is a directory\n"
+    assert "gemm.kir is no Python program, so it has no function 'f'" in run.fails("show", "kernel", f"{GEMM}:f")
+
+
+def test_errors_of_the_stage(run: Run) -> None:
+    assert run.fails("show", "launch", "founding").endswith("help: give the extents B=..., S=..., T=...\n")
+    assert "instructions of sm_90a alone" in run.fails("show", "ptx", GEMM, "--arch", "sm_80")
+
+
+# -- simulate -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_simulate(run: Run, program: Path) -> None:
+    found = run("simulate", "founding", "--set", "S=3", "--seed", "4", "--scheduler", "pct")
+    assert found.splitlines()[0] == "cat: B=7, S=3, T=7, seed 4"
+    assert found.splitlines()[1].startswith("  tv10: float32[7, 12, 7]  largest difference from NumPy ")
+    assert run("simulate", program) == "sums: M=7, N=7, seed 0\n  tv2: int64[7]  largest difference from NumPy 0 (relative 0)\n"
+    assert run("simulate", GEMM, "--set", "M=64").endswith("  D: bfloat16[64, 8]  no fusion to compare with\n")
+
+
+def test_explore(run: Run, tmp_path: Path) -> None:
+    assert run("simulate", "pipeline", "--set", "M=1", "N=70", "--explore").startswith("pipeline: all schedules end with the same outputs (")
+    broken = tmp_path / "broken.kir"
+    broken.write_text(
+        (ROOT / "tests" / "kernels" / "ring.kir").read_text(encoding="utf-8").replace("    WAIT full[c.slot] parity c.parity\n", ""), encoding="utf-8"
+    )
+    found = run.fails("simulate", broken, "--explore", "--set", "N=2")
+    assert found.startswith("ring: a schedule fails (")
+    assert "replay: kernel.simulate(..., schedule=[" in found
+
+
+def test_timeline(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    found = run("simulate", "stream", "--timeline", path, "--scheduler", "low-first", "--set", "M=20")
+    assert found.startswith("stream: ")
+    assert "\nTMA load" in found
+    assert len(json.loads(path.read_text(encoding="utf-8"))["traceEvents"]) > 100
+    assert "a timeline is of one" in run.fails("simulate", "cat", "--timeline", path)
+    assert "cannot write" in run.fails("simulate", "stream", "--timeline", tmp_path)
+    broken = tmp_path / "broken.kir"
+    broken.write_text((ROOT / "tests" / "kernels" / "ring.kir").read_text(encoding="utf-8").replace("parity 1", "parity 0"), encoding="utf-8")
+    assert "deadlock: no thread can go on" in run.fails("simulate", broken, "--timeline", path)
+
+
+def test_simulate_at_fault(run: Run) -> None:
+    assert "B is 0; it must be at least 1" in run.fails("simulate", "founding", "--set", "B=0")
+    assert "it has no extent Q" in run.fails("simulate", "founding", "--set", "Q=0")
+    assert "threads per block" in run.fails("simulate", "founding", "--set", "T=1000")
+
+
+def test_usual_extents_obey_their_facts() -> None:
+    extents = (Dim("A", 0), Dim("B", min=30), Dim("C", 0, max=4), Dim("D", min=1, multiple_of=8), Dim("E", 0, max=6, multiple_of=4))
+    assert trial.complete(extents, {"A": 2, "Z": 1}) == {"A": 2, "B": 30, "C": 4, "D": 8, "E": 4}
+
+
+def test_differences() -> None:
+    wanted = np.array([1, 2, np.nan, np.inf, 0, 5], np.float32)
+    same = trial.difference(wanted, wanted)
+    assert (same.absolute, same.relative, same.wrong) == (0, 0, 0)
+    found = trial.difference(np.array([1, 1, 3, -np.inf, 0, np.nan], np.float32), wanted)
+    assert (found.absolute, found.relative, found.wrong) == (1, 0.5, 3)
+    assert str(found) == "largest difference from NumPy 1 (relative 0.5); 3 elements are NaN or infinite in one of the two"
+    assert trial.difference(np.zeros((0, 2)), np.zeros((0, 2))).absolute == 0
+
+
+# -- verify -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_verify(run: Run, tmp_path: Path) -> None:
+    assert run("verify", "founding").startswith("cat: proved\nstructure: 1 of 1 obligations\n")
+    assert run("verify", "cat").count(": proved\nstructure") + run("verify", "cat").count(": proved\norder") == 3
+    broken = tmp_path / "broken.kir"
+    broken.write_text((ROOT / "tests" / "kernels" / "ring.kir").read_text(encoding="utf-8").replace("parity 1", "parity 0"), encoding="utf-8")
+    found = run.fails("verify", broken)
+    assert found.startswith("ring: refuted\n")
+    assert "refuted: deadlock: no thread can go on" in found
+    waits = [number for number, line in enumerate(broken.read_text(encoding="utf-8").split("\n"), 1) if line.lstrip().startswith("WAIT")]
+    assert any(f"--> broken.kir:{number}\n" in found for number in waits)
+
+
+# -- compile, cache, versions -------------------------------------------------------------------------------------------------------
+
+
+def test_compile(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("compile", "founding", "--arch", "sm_80").startswith("cat.sm_80.cubin: ")
+    assert (tmp_path / "cat.sm_80.cubin").read_bytes() == tf.lower(founding.build()).cubin("sm_80")
+    assert "registers" in run("compile", "founding", "--arch", "sm_80", "--out", tmp_path / "k")
+    assert (tmp_path / "k").read_bytes() == (tmp_path / "cat.sm_80.cubin").read_bytes()
+    assert "has 3 fusions, and k is no folder" in run.fails("compile", "cat", "--out", "k")
+    assert run.fails("compile", "founding", "--out", "no/k") == "cannot write no/k: No such file or directory\n"
+    (tmp_path / "folder").mkdir()
+    run("compile", "cat", "--arch", "sm_80", "--out", "folder")
+    assert len(list((tmp_path / "folder").glob("cat_*.sm_80.cubin"))) == 3
+
+
+def test_cache(run: Run, cache: Path) -> None:
+    assert run("cache", "info") == f"{cache}: 0 entries, 0 of {1 << 30} bytes\n"
+    run("show", "resources", "transpose", "--arch", "sm_89")
+    assert run("cache", "info").startswith(f"{cache}: 1 entries, ")
+    assert run("cache", "clear") == f"{cache}: 1 entries removed\n"
+    assert run("cache", "info").startswith(f"{cache}: 0 entries, ")
+
+
+def test_a_setting_at_fault(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASKFUSE_CACHE_BYTE", "1")
+    assert "environment variable TASKFUSE_CACHE_BYTE: there is no such variable" in run.fails("cache", "info")
+
+
+def test_versions(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    rows = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert list(rows) == ["taskfuse", "Python", "NumPy", "cuda-bindings", "NVRTC", "driver", "nvdisasm"]
+    assert rows["taskfuse"] == tf.__version__
+    assert rows["NVRTC"].startswith("13.")
+
+
+def test_versions_of_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def missing() -> None:
+        raise tf.errors.CudaUnavailableError(what="it", reason="it is not there")
+
+    monkeypatch.setattr("taskfuse.cuda.nvrtc.version", missing)
+    monkeypatch.setattr("taskfuse.cuda.driver.driver", missing)
+    monkeypatch.setattr("taskfuse.cuda.disassembly.disassembler", lambda: None)
+    monkeypatch.setattr("taskfuse.cli.versions.version", lambda name: missing_package(name))
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(maxsplit=1)[1] for line in lines[2:]] == [
+        "not installed",
+        "not installed",
+        "not available: it is not there",
+        "not available: it is not there",
+        "not installed",
+    ]
+
+
+def missing_package(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError
+
+    raise PackageNotFoundError(name)
+
+
+# -- usage --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_usage(run: Run) -> None:
+    assert "the following arguments are required: command" in run.refused()
+    assert "invalid choice: 'kernl'" in run.refused("show", "kernl", "founding")
+    assert "'4' is not NAME=VALUE with a number" in run.refused("show", "launch", "founding", "--set", "4")
+    assert "invalid choice: 'slow'" in run.refused("simulate", "founding", "--scheduler", "slow")
+
+
+def test_a_warning_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    import warnings
+
+    def warn(name: str) -> None:
+        warnings.simplefilter("always")
+        warnings.warn("registers spill", tf.errors.TaskfuseWarning, stacklevel=2)
+        raise tf.errors.TaskfuseError(message="the end")
+
+    monkeypatch.setattr("taskfuse.cli.main.load", warn)
+    assert main(["show", "kernel", "x"]) == 1
+    assert capsys.readouterr().err == "warning: registers spill\nerror: the end\n"
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    command = f"{sys.executable} -m taskfuse show kernel {ROOT}/examples/cat.py | head -n 1"
+    result = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert result.stderr == ""
+    assert result.stdout.startswith("KERNEL cat_gather(")
+
+
+def test_a_pipe_that_nobody_reads() -> None:
+    command = [
+        sys.executable,
+        "-c",
+        "import time, os; time.sleep(0.1); from taskfuse.cli.main import main; raise SystemExit(main(['show', 'cuda', 'founding']))",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
+def test_show_a_step_of_lowering(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "founding", "--step", "channels"]) == 0
+    text = capsys.readouterr().out
+    assert "CHANNEL ch0: tv5, tv6, tv7, tv8 from group1 to t5, 1 slots" in text
+    assert main(["show", "plan", "founding", "--step", "channels", "--diff"]) == 0
+    added = [line for line in capsys.readouterr().out.splitlines() if line.startswith("+")]
+    assert added == ["+++ after", next("+" + line for line in text.splitlines() if line.startswith("CHANNEL"))]
+    assert main(["show", "founding", "--step", "barriers", "--locations"]) == 0
+    located = capsys.readouterr().out
+    assert "          tv1 = sin(tv0[at.BIDx.t1, at.TIDy.t1, at.TIDx.t1])  @ " in located
+    assert f"examples/founding.py:{line_of('tv1, tv2, tv3, tv4 = ', founding.build)}:" in located
+    assert main(["show", "founding", "--step", "barriers"]) == 0
+    assert "@ " not in capsys.readouterr().out.partition("DISPATCH")[2]
+    assert main(["show", "kernel", "founding", "--step", "channels"]) == 1
+    assert "--step and --diff are of the plan" in capsys.readouterr().err
+    assert main(["show", GEMM, "--step", "channels"]) == 1
+    assert "comes without a fusion" in capsys.readouterr().err

@@ -1,0 +1,59 @@
+"""CUDA texts of many kernels, compiled several at a time: most of the time of a small compilation is NVRTC's start."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin
+from taskfuse.cuda.signature import Form, Source, Variant
+from taskfuse.cuda.source import emit
+from taskfuse.errors import CudaCompileError
+from taskfuse.kir.nodes import TensorParam
+
+BATCH = 10
+
+
+def variant(kernel: tf.Kernel, form: Form, wide: bool = False) -> Variant:
+    """All tensors of one form."""
+    return Variant(tuple(form for p in kernel.params if isinstance(p, TensorParam)), wide)
+
+
+# What is assumed of the arguments, and how the text is made.
+FORMS: dict[str, tuple[Form, bool, bool, bool]] = {
+    "dense": (Form.DENSE, False, False, False),
+    "rows": (Form.ROWS, False, False, False),
+    "strided, wide": (Form.STRIDED, True, False, False),
+    "debug, fast math": (Form.DENSE, False, True, True),
+}
+
+
+def texts(kernels: Mapping[str, tf.Kernel], how: str) -> dict[str, Source]:
+    """The texts of kernels, by name."""
+    form, wide, debug, fast_math = FORMS[how]
+    return {name: emit(kernel, variant(kernel, form, wide), fast_math=fast_math, debug=debug) for name, kernel in kernels.items()}
+
+
+def together(sources: Sequence[Source]) -> str:
+    """One text of several kernels."""
+    renamed = (re.sub(rf"(?m)^{source.name}(?=\()", f"{source.name}_{k}", source.text) for k, source in enumerate(sources))
+    return "\n".join(f"namespace kernel{k} {{\n{text}}}" for k, text in enumerate(renamed))
+
+
+def compiles(sources: Mapping[str, Source], arch: str, fast_math: bool = False) -> None:
+    """Fails, and names the kernel, if a text does not compile."""
+    names = list(sources)
+    options = CompileOptions(arch=arch, fast_math=fast_math)
+    for first in range(0, len(names), BATCH):
+        batch = names[first : first + BATCH]
+        try:
+            binary = compile_cubin(together([sources[name] for name in batch]), f"{sources[batch[0]].name}_0", options)
+        except CudaCompileError:
+            for name in batch:
+                try:
+                    compile_cubin(sources[name].text, sources[name].name, options)
+                except CudaCompileError as error:
+                    pytest.fail(f"{name}: {error}", pytrace=False)
+            raise
+        assert binary.code.startswith(b"\x7fELF")

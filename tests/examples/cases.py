@@ -1,0 +1,170 @@
+"""The examples as cases: inputs, and what they should give."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+import taskfuse as tf
+from examples import (
+    block_roles,
+    cat,
+    founding,
+    gemm,
+    gemm_cluster,
+    gemm_multistage,
+    gemm_pingpong,
+    horizontal_fusion,
+    matmul,
+    nested_groups,
+    pipeline,
+    stream,
+    transpose,
+)
+from taskfuse.dtypes import as_dtype
+
+Array = npt.NDArray[Any]
+
+
+# Exact results, each with the size that an ulp is taken at (None: the result itself).
+Expected = Sequence[tuple[Array, Array | None]]
+
+
+BF16 = ml_dtypes.bfloat16
+
+
+def sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def gelu_tanh(x: Array) -> Array:
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def softmax(x: Array) -> Array:
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def founding_expected(x: Array) -> Expected:
+    parts = np.cos(np.sin(x)), np.maximum(np.tan(x), 0), sigmoid(np.exp(x)), np.tanh(np.log(x))
+    return [(-np.concatenate(parts, axis=1), None)]
+
+
+def gather_expected(x: Array, y: Array) -> Expected:
+    both = np.concatenate([x, y], axis=1)
+    return [(both * sigmoid(both), None)]
+
+
+def shared_loop_expected(x: Array) -> Expected:
+    return [(np.concatenate([np.sin(x), np.cos(x)], axis=1), None)]
+
+
+def horizontal_expected(x: Array, y: Array, z: Array) -> Expected:
+    return [(np.concatenate([np.sin(x), np.exp(y), np.maximum(z, 0)], axis=1), None)]
+
+
+def horizontal_fusion_expected(a: Array, b: Array) -> Expected:
+    return [(np.exp(np.sin(a)), None), (softmax(b), None)]
+
+
+def nested_groups_expected(angle: Array, radius: Array) -> Expected:
+    return [(np.ones_like(angle), None), (radius**2, None)]
+
+
+def pipeline_expected(x: Array, scale: Array) -> Expected:
+    scaled = x * scale
+    bent = gelu_tanh(scaled)
+    return [(bent - 0.5, np.maximum(np.abs(scaled), 0.5)), ((bent**2).sum(axis=1), None)]
+
+
+def stream_expected(x: Array) -> Expected:
+    return [(np.maximum(2 * x - 1, 0), np.maximum(np.abs(x), 1))]
+
+
+def block_roles_expected(g: Array, x: Array) -> Expected:
+    return [(x * np.tanh(np.exp(g))[:, None, :], None)]
+
+
+def transpose_expected(x: Array) -> Expected:
+    return [(x.T, None)]
+
+
+def matmul_expected(a: Array, b: Array) -> Expected:
+    return [(a @ b, np.abs(a) @ np.abs(b))]
+
+
+def gemm_expected(a: Array, b: Array, bias: Array) -> Expected:
+    return [(np.maximum(a @ b.T + bias, 0), np.abs(a) @ np.abs(b.T) + np.abs(bias))]
+
+
+def product_expected(a: Array, b: Array) -> Expected:
+    return [(a @ b.T, np.abs(a) @ np.abs(b.T))]
+
+
+def ulp(size: Array, dtype: np.dtype[Any]) -> Array:
+    """Units in the last place of ``dtype`` at a size; of numbers that are less than 2**-20 of the operands, at that."""
+    digits = as_dtype(dtype).precision
+    return np.spacing(np.maximum(np.abs(size), 0 if digits == 24 else 2.0**-20).astype(np.float32)).astype(np.float64) * 2.0 ** (24 - digits)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One fusion of an example: input shapes to run it on, and what it should give.
+
+    Attributes:
+        ulp: the bound on the difference from the exact result.
+        low, high: the range of the inputs.
+        dtypes: of the inputs; float32 if there are none.
+    """
+
+    name: str
+    build: Callable[[], tf.Fusion]
+    expected: Callable[..., Expected]
+    ulp: float
+    shapes: Sequence[Sequence[tuple[int, ...]]]
+    low: float = -2
+    high: float = 2
+    dtypes: Sequence[npt.DTypeLike] = ()
+
+    @property
+    def module(self) -> ModuleType:
+        """The example."""
+        build = self.build.func if isinstance(self.build, partial) else self.build
+        return sys.modules[build.__module__]
+
+    def arguments(self, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+        rng = np.random.default_rng(0)
+        dtypes = self.dtypes or [np.float32] * len(shapes)
+        return [rng.uniform(self.low, self.high, shape).astype(dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+
+
+CASES = (
+    Case("founding", founding.build, founding_expected, 3, [[(6, 5, 8)], [(1, 1, 1)], [(2, 3, 33)], [(3, 4, 32)]], low=0.1, high=1),
+    *(
+        Case(f"founding_persistent_{n}", partial(founding.build, 3, n), founding_expected, 3, [[(b, 2, 8)] for b in (1, 3, 4, 20)], low=0.1, high=1)
+        for n in (2, 3, 6)
+    ),
+    Case("cat_gather", cat.gather, gather_expected, 4, [[(3, 50), (3, 7)], [(1, 1), (1, 1)], [(2, 32), (2, 32)]]),
+    Case("cat_scatter_shared_loop", cat.scatter_shared_loop, shared_loop_expected, 1, [[(3, 50)], [(1, 1)], [(2, 64)]]),
+    Case("cat_scatter_horizontal", cat.scatter_horizontal, horizontal_expected, 1, [[(3, 50), (3, 7), (3, 33)], [(1, 1), (1, 1), (1, 1)]]),
+    Case("horizontal_fusion", horizontal_fusion.build, horizontal_fusion_expected, 6, [[(3, 200), (2, 250)], [(1, 1), (4, 250)], [(5, 63), (1, 250)]]),
+    Case("nested_groups", nested_groups.build, nested_groups_expected, 1, [[(2, 77), (2, 77)], [(1, 1), (1, 1)], [(3, 128), (3, 128)]]),
+    Case("pipeline", pipeline.build, pipeline_expected, 4, [[(2, 333), (333,)], [(1, 1), (1,)], [(3, 31), (31,)], [(1, 64), (64,)]]),
+    Case("stream", stream.build, stream_expected, 2, [[(37, 200)], [(1, 4)], [(8, 64)], [(70, 260)]]),
+    Case("block_roles", block_roles.build, block_roles_expected, 3, [[(7, 100), (7, 9, 100)], [(1, 1), (1, 1, 1)], [(3, 64), (3, 4, 64)]]),
+    Case("transpose", transpose.build, transpose_expected, 0, [[(64, 32)], [(45, 70)], [(1, 3)], [(32, 97)]]),
+    Case("matmul", matmul.build, matmul_expected, 4, [[(33, 17), (17, 40)], [(8, 40), (40, 32)], [(1, 1), (1, 1)]]),
+    Case("gemm", gemm.build, gemm_expected, 0.02, [[(m, k), (n, k), (n,)] for m, n, k in [(130, 136, 72), (1, 8, 8)]], dtypes=(BF16, BF16, np.float32)),
+    *(
+        Case(name, build, product_expected, 0.02, [[(m, k), (n, k)] for m, n, k in [(300, 136, 72), (1, 8, 8)]], dtypes=(BF16, BF16))
+        for name, build in (("gemm_pingpong", gemm_pingpong.build), ("gemm_cluster", gemm_cluster.build))
+    ),
+    Case("gemm_multistage", gemm_multistage.build, product_expected, 0.02, [[(m, k), (n, k)] for m, n, k in [(40, 24, 192), (1, 8, 64)]], dtypes=(BF16, BF16)),
+)

@@ -1,0 +1,21 @@
+"""Examples at sizes that fill a GPU."""
+
+from collections.abc import Sequence
+
+LARGER: dict[str, Sequence[Sequence[tuple[int, ...]]]] = {
+    "founding": [[(3000, 5, 8)], [(700, 16, 8)], [(64, 2, 64)]],
+    **{f"founding_persistent_{n}": [[(1000, 5, 8)], [(299, 16, 8)]] for n in (2, 3, 6)},
+    "cat_gather": [[(501, 1000), (501, 333)]],
+    "cat_scatter_shared_loop": [[(501, 1000)]],
+    "cat_scatter_horizontal": [[(300, 500), (300, 7), (300, 1033)]],
+    "horizontal_fusion": [[(333, 2000), (555, 250)]],
+    "nested_groups": [[(801, 777), (801, 777)]],
+    "pipeline": [[(700, 3333), (3333,)]],
+    "stream": [[(1000, 2052)], [(513, 64)]],
+    "block_roles": [[(500, 333), (500, 33, 333)], [(1, 64), (1, 700, 64)]],
+    "transpose": [[(1023, 2047)], [(4096, 4096)]],
+    "matmul": [[(333, 170), (170, 401)], [(512, 512), (512, 512)]],
+    "gemm": [[(1000, 520), (712, 520), (712,)]],
+    **{name: [[(1000, 520), (712, 520)]] for name in ("gemm_pingpong", "gemm_cluster")},
+    "gemm_multistage": [[(1000, 512), (712, 512)]],
+}

@@ -1,0 +1,96 @@
+"""Contractions of tensor cores whose reduced axis is spread over threads and blocks: the registers of their tiles are joined like all accumulators."""
+
+from __future__ import annotations
+
+import pytest
+
+import taskfuse as tf
+from taskfuse import Kernel, Scheduler
+from taskfuse import ParallelType as P
+from taskfuse.errors import LoweringError
+from taskfuse.ir.scalar import TRUE
+from taskfuse.kir import walk
+from taskfuse.kir.nodes import Barrier, BarrierScope, Commit, WaitGroup, Wgmma
+from tests.lowering.joined import CASES, INDICES, Product
+from tests.lowering.running import numbers, refused
+
+
+def check(case: Product, scheduler: Scheduler = Scheduler.RANDOM) -> Kernel:
+    """The kernel of a case, which is proved, and computes in the integer ring what NumPy does."""
+    fusion = case.fusion()
+    kernel = tf.lower(fusion)
+    args = [numbers(*(int(str(e)) for e in tv.shape), dtype=tv.dtype.numpy, seed=k) for k, tv in enumerate(fusion.inputs)]
+    (wanted,) = fusion.evaluate(*args, values=tf.RING)
+    (found,) = kernel.simulate(*args, seed=3, scheduler=scheduler, values=tf.RING)
+    assert (found == wanted).all()
+    kernel.verify().require()
+    return kernel
+
+
+@pytest.mark.parametrize("along", INDICES, ids=lambda p: p.value)
+@pytest.mark.parametrize("parts", [2, 3])
+@pytest.mark.parametrize("atom", ["wgmma", "mma"])
+def test_parts_of_k_are_joined(atom: str, parts: int, along: P) -> None:
+    check(Product(atom, along, parts))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_joins(name: str) -> None:
+    check(CASES[name])
+
+
+@pytest.mark.parametrize("scheduler", Scheduler)
+def test_joins_hold_under_every_order(scheduler: Scheduler) -> None:
+    check(CASES["more registers than have room at once"], scheduler)
+
+
+def test_registers_share_barriers_as_far_as_their_parts_have_room() -> None:
+    """64 x 64 float32 of two warpgroups are 32 KiB: two rounds of 16 registers each, where neighboring threads have neighboring places."""
+    kernel = check(CASES["more registers than have room at once"])
+    (part,) = (b for b in kernel.buffers if b.name.endswith(".part"))
+    assert tuple(map(str, part.shape)) == ("2", "16", "128")
+    assert sum(isinstance(s, Barrier) and s.scope is BarrierScope.BLOCK for s in walk(kernel)) == 3  # for operands, in a round, before the next
+
+
+def test_what_is_issued_in_a_loop_is_committed_before_it_is_retired() -> None:
+    """Operands that are copied before a loop over tiles: the batch is one iteration's, whose end waits for it."""
+    kernel = check(Product("wgmma", P.Serial, rows=2))
+    marks = [type(s) for s in walk(kernel) if isinstance(s, Commit | WaitGroup)]
+    assert marks == [Commit, WaitGroup]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_accumulators_are_set_where_the_first_step_may_be_missing(name: str) -> None:
+    kernel = tf.lower(CASES[name].fusion())
+    products = [s for s in walk(kernel) if isinstance(s, Wgmma)]
+    assert all((s.accumulate is TRUE) == name.endswith("without a step") for s in products)
+
+
+REFUSED = {
+    "rows between the parts and the lanes": (
+        Product("wgmma", P.TIDx, rows=2, rows_on=P.TIDx),
+        "cannot lower tv3: the atom accumulates in registers\nhelp: leave its memory type unset, and copy the result with cache_before()",
+    ),
+    "a part of the lanes": (
+        Product("wgmma", P.TIDx, parts=2, tiles=3),
+        "cannot lower tv3: the atom wgmma_m64n16k16 would run under the guard 2*(at.TIDx.t0//128) + i10 < 3, which splits its lanes\nhelp: split by divisors",
+    ),
+    "tiles that are not there": (
+        Product("mma", P.BIDz, parts=3, tiles=4),
+        "cannot lower tv8: its atom computes whole tiles, and may read tv7 past the end of its storage: 32*at.BIDz.t0 + 16*i23 + v1 is not provably below 64\n"
+        "help: split by divisors, or split tv7 alike, so that its tiles are whole, too",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(name: str) -> None:
+    case, text = REFUSED[name]
+    assert refused(lambda: tf.lower(case.fusion()), LoweringError) == text
+
+
+@pytest.mark.filterwarnings("ignore:kernel 'product' for sm_90a. wgmma")
+@pytest.mark.parametrize("name", ["several tiles of a thread", "several tiles of a warp", "more registers than have room at once", "integers"])
+def test_the_cuda_text_compiles(name: str) -> None:
+    """Around barriers of the grid the assembler waits for each multiplication of its own accord, and says so."""
+    assert len(tf.lower(CASES[name].fusion()).cubin("sm_90a")) > 0

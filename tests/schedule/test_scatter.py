@@ -1,0 +1,90 @@
+"""scatter: a concatenation and what is elementwise behind it, part by part: the same values, stored as slices; what it does not take."""
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.ir.expr import Assemble, Pointwise
+from taskfuse.schedule.scatter import is_concatenation
+from tests.lowering.running import agrees, numbers
+from tests.schedule.points import refused
+
+
+def joined(dim: int = 0, form: str = "gather") -> tuple[tf.Fusion, tf.TensorView]:
+    """relu(cat(x, y)) * 2."""
+    shapes = [[3, 4], [5, 4]] if dim == 0 else [[4, 3], [4, 5]]
+    with tf.Fusion("joined") as fusion:
+        x, y = (tf.define_tensor(list(s)) for s in shapes)
+        c = tf.cat([x, y], dim, form)
+        fusion.add_output(tf.relu(c) * 2.0)
+    return fusion, c
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_parts_are_computed_through_every_reader(dim: int) -> None:
+    fusion, c = joined(dim)
+    args = (numbers(3, 4), numbers(5, 4, seed=1)) if dim == 0 else (numbers(4, 3), numbers(4, 5, seed=1))
+    (before,) = fusion.evaluate(*args)
+    assert is_concatenation(c)
+    stored = c.scatter()
+    (after,) = fusion.evaluate(*args)
+    np.testing.assert_array_equal(before, after)
+    assert [[str(e) for e in tv.shape] for tv in stored] == ([["3", "4"], ["5", "4"]] if dim == 0 else [["4", "3"], ["4", "5"]])
+    assert isinstance(fusion.definition(fusion.outputs[0]), Assemble)
+    assert all(isinstance(fusion.definition(tv), Pointwise) for tv in stored)
+    assert c not in fusion.tensors()  # nothing reads the whole
+    agrees(fusion, *args)
+
+
+def test_an_intermediate_output_is_stored_too() -> None:
+    fusion, c = joined()
+    fusion.add_output(c)
+    assert len(c.scatter()) == 4
+    for tv in fusion.outputs:
+        assert isinstance(fusion.definition(tv), Assemble)
+    agrees(fusion, numbers(3, 4), numbers(5, 4, seed=1))
+
+
+def test_stacks_are_concatenations() -> None:
+    with tf.Fusion("stacked") as fusion:
+        x, y = tf.define_tensor([4]), tf.define_tensor([4])
+        s = tf.stack([x, y], 1)
+        fusion.add_output(tf.neg(s))
+    assert is_concatenation(s)
+    s.scatter()
+    agrees(fusion, numbers(4), numbers(4, seed=1))
+
+
+def test_what_is_no_concatenation() -> None:
+    with tf.Fusion("padded") as fusion:
+        x = tf.define_tensor([4])
+        p = tf.pad(x, [(1, 1)])
+        fusion.add_output(tf.neg(p))
+    assert not is_concatenation(p)
+    text = f"scatter({p.name}): it is no concatenation: parts one after another along one axis that fill it\nhelp: tf.cat and tf.stack make one"
+    assert refused(lambda: p.scatter(), fusion) == text
+
+
+@pytest.mark.parametrize("reader", ["sum", "turned", "shifted"])
+def test_readers_that_see_more_than_their_own_element(reader: str) -> None:
+    with tf.Fusion("read") as fusion:
+        x, y = tf.define_tensor([2, 4]), tf.define_tensor([2, 4])
+        c = tf.cat([x, y])
+        match reader:
+            case "sum":
+                found = tf.sum(c, 1)
+            case "turned":
+                found = c + c.T
+            case _:
+                found = c + tf.flip(c, 1)
+        fusion.add_output(found)
+    assert not is_concatenation(c)
+    why = "which is computed from it, is not elementwise of its shape" if reader == "sum" else "reads it at another point than its own"
+    expected = f"scatter({c.name}): {found.name}{',' if reader == 'sum' else ''} {why}\nhelp: leave it in gather form, or make its copy an output of its own"
+    assert refused(lambda: c.scatter(), fusion) == expected
+
+
+def test_what_is_scheduled_already_stays() -> None:
+    fusion, c = joined()
+    c.split(0, 2)
+    assert refused(lambda: c.scatter(), fusion) == f"scatter({c.name}): {c.name} is scheduled already\nhelp: scatter first"

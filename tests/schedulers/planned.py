@@ -1,0 +1,50 @@
+"""Plans of fusions that nobody scheduled: proved, run, and compared with NumPy and with what their code makes."""
+
+from typing import Any
+
+import numpy as np
+
+import taskfuse as tf
+from taskfuse.check import verify
+from taskfuse.ir.arguments import bind_shapes
+from taskfuse.ir.evaluate import evaluate
+from taskfuse.ir.values import RING
+from taskfuse.kir.arguments import bind_symbols
+from taskfuse.runtime.views import StridedView
+from taskfuse.schedulers.candidates import Trial
+from taskfuse.schedulers.segmenter import Plan, plan
+from taskfuse.sim import simulate
+
+RNG = np.random.default_rng(0)
+
+
+def array(*shape: int, dtype: tf.DType = tf.float32) -> Any:
+    return RNG.uniform(0.1, 1.0, shape).astype(dtype.numpy)
+
+
+def pasted(fusion: tf.Fusion, schedule: Plan) -> list[tf.Fusion]:
+    """The fusions that the printed code makes of a copy."""
+    names: dict[str, Any] = {"fusion": tf.copy_fusion(fusion)[0]}
+    exec(schedule.code, names)
+    return list(names["cut"].parts) if schedule.is_cut else [names["fusion"]]
+
+
+def checked(fusion: tf.Fusion, arguments: list[Any], seed: int = 0, trial: Trial | None = None) -> Plan:
+    """Each kernel is proved, for all extents or for these; together they give what NumPy gives, in the ring; the code gives the same kernels."""
+    before = str(fusion)
+    found = plan(fusion, trial=trial)
+    assert str(fusion) == before
+    values = dict(zip([*(tv.name for tv in fusion.inputs), *(s.name for s in fusion.scalars)], arguments, strict=True))
+    sizes = bind_shapes(fusion, [np.shape(a) for a in arguments[: len(fusion.inputs)]])
+    for step, again in zip(found.steps, pasted(fusion, found), strict=True):
+        kernel = tf.lower(step.fusion)
+        assert str(tf.lower(again)) == str(kernel)
+        values |= {name: StridedView(fusion, name, "sim").of(values, sizes, None, 0) for name in step.views}
+        given = [values[name] for name in [*(tv.name for tv in step.fusion.inputs), *(s.name for s in step.fusion.scalars)]]
+        if not kernel.verify().is_proved:  # an argument with a gap: the extents of the call close it
+            shapes = {tv.name: np.shape(array) for tv, array in zip(step.fusion.inputs, given, strict=False)}
+            verify(kernel, bind_symbols(kernel, shapes, {})).require()
+        values |= dict(zip([tv.name for tv in step.fusion.outputs], simulate(kernel, given, seed=seed, values=RING), strict=True))
+    for tv, wanted in zip(fusion.outputs, evaluate(fusion, arguments, RING), strict=True):
+        assert np.array_equal(values[tv.name], wanted), tv.name
+    return found

@@ -1,0 +1,129 @@
+"""``tf.compile`` of fusions that nobody scheduled: whatever stands next to what, kernels are made, proved, and right."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.errors import LoweringError, ProofError, UnsupportedError
+from taskfuse.ir.expr import Reduction
+from taskfuse.runtime.chain import Chain
+from taskfuse.schedulers import candidates, segmenter
+from taskfuse.schedulers.candidates import INTERNAL, Candidates
+from taskfuse.schedulers.schedule import Chosen
+from taskfuse.schedulers.segmenter import Plan, plan
+from taskfuse.target import DEFAULT
+from tests.schedulers.fusions import FUSIONS, Build, halves_of_a_product, mlp_of_a_block, tensor
+from tests.schedulers.planned import checked
+
+RNG = np.random.default_rng(0)
+
+
+def built(build: Build, name: str = "fusion") -> tf.Fusion:
+    with tf.Fusion(name) as fusion:
+        for out in build():
+            fusion.add_output(out)
+    return fusion
+
+
+def arguments(fusion: tf.Fusion) -> list[Any]:
+    shapes = [([int(str(e)) for e in tv.shape], tv.dtype) for tv in fusion.inputs]
+    return [RNG.uniform(0.1, 1.0, s).astype(d.numpy) if d.is_float else RNG.integers(0, 4, s).astype(d.numpy) for s, d in shapes]
+
+
+def made(fusion: tf.Fusion, schedule: Chosen[Any]) -> None:
+    """A kernel that is proved, or an error."""
+    certificate = tf.lower(fusion).verify()
+    if not certificate.is_proved:
+        certificate.refuse()
+
+
+@pytest.mark.parametrize("name", FUSIONS)
+def test_fusions_of_all_kinds(name: str) -> None:
+    fusion = built(FUSIONS[name], name.replace("-", "_"))
+    found = checked(fusion, arguments(fusion), trial=made)
+    assert INTERNAL not in found.explain()
+
+
+def test_what_it_computes_itself_no_kernel_takes_as_a_view() -> None:
+    """A piece with a product and what makes its factor has no array of that factor to be told."""
+    fusion = built(partial(halves_of_a_product, tf.float32), "halves")
+    run = tf.compile(fusion, backend="sim")
+    given = arguments(fusion)
+    (found,), (wanted,) = run(*given), fusion.evaluate(*given)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+
+
+def product() -> list[tf.TensorView]:
+    return [tf.relu(tensor("x", 64, 64, dtype=tf.bfloat16) @ tensor("w", 64, 64, dtype=tf.bfloat16))]
+
+
+def test_a_candidate_that_is_not_proved_is_dropped_and_the_search_goes_on() -> None:
+    tried: list[str] = []
+
+    def trial(fusion: tf.Fusion, schedule: Chosen[Any]) -> None:
+        tried.append(schedule.scheduler)
+        if schedule.scheduler == "matmul":
+            raise ProofError(kernel=fusion.name, verdict="outside the model", reason="a gap")
+
+    found = plan(built(product), trial=trial)
+    assert tried == ["matmul"] * (1 + candidates.MOST_PARAMETERS) + ["simt_gemm"]
+    assert found.scheduler == "simt_gemm"
+    assert "not matmul: with " in found.explain()
+    assert "outside the model: a gap" in found.explain()
+
+
+def test_a_scheduler_that_fails_costs_a_candidate_alone() -> None:
+    def broken(fusion: tf.Fusion, config: object = None, **more: object) -> Chosen[Any]:
+        fusion.outputs[0].axis(0).parallelize(tf.ParallelType.BIDx)  # what it leaves behind is nobody else's
+        raise KeyError("nobody's fault")
+
+    found = Candidates(built(product), (broken, tf.schedulers.fallback), None, None, DEFAULT)
+    assert found.best is not None
+    assert found.best.schedule.scheduler == "fallback"
+    assert found.refused == [("broken", f"{INTERNAL}, KeyError: \"nobody's fault\"")]
+
+
+def two_steps() -> list[tf.TensorView]:
+    return [tf.exp(tf.softmax(tensor("x", 16, 32), 1).reshape(32, 16) @ tensor("w", 16, 32))]
+
+
+def test_a_piece_that_no_scheduler_makes_is_taken_apart() -> None:
+    def alone(fusion: tf.Fusion, schedule: Chosen[Any]) -> None:
+        if sum(isinstance(e, Reduction) for e in fusion.exprs()) > 1:
+            raise LoweringError(what="a kernel of several reductions", reason="this machine is small")
+
+    fusion = built(two_steps)
+    found = checked(fusion, arguments(fusion), trial=alone)
+    assert len(found.steps) > 2
+    assert "this machine is small" in found.explain()
+
+
+def test_an_op_that_nothing_can_make_says_why() -> None:
+    def never(fusion: tf.Fusion, schedule: Chosen[Any]) -> None:
+        raise LoweringError(what="this", reason="there is no machine")
+
+    with pytest.raises(UnsupportedError, match="no scheduler takes it") as error:
+        plan(built(two_steps), trial=never)
+    assert any(note.startswith("fallback: with ") and "there is no machine" in note for note in error.value.notes)
+
+
+def test_a_budget_ends_the_search_with_what_there_is() -> None:
+    fusion = built(partial(mlp_of_a_block, tf.float32), "hurried")
+    found = plan(fusion, trial=made, budget=0.0)
+    assert found.is_hurried
+    assert "ended by its budget" in found.explain()
+    run = tf.compile(fusion, backend="sim", budget=0.0)
+    assert isinstance(run, Chain)
+    given = arguments(fusion)
+    (value,), (wanted,) = run(*given), fusion.evaluate(*given)
+    np.testing.assert_allclose(value, wanted, rtol=1e-3)
+
+
+def test_a_plan_that_is_not_cut_is_not_hurried() -> None:
+    assert segmenter.BUDGET == 10.0
+    found = plan(built(product), budget=0.0)
+    assert isinstance(found, Plan)
+    assert not found.is_hurried

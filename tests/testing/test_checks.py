@@ -1,0 +1,87 @@
+"""Random fusions with random tasks, groups and schedules: simulation equals NumPy, in every order, under every interleaving.
+
+The cases of bulk seeds are quick and many; Hypothesis's are few and shrink. `make fuzz N=...` checks as many as wanted.
+"""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from taskfuse.testing import CheckError, Distribution, RandomChooser, check_case, random_case, reschedule, seeded_case
+from taskfuse.testing.case import Case
+from taskfuse.testing.fuzz import failure, reproduction
+from taskfuse.testing.options import POINTWISE, Mix
+from taskfuse.testing.strategies import cases
+
+CASES = 400
+CHUNK = 20
+BEHIND = 2000  # the first seed of the cases that are counted, and not run
+
+
+@pytest.mark.parametrize("first", range(0, CASES, CHUNK))
+def test_bulk(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        try:
+            check_case(seeded_case(seed))
+        except CheckError as error:
+            pytest.fail(failure(reproduction(seed), error, budget=200), pytrace=False)
+
+
+@pytest.mark.parametrize("first", range(0, 40, 20))
+def test_every_function_of_the_tables(first: int) -> None:
+    for seed in range(first, first + 20):
+        try:
+            check_case(seeded_case(seed, Mix.FUNCTIONS))
+        except CheckError as error:
+            pytest.fail(failure(reproduction(seed, Mix.FUNCTIONS), error, budget=200), pytrace=False)
+
+
+@given(cases(POINTWISE))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+def test_pointwise(case: Case) -> None:
+    check_case(case)
+
+
+@given(cases())
+@settings(max_examples=50, suppress_health_check=list(HealthCheck))
+def test_everything(case: Case) -> None:
+    check_case(case)
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_another_schedule_gives_the_same_results(first: int) -> None:
+    for seed in range(first, first + 20):
+        case = random_case(RandomChooser(seed))
+        other = reschedule(case, RandomChooser(~seed))
+        assert other.program.lines[: len(case.math.lines)] == case.math.lines
+        assert other.seed == case.seed  # the same arguments, so that both are compared with the same results
+        check_case(other)
+
+
+def test_the_cases_reach_what_they_should() -> None:
+    seen = Distribution()
+    for seed in range(BEHIND, BEHIND + 220):
+        seen.add(seeded_case(seed))
+    assert seen.crashed == 0
+    assert seen.lowered >= 0.7 * seen.cases, seen.text()
+    floors = {
+        "a parallel vertical group": 0.45,
+        "a parallel horizontal group": 0.3,
+        "both kinds, nested": 0.2,
+        "3 levels of groups or more": 0.25,
+        "one type at several levels": 0.15,
+        "a channel": 0.45,
+        "a ring of 2 slots or more": 0.15,
+        "a split that does not divide": 0.35,
+        "a tile larger than its axis": 0.25,
+        "shared loops": 0.35,
+        "a symbolic dimension": 0.4,
+        "a reduction": 0.3,
+        "a work loop": 0.02,
+        "a reduction by shuffles": 0.05,
+        "partial results of several warps": 0.03,
+        "several digits reduced across threads": 0.04,
+        "Shared memory": 0.5,
+        "several outputs": 0.5,
+    }
+    low = {name: seen.share(name) for name, floor in floors.items() if seen.share(name) < floor}
+    assert not low, seen.text()
