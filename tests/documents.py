@@ -6,7 +6,9 @@ import contextlib
 import doctest
 import io
 import re
+import shlex
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from taskfuse.errors import TaskfuseError
@@ -15,6 +17,7 @@ FENCE = re.compile(r"^```(\w*)\s*$")
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
 ELIDED = "..."
+COMMAND = "python -m taskfuse "
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,16 @@ class Page:
                 between = self.lines[block.end + 1 : follow.line - 1] if follow is not None else ()
                 shown = follow if follow is not None and follow.language == "text" and not any(between) else None
                 found.append((block, shown))
+        return found
+
+    def commands(self) -> list[tuple[Block, list[str], Block]]:
+        """Each ``sh`` block that is one ``python -m taskfuse`` command: its arguments, and the ``text`` block right below that shows what it prints."""
+        found: list[tuple[Block, list[str], Block]] = []
+        blocks = self.blocks()
+        for block, follow in pairwise(blocks):
+            between = self.lines[block.end + 1 : follow.line - 1]
+            if block.language == "sh" and follow.language == "text" and not any(between) and len(block.lines) == 1 and block.lines[0].startswith(COMMAND):
+                found.append((block, shlex.split(block.lines[0].removeprefix(COMMAND)), follow))
         return found
 
     def links(self) -> list[str]:

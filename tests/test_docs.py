@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from taskfuse.cli.main import main
 from taskfuse.errors import FusionError
 from tests.documents import Page, matches, rewritten
 from tests.golden import Golden
@@ -45,6 +46,24 @@ def test_python_blocks_print_what_the_page_shows(path: Path, golden: Golden) -> 
         assert matches(expected, printed), (
             f"{name(path)}:{block.line}: the block does not print what the page shows\n--- the page\n{expected}\n--- printed\n{printed}"
         )
+
+
+@pytest.mark.parametrize("path", [p for p in PAGES if Page.read(p).commands()], ids=name)
+def test_commands_print_what_the_page_shows(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(ROOT)
+    printed: dict[tuple[str, ...], str] = {}
+    for block, arguments, shown in Page.read(path).commands():
+        key = tuple(arguments)
+        if key not in printed:
+            assert main(arguments) == 0, f"{name(path)}:{block.line}: the command fails: {capsys.readouterr().err}"
+            printed[key] = capsys.readouterr().out
+        expected = "\n".join(shown.lines)
+        assert matches(expected, printed[key]), f"{name(path)}:{block.line}: the command does not print what the page shows\n{printed[key]}"
+
+
+def test_the_tour_goes_through_every_stage() -> None:
+    stages = [a[1] for _, a, _ in Page.read(ROOT / "docs" / "tour.md").commands() if a[0] == "show" and not a[1].endswith(".py")]
+    assert list(dict.fromkeys(stages)) == ["fusion", "kernel", "cuda", "ptx", "sass"]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name)
@@ -106,6 +125,18 @@ Not the output of the last one:
 4
 ```
 
+```sh
+python -m taskfuse show --step order "a b.py"
+```
+
+```text
+LOOP ...
+```
+
+```sh
+make test
+```
+
 ## Part two: `it` works
 """
 
@@ -119,6 +150,7 @@ def test_a_page_is_one_program() -> None:
     assert [(b.line, None if s is None else s.lines, p) for b, s, p in results] == [(4, ("3",), "3\n"), (12, ("2 and ...",), "2 and more\n"), (20, None, "")]
     assert page(PAGE).links() == ["other.md#part-two"]
     assert page(PAGE).code() == ["code", "it"]
+    assert [(a, s.lines) for _, a, s in page(PAGE).commands()] == [(["show", "--step", "order", "a b.py"], ("LOOP ...",))]
     assert page(PAGE).anchors() == {"a-page", "part-two-it-works"}
 
 

@@ -13,7 +13,8 @@ from taskfuse.cli.load import EXAMPLES, load
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.scalar import const, substitute
 from taskfuse.kir import map_expressions, map_stmts, specialized, stmt_text, walk
-from taskfuse.kir.nodes import Arrive, Bind, Compute, For, If, Stmt, VectorCopy, Wait
+from taskfuse.kir.nodes import Bind, Compute, For, If, Stmt, VectorCopy
+from taskfuse.kir.synchronization import Arrive, Wait
 from taskfuse.location import Location
 from taskfuse.schedulers.segmenter import plan
 from taskfuse.testing import seeded_case

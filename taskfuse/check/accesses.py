@@ -15,27 +15,12 @@ from taskfuse.check.tiles import tile_bytes
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS
 from taskfuse.ir.scalar import Const, Expr, const, le, lt, private, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import (
-    Access,
-    AsyncCopy,
-    Buffer,
-    Choose,
-    Compute,
-    Descriptor,
-    Gather,
-    LdMatrix,
-    Operand,
-    Queue,
-    StMatrix,
-    TensorMapParam,
-    TensorParam,
-    TmaLoad,
-    TmaStore,
-    VectorCopy,
-    Wgmma,
-)
+from taskfuse.kir.declarations import Buffer, TensorMapParam, TensorParam
+from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access, Descriptor, Operand, Queue
+from taskfuse.kir.products import LdMatrix, StMatrix, Wgmma
 from taskfuse.kir.walk import own_symbols
+from taskfuse.target import WARP
 
 
 class Engine(Enum):

@@ -24,7 +24,10 @@ from taskfuse.ir.scalar import ONE, Expr, const, is_multiple, private, substitut
 from taskfuse.ir.shared_layouts import CHUNK, ROWS, Major, swizzle_period
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, walk
-from taskfuse.kir.nodes import Access, AsyncCopy, Buffer, Descriptor, For, Gather, LdMatrix, StMatrix, Stmt, TmaLoad, TmaStore, VectorCopy, Wgmma
+from taskfuse.kir.declarations import Buffer
+from taskfuse.kir.nodes import AsyncCopy, For, Gather, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access, Descriptor
+from taskfuse.kir.products import LdMatrix, StMatrix, Wgmma
 
 TENSORS = "tensors begin, and their rows follow each other, at multiples of the bytes that vectors and tensor maps move: the launch checks it"
 COORDINATE_BYTES = 16

@@ -12,7 +12,9 @@ from taskfuse.check.threads import Conditions, Threads
 from taskfuse.ir.scalar import ONE, Expr, const, eq, maximum, prove, simplify
 from taskfuse.kir import Kernel
 from taskfuse.kir.clusters import reached
-from taskfuse.kir.nodes import Expect, For, TensorMapParam, TensorParam, TmaLoad
+from taskfuse.kir.declarations import TensorMapParam, TensorParam
+from taskfuse.kir.nodes import For, TmaLoad
+from taskfuse.kir.synchronization import Expect
 
 
 class Arrivals:

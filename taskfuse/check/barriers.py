@@ -20,8 +20,9 @@ from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREADS, Node, Program
 from taskfuse.check.threads import Conditions, Threads, box_count
 from taskfuse.ir.scalar import ZERO, Const, Expr, eq, prove, simplify, sym
 from taskfuse.ir.types import CLUSTER_TYPES
-from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, CursorInit, Expect, For, InitBarrier, TmaLoad, Wait
+from taskfuse.kir.nodes import For, TmaLoad
+from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, CursorInit, Expect, InitBarrier, Wait
+from taskfuse.target import WARP
 
 
 @dataclass(frozen=True, slots=True, eq=False)

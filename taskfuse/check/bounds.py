@@ -14,23 +14,10 @@ from taskfuse.ir import fragments
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, Sum, const, ge, is_multiple, lt, prove, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import (
-    Access,
-    AsyncCopy,
-    Choose,
-    Compute,
-    Descriptor,
-    Gather,
-    LdMatrix,
-    Mma,
-    Shuffle,
-    StMatrix,
-    TensorParam,
-    TmaLoad,
-    TmaStore,
-    VectorCopy,
-    Wgmma,
-)
+from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access, Descriptor
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.walk import own_symbols
 
 

@@ -18,7 +18,7 @@ from taskfuse.check.program import BLOCKS, Node
 from taskfuse.check.rings import Shot
 from taskfuse.check.threads import Conditions, Threads
 from taskfuse.ir.scalar import Expr
-from taskfuse.kir.nodes import Arrive, ArriveAsync, BarrierScope, Expect, Wait
+from taskfuse.kir.synchronization import Arrive, ArriveAsync, BarrierScope, Expect, Wait
 
 Done = Callable[[list[Step], Use, Use], int | None]
 """How many of some statements are passed until an access is over, and can be seen by another one; ``None``: it is not."""

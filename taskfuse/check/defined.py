@@ -18,7 +18,10 @@ from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.program import Context, Program, conjuncts, declared
 from taskfuse.ir.scalar import And, Const, Expr, FloorDiv, Mod, Or, Select, Table, children, ge, lt, not_, sym
 from taskfuse.kir import Kernel, barrier_slots, expressions, stmt_text
-from taskfuse.kir.nodes import Access, Advance, AsyncCopy, Choose, For, Gather, HostParam, If, IndexOf, InitBarrier, Operand, Stmt, TensorParam
+from taskfuse.kir.declarations import HostParam, TensorParam
+from taskfuse.kir.nodes import AsyncCopy, Choose, For, Gather, If, Stmt
+from taskfuse.kir.operands import Access, IndexOf, Operand
+from taskfuse.kir.synchronization import Advance, InitBarrier
 
 Conditions = tuple[Expr, ...]
 

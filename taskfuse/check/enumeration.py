@@ -12,8 +12,8 @@ from taskfuse.check.program import THREAD_NAMES, THREADS, Context
 from taskfuse.check.ranges import Ranges
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, const, evaluate, lt, private, rebuild, sym
-from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import For
+from taskfuse.target import WARP
 
 Ints = NDArray[np.int64]
 INSTANCES = 1 << 15

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.kir import Kernel, walk
-from taskfuse.kir.nodes import Access, Wgmma
+from taskfuse.kir.operands import Access
+from taskfuse.kir.products import Wgmma
 
 Ints = NDArray[np.int64]
 

@@ -11,7 +11,8 @@ from taskfuse.check.program import THREADS, Block, Node, conjuncts
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.threads import Conditions
 from taskfuse.ir.scalar import And, Compare, CompareOp, Const, Expr, Not, Or, Sym, and_, const, eq, ge, le, maximum, minimum, not_, or_, prove, substitute, sym
-from taskfuse.kir.nodes import Acquire, Advance, Arrive, ArriveAsync, Expect, For, Release, TmaLoad, Wait
+from taskfuse.kir.nodes import For, TmaLoad
+from taskfuse.kir.synchronization import Acquire, Advance, Arrive, ArriveAsync, Expect, Release, Wait
 
 Item = Node | tuple[Node | Conditions, list["Item"]]
 """An operation on a cursor, or the loop or the conditions around some of them."""

@@ -12,7 +12,8 @@ from taskfuse.check.paths import Paths, Step
 from taskfuse.check.program import THREADS, Node, together
 from taskfuse.check.threads import Conditions, Threads
 from taskfuse.ir.scalar import Expr
-from taskfuse.kir.nodes import BarrierScope, TmaLoad
+from taskfuse.kir.nodes import TmaLoad
+from taskfuse.kir.synchronization import BarrierScope
 
 
 class Handover:

@@ -22,35 +22,27 @@ from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import Kernel, stmt_text, walk
 from taskfuse.kir.clusters import constant_shape, needs_cluster, peers
-from taskfuse.kir.limits import MAX_THREADS, WARP, WARPGROUP
-from taskfuse.kir.nodes import (
+from taskfuse.kir.declarations import HostParam
+from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Queue
+from taskfuse.kir.products import LdMatrix, StMatrix, Wgmma
+from taskfuse.kir.synchronization import (
     Acquire,
     Arrive,
     ArriveAsync,
-    AsyncCopy,
     Barrier,
     BarrierScope,
-    Choose,
     Commit,
-    Compute,
     Expect,
     FenceInit,
     FenceProxyAsync,
-    Gather,
-    HostParam,
     InitBarrier,
-    LdMatrix,
-    Queue,
     Release,
     SetMaxNReg,
-    StMatrix,
-    TmaLoad,
-    TmaStore,
-    VectorCopy,
     Wait,
     WaitGroup,
-    Wgmma,
 )
+from taskfuse.target import MAX_THREADS, WARP, WARPGROUP
 
 _OPERATIONS = {Queue.WGMMA: "a wgmma", Queue.BULK: "a TMA store", Queue.COPY: "an asynchronous copy"}
 

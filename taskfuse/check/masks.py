@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from taskfuse.ir.scalar import Const, Expr, evaluate
 from taskfuse.ir.types import THREAD_TYPES
-from taskfuse.kir.limits import MAX_THREADS, WARP
+from taskfuse.target import MAX_THREADS, WARP
 
 Mask = NDArray[np.bool_]
 THREAD_NAMES = tuple(p.index_name for p in THREAD_TYPES)

@@ -22,7 +22,8 @@ from taskfuse.check.threads import Threads
 from taskfuse.ir.connectivity import find_cycle
 from taskfuse.ir.scalar import Const
 from taskfuse.kir.clusters import remote_barriers
-from taskfuse.kir.nodes import Arrive, ArriveAsync, Barrier, BarrierScope, Expect, FenceInit, For, InitBarrier, TmaLoad, Wait
+from taskfuse.kir.nodes import For, TmaLoad
+from taskfuse.kir.synchronization import Arrive, ArriveAsync, Barrier, BarrierScope, Expect, FenceInit, InitBarrier, Wait
 
 
 class _Merged:

@@ -14,8 +14,9 @@ from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.program import Node, Program, together
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr
-from taskfuse.kir.limits import WARP, WARPGROUP
-from taskfuse.kir.nodes import Descriptor, Wgmma
+from taskfuse.kir.operands import Descriptor
+from taskfuse.kir.products import Wgmma
+from taskfuse.target import WARP, WARPGROUP
 
 UNITS = {WARP: "warp", WARPGROUP: "warpgroup"}
 

@@ -13,7 +13,9 @@ from enum import Enum
 
 from taskfuse.check.program import BLOCKS, THREADS, Block, Node, Program
 from taskfuse.ir.scalar import Expr, ge, lt, sym
-from taskfuse.kir.nodes import (
+from taskfuse.kir.nodes import For, TmaLoad
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
+from taskfuse.kir.synchronization import (
     Acquire,
     Advance,
     Arrive,
@@ -23,17 +25,10 @@ from taskfuse.kir.nodes import (
     Expect,
     FenceInit,
     FenceProxyAsync,
-    For,
-    LdMatrix,
-    Mma,
     Release,
     SetMaxNReg,
-    Shuffle,
-    StMatrix,
-    TmaLoad,
     Wait,
     WaitGroup,
-    Wgmma,
     WgmmaFence,
 )
 

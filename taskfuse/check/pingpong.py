@@ -19,7 +19,8 @@ from taskfuse.check.forms import Choice, Item, NotRing, Part, Pingpong, Repeat, 
 from taskfuse.check.program import THREADS, Node
 from taskfuse.check.threads import Conditions
 from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, prove, select, substitute, sym, xor
-from taskfuse.kir.nodes import Advance, Arrive, BarrierScope, CursorInit, For, Wait
+from taskfuse.kir.nodes import For
+from taskfuse.kir.synchronization import Advance, Arrive, BarrierScope, CursorInit, Wait
 
 if TYPE_CHECKING:
     from taskfuse.check.barriers import BarrierSite

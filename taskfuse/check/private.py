@@ -20,7 +20,8 @@ from taskfuse.check.program import Block, Node, Program
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Const, Expr, Mod, Sym, const
-from taskfuse.kir.nodes import Advance, CursorInit, For
+from taskfuse.kir.nodes import For
+from taskfuse.kir.synchronization import Advance, CursorInit
 
 
 @dataclass(frozen=True, slots=True, eq=False)

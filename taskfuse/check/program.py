@@ -17,28 +17,12 @@ from taskfuse.check.rewritten import BLOCK_NAMES, CLUSTER_NAMES, in_blocks, in_i
 from taskfuse.ir.dims import facts_of
 from taskfuse.ir.scalar import TRUE, And, Expr, Facts, IntLike, ge, lt, not_, sym
 from taskfuse.kir import Kernel, stmt_text, walk
-from taskfuse.kir.limits import WARP, WARPGROUP
-from taskfuse.kir.nodes import (
-    Bind,
-    Branch,
-    Choose,
-    Commit,
-    CursorInit,
-    For,
-    HostParam,
-    If,
-    LdMatrix,
-    Mma,
-    Operand,
-    Queue,
-    SetMaxNReg,
-    Shuffle,
-    StMatrix,
-    Stmt,
-    WaitGroup,
-    Wgmma,
-    WgmmaFence,
-)
+from taskfuse.kir.declarations import HostParam
+from taskfuse.kir.nodes import Bind, Branch, Choose, For, If, Stmt
+from taskfuse.kir.operands import Operand, Queue
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
+from taskfuse.kir.synchronization import Commit, CursorInit, SetMaxNReg, WaitGroup, WgmmaFence
+from taskfuse.target import WARP, WARPGROUP
 
 BLOCKS = frozenset(BLOCK_NAMES)
 CLUSTERS = frozenset(CLUSTER_NAMES)

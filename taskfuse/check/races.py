@@ -28,7 +28,9 @@ from taskfuse.check.rings import Rings
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.nodes import Acquire, ArriveAsync, BarrierScope, Commit, FenceProxyAsync, For, Queue, TmaLoad, Wait, WaitGroup
+from taskfuse.kir.nodes import For, TmaLoad
+from taskfuse.kir.operands import Queue
+from taskfuse.kir.synchronization import Acquire, ArriveAsync, BarrierScope, Commit, FenceProxyAsync, Wait, WaitGroup
 
 
 @dataclass(frozen=True, slots=True)

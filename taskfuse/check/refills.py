@@ -24,7 +24,8 @@ from taskfuse.check.program import THREADS, Context, Node
 from taskfuse.check.rings import Rings
 from taskfuse.check.threads import Conditions
 from taskfuse.ir.scalar import ONE, TRUE, Expr, ge, le, lt, prove, sym
-from taskfuse.kir.nodes import CursorInit, Expect, For, TmaLoad, Wait
+from taskfuse.kir.nodes import For, TmaLoad
+from taskfuse.kir.synchronization import CursorInit, Expect, Wait
 
 
 class Refills:

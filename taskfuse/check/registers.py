@@ -18,7 +18,9 @@ from taskfuse.check.paths import Paths, Step, common_loops
 from taskfuse.check.program import Node, Program
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Const
-from taskfuse.kir.nodes import Access, Commit, Queue, SetMaxNReg, WaitGroup, Wgmma, WgmmaFence
+from taskfuse.kir.operands import Access, Queue
+from taskfuse.kir.products import Wgmma
+from taskfuse.kir.synchronization import Commit, SetMaxNReg, WaitGroup, WgmmaFence
 
 ACCUMULATORS, OPERANDS = "accumulators", "operand registers"
 

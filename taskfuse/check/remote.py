@@ -24,7 +24,9 @@ from taskfuse.check.paths import Paths
 from taskfuse.check.program import BLOCK_NAMES, Program
 from taskfuse.ir.scalar import Expr, const, evaluate
 from taskfuse.ir.types import CLUSTER_TYPES
-from taskfuse.kir.nodes import Arrive, BarrierScope, TensorMapParam, TmaLoad
+from taskfuse.kir.declarations import TensorMapParam
+from taskfuse.kir.nodes import TmaLoad
+from taskfuse.kir.synchronization import Arrive, BarrierScope
 
 
 def joined(clusters: Clusters, full: str, producer: Sequence[Visit], releases: Sequence[Visit], waits: Sequence[Visit]) -> Types:

@@ -13,7 +13,10 @@ from taskfuse.check.ranges import Ranges
 from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, FloorDiv, Mod, Table, children, const, simplify, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES
 from taskfuse.kir import Kernel, barrier_slots, bodies, expressions, map_expressions, map_stmts, walk, with_bodies
-from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, If, LdMatrix, Queue, StMatrix, Stmt, TmaLoad, TmaStore, WaitGroup, Wgmma
+from taskfuse.kir.nodes import Bind, For, If, Stmt, TmaLoad, TmaStore
+from taskfuse.kir.operands import Queue
+from taskfuse.kir.products import LdMatrix, StMatrix, Wgmma
+from taskfuse.kir.synchronization import Commit, CursorInit, WaitGroup
 
 BLOCK_NAMES = tuple(p.index_name for p in BLOCK_TYPES)
 CLUSTER_NAMES = tuple(p.index_name for p in CLUSTER_TYPES)

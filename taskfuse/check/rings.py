@@ -27,7 +27,8 @@ from taskfuse.check.remote import joined
 from taskfuse.check.threads import Conditions, Threads
 from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, prove, sym
 from taskfuse.kir.clusters import reached
-from taskfuse.kir.nodes import Advance, Arrive, ArriveAsync, CursorInit, Expect, InitBarrier, TmaLoad, Wait
+from taskfuse.kir.nodes import TmaLoad
+from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, CursorInit, Expect, InitBarrier, Wait
 
 Shot = tuple[str, int]
 """An mbarrier that completes once: its array and its place in it."""

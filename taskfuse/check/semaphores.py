@@ -25,7 +25,10 @@ from taskfuse.check.program import BLOCK_NAMES, BLOCKS, Node, Program
 from taskfuse.check.rings import Rings
 from taskfuse.check.threads import Conditions, Threads, bounds_of, box_count
 from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, ge, le, prove, simplify, sym
-from taskfuse.kir.nodes import Acquire, Advance, CursorInit, For, Release, Semaphore, SemaphoreSlot
+from taskfuse.kir.declarations import Semaphore
+from taskfuse.kir.nodes import For
+from taskfuse.kir.operands import SemaphoreSlot
+from taskfuse.kir.synchronization import Acquire, Advance, CursorInit, Release
 
 
 @dataclass(frozen=True, slots=True, eq=False)

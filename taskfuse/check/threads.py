@@ -41,7 +41,7 @@ from taskfuse.ir.scalar import (
     simplify,
     sym,
 )
-from taskfuse.kir.limits import WARP
+from taskfuse.target import WARP
 
 Conditions = tuple[Expr, ...]
 MAX_POINTS = 1 << 22

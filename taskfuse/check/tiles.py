@@ -17,7 +17,10 @@ from taskfuse.check.program import Node
 from taskfuse.ir.scalar import Expr, const
 from taskfuse.ir.shared_layouts import Ints, operand_offsets, swizzled
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import Access, Descriptor, TensorMapParam, TensorParam, TmaLoad, TmaStore, Wgmma
+from taskfuse.kir.declarations import TensorMapParam, TensorParam
+from taskfuse.kir.nodes import TmaLoad, TmaStore
+from taskfuse.kir.operands import Access, Descriptor
+from taskfuse.kir.products import Wgmma
 
 
 @dataclass(frozen=True, slots=True)

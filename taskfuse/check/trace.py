@@ -19,48 +19,30 @@ from taskfuse.ir.scalar import TRUE, ZERO, Const, Expr, compile_expr, evaluate
 from taskfuse.ir.shared_layouts import swizzle_period
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, stmt_text
-from taskfuse.kir.limits import MAX_THREADS, WARP, WARPGROUP
-from taskfuse.kir.nodes import (
-    Access,
+from taskfuse.kir.declarations import TensorMapParam, TensorParam
+from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access, Descriptor, Queue, SemaphoreSlot
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
+from taskfuse.kir.synchronization import (
     Acquire,
     Advance,
     Arrive,
     ArriveAsync,
-    AsyncCopy,
     Barrier,
-    Bind,
-    Choose,
     Commit,
-    Compute,
     CursorInit,
-    Descriptor,
     Expect,
     FenceInit,
     FenceProxyAsync,
-    For,
-    Gather,
-    If,
     InitBarrier,
-    LdMatrix,
-    Mma,
-    Queue,
     Release,
-    SemaphoreSlot,
     SetMaxNReg,
-    Shuffle,
-    StMatrix,
-    Stmt,
-    TensorMapParam,
-    TensorParam,
-    TmaLoad,
-    TmaStore,
-    VectorCopy,
     Wait,
     WaitGroup,
-    Wgmma,
     WgmmaFence,
 )
 from taskfuse.location import Quote
+from taskfuse.target import MAX_THREADS, WARP, WARPGROUP
 
 Ints = NDArray[np.int64]
 Clock = NDArray[np.int32]

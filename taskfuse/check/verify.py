@@ -26,7 +26,7 @@ from taskfuse.check.trace import Budget, TooLarge, samples
 from taskfuse.check.values.verify import right, wrong_value
 from taskfuse.errors import VerifyError
 from taskfuse.kir import Kernel, specialized, walk
-from taskfuse.kir.nodes import SetMaxNReg
+from taskfuse.kir.synchronization import SetMaxNReg
 
 LAUNCHES = 9
 """How many launches are looked at for a counterexample."""

@@ -16,8 +16,8 @@ from taskfuse.cli.load import Program, load
 from taskfuse.cli.trial import exploration, recorded, trial
 from taskfuse.cli.versions import versions
 from taskfuse.errors import TaskfuseError
+from taskfuse.lowering.plan_text import changes, plan_texts
 from taskfuse.lowering.steps import STEPS
-from taskfuse.lowering.trace import changes, plan_texts
 from taskfuse.options import read_options
 from taskfuse.sim import Scheduler, Timeline
 

@@ -15,7 +15,7 @@ from taskfuse.dtypes import DType, DTypeKind
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import HostParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.declarations import HostParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.sim import Exploration, Scheduler, Timeline
 
 Array = NDArray[Any]

@@ -16,7 +16,8 @@ from taskfuse.dtypes import int64
 from taskfuse.ir.scalar import TRUE, ZERO, Facts, is_multiple, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.clusters import ranks
-from taskfuse.kir.nodes import Access, AsyncCopy, Gather, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Gather, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access
 
 ELEMENT = "vector.element"  # the symbol of an element of a vector that is copied element by element
 

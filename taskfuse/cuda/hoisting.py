@@ -12,7 +12,8 @@ from collections.abc import Container, Iterator, Mapping
 
 from taskfuse.ir.scalar import Expr, FloorDiv, Mod, children
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import CursorInit, For, Stmt
+from taskfuse.kir.nodes import For, Stmt
+from taskfuse.kir.synchronization import CursorInit
 from taskfuse.kir.walk import bodies, expressions, own_symbols, walk
 
 _MANY = 2

@@ -29,7 +29,7 @@ from taskfuse.ir.arguments import scalar_argument
 from taskfuse.ir.values import NATIVE
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import check_count, wanted
-from taskfuse.kir.nodes import ScalarParam
+from taskfuse.kir.declarations import ScalarParam
 from taskfuse.options import read_options
 
 PLANS = 1024  # of one generation

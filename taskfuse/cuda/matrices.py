@@ -17,7 +17,10 @@ from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.matrix_instructions import PTX_TYPES
 from taskfuse.ir.scalar import Const, Expr, const, simplify, substitute
 from taskfuse.ir.shared_layouts import Major
-from taskfuse.kir.nodes import Access, CursorInit, Descriptor, For, LdMatrix, Mma, StMatrix, Stmt, Wgmma, WgmmaFence
+from taskfuse.kir.nodes import For, Stmt
+from taskfuse.kir.operands import Access, Descriptor
+from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
+from taskfuse.kir.synchronization import CursorInit, WgmmaFence
 from taskfuse.kir.walk import bodies
 
 _SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}

@@ -24,7 +24,7 @@ from taskfuse.cuda.tensormap import MAP_BYTES, encode
 from taskfuse.dtypes import uint8
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer, wanted
-from taskfuse.kir.nodes import ScalarParam, TensorMapParam
+from taskfuse.kir.declarations import ScalarParam, TensorMapParam
 
 WORKSPACE_ALIGNMENT = 256
 

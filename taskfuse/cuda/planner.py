@@ -18,7 +18,8 @@ from taskfuse.cuda.signature import Form, Variant
 from taskfuse.errors import InputError, LaunchError, OutputError
 from taskfuse.kir import Kernel, accesses, walk
 from taskfuse.kir.arguments import bind_symbols, check_rank, integer, wanted
-from taskfuse.kir.nodes import AsyncCopy, Gather, TensorParam, VectorCopy
+from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.nodes import AsyncCopy, Gather, VectorCopy
 
 NEW_ARRAY = 1 << 20  # stands for the address of an array that the call will make: aligned like one
 

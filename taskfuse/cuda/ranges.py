@@ -12,9 +12,11 @@ from math import prod
 from taskfuse.ir.scalar import ONE, And, Compare, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, bodies, expressions
-from taskfuse.kir.limits import MAX_BLOCK, MAX_GRID
-from taskfuse.kir.nodes import CursorInit, For, Gather, HostParam, Stmt, TensorParam
+from taskfuse.kir.declarations import HostParam, TensorParam
+from taskfuse.kir.nodes import For, Gather, Stmt
+from taskfuse.kir.synchronization import CursorInit
 from taskfuse.kir.walk import own_symbols
+from taskfuse.target import MAX_BLOCK, MAX_GRID
 
 Range = tuple[int, int]
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from taskfuse.kir.limits import MAX_THREADS, REGISTERS, WARP
-from taskfuse.target import LIMITS, RESERVED_SHARED, Limits, capability
+from taskfuse.target import LIMITS, MAX_THREADS, REGISTERS, RESERVED_SHARED, WARP, Limits, capability
 
 
 class Resources(NamedTuple):

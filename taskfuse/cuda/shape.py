@@ -10,7 +10,7 @@ from taskfuse.cuda.signature import Source
 from taskfuse.errors import LaunchError
 from taskfuse.ir.scalar import Expr, evaluate, simplify, substitute
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import HostParam
+from taskfuse.kir.declarations import HostParam
 
 Shape3 = tuple[int, int, int]
 

@@ -32,12 +32,15 @@ from taskfuse.cuda.storage import Place, elements, shared_layout
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import Helper, closure
 from taskfuse.cuda.writer import INDENT, Names, Scope, Writer
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, Const, Expr, const, sym
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType
 from taskfuse.kir import Kernel, accesses, walk
-from taskfuse.kir.limits import MAX_THREADS
-from taskfuse.kir.nodes import Acquire, Barrier, BarrierScope, HostParam, ScalarParam, SetMaxNReg, TensorMapParam, TensorParam, Wgmma
+from taskfuse.kir.declarations import HostParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.products import Wgmma
 from taskfuse.kir.scope import kernel_facts
+from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, SetMaxNReg
+from taskfuse.target import MAX_THREADS
 
 COUNTER_BYTES = 8
 _HARDWARE = {p.index_name: f"{p.index_name[:-5]}Idx.{p.index_name[-1]}" for p in (*BLOCK_TYPES, *THREAD_TYPES)}
@@ -114,15 +117,15 @@ class _Emitter:
         places, arguments, parameters = self._tensors()
         layout = shared_layout(kernel)
         head: list[str] = []
-        used = [b.name for b in kernel.buffers if b.memory is MemoryType.Shared] + [m.name for m in kernel.mbarriers]
+        used = [b.name for b in kernel.buffers if MEDIA[b.memory].is_placed] + [m.name for m in kernel.mbarriers]
         if used:
             head.append("extern __shared__ __align__(1024) unsigned char shared[];")
         for b in kernel.buffers:
             identifier = self.names[b.name]
             places[b.name] = Place(identifier, b.dtype, b.memory, b.shape)
-            if b.memory is MemoryType.Shared:
+            if MEDIA[b.memory].is_placed:
                 head.append(self._pointer(identifier, c_type(b.dtype), layout.buffers[b.name], f"[{', '.join(map(str, b.shape))}]"))
-            elif b.memory is MemoryType.Global:
+            elif not MEDIA[b.memory].is_private:
                 size = const(b.dtype.itemsize) * elements(b.shape)
                 arguments.append(WorkspaceArgument(b.name, size, zero=False))
                 parameters.append(f"{c_type(b.dtype)}* {identifier}")

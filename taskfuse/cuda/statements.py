@@ -16,43 +16,14 @@ from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.writer import Scope, Writer
 from taskfuse.dtypes import DType, bool_
 from taskfuse.ir.elementwise import DTypeRule
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Expr, FloorDiv, and_, not_
-from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, walk
-from taskfuse.kir.nodes import (
-    Access,
-    Acquire,
-    Arrive,
-    ArriveAsync,
-    AsyncCopy,
-    Barrier,
-    Bind,
-    Branch,
-    Buffer,
-    Choose,
-    Commit,
-    Compute,
-    Descriptor,
-    Expect,
-    FenceProxyAsync,
-    For,
-    Gather,
-    If,
-    LdMatrix,
-    Mma,
-    Queue,
-    Release,
-    Shuffle,
-    StMatrix,
-    Stmt,
-    TmaLoad,
-    TmaStore,
-    VectorCopy,
-    Wait,
-    WaitGroup,
-    Wgmma,
-    WgmmaFence,
-)
+from taskfuse.kir.declarations import Buffer
+from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access, Descriptor, Queue
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
+from taskfuse.kir.synchronization import Acquire, Arrive, ArriveAsync, Barrier, Commit, Expect, FenceProxyAsync, Release, Wait, WaitGroup, WgmmaFence
 from taskfuse.location import Location
 
 _DELAYED = Wait | Arrive | ArriveAsync | AsyncCopy | Release | Acquire | Expect | Barrier | TmaLoad | TmaStore | Commit | WaitGroup | FenceProxyAsync
@@ -331,7 +302,7 @@ def _always(cond: Expr, indices: Indices) -> bool:
 
 def _vectors(kernel: Kernel) -> dict[str, int]:
     """The most bytes that one instruction moves from or to each Local array: what its address is a multiple of, if the compiler gives it one."""
-    sizes = {b.name: b.dtype.itemsize for b in kernel.buffers if b.memory is MemoryType.Local}
+    sizes = {b.name: b.dtype.itemsize for b in kernel.buffers if not MEDIA[b.memory].has_addresses}
     found: dict[str, int] = {}
     for stmt in walk(kernel):
         if isinstance(stmt, VectorCopy | Gather):

@@ -9,10 +9,12 @@ from taskfuse.cuda.expressions import Indices, Level, Text
 from taskfuse.cuda.ranges import INT32, UNKNOWN
 from taskfuse.cuda.signature import Form
 from taskfuse.dtypes import DType
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, Mod, Sum, const, maximum, simplify
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, accesses
-from taskfuse.kir.nodes import Buffer, For, Stmt
+from taskfuse.kir.declarations import Buffer
+from taskfuse.kir.nodes import For, Stmt
 from taskfuse.kir.walk import bodies
 
 MBARRIER_BYTES = 8
@@ -37,7 +39,7 @@ class Place:
     @property
     def is_register(self) -> bool:
         """A Local value that is no array."""
-        return self.memory is MemoryType.Local and not self.shape
+        return not MEDIA[self.memory].has_addresses and not self.shape
 
     def element(self, index: Sequence[Expr], indices: Indices) -> str:
         """The text of an element."""
@@ -111,7 +113,7 @@ def shared_layout(kernel: Kernel) -> SharedLayout:
     end: Expr = ZERO
     top: Expr = ZERO
     for b in kernel.buffers:
-        if b.memory is not MemoryType.Shared:
+        if not MEDIA[b.memory].is_placed:
             continue
         offset = _align(end, b.align) if b.offset is None else b.offset
         size = const(b.dtype.itemsize)
@@ -139,7 +141,7 @@ def _align(e: Expr, k: int) -> Expr:
 
 def declared_in(kernel: Kernel) -> dict[int, list[Buffer]]:
     """The Local buffers by the statement list in which they are declared (its ``id``): the innermost one around all uses that no loop repeats."""
-    local = {b.name: b for b in kernel.buffers if b.memory is MemoryType.Local}
+    local = {b.name: b for b in kernel.buffers if not MEDIA[b.memory].has_addresses}
     paths: dict[str, tuple[int, ...]] = {}
 
     def visit(body: tuple[Stmt, ...], path: tuple[int, ...], repeated: bool) -> None:

@@ -13,7 +13,8 @@ from taskfuse.ir.scalar import ONE, Expr, eq, prove, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import expressions, walk
 from taskfuse.kir.clusters import ranks
-from taskfuse.kir.nodes import (
+from taskfuse.kir.operands import Queue, SemaphoreSlot
+from taskfuse.kir.synchronization import (
     Acquire,
     Advance,
     Arrive,
@@ -26,9 +27,7 @@ from taskfuse.kir.nodes import (
     FenceInit,
     FenceProxyAsync,
     InitBarrier,
-    Queue,
     Release,
-    SemaphoreSlot,
     SetMaxNReg,
     Wait,
     WaitGroup,

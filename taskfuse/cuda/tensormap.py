@@ -8,7 +8,7 @@ from taskfuse.cuda.driver import Driver
 from taskfuse.dtypes import DType, bfloat16, float16, float32, float64, int32, int64
 from taskfuse.errors import LaunchError
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import TensorMapParam
+from taskfuse.kir.declarations import TensorMapParam
 
 MAP_BYTES = 128
 MAP_ALIGNMENT = 64

@@ -12,7 +12,8 @@ from taskfuse.cuda.storage import Place
 from taskfuse.cuda.text import Fragment, Helper, bare
 from taskfuse.dtypes import DType, int64
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import Access, BarrierSlot, Immediate, IndexOf, Operand, ScalarParam, ScalarValue
+from taskfuse.kir.declarations import ScalarParam
+from taskfuse.kir.operands import Access, BarrierSlot, Immediate, IndexOf, Operand, ScalarValue
 
 _KEYWORDS = frozenset(
     re.findall(

@@ -79,21 +79,11 @@ _INDEX_NAMES = {
 
 
 class MemoryType(Enum):
-    """Where a tensor lives. ``Local``: registers of a thread; ``Shared``: of a block; ``Global``: of the device."""
+    """Where a tensor lives. ``Local``: registers of a thread; ``Shared``: of a block; ``Global``: of the device. What is known of each: ``ir/medium.py``."""
 
     Local = "Local"
     Shared = "Shared"
     Global = "Global"
-
-    def is_private_to(self, ptype: ParallelType) -> bool:
-        """True if each index of ``ptype`` has its own copy of such memory."""
-        match self:
-            case MemoryType.Local:
-                return True
-            case MemoryType.Shared:
-                return not ptype.is_thread
-            case MemoryType.Global:
-                return False
 
 
 class GroupKind(Enum):

@@ -1,10 +1,10 @@
 """Kernel IR: nodes, text, verifier, traversal. docs/kernel-ir.md has its grammar and what each statement means."""
 
+from taskfuse.kir.arguments import specialized
 from taskfuse.kir.kernel import Kernel, KernelReaders, bind_readers
 from taskfuse.kir.parser import parse_kernel
 from taskfuse.kir.printer import stmt_text, to_text
 from taskfuse.kir.readers import KirReaders
-from taskfuse.kir.specialize import specialized
 from taskfuse.kir.verify import verify_kernel
 from taskfuse.kir.walk import accesses, barrier_slots, bodies, expressions, held, map_access, map_expressions, map_operand, map_stmts, walk, with_bodies
 

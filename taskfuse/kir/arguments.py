@@ -1,14 +1,17 @@
-"""What the caller of a kernel gives, and the values of the kernel's symbols that follow from the shapes."""
+"""What the caller of a kernel gives: the values of the kernel's symbols that follow from the shapes, and the kernel at given extents."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import cast
 
 from taskfuse.errors import InputError
 from taskfuse.ir.arguments import solve_extent
-from taskfuse.ir.scalar import Expr, Sym, evaluate
+from taskfuse.ir.scalar import Expr, Sym, const, evaluate, substitute
+from taskfuse.kir.declarations import Dim3, HostParam, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import HostParam, ScalarParam, TensorParam
+from taskfuse.kir.walk import map_definition, map_expressions, map_stmts
 
 
 def wanted(kernel: Kernel) -> tuple[TensorParam | ScalarParam, ...]:
@@ -87,3 +90,44 @@ def _solve(kernel: Kernel, inputs: list[tuple[int, TensorParam]], shapes: Mappin
         if found is None:
             raise InputError(index=index, fusion=kernel.name, reason=f"axis {axis} of '{param.name}' has extent {size}, which {extent} never is")
         symbols[name] = found
+
+
+def specialized(kernel: Kernel, extents: Mapping[str, int]) -> Kernel:
+    """``kernel`` with its extents, and the host parameters, replaced by their values.
+
+    Args:
+        extents: a value for every extent of the kernel; other names do not count.
+
+    Raises:
+        InputError: an extent has no value, or one that breaks what the kernel declares of it.
+        ZeroDivisionError, IndexError: an expression has no value at these extents.
+    """
+    values: dict[str, Expr] = {}
+    for e in kernel.extents:
+        size = extents.get(e.name)
+        if size is None or not e.admits(size):
+            reason = f"extent {e.name} is not given" if size is None else f"{size} is no value of extent {e.name}"
+            raise InputError(index=0, fusion=kernel.name, reason=reason)
+        values[e.name] = const(size)
+    for p in kernel.params:
+        if isinstance(p, HostParam):
+            values[p.name] = substitute(p.value, values)
+
+    def at(e: Expr) -> Expr:
+        return substitute(e, values) if e.free else e
+
+    def shape(extents: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(map(at, extents))
+
+    return replace(
+        kernel,
+        extents=(),
+        params=tuple(replace(p, shape=shape(p.shape)) if isinstance(p, TensorParam) else p for p in kernel.params if not isinstance(p, HostParam)),
+        grid=cast("Dim3", shape(kernel.grid)),
+        block=cast("Dim3", shape(kernel.block)),
+        cluster=cast("Dim3", shape(kernel.cluster)),
+        buffers=tuple(replace(b, shape=shape(b.shape), offset=None if b.offset is None else at(b.offset)) for b in kernel.buffers),
+        semaphores=tuple(replace(s, shape=shape(s.shape), count=at(s.count)) for s in kernel.semaphores),
+        body=map_stmts(kernel.body, lambda s: map_expressions(s, at)),
+        definitions=tuple(map_definition(d, at) for d in kernel.definitions),
+    )

@@ -14,8 +14,10 @@ from math import prod
 
 from taskfuse.ir.scalar import Const, Expr, const, simplify, sym
 from taskfuse.ir.types import MemoryType
+from taskfuse.kir.declarations import Mbarrier
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import Acquire, CursorInit, Expect, If, InitBarrier, Mbarrier, Release, Stmt, Wait
+from taskfuse.kir.nodes import If, Stmt
+from taskfuse.kir.synchronization import Acquire, CursorInit, Expect, InitBarrier, Release, Wait
 from taskfuse.kir.walk import accesses, barrier_slots, bodies
 
 

@@ -7,7 +7,9 @@ from itertools import product
 
 from taskfuse.ir.scalar import Const, Expr, const, sym
 from taskfuse.ir.types import CLUSTER_TYPES, ParallelType
-from taskfuse.kir.nodes import Arrive, Barrier, BarrierScope, Dim3, Stmt, TmaLoad
+from taskfuse.kir.declarations import Dim3
+from taskfuse.kir.nodes import Stmt, TmaLoad
+from taskfuse.kir.synchronization import Arrive, Barrier, BarrierScope
 
 Int3 = tuple[int, int, int]
 

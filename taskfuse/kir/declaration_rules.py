@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from taskfuse.ir.fusion import MAX_RESIDENT
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, is_multiple
 from taskfuse.ir.shared_layouts import SWIZZLES
-from taskfuse.ir.types import MemoryType
-from taskfuse.kir.limits import MAX_BLOCK, MAX_THREADS
-from taskfuse.kir.nodes import HostParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.declarations import HostParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import Declarations
+from taskfuse.target import MAX_BLOCK, MAX_THREADS
 
 Problem = tuple[str, str]
 DeclarationRule = Callable[[Declarations], Problem | None]
@@ -151,7 +151,7 @@ def tensor_maps_are_possible(d: Declarations) -> Problem | None:
 def buffers_have_known_shapes(d: Declarations) -> Problem | None:
     """Local arrays are registers, of a constant number; other shapes are known at launch."""
     for b in d.kernel.buffers:
-        if b.memory is MemoryType.Local:
+        if not MEDIA[b.memory].has_addresses:
             variable = next((e for e in b.shape if not isinstance(e, Const)), None)
             if variable is not None:
                 return b.name, f"Local '{b.name}' has the extent {variable}, which is not a constant"
@@ -174,7 +174,7 @@ def offsets_are_shared_and_aligned(d: Declarations) -> Problem | None:
     for b in d.kernel.buffers:
         if b.offset is None:
             continue
-        if b.memory is not MemoryType.Shared:
+        if not MEDIA[b.memory].is_placed:
             return b.name, f"'{b.name}' has an offset, which only a Shared buffer can have"
         name = _foreign((b.offset,), d.launch_symbols)
         if name is not None:

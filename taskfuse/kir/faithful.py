@@ -20,8 +20,9 @@ from taskfuse.ir.expr import Operand as Wanted
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, Expr, and_, substitute
 from taskfuse.ir.tensor import TensorView
+from taskfuse.kir.declarations import Param, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import Access, Immediate, IndexOf, Operand, Param, ScalarParam, ScalarValue, TensorParam
+from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
 
 

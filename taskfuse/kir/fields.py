@@ -12,7 +12,8 @@ from functools import cache
 from typing import Any, get_args, get_type_hints
 
 from taskfuse.ir.scalar import Expr
-from taskfuse.kir.nodes import Access, BarrierSlot, Branch, Case, Descriptor, Found, Holds, Immediate, IndexOf, Operand, ScalarValue, SemaphoreSlot, Stmt, Use
+from taskfuse.kir.nodes import Branch, Stmt
+from taskfuse.kir.operands import Access, BarrierSlot, Case, Descriptor, Found, Holds, Immediate, IndexOf, Operand, ScalarValue, SemaphoreSlot, Use
 
 ExprMap = Callable[[Expr], Expr]
 

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import Const, const
-from taskfuse.kir.limits import launch_registers
-from taskfuse.kir.nodes import Buffer, Counter, Dim3, Mbarrier, Param, Semaphore, Stmt, TensorParam
+from taskfuse.kir.declarations import Buffer, Counter, Dim3, Mbarrier, Param, Semaphore, TensorParam
+from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.witness import Definition
 from taskfuse.location import shown_path
+from taskfuse.target import launch_registers
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate

@@ -1,4 +1,4 @@
-"""The text of operands: accesses, constants, indices, choices, matrix descriptors."""
+"""The text of operands and of the witness: accesses, constants, indices, choices, matrix descriptors; definitions, and what results stand for."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from taskfuse.dtypes import DType
+from taskfuse.ir.axes import iteration_point
 from taskfuse.ir.elementwise import Elementwise
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, Expr, const
 from taskfuse.ir.types import MemoryType, ParallelType
-from taskfuse.kir.nodes import Access, BarrierSlot, Case, Descriptor, Found, Immediate, IndexOf, Operand, Queue, ScalarValue, SemaphoreSlot
+from taskfuse.kir.forms import Keyword, RuleWord
+from taskfuse.kir.operands import Access, BarrierSlot, Case, Descriptor, Found, Holds, Immediate, IndexOf, Operand, Queue, ScalarValue, SemaphoreSlot
+from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
 
-FENCED = {MemoryType.Shared: "proxy.async", MemoryType.Global: "proxy.async.global"}
+FENCED = {memory: medium.fence for memory, medium in MEDIA.items() if medium.fence is not None}
 """What a fence between proxies covers."""
 
 
@@ -112,3 +116,38 @@ def immediate_text(x: Immediate, dtype: DType | None) -> str:
 def listed(expressions: Iterable[Expr]) -> str:
     """Expressions with commas between them."""
     return ", ".join(map(str, expressions))
+
+
+_OPERANDS = OperandPrinter()  # a tensor has brackets, also without axes: scalar arguments have none
+
+
+def definition_text(d: Definition) -> str:
+    """One line: tensor, shape, iteration space and place unless these are those of the shape, and the rule."""
+    space = "" if (d.space, d.place) == (d.shape, iteration_point(len(d.shape))) else f" over ({listed(d.space)}) at ({listed(d.place)})"
+    return f"{Keyword.DEFINE.value} {d.tensor}: {d.dtype}[{listed(d.shape)}]{space} = {_rule(d)}"
+
+
+def _rule(d: Definition) -> str:
+    operand, element = _OPERANDS.operand, _OPERANDS.access
+    match d.rule:
+        case Apply(op=op, operands=operands, dtype=dtype):
+            return _OPERANDS.computation(op, operands, dtype, d.dtype)
+        case Pick(cases=cases):
+            return f"{RuleWord.PICK.value}({_OPERANDS.cases(cases, d.dtype)})"
+        case Reduce(combine=combine, body=body, operands=operands, init=init, dtype=dtype):
+            term = _OPERANDS.computation(body, operands, dtype, d.dtype)
+            return f"{RuleWord.REDUCE.value} {combine.name} of {term} from {immediate_text(init, dtype)}"
+        case Accumulate(combine=combine, operand=term, axis=axis, dtype=dtype):
+            suffix = "" if dtype is d.dtype else f".{dtype}"
+            return f"{RuleWord.SCAN.value} {combine.name}{suffix} along {axis} of {operand(term, dtype)}"
+        case Find(source=source, values=values, extents=extents):
+            found = ", ".join(f"{element(v)} of {e}" for v, e in zip(values, extents, strict=False))
+            return f"{RuleWord.FIND.value} {element(source)} at {found}"
+        case Whole(parts=parts, places=places):
+            return f"{RuleWord.WHOLE.value} {', '.join(f'{p} at ({listed(at)})' for p, at in zip(parts, places, strict=False))}"
+
+
+def holds_text(h: Holds) -> str:
+    """What a statement's results stand for: content, tensor, index where the content has one, tile where there is one."""
+    index = f"[{listed(h.index)}]" if h.index or h.content in INDEXED else ""
+    return f"{h.content.value} {h.tensor}{index}" + (f" tile ({', '.join(map(str, h.tile))})" if h.tile else "")

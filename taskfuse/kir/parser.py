@@ -7,17 +7,18 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from taskfuse.ir.dims import Dim
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Token
 from taskfuse.ir.types import MemoryType
+from taskfuse.kir.declarations import Buffer, Counter, Dim3, HostParam, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam
+from taskfuse.kir.forms import Keyword
 from taskfuse.kir.kernel import ONE, Kernel
-from taskfuse.kir.nodes import Buffer, Counter, Dim3, HostParam, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam
-from taskfuse.kir.operand_parser import Names
-from taskfuse.kir.reader import Reader
+from taskfuse.kir.operand_parser import Names, Reader
 from taskfuse.kir.statement_parser import StatementParser
 from taskfuse.kir.witness_parser import WitnessParser
-from taskfuse.kir.words import Keyword
 
 T = TypeVar("T")
+MEMORIES = {medium.keyword: memory for memory, medium in MEDIA.items()}
 
 
 def parse_kernel(text: str, file: str | None = None) -> Kernel:
@@ -122,12 +123,8 @@ class _Header:
                     if self.launch is not None:
                         raise start.error("the launch shape is given twice")
                     self.launch = self.launch_shape()
-                case Keyword.LOCAL:
-                    self.buffers.append(self.buffer(MemoryType.Local))
-                case Keyword.SHARED:
-                    self.buffers.append(self.buffer(MemoryType.Shared))
-                case Keyword.GLOBAL:
-                    self.buffers.append(self.buffer(MemoryType.Global))
+                case Keyword.LOCAL | Keyword.SHARED | Keyword.GLOBAL as keyword:
+                    self.buffers.append(self.buffer(MEMORIES[keyword.value]))
                 case Keyword.MBARRIER:
                     reader.advance()
                     self.mbarriers += self.line(self.mbarrier)

@@ -8,43 +8,21 @@ from dataclasses import dataclass, field
 
 from taskfuse.dtypes import DType, float32
 from taskfuse.ir.dims import Dim
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, Expr, const
-from taskfuse.ir.types import MemoryType
 from taskfuse.kir.clusters import cluster_threads
-from taskfuse.kir.forms import Option, Slot, Word, form_of
+from taskfuse.kir.declarations import Buffer, Dim3, HostParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
+from taskfuse.kir.forms import FROM, HOLDS, TF32, Option, Slot, Word, form_of
 from taskfuse.kir.kernel import ONE, Kernel
-from taskfuse.kir.nodes import (
-    Access,
-    Advance,
-    Barrier,
-    BarrierScope,
-    Bind,
-    Buffer,
-    Choose,
-    Compute,
-    Dim3,
-    For,
-    HostParam,
-    If,
-    LdMatrix,
-    Mma,
-    ScalarParam,
-    Semaphore,
-    StMatrix,
-    Stmt,
-    TensorMapParam,
-    TensorParam,
-    WaitGroup,
-    Wgmma,
-)
-from taskfuse.kir.operand_printer import OperandPrinter, listed
+from taskfuse.kir.nodes import Bind, Choose, Compute, For, If, Stmt
+from taskfuse.kir.operand_printer import OperandPrinter, definition_text, holds_text, listed
+from taskfuse.kir.operands import Access
+from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
+from taskfuse.kir.synchronization import Advance, Barrier, BarrierScope, WaitGroup
 from taskfuse.kir.walk import Body, held
-from taskfuse.kir.witness_printer import definition_text, holds_text
-from taskfuse.kir.words import FROM, HOLDS, TF32
 from taskfuse.location import Quote
 
 INDENT = "  "
-MEMORY_KEYWORDS = {MemoryType.Local: "LOCAL", MemoryType.Shared: "SHARED", MemoryType.Global: "GLOBAL"}
 WARP_SIZE = const(32)
 
 
@@ -105,7 +83,7 @@ def block_threads(block: Dim3) -> Expr:
 
 class _Printer(OperandPrinter):
     def __init__(self, kernel: Kernel, *, witness: bool = False, path: Callable[[str], str] | None = None) -> None:
-        super().__init__(frozenset(b.name for b in kernel.buffers if b.memory is MemoryType.Local))
+        super().__init__(frozenset(b.name for b in kernel.buffers if not MEDIA[b.memory].has_addresses))
         self.kernel = kernel
         self.witness = witness
         self.path = path
@@ -286,8 +264,8 @@ def _extent(extent: Dim) -> str:
 
 
 def _buffer(buffer: Buffer) -> str:
-    text = f"{MEMORY_KEYWORDS[buffer.memory]} {buffer.name}: {buffer.dtype}[{listed(buffer.shape)}]"
-    if buffer.memory is MemoryType.Shared or buffer.align != buffer.dtype.itemsize:
+    text = f"{MEDIA[buffer.memory].keyword} {buffer.name}: {buffer.dtype}[{listed(buffer.shape)}]"
+    if MEDIA[buffer.memory].is_placed or buffer.align != buffer.dtype.itemsize:
         text += f" align {buffer.align}"
     return text if buffer.offset is None else f"{text} @ {buffer.offset}"
 

@@ -9,11 +9,12 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.dims import facts_of
 from taskfuse.ir.scalar import SYMBOL_NAME, Expr, Facts
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, INDEX_TYPES, THREAD_TYPES, MemoryType
+from taskfuse.kir.declarations import Buffer, HostParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
+from taskfuse.kir.forms import RESERVED
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import Buffer, CursorInit, HostParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
+from taskfuse.kir.synchronization import CursorInit
 from taskfuse.kir.walk import walk
 from taskfuse.kir.witness import Definition
-from taskfuse.kir.words import RESERVED
 
 INDEX_SYMBOLS = frozenset(p.index_name for p in INDEX_TYPES)
 _INDEX_WORDS = frozenset(name.partition(".")[0] for name in INDEX_SYMBOLS)

@@ -8,35 +8,15 @@ from dataclasses import replace
 
 from taskfuse.dtypes import DTYPES, DType, float32
 from taskfuse.ir.scalar import TRUE, Sym, Token, TokenKind, const
-from taskfuse.kir.forms import FORMS, STATEMENT_WORDS, Form, Option, Slot, Word
-from taskfuse.kir.nodes import (
-    Access,
-    Advance,
-    Barrier,
-    BarrierScope,
-    Bind,
-    Branch,
-    Choose,
-    Compute,
-    CursorInit,
-    FenceProxyAsync,
-    For,
-    If,
-    LdMatrix,
-    Mma,
-    StMatrix,
-    Stmt,
-    TmaLoad,
-    TmaStore,
-    WaitGroup,
-    Wgmma,
-)
-from taskfuse.kir.operand_parser import INDEX_TYPES, QUEUES, Names, OperandParser, operation
+from taskfuse.kir.forms import FORMS, FROM, HOLDS, STATEMENT_WORDS, TF32, Form, Keyword, Option, Slot, Word
+from taskfuse.kir.nodes import Bind, Branch, Choose, Compute, For, If, Stmt, TmaLoad, TmaStore
+from taskfuse.kir.operand_parser import INDEX_TYPES, QUEUES, Names, OperandParser, Reader, known, operation
 from taskfuse.kir.operand_printer import FENCED
+from taskfuse.kir.operands import Access
 from taskfuse.kir.printer import WARP_SIZE
-from taskfuse.kir.reader import Reader, known
+from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
+from taskfuse.kir.synchronization import Advance, Barrier, BarrierScope, CursorInit, FenceProxyAsync, WaitGroup
 from taskfuse.kir.witness_parser import WitnessParser
-from taskfuse.kir.words import FROM, HOLDS, TF32, Keyword
 from taskfuse.location import Location
 
 SCOPES = {s.value: s for s in BarrierScope}

@@ -6,31 +6,16 @@ from collections.abc import Callable
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import DTypeRule, Elementwise
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import FALSE, ZERO, Const, Expr, is_boolean
-from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declaration_rules import NO_NAME
+from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.fields import fields_of
-from taskfuse.kir.nodes import (
-    Access,
-    Advance,
-    AsyncCopy,
-    Barrier,
-    Bind,
-    Branch,
-    Choose,
-    Compute,
-    CursorInit,
-    For,
-    If,
-    Immediate,
-    Operand,
-    ScalarValue,
-    Stmt,
-    TensorParam,
-    TmaStore,
-    Wgmma,
-)
+from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, If, Stmt, TmaStore
+from taskfuse.kir.operands import Access, Immediate, Operand, ScalarValue
+from taskfuse.kir.products import Wgmma
 from taskfuse.kir.scope import CURSOR_PARTS, Scope, parts_of
+from taskfuse.kir.synchronization import Advance, Barrier, CursorInit
 from taskfuse.kir.walk import accesses, barrier_slots, expressions, own_symbols, walk
 
 Subject = Stmt | Branch
@@ -129,7 +114,8 @@ def constant_indices_are_inside(subject: Subject, scope: Scope) -> str | None:
 def local_indices_are_constant(subject: Subject, scope: Scope) -> str | None:
     """Registers have no addresses: after unrolling every index is a constant."""
     for access in _subject_accesses(subject):
-        if scope.declarations.memory(access.buffer) is MemoryType.Local:
+        memory = scope.declarations.memory(access.buffer)
+        if memory is not None and not MEDIA[memory].has_addresses:
             for i in access.index:
                 if not i.free <= scope.constants:
                     name = min(i.free - scope.constants)

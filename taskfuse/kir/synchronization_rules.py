@@ -9,13 +9,15 @@ from taskfuse.ir.scalar import Const
 from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.clusters import cluster_threads, constant_shape, needs_cluster
 from taskfuse.kir.declaration_rules import MAX_MBARRIER_COUNT, NO_NAME
-from taskfuse.kir.limits import MAX_CLUSTER, WARP
-from taskfuse.kir.nodes import Acquire, Arrive, Barrier, BarrierScope, Branch, CursorInit, Expect, InitBarrier, Queue, Release, SetMaxNReg, TmaLoad, WaitGroup
+from taskfuse.kir.nodes import Branch, TmaLoad
+from taskfuse.kir.operands import Queue
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import Scope
 from taskfuse.kir.statement_rules import StatementRule, Subject
+from taskfuse.kir.synchronization import Acquire, Arrive, Barrier, BarrierScope, CursorInit, Expect, InitBarrier, Release, SetMaxNReg, WaitGroup
+from taskfuse.target import MAX_CLUSTER, MAX_NAMED, WARP
 
-NAMED_BARRIERS = range(1, 16)
+NAMED_BARRIERS = range(1, MAX_NAMED + 1)
 REGISTERS = range(24, 257, 8)
 MAX_PENDING = 7
 

@@ -1,26 +1,26 @@
 """The verifier of kernel IR: what every kernel must satisfy before and after each pass.
 
 The rules are one function each, in tables: of declarations (:mod:`taskfuse.kir.declaration_rules`), of statements
-(:mod:`taskfuse.kir.statement_rules`, :mod:`taskfuse.kir.synchronization_rules`, :mod:`taskfuse.kir.copy_rules`, :mod:`taskfuse.kir.matrix_rules`), and
-of the witness (:mod:`taskfuse.kir.witness_rules`). Races, deadlocks and dynamic bounds are the checker's business.
+(:mod:`taskfuse.kir.statement_rules`, :mod:`taskfuse.kir.synchronization_rules`, :mod:`taskfuse.kir.instruction_rules`), and of the witness
+(:mod:`taskfuse.kir.witness_rules`). Races, deadlocks and dynamic bounds are the checker's business.
 """
 
 from __future__ import annotations
 
 from taskfuse.errors import VerifyError
-from taskfuse.kir.copy_rules import COPY_RULES
 from taskfuse.kir.declaration_rules import DECLARATION_RULES
+from taskfuse.kir.instruction_rules import INSTRUCTION_RULES
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.matrix_rules import MATRIX_RULES
-from taskfuse.kir.nodes import Bind, Branch, CursorInit, For, If, Stmt
+from taskfuse.kir.nodes import Bind, Branch, For, If, Stmt
 from taskfuse.kir.printer import Layout, layout
 from taskfuse.kir.scope import Declarations, Scope
 from taskfuse.kir.statement_rules import STATEMENT_RULES, Subject
+from taskfuse.kir.synchronization import CursorInit
 from taskfuse.kir.synchronization_rules import SYNCHRONIZATION_RULES
 from taskfuse.kir.witness_rules import definition_problem, holds_problem
 from taskfuse.location import Location
 
-RULES = (*STATEMENT_RULES, *SYNCHRONIZATION_RULES, *COPY_RULES, *MATRIX_RULES, holds_problem)
+RULES = (*STATEMENT_RULES, *SYNCHRONIZATION_RULES, *INSTRUCTION_RULES, holds_problem)
 
 
 def verify_kernel(kernel: Kernel) -> None:

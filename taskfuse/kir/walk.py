@@ -8,7 +8,8 @@ from dataclasses import replace
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.fields import ExprMap, fields_of, map_access, map_operand
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import Access, BarrierSlot, Bind, Case, For, Gather, Holds, If, Operand, Stmt, Writer
+from taskfuse.kir.nodes import Bind, For, Gather, If, Stmt
+from taskfuse.kir.operands import Access, BarrierSlot, Case, Holds, Operand, Writer
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
 from taskfuse.location import Location
 

@@ -1,7 +1,7 @@
 """The witness of a kernel: the math that it computes, as definitions of tensors, and in its statements what their results stand for.
 
 A definition is that of the fusion with views composed away: one element of a tensor from elements of others, at a point of its iteration space, whose
-indices are the symbols ``i0``, ``i1``, ... It knows nothing of schedules. Lowering writes it; :class:`taskfuse.kir.nodes.Holds` refers to it.
+indices are the symbols ``i0``, ``i1``, ... It knows nothing of schedules. Lowering writes it; :class:`taskfuse.kir.operands.Holds` refers to it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import Combine, Elementwise
 from taskfuse.ir.scalar import Expr
-from taskfuse.kir.nodes import Access, Case, Content, Holds, Immediate, Operand
+from taskfuse.kir.operands import Access, Case, Content, Holds, Immediate, Operand
 
 INDEXED = (Content.VALUE, Content.BODY, Content.TERM)
 """What has an index: an element, or a point of an iteration space."""

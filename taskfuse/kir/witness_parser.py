@@ -9,11 +9,12 @@ from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.axes import iteration_point
 from taskfuse.ir.elementwise import COMBINES
 from taskfuse.ir.scalar import Expr
-from taskfuse.kir.nodes import Access, Content, Holds, Stmt, TensorParam, Writer
-from taskfuse.kir.operand_parser import Names, OperandParser, operation
-from taskfuse.kir.reader import Reader, known
+from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.forms import RULE_WORDS, RuleWord
+from taskfuse.kir.nodes import Stmt
+from taskfuse.kir.operand_parser import Names, OperandParser, Reader, known, operation
+from taskfuse.kir.operands import Access, Content, Holds, Writer
 from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole, wrong_index
-from taskfuse.kir.words import RULE_WORDS, RuleWord
 
 CONTENTS = {c.value: c for c in Content}
 

@@ -13,30 +13,11 @@ from taskfuse.ir.axes import is_map_symbol, iteration_point, value_symbol
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS
 from taskfuse.ir.scalar import Expr, is_boolean
 from taskfuse.kir.declaration_rules import NO_NAME
-from taskfuse.kir.nodes import (
-    Access,
-    AsyncCopy,
-    Choose,
-    Content,
-    Gather,
-    Holds,
-    Immediate,
-    IndexOf,
-    LdMatrix,
-    Mma,
-    Operand,
-    ScalarValue,
-    Shuffle,
-    StMatrix,
-    Stmt,
-    TensorParam,
-    TmaLoad,
-    TmaStore,
-    VectorCopy,
-    Wgmma,
-    Writer,
-)
+from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operand_printer import listed
+from taskfuse.kir.operands import Access, Content, Holds, Immediate, IndexOf, Operand, ScalarValue, Writer
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.scope import Declarations, Scope
 from taskfuse.kir.statement_rules import Subject
 from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Whole, wrong_index

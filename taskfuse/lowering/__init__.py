@@ -1,6 +1,6 @@
 """Lowering: fusion -> kernel. ``steps.py`` has the pipeline as one list; the other modules are what its steps do."""
 
-from taskfuse.lowering.lower import lower
 from taskfuse.lowering.state import LoweringOptions
+from taskfuse.lowering.steps import lower
 
 __all__ = ["LoweringOptions", "lower"]

@@ -18,15 +18,14 @@ from taskfuse.ir.storage import has_code, made_from, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, MemoryType, ParallelType
-from taskfuse.kir.limits import WARP
 from taskfuse.lowering.clusters import is_multicast, shared_types
 from taskfuse.lowering.completion import has_copies_of_threads, is_transfer
-from taskfuse.lowering.dispatch import has_copies
 from taskfuse.lowering.pingpong import Pingpong, Trips, check_bindings, find_pingpong
 from taskfuse.lowering.ring_instances import check_between_blocks, own_rings
 from taskfuse.lowering.thread_ranges import ThreadRanges
-from taskfuse.schedule.joins import Loop
+from taskfuse.schedule.joins import Loop, has_copies
 from taskfuse.schedule.order import Item, Tree, is_vertical, positions
+from taskfuse.target import WARP
 
 
 @dataclass(slots=True, eq=False)

@@ -18,7 +18,8 @@ from taskfuse.ir.tasks import Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, ParallelType
 from taskfuse.kir import map_expressions, map_stmts
-from taskfuse.kir.nodes import Dim3, Stmt
+from taskfuse.kir.declarations import Dim3
+from taskfuse.kir.nodes import Stmt
 from taskfuse.lowering.domains import ancestors, digits, refused
 from taskfuse.lowering.plan import base_name
 from taskfuse.lowering.thread_ranges import ThreadRanges

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from taskfuse.ir.atoms import Completion, Instruction
 from taskfuse.ir.tensor import TensorView
-from taskfuse.kir.nodes import Commit, Queue, Stmt, TmaStore, WaitGroup, Wgmma, WgmmaFence
+from taskfuse.kir.nodes import Stmt, TmaStore
+from taskfuse.kir.operands import Queue
+from taskfuse.kir.products import Wgmma
+from taskfuse.kir.synchronization import Commit, WaitGroup, WgmmaFence
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PStmt, PSync, children, statements
 
 QUEUES = {Instruction.WGMMA: Queue.WGMMA, Instruction.TMA_STORE: Queue.BULK}

@@ -13,8 +13,8 @@ from taskfuse.ir.axes import Axis, Rasterize, Split, axis
 from taskfuse.ir.scalar import Expr, Facts, const, eq, lt, prove, simplify
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, ParallelType
-from taskfuse.kir.limits import WARP, WARPGROUP
 from taskfuse.schedule.allocation import default_allocation
+from taskfuse.target import WARP, WARPGROUP
 
 ZERO = const(0)
 

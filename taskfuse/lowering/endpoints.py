@@ -18,25 +18,11 @@ from taskfuse.ir.tasks import leaves as tasks
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir import walk
-from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import (
-    Advance,
-    Arrive,
-    ArriveAsync,
-    Barrier,
-    BarrierScope,
-    BarrierSlot,
-    Branch,
-    CursorInit,
-    Expect,
-    FenceProxyAsync,
-    If,
-    Queue,
-    Shuffle,
-    Stmt,
-    Wait,
-    WaitGroup,
-)
+from taskfuse.kir.nodes import Branch, If, Stmt
+from taskfuse.kir.operands import BarrierSlot, Queue
+from taskfuse.kir.products import Shuffle
+from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, CursorInit, Expect, FenceProxyAsync, Wait, WaitGroup
+from taskfuse.lowering.bulk import fill_bytes
 from taskfuse.lowering.channels import Channel, Channels, Endpoint
 from taskfuse.lowering.completion import (
     WAIT_FOR_COPIES,
@@ -54,7 +40,7 @@ from taskfuse.lowering.plan import PBind, PLoop, PNode, PStmt, PSync, statements
 from taskfuse.lowering.semaphores import acquire, release
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.thread_ranges import hardware_index, linear_thread
-from taskfuse.lowering.transfers import fill_bytes
+from taskfuse.target import WARP
 
 ONE = const(1)
 

@@ -11,15 +11,15 @@ from taskfuse.ir.atoms import Bounds
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Split
 from taskfuse.ir.expr import Read, Reduction
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr, Facts, FloorDiv, const, eq, lt, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.lowering.completion import has_copies_of_threads
 from taskfuse.lowering.domains import ancestors, backward, bound, refused
-from taskfuse.lowering.edges import along, end_of
+from taskfuse.lowering.edges import along, end_of, is_zero_past_the_end
 from taskfuse.lowering.fragments import atom_symbols
-from taskfuse.lowering.padding import is_zero_past_the_end
 
 ZERO = const(0)
 
@@ -132,7 +132,7 @@ def _others(tv: TensorView, memory: MemoryType | None) -> list[Axis]:
         return []
     types = {a: tv.schedule.ptype(a) for a in tv.loop}
     repeated = tv.loop if ParallelType.Bulk in types.values() else tv.loop[tv.schedule.inline :] if is_copied else ()
-    written = [a for a, p in types.items() if (p.is_bound and not memory.is_private_to(p)) or (p.is_loop and a in repeated)]
+    written = [a for a, p in types.items() if (p.is_bound and not MEDIA[memory].is_private_to(p)) or (p.is_loop and a in repeated)]
     found = [a for a in written if a.is_foreign and types[a].is_loop]
     around = ancestors(tv, tuple(written))
     for t in tv.schedule.transforms:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from taskfuse.ir.axes import Axis, Rasterize, Resize, Split, is_map_symbol, value_symbol
 from taskfuse.ir.expr import Gather, Read, Reduction
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, lt, prove, simplify, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
@@ -32,7 +33,7 @@ class IndexMap:
         guards: conditions under which the code runs.
         work: those of ``guards`` that say that there is a piece of work at all.
         tails: those of ``guards`` that cut off what lies past the end of the tensor (:mod:`taskfuse.lowering.edges`); some code runs there, too
-            (:mod:`taskfuse.lowering.padding`).
+            (:mod:`taskfuse.lowering.edges`).
         beyond: what is known without them.
         anywhere: what is known without any of ``guards`` but ``work``.
         again: the variables of loops in which an asynchronous copy writes the same elements again, for all that ``guards`` say.
@@ -203,7 +204,7 @@ class IndexMaps:
             index_range = self.ranges.range(task, p)
             own = digits(tv, p)
             name = base_name(p, task)
-            private = memory is None or memory.is_private_to(p)
+            private = memory is None or MEDIA[memory].is_private_to(p)
             if outside and own and all(a.is_reduction for a in own):
                 facts = facts.with_range(name, 0, simplify(index_range.extent - 1, self.ranges.facts))
                 if not private and index_range.extent is not const(1):

@@ -7,12 +7,13 @@ from typing import Protocol
 
 from taskfuse.ir.axes import Axis, iteration_position
 from taskfuse.ir.expr import Assemble, Gather, Read, Reduction
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, Facts, const, eq, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
-from taskfuse.kir.nodes import Access
+from taskfuse.kir.operands import Access
 from taskfuse.lowering.domains import allocation_axes, forward, product, refused
 from taskfuse.lowering.index_maps import IndexMap, IndexMaps, has_values
 from taskfuse.lowering.plan import base_name
@@ -91,14 +92,14 @@ class Indexer:
             return known
         index_map = self.index_maps.of(tv) if memory is self.memory[tv] else self.index_maps.variant(tv, self.index_maps.loop_symbols(tv), memory)
         variables, fixed = self.index_maps.variables, set(self.fusion.dims)
-        fixed |= {base_name(p, self.tree.place[tv]) for p in INDEX_TYPES if memory.is_private_to(p)}
+        fixed |= {base_name(p, self.tree.place[tv]) for p in INDEX_TYPES if MEDIA[memory].is_private_to(p)}
         shared = list(zip(tv.loop, self.joins.path[tv], strict=True))[: tv.schedule.inline]
         fixed |= {variables.name(loop) for a, loop in shared if tv.schedule.ptype(a).is_loop}
         if memory is not self.memory[tv]:  # an accumulator lives inside of the loops that stand outside of the reduction loops
             outer = takewhile(lambda pair: not pair[0].is_reduction, zip(tv.loop, self.joins.path[tv], strict=True))
             fixed |= {variables.name(loop) for a, loop in outer if tv.schedule.ptype(a).is_loop}
         spreads = tv.schedule.atom is not None and tv.schedule.atom.spreads
-        instances = tuple(a for a, _ in shared if tv.schedule.ptype(a).is_bound and not memory.is_private_to(tv.schedule.ptype(a)) and not a.is_foreign)
+        instances = tuple(a for a, _ in shared if tv.schedule.ptype(a).is_bound and not MEDIA[memory].is_private_to(tv.schedule.ptype(a)) and not a.is_foreign)
         inside = {tv.schedule.ptype(a) for a in tv.loop[tv.schedule.inline :]}  # an index with a digit inside says more than the shared loops
         bases = fixed | {base_name(p, self.tree.place[tv]) for a in instances if (p := tv.schedule.ptype(a)) not in inside}
         kept: list[Axis] = []

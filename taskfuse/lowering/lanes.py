@@ -14,9 +14,9 @@ from taskfuse.ir.scalar import Const, Expr, ceildiv, const, ge, is_multiple, le,
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, ParallelType
-from taskfuse.kir.limits import WARP
 from taskfuse.lowering.domains import digits, product
 from taskfuse.lowering.thread_ranges import ThreadRanges
+from taskfuse.target import WARP
 
 ONE = const(1)
 

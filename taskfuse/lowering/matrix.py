@@ -36,7 +36,7 @@ class Tile:
 
     Attributes:
         start: index of the tile's first element, whose address the descriptor holds.
-        swizzle, lbo, sbo, major: as in :class:`taskfuse.kir.nodes.Descriptor`.
+        swizzle, lbo, sbo, major: as in :class:`taskfuse.kir.operands.Descriptor`.
         align: bytes that the buffer must be aligned to.
     """
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.expr import Assemble, MathExpr, Read, Reduction, Scan
+from taskfuse.ir.medium import MEDIA, nearest
 from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, lt, prove, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
@@ -72,7 +73,7 @@ def _check_mixed(tv: TensorView, memory: MemoryType) -> None:
     """An index of an axis that mixes own and foreign ones neither computes the tensor's element alone nor replicates it."""
     for a in tv.loop:
         p = tv.schedule.ptype(a)
-        if p.is_bound and not memory.is_private_to(p) and not a.is_foreign and any(x.is_foreign for x in ancestors(tv, (a,))):
+        if p.is_bound and not MEDIA[memory].is_private_to(p) and not a.is_foreign and any(x.is_foreign for x in ancestors(tv, (a,))):
             raise refused(
                 tv,
                 f"axis {tv.loop.index(a)} merges own axes with a consumer's and is bound to {p.value}, which shares {memory.value} memory",
@@ -101,12 +102,12 @@ def _follow(index_maps: IndexMaps, tv: TensorView) -> MemoryType:
                                 help="set_memory_type(Global), or bind the axes alike",
                                 location=tv.location,
                             )
-                        reached = MemoryType.Shared if p.is_thread else MemoryType.Global
+                        reached = nearest(p)
                         if needed is MemoryType.Local or reached is MemoryType.Global:
                             needed, why = reached, f"{use.output.name} reads elements of {tv.name} that other indices of {p.value} make"
     if given is None:
         return needed
-    order = (MemoryType.Local, MemoryType.Shared, MemoryType.Global)
+    order = list(MEDIA)
     if order.index(given) < order.index(needed):
         raise refused(tv, f"it is set to {given.value}, but {why}", f"set_memory_type({needed.value}), leave it unset, or bind the axes alike")
     return given

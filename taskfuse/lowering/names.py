@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from taskfuse.ir.fusion import Dim, Fusion
 from taskfuse.ir.scalar import Expr, sym
+from taskfuse.kir.forms import RESERVED
 from taskfuse.kir.scope import INDEX_SYMBOLS
-from taskfuse.kir.words import RESERVED
 from taskfuse.schedule.copy import Renaming, embed
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

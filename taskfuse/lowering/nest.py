@@ -15,16 +15,15 @@ from taskfuse.ir.scalar import Const, Expr, and_, const, eq, ge, lt, simplify, s
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, ParallelType
-from taskfuse.kir.nodes import WaitGroup
+from taskfuse.kir.synchronization import WaitGroup
 from taskfuse.lowering.completion import queue_of
-from taskfuse.lowering.dispatch import has_copies
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PSync, base_name
 from taskfuse.lowering.reductions import finish
 from taskfuse.lowering.scans import accumulates, first_accumulated
 from taskfuse.lowering.statements import Stage, Statements
 from taskfuse.lowering.thread_ranges import hardware_index
-from taskfuse.schedule.joins import Loop
+from taskfuse.schedule.joins import Loop, has_copies
 from taskfuse.schedule.order import Item, TensorItem, is_vertical
 
 ONE = const(1)

@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from taskfuse.ir.axes import Axis
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr, Facts, const, le, prove, simplify, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
-from taskfuse.kir.nodes import Access
+from taskfuse.kir.operands import Access
 from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.fragments import result
 from taskfuse.lowering.index_maps import IndexMap
@@ -126,7 +127,7 @@ class Partials:
     def _types(self, memory: MemoryType) -> tuple[list[ParallelType], list[ParallelType]]:
         """The types of blocks and of threads of which each index has its own partial result."""
         ranges, task = self.indexer.ranges, self.indexer.tree.place[self.tv]
-        found = [p for p in INDEX_TYPES if not memory.is_private_to(p) and ranges.range(task, p).extent is not ONE]
+        found = [p for p in INDEX_TYPES if not MEDIA[memory].is_private_to(p) and ranges.range(task, p).extent is not ONE]
         return [p for p in found if not p.is_thread], [p for p in found if p.is_thread]
 
     # -- loops ----------------------------------------------------------------------------------------------------------------------

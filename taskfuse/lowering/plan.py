@@ -17,7 +17,8 @@ from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir import map_expressions, map_stmts
-from taskfuse.kir.nodes import Access, Stmt
+from taskfuse.kir.nodes import Stmt
+from taskfuse.kir.operands import Access
 from taskfuse.schedule.joins import Loop
 
 

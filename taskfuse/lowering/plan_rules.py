@@ -14,7 +14,7 @@ from taskfuse.errors import VerifyError
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import THREAD_TYPES
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Advance, CursorInit
+from taskfuse.kir.synchronization import Advance, CursorInit
 from taskfuse.kir.walk import expressions
 from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, children, is_base
 

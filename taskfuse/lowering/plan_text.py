@@ -1,18 +1,24 @@
-"""The text of a lowering's state: what each step has found, and the plan. It is for people; nothing reads it back."""
+"""The text of a lowering's state, for people: what each step has found, the plan, and what a step changed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Callable, Iterator
 
+from taskfuse.dump import dump_step
+from taskfuse.errors import OptionError, TaskfuseError
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, and_, const
 from taskfuse.ir.types import INDEX_TYPES
+from taskfuse.kir.forms import FROM
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.printer import body_lines
-from taskfuse.kir.words import FROM
 from taskfuse.lowering.lines import Lines
 from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync
-from taskfuse.lowering.state import State
+from taskfuse.lowering.state import LoweringOptions, State
+from taskfuse.lowering.steps import DEFAULT, STEPS, Step
+from taskfuse.options import Options
 from taskfuse.schedule.order import Item, TensorItem
 
 INDENT = "  "
@@ -125,3 +131,44 @@ class _PlanPrinter:
 
 def _where(conds: tuple[Expr, ...]) -> str:
     return f" where {and_(*conds)}" if conds else ""
+
+
+NAMES = tuple(step.name for step in STEPS)
+
+
+def plan_texts(fusion: Fusion, name: str, options: LoweringOptions = DEFAULT, locations: bool = False) -> tuple[str, str]:
+    """The text of the state before and after a step.
+
+    Args:
+        locations: with the user's lines.
+
+    Raises:
+        TaskfuseError: there is no such step; or a step up to this one refuses the fusion (what :func:`taskfuse.lower` raises).
+    """
+    if name not in NAMES:
+        raise TaskfuseError(message=f"lowering has no step '{name}'", help=f"use one of {', '.join(NAMES)}")
+    before, state = str(fusion), State(fusion, options)
+    for step in STEPS:
+        step.run(state)
+        text = state_text(state, locations) if step.name == name or NAMES.index(step.name) + 1 == NAMES.index(name) else ""
+        if step.name == name:
+            return before, text
+        before = text
+    raise AssertionError("the name is that of a step")
+
+
+def changes(before: str, after: str) -> str:
+    """The lines that differ, with three around them, as a unified diff."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="")
+    return "\n".join(lines) or "nothing changed"
+
+
+def dumper(options: Options) -> Callable[[Step, State], None]:
+    """What prints the steps that ``options`` ask for. Raises :class:`OptionError` if there is no such step."""
+    for name in sorted(options.dump_steps - set(NAMES)):
+        raise OptionError(name="TASKFUSE_DUMP", reason=f"'plan:{name}': lowering has no step {name}", help=f"use one of {', '.join(NAMES)}")
+
+    def after(step: Step, state: State) -> None:
+        dump_step(step.name, state.fusion.name, lambda: state_text(state), options)
+
+    return after

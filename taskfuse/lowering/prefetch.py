@@ -24,15 +24,17 @@ from taskfuse.ir.scalar import Expr, Facts, const, lt, sym
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.nodes import BarrierSlot, Commit, Expect, Queue, TmaLoad, Wait, WaitGroup
+from taskfuse.kir.nodes import TmaLoad
+from taskfuse.kir.operands import BarrierSlot, Queue
+from taskfuse.kir.synchronization import Commit, Expect, Wait, WaitGroup
 from taskfuse.kir.synchronization_rules import MAX_PENDING
+from taskfuse.lowering.bulk import fill_bytes
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.clusters import is_multicast
 from taskfuse.lowering.completion import has_copies_of_threads, is_transfer, queue_of
 from taskfuse.lowering.domains import refused
 from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, children, moved, selected, statements
 from taskfuse.lowering.statements import Statements
-from taskfuse.lowering.transfers import fill_bytes
 from taskfuse.schedule.joins import Loop
 
 
@@ -63,7 +65,7 @@ class Prefetch:
 
     @property
     def slot(self) -> str:
-        """The symbol of its slot; of that in registers until the loop is unrolled (:mod:`taskfuse.lowering.register_rings`)."""
+        """The symbol of its slot; of that in registers until the loop is unrolled (:mod:`taskfuse.lowering.rings`)."""
         return f"{self.cursor}.slot"
 
 

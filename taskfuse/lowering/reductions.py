@@ -16,14 +16,16 @@ from taskfuse.ir.expr import Reduction
 from taskfuse.ir.scalar import Expr, and_, bounds, const, eq, le, lt, prove, simplify, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
-from taskfuse.kir.limits import MAX_THREADS
-from taskfuse.kir.nodes import Access, Compute, Content, Immediate, Operand, Shuffle
+from taskfuse.kir.nodes import Compute
+from taskfuse.kir.operands import Access, Content, Immediate, Operand
+from taskfuse.kir.products import Shuffle
 from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.index_maps import IndexMap
 from taskfuse.lowering.lanes import WarpReduction
 from taskfuse.lowering.partials import Partials, lane_registers
 from taskfuse.lowering.plan import PLoop, PNode, PStmt, base_name
 from taskfuse.lowering.statements import Statements
+from taskfuse.target import MAX_THREADS
 
 COPY = ELEMENTWISE["copy"]
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import warnings
 
 from taskfuse.errors import LoweringError, TaskfuseWarning
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.tasks import CHOSEN, Group, Node
-from taskfuse.ir.types import MemoryType
-from taskfuse.kir.limits import WARPGROUP, launch_registers
-from taskfuse.kir.nodes import Buffer, SetMaxNReg, TmaLoad, TmaStore
+from taskfuse.kir.declarations import Buffer
+from taskfuse.kir.nodes import TmaLoad, TmaStore
+from taskfuse.kir.synchronization import SetMaxNReg
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PScope, PSync, children, statements
 from taskfuse.lowering.thread_ranges import ThreadRanges
+from taskfuse.target import WARPGROUP, launch_registers
 
 FEW = 32
 """Most registers of a role that only starts copies of the engine. It has fewer where others then have more: beside two warpgroups that keep 240 each
@@ -58,7 +60,7 @@ class Registers:
 
     def __init__(self, ranges: ThreadRanges, storage: list[Buffer]) -> None:
         self.ranges = ranges
-        self._words = {b.name: _words(b) for b in storage if b.memory is MemoryType.Local}
+        self._words = {b.name: _words(b) for b in storage if not MEDIA[b.memory].has_addresses}
         self._roles: list[tuple[PScope, int]] = []
         self._seen: set[Node] = set()
 

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from taskfuse.ir.scalar import Expr, and_, const, eq, simplify, sym
 from taskfuse.ir.types import GRID_TYPES, THREAD_TYPES
-from taskfuse.kir.nodes import Acquire, Branch, If, Release, Semaphore, SemaphoreSlot, Stmt
+from taskfuse.kir.declarations import Semaphore
+from taskfuse.kir.nodes import Branch, If, Stmt
+from taskfuse.kir.operands import SemaphoreSlot
+from taskfuse.kir.synchronization import Acquire, Release
 from taskfuse.lowering.channels import Channel, Channels, Endpoint
 from taskfuse.lowering.plan import PSync
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index

@@ -9,7 +9,8 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import Buffer, CursorInit
+from taskfuse.kir.declarations import Buffer
+from taskfuse.kir.synchronization import CursorInit
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.endpoints import Endpoints
 from taskfuse.lowering.index_maps import IndexMaps

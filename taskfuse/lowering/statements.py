@@ -21,27 +21,15 @@ from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import nodes as kir
-from taskfuse.kir.nodes import (
-    Access,
-    AsyncCopy,
-    Case,
-    Choose,
-    Compute,
-    Content,
-    Immediate,
-    IndexOf,
-    Operand,
-    ScalarValue,
-    Shuffle,
-    Stmt,
-    TensorMapParam,
-    VectorCopy,
-)
+from taskfuse.kir.declarations import TensorMapParam
+from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Stmt, VectorCopy
+from taskfuse.kir.operands import Access, Case, Content, Found, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.products import Shuffle
 from taskfuse.lowering.domains import refused
+from taskfuse.lowering.edges import covered, pads
 from taskfuse.lowering.fragments import atom_symbols
 from taskfuse.lowering.index_maps import IndexMap
 from taskfuse.lowering.indexing import Indexer
-from taskfuse.lowering.padding import covered, pads
 from taskfuse.lowering.partials import register, registers
 from taskfuse.lowering.plan import PLoop, PNode, PStmt
 from taskfuse.lowering.scans import carried_axes
@@ -213,7 +201,7 @@ class Statements:
         """The statement of a gather: elements at an index that the other operands say."""
         source, *values = (o for o in operands if isinstance(o, Access))
         symbols = self.indexer.index_maps.value_symbols(tv)
-        found = (kir.Found(str(symbols[k]), value, extent) for k, (value, extent) in enumerate(zip(values, expr.extents, strict=True)))
+        found = (Found(str(symbols[k]), value, extent) for k, (value, extent) in enumerate(zip(values, expr.extents, strict=True)))
         return kir.Gather(out, source, tuple(found), width)
 
     def _is_gathered(self, tv: TensorView) -> bool:

@@ -8,26 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import cast
 
-from taskfuse.ir.types import MemoryType
-from taskfuse.kir import verify_kernel
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir.atoms import Instruction
+from taskfuse.ir.fusion import Fusion, as_fusion
+from taskfuse.ir.medium import MEDIA
+from taskfuse.ir.tensor import TensorView
+from taskfuse.kir import Kernel, verify_kernel
+from taskfuse.kir.faithful import check_faithful
+from taskfuse.location import caller
+from taskfuse.lowering import bulk, tensor_cores, vectors
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.copies import wait_for_copies
-from taskfuse.lowering.emit import Emitter
+from taskfuse.lowering.emit import Emitter, Notes
 from taskfuse.lowering.endpoints import Endpoints
 from taskfuse.lowering.index_maps import IndexMaps
 from taskfuse.lowering.indexing import Indexer
-from taskfuse.lowering.instructions import BUILDERS
 from taskfuse.lowering.memory import find_memory
+from taskfuse.lowering.names import legible
 from taskfuse.lowering.nest import NestBuilder
-from taskfuse.lowering.notes import Notes
+from taskfuse.lowering.plan import PStmt
 from taskfuse.lowering.plan_rules import verify_plan
 from taskfuse.lowering.prepare import check_supported, prepare
-from taskfuse.lowering.register_rings import unroll_rings
 from taskfuse.lowering.registers import Registers
-from taskfuse.lowering.rings import Rings
+from taskfuse.lowering.rings import Rings, unroll_rings
 from taskfuse.lowering.semaphores import semaphores
-from taskfuse.lowering.state import State
+from taskfuse.lowering.state import LoweringOptions, State
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.storage import buffers, lay_out, unroll_for_registers
 from taskfuse.lowering.sync import Synchronizer
@@ -35,6 +42,17 @@ from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.lowering.witness import definitions
 from taskfuse.passes import PIPELINE, KernelPass
 from taskfuse.schedule.order import Sequencer
+
+BUILDERS: dict[Instruction, Callable[[Statements, TensorView], list[PStmt]]] = {
+    Instruction.VECTOR: vectors.vector_copy,
+    Instruction.CP_ASYNC: vectors.async_copy,
+    Instruction.TMA_LOAD: bulk.bulk_copy,
+    Instruction.TMA_STORE: bulk.bulk_copy,
+    Instruction.WGMMA: tensor_cores.wgmma,
+    Instruction.MMA: tensor_cores.mma,
+    Instruction.LDMATRIX: tensor_cores.ldmatrix,
+    Instruction.STMATRIX: tensor_cores.stmatrix,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +235,7 @@ def _barriers(state: State) -> None:
     Requires: ``layout``, since buffers that share bytes conflict. Ensures: ``mbarriers``, ``counters``, ``cursors``; no instance of a distributed
     channel waits for another where it holds the turn.
     """
-    stored = [b for b in state.buffers if b.memory is not MemoryType.Local]
+    stored = [b for b in state.buffers if not MEDIA[b.memory].is_private]
     sync = Synchronizer(state.ranges, state.tree.root, stored, state.channels.names(), state.rings)
     sync.insert(state.plan, {tv.name for tv in (*state.fusion.outputs, *(whole for whole, _ in state.indexer.placed.values()))})
     state.endpoints.check_pingpong(state.plan)
@@ -279,3 +297,32 @@ STEPS: tuple[Step, ...] = (
     Step("emit", _emit),
     *(Step(one.name, _on_kernel(one)) for one in PIPELINE),
 )
+
+
+DEFAULT = LoweringOptions()
+
+
+def lower(fusion: Fusion, options: LoweringOptions = DEFAULT, after: Callable[[Step, State], None] | None = None) -> Kernel:
+    """The kernel of a fusion: a pure function of the fusion and the options.
+
+    Args:
+        after: called after each step with the state that it leaves, which must not be changed.
+
+    Raises:
+        TaskError: a law of tasks and groups is broken.
+        ScheduleError: the inline positions admit no total order.
+        LoweringError: the schedule cannot become a kernel.
+        UnsupportedError: what is not a fusion, or a construct that is not built yet.
+        VerifyError: a fault of lowering itself: a plan or a kernel that breaks a rule, definitions that are not the fusion's.
+    """
+    fusion = as_fusion(fusion, "tf.lower")
+    if not isinstance(cast("object", options), LoweringOptions):
+        raise UnsupportedError(what=f"options {options!r}", reason="they are none", help="use tf.LoweringOptions(...)", location=caller())
+    fusion = legible(fusion)
+    state = State(fusion, options)
+    for step in STEPS:
+        step.run(state)
+        if after is not None:
+            after(step, state)
+    check_faithful(state.kernel, fusion)
+    return state.kernel

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from taskfuse.errors import LoweringError
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.expr import Assemble, Scan
+from taskfuse.ir.medium import MEDIA, nearest
 from taskfuse.ir.scalar import Const, Expr, ceildiv, const, simplify
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
-from taskfuse.kir.nodes import Buffer
+from taskfuse.kir.declarations import Buffer
 from taskfuse.lowering.domains import digits, product
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.partials import Partials, lane_registers, workspace
@@ -41,7 +42,7 @@ def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode]) -
             shape = (*slots, *shape)
             if indexer.in_order(tv):
                 shape = (simplify(product(indexer.kept_axes(tv)) * (slots[0] if slots else 1), indexer.ranges.facts),)
-            if memory is MemoryType.Local:
+            if not MEDIA[memory].has_addresses:
                 shape = tuple(simplify(e, indexer.ranges.facts) for e in shape)
             found.append(Buffer(tv.name, tv.dtype, memory, shape, max(1, tv.dtype.bits // 8, st.alignments.get(tv.name, 1))))
         if st.has_term(tv):
@@ -53,7 +54,7 @@ def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode]) -
                 found.append(_registers(st.accumulator(tv), tv, indexer.kept_axes(tv, MemoryType.Local), indexer))
             found += [_registers(name, tv, (), indexer) for name in lane_registers(tv)]
             for kind in (MemoryType.Shared, MemoryType.Global):
-                if any(a.is_reduction for p in INDEX_TYPES for a in digits(tv, p) if p.is_thread is (kind is MemoryType.Shared)):
+                if any(a.is_reduction for p in INDEX_TYPES for a in digits(tv, p) if nearest(p) is kind):
                     found.append(Buffer(workspace(tv, kind), tv.dtype.compute, kind, Partials.of(indexer, tv).shape(kind), max(1, tv.dtype.compute.bits // 8)))
     for expr in indexer.fusion.exprs():
         tv = expr.output
@@ -70,7 +71,7 @@ def _registers(name: str, tv: TensorView, axes: Sequence[Axis], indexer: Indexer
 
 def unroll_for_registers(plan: list[PNode], all_buffers: list[Buffer], indexer: Indexer) -> None:
     """Unroll every loop whose variable indexes a Local buffer, so that the index is a constant. Raises :class:`LoweringError` where it can't."""
-    local = {b.name: b for b in all_buffers if b.memory is MemoryType.Local}
+    local = {b.name: b for b in all_buffers if not MEDIA[b.memory].has_addresses}
     needed: dict[str, str] = {}
     for s in statements(plan):
         for a in (*s.writes, *s.reads):
@@ -147,13 +148,13 @@ def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int, copied: Co
     A lifetime is the range of the children of the innermost block that holds all uses, so that a use inside a loop keeps a value from
     before the loop alive to the loop's end.
     """
-    lives = _lives(plan, {b.name for b in all_buffers if b.memory is MemoryType.Shared})
+    lives = _lives(plan, {b.name for b in all_buffers if MEDIA[b.memory].is_placed})
     fixed: list[tuple[Buffer, int, int]] = []
     symbolic: list[Buffer] = []
-    total = sum((s.value + ALIGN - 1) // ALIGN * ALIGN for b in all_buffers if b.memory is MemoryType.Shared and isinstance(s := _size(b), Const))
+    total = sum((s.value + ALIGN - 1) // ALIGN * ALIGN for b in all_buffers if MEDIA[b.memory].is_placed and isinstance(s := _size(b), Const))
     reuse = total > limit
     for b in all_buffers:
-        if b.memory is not MemoryType.Shared:
+        if not MEDIA[b.memory].is_placed:
             continue
         size = _size(b)
         if not isinstance(size, Const):
@@ -171,11 +172,12 @@ def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int, copied: Co
             at = max(at, (o + n + align - 1) // align * align)
         fixed.append((b, at, bytes_))
     used = max((o + n for _, o, n in fixed), default=0)
-    if used > target.limits.block_shared:
+    room = MEDIA[MemoryType.Shared].capacity(target)
+    if room is not None and used > room:
         largest = sorted(fixed, key=lambda f: -f[2])[:3]
         raise LoweringError(
             what="Shared memory",
-            reason=f"a block would need {used} bytes; {target.arch} has {target.limits.block_shared}",
+            reason=f"a block would need {used} bytes; {target.arch} has {room}",
             notes=tuple(f"{b.name}: {n} bytes" for b, _, n in largest),
             help="use smaller tiles or fewer stages, or set_memory_type(Global)",
         )

@@ -14,16 +14,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taskfuse.errors import LoweringError
+from taskfuse.ir.medium import MEDIA, Medium
 from taskfuse.ir.scalar import Const, Expr, bounds, const, simplify, substitute, sym
 from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
-from taskfuse.kir.limits import MAX_NAMED, WARP
-from taskfuse.kir.nodes import Access, Advance, Arrive, Barrier, BarrierScope, BarrierSlot, Buffer, CursorInit, FenceProxyAsync, Queue, Stmt, Wait, WaitGroup
+from taskfuse.kir.declarations import Buffer
+from taskfuse.kir.nodes import Stmt
+from taskfuse.kir.operands import Access, BarrierSlot, Queue
+from taskfuse.kir.synchronization import Advance, Arrive, Barrier, BarrierScope, CursorInit, FenceProxyAsync, Wait, WaitGroup
 from taskfuse.lowering.completion import close_batch, drain_at_exit, is_transfer, issues_to, open_batch, wait_for_reads
 from taskfuse.lowering.plan import Origin, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base, statements
 from taskfuse.lowering.rings import Rings
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
+from taskfuse.target import MAX_NAMED, WARP
 
 ONE = const(1)
 
@@ -159,7 +163,7 @@ class Synchronizer:
 
         They are written before the batch opens, by code that may lie inside of ``node``, and again only after the batch is retired.
         """
-        held = {a.buffer for a in use.stmt.reads if self._memory.get(a.buffer, MemoryType.Local) is MemoryType.Local}
+        held = {a.buffer for a in use.stmt.reads if self._medium(a.buffer).is_private}
         held -= {a.buffer for a in use.stmt.writes}
         writers = [[n for _, n in path] for buffer in held for path in self._made.get(buffer, [])]
         steps = list(use.path)
@@ -179,6 +183,10 @@ class Synchronizer:
             for block in children(n):
                 self._choose_forms(block)
 
+    def _medium(self, buffer: str) -> Medium:
+        """That of a buffer; what is not declared yet is in registers."""
+        return MEDIA[self._memory.get(buffer, MemoryType.Local)]
+
     def _block(self, nodes: list[PNode], node: Node) -> _Block:
         self._blocks += 1
         return _Block(nodes, node, self._blocks)
@@ -188,11 +196,11 @@ class Synchronizer:
             here = (*path, (block, n))
             if isinstance(n, PStmt):
                 for access in n.reads:
-                    if self._memory.get(access.buffer, MemoryType.Local) is not MemoryType.Local:
+                    if not self._medium(access.buffer).is_private:
                         uses.setdefault(access.buffer, []).append(_Use(here, n, access, False))
                 for access in n.writes:
                     self._made.setdefault(access.buffer, []).append(here)
-                    if self._memory.get(access.buffer, MemoryType.Local) is not MemoryType.Local:
+                    if not self._medium(access.buffer).is_private:
                         uses.setdefault(access.buffer, []).append(_Use(here, n, access, True))
             elif isinstance(n, PDispatch):
                 for m in n.members:
@@ -276,7 +284,7 @@ class Synchronizer:
         may be left behind by two phases.
         """
         memory = self._memory[a.access.buffer]
-        types = THREAD_TYPES if memory is MemoryType.Shared else (*GRID_TYPES, *THREAD_TYPES)
+        types = MEDIA[memory].shared_along
         is_awaited = memory is MemoryType.Shared and any(u.is_write and is_transfer(u.stmt.tv) for u in (a, b))
         return frozenset(p for p in types if self.ranges.range(node, p).extent is not ONE and (is_awaited or not self._same_thread(a, b, p)))
 

@@ -1,7 +1,7 @@
 """Code in registers that runs in the tails of splits, too: guards that nobody needs.
 
 A tile of a split with a remainder has indices past the end of the tensor. Copies into Shared memory write zeros there
-(:mod:`taskfuse.lowering.padding`), so what a thread makes of such a tile may be computed whole: a sum of products adds nothing along k, and rows
+(:mod:`taskfuse.lowering.edges`), so what a thread makes of such a tile may be computed whole: a sum of products adds nothing along k, and rows
 and columns past the end are read by nobody. Without guards around each multiply-add the compiler keeps factors in registers and schedules freely.
 
 Two kinds of code run in tails, if what they read is there:
@@ -23,10 +23,9 @@ from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.lowering.domains import ancestors, forward
-from taskfuse.lowering.edges import along, overhanging, told_apart
+from taskfuse.lowering.edges import along, is_copy, is_sum, overhanging, pads, told_apart
 from taskfuse.lowering.index_maps import IndexMap
 from taskfuse.lowering.indexing import Indexer
-from taskfuse.lowering.padding import is_copy, is_sum, pads
 
 COPYING = (None, Instruction.VECTOR)
 """What copies into registers that may run past the end."""

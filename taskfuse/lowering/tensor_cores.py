@@ -16,8 +16,8 @@ from taskfuse.ir.scalar import FALSE, ONE, TRUE, Const, Expr, Facts, const, eval
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, MemoryType
-from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import Access, Content, Descriptor, Holds, LdMatrix, Mma, StMatrix, Wgmma
+from taskfuse.kir.operands import Access, Content, Descriptor, Holds
+from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.lowering.domains import owner_digits, product, refused
 from taskfuse.lowering.edges import overhanging
 from taskfuse.lowering.fragments import Held, atom_symbols, factor, operand, result
@@ -26,6 +26,7 @@ from taskfuse.lowering.matrix import NoDescriptorError, derive
 from taskfuse.lowering.plan import PStmt, base_name
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.witness import holds
+from taskfuse.target import WARP
 
 TIDX = THREAD_TYPES[0]
 

@@ -13,14 +13,15 @@ from itertools import pairwise
 from taskfuse.errors import LoweringError
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, Facts, bounds, ceildiv, const, maximum, simplify, sym
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
-from taskfuse.kir.limits import MAX_BLOCK, MAX_THREADS, WARP, WARPGROUP
 from taskfuse.lowering.domains import digits, product
 from taskfuse.schedule.order import Tree, is_vertical
+from taskfuse.target import MAX_BLOCK, MAX_THREADS, WARP, WARPGROUP
 
 ONE = const(1)
 Z = THREAD_TYPES[2]
@@ -227,7 +228,7 @@ class ThreadRanges:
             memory = MemoryType.Global if tv.is_output else (tv.schedule.memory or MemoryType.Local)
             if tv.schedule.memory is None and self._is_boundary(tv, ptype):
                 continue
-            if memory.is_private_to(ptype) and any(u not in inside for u in self._uses[tv]):
+            if MEDIA[memory].is_private_to(ptype) and any(u not in inside for u in self._uses[tv]):
                 return True
         return False
 

@@ -8,7 +8,8 @@ from taskfuse.ir.expr import Gather, is_copy
 from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Facts, const, is_multiple, prove, simplify, substitute
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.nodes import Access, AsyncCopy, Operand, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, VectorCopy
+from taskfuse.kir.operands import Access, Operand
 from taskfuse.lowering.domains import product, refused
 from taskfuse.lowering.fragments import ATOM
 from taskfuse.lowering.index_maps import IndexMap

@@ -10,7 +10,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, Expr, const, substitute, sym
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
-from taskfuse.kir.nodes import Access, Case, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.operands import Access, Case, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
 from taskfuse.lowering.fragments import atom_symbols
 from taskfuse.lowering.index_maps import IndexMap

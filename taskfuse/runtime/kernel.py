@@ -11,10 +11,10 @@ from taskfuse.errors import InputError, LaunchError, UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, wanted
-from taskfuse.kir.nodes import ScalarParam, TensorParam
+from taskfuse.kir.declarations import ScalarParam, TensorParam
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, lower
-from taskfuse.lowering.trace import dumper
+from taskfuse.lowering.plan_text import dumper
 from taskfuse.options import Backend, read_options
 from taskfuse.runtime.executable import BACKENDS, Executable
 from taskfuse.sim import simulate

@@ -6,12 +6,14 @@ of ``p`` maps them onto each other (:func:`mismatch`). The joined axes form one 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, Swizzle, Transform, iteration_position
 from taskfuse.ir.expr import MathExpr, Read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import has_code, storage_reads, storage_uses
+from taskfuse.ir.tasks import Group
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.keys import Keys
 
@@ -124,3 +126,20 @@ class Joins:
         for expr in code:
             tv = expr.output
             self.path[tv] = tuple(joined[(tv, d)] for d in range(len(tv.schedule.loop)))
+
+
+def has_copies(group: Group, loop: Loop, tensors: Iterable[TensorView]) -> bool:
+    """True if each arm of a horizontal dispatch has its own copy of a loop that the members share, and of all loops inside it.
+
+    So it is where the members do not bind the loop alike, and where they bind it to the group's own type, which must stand inside of the
+    dispatch, but other roles run it trip by trip: loops must not change places there, since all roles visit channels in one order.
+
+    Args:
+        tensors: those of the group with code in the loop.
+    """
+    types = {tv.schedule.ptype(loop.axes[tv]) for tv in tensors}
+    if not any(p.is_bound for p in types):
+        return False
+    if len(types) > 1:
+        return True
+    return group.ptype in types and any(tv.schedule.ptype(a).is_loop for tv, a in loop.axes.items())

@@ -21,7 +21,6 @@ from taskfuse.ir.scalar import const, is_multiple
 from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.kir.limits import WARP
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.scatter import is_concatenation
 from taskfuse.schedulers.elementwise import align, ancestors, recompute_all, stored, work
@@ -31,7 +30,7 @@ from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.pointwise import PointwiseConfig, check, choose, schedule
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
-from taskfuse.target import DEFAULT, Target
+from taskfuse.target import DEFAULT, WARP, Target
 
 
 class Form(Enum):

@@ -9,11 +9,10 @@ from math import gcd
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
-from taskfuse.kir.limits import WARPGROUP
 from taskfuse.schedulers.contraction import STAGED_ITEMSIZE
 from taskfuse.schedulers.loads import BULK_BYTES
 from taskfuse.schedulers.parameters import Parameters
-from taskfuse.target import DEFAULT, Target
+from taskfuse.target import DEFAULT, WARPGROUP, Target
 
 SPAN = 128
 """Bytes of k, or of m or n where that is contiguous, in one row of a tile in Shared memory: the widest swizzle."""

@@ -16,13 +16,12 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import needed, reads_of, storage_reads, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.elementwise import ancestors, check_new, follow, is_aligned, recompute_all, stored, work
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
-from taskfuse.target import DEFAULT, Target
+from taskfuse.target import DEFAULT, MAX_THREADS, Target
 
 SERIAL_US = 0.02
 """Microseconds of a step of a serial reduction or scan. Assumed, not measured: it keeps this scheduler from what others do better."""

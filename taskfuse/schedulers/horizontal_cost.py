@@ -16,15 +16,14 @@ from taskfuse.cuda.resources import Resources, occupancy
 from taskfuse.cuda.shape import in_extents
 from taskfuse.ir.expr import MathExpr, reads
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, const, evaluate
 from taskfuse.ir.storage import has_code
-from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
-from taskfuse.kir.limits import MAX_THREADS, launch_registers
-from taskfuse.kir.nodes import Buffer, Dim3
+from taskfuse.kir.declarations import Buffer, Dim3
 from taskfuse.lowering import lower
 from taskfuse.schedulers.schedule import Block
-from taskfuse.target import Target
+from taskfuse.target import MAX_THREADS, Target, launch_registers
 
 BASE_REGISTERS = 24
 """Of a thread, beside those that hold its largest Local tensor: addresses, indices, what is in flight."""
@@ -157,7 +156,7 @@ def load(name: str, fusion: Fusion, sizes: Mapping[str, int], target: Target) ->
         return x, y, z
 
     transferred = sum(prod(map(number, tv.shape)) * tv.dtype.itemsize for tv in (*fusion.inputs, *fusion.outputs))
-    shared = [number(b.offset + _elements(b) * b.dtype.itemsize) for b in kernel.buffers if b.memory is MemoryType.Shared and b.offset is not None]
+    shared = [number(b.offset + _elements(b) * b.dtype.itemsize) for b in kernel.buffers if MEDIA[b.memory].is_placed and b.offset is not None]
     return Load(
         name,
         numbers(kernel.grid),
@@ -227,7 +226,7 @@ def _joint(name: str, loads: Sequence[Load]) -> Load:
 
 def _registers(kernel: Kernel) -> int:
     """Registers of a thread, estimated: those that hold the largest Local tensor, and :data:`BASE_REGISTERS`."""
-    words = (-(-size.value * b.dtype.bits // 32) for b in kernel.buffers if b.memory is MemoryType.Local and isinstance(size := _elements(b), Const))
+    words = (-(-size.value * b.dtype.bits // 32) for b in kernel.buffers if not MEDIA[b.memory].has_addresses and isinstance(size := _elements(b), Const))
     return min(BASE_REGISTERS + max(words, default=0), launch_registers(1))
 
 

@@ -12,12 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from taskfuse.ir.fusion import Fusion
-from taskfuse.kir.limits import MAX_THREADS, WARP
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.auto import SCHEDULERS, auto
 from taskfuse.schedulers.horizontal_cost import HorizontalCost, Load, horizontal_cost, load
 from taskfuse.schedulers.schedule import Block
-from taskfuse.target import Target
+from taskfuse.target import MAX_THREADS, WARP, Target
 
 
 @dataclass(frozen=True, slots=True)

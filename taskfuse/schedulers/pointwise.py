@@ -19,7 +19,6 @@ from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import needed, storage_reads, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.elementwise import (
     Leaf,
@@ -39,7 +38,7 @@ from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
-from taskfuse.target import DEFAULT, Target
+from taskfuse.target import DEFAULT, MAX_THREADS, Target
 
 INDICES = (P.BIDx, P.TIDy, P.TIDx)
 THREADS = 256

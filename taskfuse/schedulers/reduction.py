@@ -11,7 +11,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, bounds
 from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
-from taskfuse.lowering.lower import lower
+from taskfuse.lowering.steps import lower
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.persistent_buffers import Keep, Phases
 from taskfuse.schedulers.row_cost import RowProblem, estimate, rank

@@ -15,11 +15,11 @@ from taskfuse.ir.scalar import const
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.kir.limits import WARP
 from taskfuse.schedule import layouts
 from taskfuse.schedulers.config import MatmulConfig
 from taskfuse.schedulers.contraction import Reduced
 from taskfuse.schedulers.script import Recorded, Script, Spelled
+from taskfuse.target import WARP
 
 WARP_ROWS = 16
 """Rows of a tile that a warp holds together."""

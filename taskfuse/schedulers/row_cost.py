@@ -14,11 +14,10 @@ from math import ceil, log2
 from typing import ClassVar
 
 from taskfuse.cuda.resources import Resources, occupancy
-from taskfuse.kir.limits import MAX_THREADS, WARP
 from taskfuse.schedulers.persistent_buffers import Keep
 from taskfuse.schedulers.rows import RowConfig
 from taskfuse.schedulers.schedule import Option
-from taskfuse.target import DEFAULT, Target
+from taskfuse.target import DEFAULT, MAX_THREADS, WARP, Target
 
 """The multiprocessor whose resident blocks are counted."""
 LOAD_CYCLES, STORE_CYCLES, SHUFFLE_CYCLES, BARRIER_CYCLES, GRID_CYCLES = 600, 100, 20, 30, 4000

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from taskfuse.ir.types import MemoryType
-from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import Shuffle
+from taskfuse.ir.medium import MEDIA
+from taskfuse.kir.products import Shuffle
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.fault import Fault, TornWarp
 from taskfuse.sim.lanes import Lanes, LaneTable
 from taskfuse.sim.memory import Site, read, write
 from taskfuse.sim.synchronization import Path, assemble, pause, selected
+from taskfuse.target import WARP
 
 if TYPE_CHECKING:
     from taskfuse.sim.program import Program
@@ -30,7 +30,7 @@ def check_alignment(agent: Agent, site: Site, size: int) -> None:
     """Raises :class:`Fault` if an address is no multiple of ``size`` (registers have none)."""
     region = agent.block.memory.regions[site.buffer]
     key = (site.number, site.key(agent.env), size)
-    if region.memory is MemoryType.Local or key in agent.lanes.cache:
+    if not MEDIA[region.memory].has_addresses or key in agent.lanes.cache:
         return
     check_addresses(agent, site, size)
     agent.lanes.remember(key, True)

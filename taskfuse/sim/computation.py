@@ -9,7 +9,8 @@ import numpy as np
 
 from taskfuse.dtypes import DType, int64
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.kir.nodes import Access, Choose, Compute, Gather, Immediate, IndexOf, Operand, ScalarValue, VectorCopy
+from taskfuse.kir.nodes import Choose, Compute, Gather, VectorCopy
+from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.collectives import check_addresses, check_alignment
 from taskfuse.sim.fault import Fault

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import ArriveAsync, AsyncCopy, Queue
+from taskfuse.kir.nodes import AsyncCopy
+from taskfuse.kir.operands import Queue
+from taskfuse.kir.synchronization import ArriveAsync
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.engines import Progress
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Env, Lanes, LaneTable, groups
 from taskfuse.sim.memory import Place, Region, Site, stamp
 from taskfuse.sim.synchronization import cell
+from taskfuse.target import WARP
 
 if TYPE_CHECKING:
     from taskfuse.sim.barriers import MbarrierCell

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import Commit, Queue, WaitGroup
+from taskfuse.kir.operands import Queue
+from taskfuse.kir.synchronization import Commit, WaitGroup
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.collectives import check_warps
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Lanes
 from taskfuse.sim.memory import Proxy, Region, check_incoming
+from taskfuse.target import WARP
 
 if TYPE_CHECKING:
     from taskfuse.sim.block import Block

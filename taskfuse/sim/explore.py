@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 from taskfuse.errors import SimulationError
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.limits import WARP
 from taskfuse.sim.agent import Agent
 from taskfuse.sim.happens_before import HappensBefore, Name, Race
 from taskfuse.sim.lanes import Lanes
@@ -34,6 +33,7 @@ from taskfuse.sim.launch import Argument, Array, Launch, prepare
 from taskfuse.sim.schedule import InStep
 from taskfuse.sim.state import state
 from taskfuse.sim.stepper import Option, Stepper
+from taskfuse.target import WARP
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from taskfuse.ir.types import MemoryType
+from taskfuse.ir.medium import MEDIA
 from taskfuse.sim.agent import Agent
 from taskfuse.sim.barriers import MbarrierCell
 from taskfuse.sim.memory import Index
@@ -255,16 +255,16 @@ class HappensBefore(Observer):
         return self._bits(index, size if region.step == 1 else 1, size)
 
     def access(self, memory: Memory, region: Region, index: Index, write: bool) -> None:
-        if region.memory is MemoryType.Local or region.is_input:
+        if MEDIA[region.memory].is_private or region.is_input:
             return
-        shared = region.memory is MemoryType.Shared
+        shared = MEDIA[region.memory].is_placed
         what = ("shared", memory.number) if shared else ("global", region.number)
         bits = self._shared_bits(region, index) if shared else self._bits(index, 1, 1)
         uses = self.steps[-1].writes if write else self.steps[-1].reads
         uses[what] = uses.get(what, 0) | bits
 
     def visibility(self, memory: Memory, region: Region, index: Index) -> None:
-        shared = region.memory is MemoryType.Shared
+        shared = MEDIA[region.memory].is_placed
         what, reads = ("visible", memory.number) if shared else ("shown", region.number), self.steps[-1].reads
         reads[what] = reads.get(what, 0) | (self._shared_bits(region, index) if shared else self._bits(index, 1, 1))
 

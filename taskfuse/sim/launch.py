@@ -13,14 +13,14 @@ import numpy.typing as npt
 from taskfuse.dtypes import DType
 from taskfuse.errors import InputError, SimulationError
 from taskfuse.ir.arguments import scalar_argument
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, integer, wanted
 from taskfuse.kir.clusters import Int3
+from taskfuse.kir.declarations import Buffer, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.limits import MAX_BLOCK, MAX_THREADS, SHARED_BYTES, WARP
-from taskfuse.kir.nodes import Buffer, ScalarParam, TensorParam
 from taskfuse.sim.block import Block, Cluster
 from taskfuse.sim.lanes import Env, LaneTable
 from taskfuse.sim.machine import Machine
@@ -30,6 +30,7 @@ from taskfuse.sim.program import Program, program
 from taskfuse.sim.published import GlobalFences, Published
 from taskfuse.sim.schedule import Policy
 from taskfuse.sim.semaphores import SemaphoreArray
+from taskfuse.target import MAX_BLOCK, MAX_THREADS, SHARED_BYTES, WARP
 
 Array = npt.NDArray[Any]
 Argument = npt.NDArray[Any] | float | int
@@ -99,7 +100,7 @@ class Launch:
                 raise SimulationError(kernel=self.kernel.name, reason=f"{blocks} blocks along {axis} are no whole clusters of {size}")
         self.ring = code.values is not NATIVE
         self.regions = self._layout()
-        self.shared_bytes = max((r.origin + r.elements * r.dtype.itemsize for r in self.regions if r.memory is MemoryType.Shared), default=0)
+        self.shared_bytes = max((r.origin + r.elements * r.dtype.itemsize for r in self.regions if MEDIA[r.memory].is_placed), default=0)
         if self.shared_bytes > SHARED_BYTES:
             raise SimulationError(kernel=self.kernel.name, reason=f"{self.shared_bytes} bytes of Shared memory; a block has at most {SHARED_BYTES}")
         self.globals: dict[int, Store] = {}

@@ -14,13 +14,13 @@ from taskfuse.ir import fragments
 from taskfuse.ir.elementwise import ELEMENTWISE, Array
 from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.values import NATIVE, Values
-from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import LdMatrix, Mma, StMatrix
+from taskfuse.kir.products import LdMatrix, Mma, StMatrix
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.collectives import check_alignment, check_warps
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Env, Lanes
 from taskfuse.sim.memory import Memory, Place, Region, Site, Store, check_incoming, check_registers, stamp
+from taskfuse.target import WARP
 
 if TYPE_CHECKING:
     from taskfuse.sim.program import Program

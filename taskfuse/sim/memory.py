@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.dtypes import DType
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.limits import WARP
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Env, Lanes, key_of, next_number
 from taskfuse.sim.published import Published
+from taskfuse.target import WARP
 
 if TYPE_CHECKING:
     from taskfuse.sim.observer import Observer
@@ -232,7 +233,7 @@ def place_of(offset: Any, lanes: Lanes, region: Region, width: int) -> Place:
     """The place of the elements at ``offset`` in a region: an integer, or one per lane; ``width`` consecutive ones each."""
     if width > 1:
         offset = np.broadcast_to(np.asarray(offset)[..., None] + np.arange(width), (lanes.count, width))
-    if region.memory is MemoryType.Local:
+    if MEDIA[region.memory].is_private:
         if isinstance(offset, int):
             where = lanes.where
             if lanes.count == 1:

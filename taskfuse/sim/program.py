@@ -11,60 +11,42 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from taskfuse.dtypes import DType
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr, const
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import Values
+from taskfuse.kir.declarations import HostParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import (
-    Access,
+from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access, Operand
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
+from taskfuse.kir.scope import CURSOR_PARTS
+from taskfuse.kir.synchronization import (
     Acquire,
     Advance,
     Arrive,
     ArriveAsync,
-    AsyncCopy,
     Barrier,
     BarrierScope,
-    Bind,
-    Branch,
-    Choose,
     Commit,
-    Compute,
     CursorInit,
     Expect,
     FenceInit,
     FenceProxyAsync,
-    For,
-    Gather,
-    HostParam,
-    If,
     InitBarrier,
-    LdMatrix,
-    Mma,
-    Operand,
     Release,
-    ScalarParam,
     SetMaxNReg,
-    Shuffle,
-    StMatrix,
-    Stmt,
-    TensorMapParam,
-    TensorParam,
-    TmaLoad,
-    TmaStore,
-    VectorCopy,
     Wait,
     WaitGroup,
-    Wgmma,
     WgmmaFence,
 )
-from taskfuse.kir.scope import CURSOR_PARTS
 from taskfuse.kir.walk import expressions, walk
 from taskfuse.sim import collectives, computation, copies, engines, matrices, semaphores, synchronization, tma, wgmma
 from taskfuse.sim.agent import Agent, Detour, Signal
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, groups
 from taskfuse.sim.memory import Site
+from taskfuse.target import WARP
 
 Instruction = Callable[[Agent], Signal | None]
 _CACHED_PROGRAMS = 64
@@ -113,7 +95,7 @@ class Program:
         multiplies = [s for s in statements if isinstance(s, Wgmma)]
         self.accumulators = frozenset(self.numbers[s.acc.buffer] for s in multiplies)
         self.factors = frozenset(self.numbers[s.a.buffer] for s in multiplies if isinstance(s.a, Access))
-        visible = {p.name for p in tensors if p.is_output} | {b.name for b in kernel.buffers if b.memory is not MemoryType.Local}
+        visible = {p.name for p in tensors if p.is_output} | {b.name for b in kernel.buffers if not MEDIA[b.memory].is_private}
         self._visible = frozenset(visible)
         self._phased = {n.removesuffix(".phase") for s in statements for e in expressions(s) for n in e.free if n.endswith(".phase")}
         self._codes: dict[Expr, Code] = {}

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from taskfuse.errors import SimulationError
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import ArriveAsync, AsyncCopy, Bind, For, If, TmaLoad, TmaStore, Wgmma
+from taskfuse.kir.nodes import AsyncCopy, Bind, For, If, TmaLoad, TmaStore
 from taskfuse.kir.printer import stmt_text
+from taskfuse.kir.products import Wgmma
+from taskfuse.kir.synchronization import ArriveAsync
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.barriers import MbarrierCell
 from taskfuse.sim.fault import Fault
@@ -23,6 +24,7 @@ from taskfuse.sim.schedule import Scheduler
 from taskfuse.sim.simulate import run
 from taskfuse.sim.spans import Completion, Flow, Kind, Lane, Span
 from taskfuse.sim.timeline import Timeline
+from taskfuse.target import WARP
 
 if TYPE_CHECKING:
     from taskfuse.sim.block import Block

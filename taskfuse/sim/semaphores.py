@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from taskfuse.kir.nodes import Acquire, Release
+from taskfuse.kir.synchronization import Acquire, Release
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Env, Lanes, groups

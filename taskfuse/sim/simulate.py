@@ -9,12 +9,12 @@ from typing import cast
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.limits import WARP
 from taskfuse.location import caller
 from taskfuse.sim.launch import Argument, Array, Launch, prepare
 from taskfuse.sim.observer import Observer
 from taskfuse.sim.schedule import InStep, Scheduler, by_seed, policy
 from taskfuse.sim.stepper import Stepper
+from taskfuse.target import WARP
 
 RESIDENT_BLOCKS = 16  # at a time, where blocks do not wait for each other
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import ParallelType
-from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import Barrier, BarrierSlot, InitBarrier, Wait
+from taskfuse.kir.operands import BarrierSlot
+from taskfuse.kir.synchronization import Barrier, InitBarrier, Wait
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.barriers import BarrierCell, MbarrierCell
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Env, Lanes, groups, key_of, next_number
+from taskfuse.target import WARP
 
 if TYPE_CHECKING:
     from taskfuse.sim.block import Block

@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.ir.shared_layouts import swizzle_period, swizzled
-from taskfuse.kir.nodes import Queue, TensorMapParam, TmaLoad, TmaStore
+from taskfuse.kir.declarations import TensorMapParam
+from taskfuse.kir.nodes import TmaLoad, TmaStore
+from taskfuse.kir.operands import Queue
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.engines import Claim, Progress
 from taskfuse.sim.fault import Fault

@@ -13,8 +13,8 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import ELEMENTWISE, Array
 from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.shared_layouts import operand_offsets, swizzle_period, swizzled
-from taskfuse.kir.limits import WARP, WARPGROUP
-from taskfuse.kir.nodes import Access, Descriptor, Queue, Wgmma
+from taskfuse.kir.operands import Access, Descriptor, Queue
+from taskfuse.kir.products import Wgmma
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.collectives import check_warps
 from taskfuse.sim.engines import Claim, Engines, Progress
@@ -23,6 +23,7 @@ from taskfuse.sim.lanes import Code, Lanes
 from taskfuse.sim.matrices import Registers, factor
 from taskfuse.sim.memory import Region, Site
 from taskfuse.sim.synchronization import assemble, pause
+from taskfuse.target import WARP, WARPGROUP
 
 if TYPE_CHECKING:
     from taskfuse.sim.block import Block

@@ -8,7 +8,8 @@ from dataclasses import replace
 from taskfuse.ir.scalar import Expr, const
 from taskfuse.kir import Kernel, map_stmts, walk
 from taskfuse.kir.clusters import reached
-from taskfuse.kir.nodes import Acquire, Arrive, Barrier, BarrierScope, InitBarrier, Release, Stmt, TmaLoad
+from taskfuse.kir.nodes import Stmt, TmaLoad
+from taskfuse.kir.synchronization import Acquire, Arrive, Barrier, BarrierScope, InitBarrier, Release
 from taskfuse.testing.mutations import Edit, Mutants, Operator, all_bodies, at, change, drop, inner, moved, repeat, with_body
 
 # -- clusters -------------------------------------------------------------------------------------------------------------------------

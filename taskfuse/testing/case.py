@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 from taskfuse.errors import LoweringError, TaskfuseError
 from taskfuse.ir.atoms import SCALAR
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.storage import producers
 from taskfuse.ir.tensor import AxisRef, TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir import Kernel
-from taskfuse.kir.limits import MAX_BLOCK, SHARED_BYTES
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.schedule.copy import copy_fusion
+from taskfuse.target import MAX_BLOCK, SHARED_BYTES
 from taskfuse.testing import partitions
 from taskfuse.testing.automatic import automatic
 from taskfuse.testing.chooser import Chooser, RandomChooser
@@ -316,7 +317,7 @@ def _too_large(kernel: Kernel, options: CaseOptions, sizes: dict[str, int]) -> T
     for axis, e, limit in zip("xyz", kernel.block, MAX_BLOCK, strict=True):
         if int(evaluate(e, sizes)) > limit:
             return LoweringError(what=kernel.name, reason=f"{evaluate(e, sizes)} threads along {axis} are more than a block has")
-    shared = sum(math.prod(int(evaluate(e, sizes)) for e in b.shape) * b.dtype.itemsize + b.align for b in kernel.buffers if b.memory is MemoryType.Shared)
+    shared = sum(math.prod(int(evaluate(e, sizes)) for e in b.shape) * b.dtype.itemsize + b.align for b in kernel.buffers if MEDIA[b.memory].is_placed)
     if shared > SHARED_BYTES:
         return LoweringError(what=kernel.name, reason=f"{shared} bytes of Shared memory, where buffers share none, are more than a block has")
     return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE, Elementwise
 from taskfuse.ir.scalar import Expr, const, not_
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import Access, Case, Immediate, IndexOf, Operand
+from taskfuse.kir.operands import Access, Case, Immediate, IndexOf, Operand
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
 
 Change = Callable[[Kernel, Definition], Iterator[Definition]]

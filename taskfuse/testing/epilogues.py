@@ -17,8 +17,8 @@ from taskfuse.ir.scalar import Const, Expr, is_multiple
 from taskfuse.ir.shared_layouts import CHUNK, SPANS
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
-from taskfuse.kir.limits import WARP
 from taskfuse.schedule.layouts import FRAGMENT_ROWS
+from taskfuse.target import WARP
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.contractions import Contraction, epilogue, outside
 from taskfuse.testing.loops import Loops

@@ -30,7 +30,8 @@ from taskfuse.errors import SimulationError
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel, parse_kernel, walk
-from taskfuse.kir.nodes import For, ScalarParam, TensorParam
+from taskfuse.kir.declarations import ScalarParam, TensorParam
+from taskfuse.kir.nodes import For
 from taskfuse.sim import simulate
 from taskfuse.testing.case import seeded_case
 from taskfuse.testing.chooser import RandomChooser

@@ -17,7 +17,7 @@ from taskfuse.errors import TaskfuseError
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, sym
 from taskfuse.kir import Kernel, held, parse_kernel, walk
-from taskfuse.kir.nodes import Access, Case, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.operands import Access, Case, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
 from taskfuse.testing.mutations import at
 from taskfuse.testing.value_edits import Writer, with_holds

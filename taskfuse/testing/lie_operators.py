@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from taskfuse.ir.scalar import Expr, const, maximum, minimum, substitute, sym, xor
 from taskfuse.kir import Kernel, held, map_stmts, walk
-from taskfuse.kir.nodes import Access, Compute, Content, For, Holds, Stmt
+from taskfuse.kir.nodes import Compute, For, Stmt
+from taskfuse.kir.operands import Access, Content, Holds
 from taskfuse.testing.mutations import Mutants, Operator, at
 from taskfuse.testing.value_edits import Writer, in_writers, reads, rewritten, shapes, with_holds, writers
 

@@ -16,7 +16,8 @@ from taskfuse.dtypes import DType, int64
 from taskfuse.ir.scalar import Expr, evaluate
 from taskfuse.ir.values import RING, Values
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import Access, Immediate, IndexOf, Operand, ScalarParam, ScalarValue
+from taskfuse.kir.declarations import ScalarParam
+from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
 
 Array = NDArray[Any]

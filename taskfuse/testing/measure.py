@@ -13,7 +13,9 @@ from taskfuse.ir.tasks import Group, Node
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Acquire, Barrier, For, Gather, Shuffle, TmaLoad, TmaStore, Wait
+from taskfuse.kir.nodes import For, Gather, TmaLoad, TmaStore
+from taskfuse.kir.products import Shuffle
+from taskfuse.kir.synchronization import Acquire, Barrier, Wait
 from taskfuse.testing.case import Case
 from taskfuse.testing.mechanisms import CALLS, mechanisms
 from taskfuse.testing.partitions import is_vertical

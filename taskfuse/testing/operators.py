@@ -9,36 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, Const, Expr, Mod, Sym, const, lt, substitute, sym
-from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, map_expressions, map_stmts, walk
-from taskfuse.kir.nodes import (
+from taskfuse.kir.nodes import AsyncCopy, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, VectorCopy
+from taskfuse.kir.operands import BarrierSlot, Queue
+from taskfuse.kir.products import Shuffle
+from taskfuse.kir.synchronization import (
     Acquire,
     Advance,
     Arrive,
     ArriveAsync,
-    AsyncCopy,
     Barrier,
     BarrierScope,
-    BarrierSlot,
-    Branch,
-    Choose,
     Commit,
-    Compute,
     CursorInit,
     Expect,
     FenceInit,
     FenceProxyAsync,
-    For,
-    Gather,
-    If,
     InitBarrier,
-    Queue,
     SetMaxNReg,
-    Shuffle,
-    Stmt,
-    TmaLoad,
-    VectorCopy,
     Wait,
     WaitGroup,
     WgmmaFence,
@@ -161,7 +151,7 @@ def _trips(by: int) -> Callable[[Stmt], Stmt | None]:
 
 def _overlaid(kernel: Kernel) -> Mutants:
     """Two Shared buffers at one place."""
-    shared = [b for b in kernel.buffers if b.memory is MemoryType.Shared and isinstance(b.offset, Const)]
+    shared = [b for b in kernel.buffers if MEDIA[b.memory].is_placed and isinstance(b.offset, Const)]
     for i, a in enumerate(shared):
         for b in shared[i + 1 :]:
             yield replace(kernel, buffers=tuple(replace(c, offset=a.offset) if c is b else c for c in kernel.buffers))

@@ -17,11 +17,15 @@ from numpy.typing import NDArray
 
 from taskfuse.errors import SimulationError, TaskfuseError
 from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import const, eq, evaluate, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import RING
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import Access, Barrier, BarrierScope, Branch, Compute, Counter, FenceProxyAsync, For, If, Immediate, Stmt
+from taskfuse.kir.declarations import Counter
+from taskfuse.kir.nodes import Branch, Compute, For, If, Stmt
+from taskfuse.kir.operands import Access, Immediate
+from taskfuse.kir.synchronization import Barrier, BarrierScope, FenceProxyAsync
 from taskfuse.sim import Scheduler, explore, simulate
 
 Argument = NDArray[Any] | float | int
@@ -100,7 +104,7 @@ def filled(kernel: Kernel, value: int = 0) -> Kernel | None:
         indices = tuple(sym(f"fill{k}") for k in range(len(shape)))
         zero: Stmt = Compute(Access(name, indices), ELEMENTWISE["copy"], (Immediate(bool(value) if dtype.is_bool else value, dtype),), dtype)
         for k in reversed(range(len(shape))):
-            zero = For(f"fill{k}", const(0), shape[k], const(1), memory is MemoryType.Local, (zero,))
+            zero = For(f"fill{k}", const(0), shape[k], const(1), not MEDIA[memory].has_addresses, (zero,))
         (every if memory is MemoryType.Local else one if memory is MemoryType.Shared else first).append(zero)
     threads, blocks = (x * y * z for x, y, z in (kernel.block, kernel.grid))
     thread, block = (eq(sym(f"{index}.x") + sym(f"{index}.y") + sym(f"{index}.z"), 0) for index in ("threadIdx", "blockIdx"))

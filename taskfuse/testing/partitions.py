@@ -19,7 +19,7 @@ from taskfuse.ir.storage import resolve
 from taskfuse.ir.tasks import Group, Node, Task, leaves
 from taskfuse.ir.tensor import AxisRef, TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, GroupKind, ParallelType
-from taskfuse.kir.limits import WARP
+from taskfuse.target import WARP
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.program import Recorder

@@ -19,7 +19,7 @@ from taskfuse.ir.scalar import Expr, ge, is_multiple, prove, sym
 from taskfuse.ir.storage import has_code
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
-from taskfuse.kir.limits import WARP, WARPGROUP
+from taskfuse.target import WARP, WARPGROUP
 from taskfuse.testing import epilogues, operands
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.contractions import Contraction, contractions

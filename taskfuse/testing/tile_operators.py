@@ -8,7 +8,10 @@ from dataclasses import replace
 from taskfuse.ir.scalar import FALSE, TRUE, Expr, not_, substitute, sym
 from taskfuse.ir.shared_layouts import SWIZZLES, Major
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Mma, Operand, StMatrix, Stmt, TensorMapParam, TmaLoad, TmaStore, Wgmma
+from taskfuse.kir.declarations import TensorMapParam
+from taskfuse.kir.nodes import Stmt, TmaLoad, TmaStore
+from taskfuse.kir.operands import Access, Descriptor, Operand
+from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.testing.mutations import Mutants, Operator
 from taskfuse.testing.value_edits import Writer, in_each, in_writers, reads, shapes, writes
 

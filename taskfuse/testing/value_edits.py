@@ -10,28 +10,10 @@ from dataclasses import dataclass, replace
 
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel, held, map_expressions, walk
-from taskfuse.kir.nodes import (
-    Access,
-    AsyncCopy,
-    Case,
-    Choose,
-    Compute,
-    Descriptor,
-    Found,
-    Gather,
-    Holds,
-    LdMatrix,
-    Mma,
-    Operand,
-    Shuffle,
-    StMatrix,
-    Stmt,
-    TensorParam,
-    TmaLoad,
-    TmaStore,
-    VectorCopy,
-    Wgmma,
-)
+from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access, Case, Descriptor, Found, Holds, Operand
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.testing.mutations import Edit, Mutants, at
 
 Writer = Compute | Choose | Gather | VectorCopy | AsyncCopy | TmaLoad | TmaStore | Wgmma | Mma | LdMatrix | StMatrix | Shuffle

@@ -12,32 +12,14 @@ from dataclasses import replace
 
 from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, And, Compare, Const, Expr, FloorDiv, Mod, and_, compare, const, eq, maximum, minimum, ne, not_, rebuild, substitute, sym
-from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, bodies, held, map_stmts, walk, with_bodies
-from taskfuse.kir.nodes import (
-    Access,
-    AsyncCopy,
-    Branch,
-    Case,
-    Choose,
-    Compute,
-    Content,
-    CursorInit,
-    For,
-    Found,
-    Gather,
-    HostParam,
-    If,
-    Immediate,
-    Operand,
-    ScalarParam,
-    ScalarValue,
-    Shuffle,
-    Stmt,
-    TensorParam,
-    VectorCopy,
-)
+from taskfuse.kir.declarations import HostParam, ScalarParam, TensorParam
+from taskfuse.kir.nodes import AsyncCopy, Branch, Choose, Compute, For, Gather, If, Stmt, VectorCopy
+from taskfuse.kir.operands import Access, Case, Content, Found, Immediate, Operand, ScalarValue
+from taskfuse.kir.products import Shuffle
+from taskfuse.kir.synchronization import CursorInit
 from taskfuse.testing.lie_operators import LIE_OPERATORS
 from taskfuse.testing.mutations import Edit, Mutants, Operator, all_bodies, at, change, inner, with_body
 from taskfuse.testing.tile_operators import TILE_OPERATORS
@@ -433,7 +415,7 @@ def _hosts(kernel: Kernel) -> Mutants:
 
 def _shared_places(kernel: Kernel) -> Mutants:
     """A Shared buffer that begins where another one does."""
-    shared = [b for b in kernel.buffers if b.memory is MemoryType.Shared and b.offset is not None]
+    shared = [b for b in kernel.buffers if MEDIA[b.memory].is_placed and b.offset is not None]
     for i, a in enumerate(shared):
         for b in shared[i + 1 :]:
             yield replace(kernel, buffers=tuple(replace(c, offset=a.offset) if c is b else c for c in kernel.buffers))

@@ -16,7 +16,7 @@ from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.scalar import evaluate as value_of
 from taskfuse.ir.values import NATIVE, RING
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import TensorParam
+from taskfuse.kir.declarations import TensorParam
 from taskfuse.sim import simulate
 from taskfuse.testing.case import Case, fusion_case, seeded_case
 from taskfuse.testing.instruction_subjects import INSTRUCTIONS

@@ -13,7 +13,8 @@ from taskfuse.errors import ProofError
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import sym
 from taskfuse.kir import map_expressions, map_stmts, parse_kernel
-from taskfuse.kir.nodes import Arrive, Barrier, Compute, Stmt
+from taskfuse.kir.nodes import Compute, Stmt
+from taskfuse.kir.synchronization import Arrive, Barrier
 from tests.lines import pipeline, snippet
 
 

@@ -10,7 +10,7 @@ from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin
 from taskfuse.cuda.signature import Form, Source, Variant
 from taskfuse.cuda.source import emit
 from taskfuse.errors import CudaCompileError
-from taskfuse.kir.nodes import TensorParam
+from taskfuse.kir.declarations import TensorParam
 
 BATCH = 10
 

@@ -11,7 +11,7 @@ from taskfuse.cuda.emitted import emitted as made
 from taskfuse.cuda.signature import Argument, Form, ReportArgument, Variant
 from taskfuse.cuda.source import dense, emit
 from taskfuse.kir import Kernel, parse_kernel
-from taskfuse.kir.nodes import TensorParam
+from taskfuse.kir.declarations import TensorParam
 from taskfuse.options import Options, read_options
 
 SCALARS = """

@@ -10,7 +10,8 @@ from taskfuse.cuda.signature import Source
 from taskfuse.cuda.source import emit
 from taskfuse.dtypes import bfloat16
 from taskfuse.kir import Kernel, parse_kernel
-from taskfuse.kir.nodes import Wgmma, WgmmaFence
+from taskfuse.kir.products import Wgmma
+from taskfuse.kir.synchronization import WgmmaFence
 from taskfuse.kir.walk import Body, bodies, walk
 from tests.lowering.contracted import lowered
 from tests.products import PRODUCTS, Product

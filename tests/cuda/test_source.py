@@ -19,7 +19,8 @@ from taskfuse.errors import VerifyError
 from taskfuse.ir.scalar import const
 from taskfuse.ir.shared_layouts import Major
 from taskfuse.kir import Kernel, parse_kernel
-from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Mma, StMatrix, Wgmma
+from taskfuse.kir.operands import Access, Descriptor
+from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 
 ADD = """\
 KERNEL add(x: float32[M, N], y: float32[M, N]) -> (z: float32[M, N])

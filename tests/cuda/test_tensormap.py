@@ -11,7 +11,7 @@ from taskfuse.cuda.tensormap import encode, map_type
 from taskfuse.dtypes import DTYPES, DType, bfloat16, bool_, float8_e4m3, float32, int8, int16, uint32, uint64
 from taskfuse.errors import LaunchError
 from taskfuse.kir import parse_kernel
-from taskfuse.kir.nodes import TensorMapParam
+from taskfuse.kir.declarations import TensorMapParam
 from tests.cuda.fakes import FakeDriver
 
 KERNEL = parse_kernel("KERNEL k(x: float32[32]) -> (y: float32[32])\n  GRID (1, 1, 1)  BLOCK (32, 1, 1)\n\ny[threadIdx.x] = copy(x[threadIdx.x])\n")

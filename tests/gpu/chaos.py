@@ -22,7 +22,7 @@ import torch
 import taskfuse as tf
 from taskfuse.errors import LaunchError, TaskfuseError, TaskfuseWarning
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Wait
+from taskfuse.kir.synchronization import Wait
 from taskfuse.testing import seeded_case
 from taskfuse.testing.options import Mix
 from tests.gpu.device import poisoned, same, to_device, to_numpy

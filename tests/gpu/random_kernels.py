@@ -20,7 +20,7 @@ import torch
 
 import taskfuse as tf
 from taskfuse.errors import LaunchError, TaskfuseError, TaskfuseWarning
-from taskfuse.kir.nodes import TensorMapParam
+from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.testing import seeded_case
 from taskfuse.testing.case import Case
 from taskfuse.testing.options import Mix

@@ -27,8 +27,9 @@ import numpy as np
 
 import taskfuse as tf
 from taskfuse.kir import bodies, map_stmts, with_bodies
-from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import Arrive, Barrier, BarrierScope, If, InitBarrier, Stmt
+from taskfuse.kir.nodes import If, Stmt
+from taskfuse.kir.synchronization import Arrive, Barrier, BarrierScope, InitBarrier
+from taskfuse.target import WARP
 from taskfuse.testing import seeded_case
 from tests.examples.cases import CASES
 from tests.sim.kernels import load, without

@@ -11,7 +11,8 @@ from taskfuse.errors import ParseError, VerifyError
 from taskfuse.ir.scalar import const, sym
 from taskfuse.kir import map_expressions, walk
 from taskfuse.kir.clusters import cluster_threads, constant_shape, needs_cluster, peers, reached, remote_barriers
-from taskfuse.kir.nodes import Arrive, Barrier, BarrierScope, TmaLoad
+from taskfuse.kir.nodes import TmaLoad
+from taskfuse.kir.synchronization import Arrive, Barrier, BarrierScope
 
 TEXT = (Path(__file__).parents[1] / "kernels" / "share.kir").read_text(encoding="utf-8")
 

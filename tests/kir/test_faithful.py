@@ -14,8 +14,8 @@ from taskfuse.errors import VerifyError
 from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE, Combine, Elementwise
 from taskfuse.ir.scalar import Expr, const
 from taskfuse.kir import Kernel
+from taskfuse.kir.declarations import Param, ScalarParam, TensorParam
 from taskfuse.kir.faithful import check_faithful
-from taskfuse.kir.nodes import Param, ScalarParam, TensorParam
 from taskfuse.kir.witness import Apply, Definition, Pick, Whole
 from taskfuse.lowering import steps
 from taskfuse.testing.case import seeded_case

@@ -7,10 +7,12 @@ import pytest
 from taskfuse.ir.scalar import const, sym
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir.fields import KINDS, fields_of, types_of
-from taskfuse.kir.forms import FORMS, STATEMENT_WORDS, Form, Option, Slot, Word, form_of
-from taskfuse.kir.nodes import Access, Arrive, BarrierSlot, Gather, Located, Mma, Stmt, TmaLoad, Wgmma, Writer
+from taskfuse.kir.forms import FORMS, RESERVED, STATEMENT_WORDS, Form, Option, Slot, Word, form_of
+from taskfuse.kir.nodes import Gather, Stmt, TmaLoad
 from taskfuse.kir.operand_printer import OperandPrinter
-from taskfuse.kir.words import RESERVED
+from taskfuse.kir.operands import Access, BarrierSlot, Located, Writer
+from taskfuse.kir.products import Mma, Wgmma
+from taskfuse.kir.synchronization import Arrive
 
 CLASSES = get_args(Stmt)
 # loops, branches, computations and barriers; and those whose first word has more than a name in it

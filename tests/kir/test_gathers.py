@@ -7,7 +7,8 @@ from taskfuse.check import Verdict
 from taskfuse.errors import ParseError, VerifyError
 from taskfuse.ir.scalar import sym
 from taskfuse.kir import parse_kernel, verify_kernel
-from taskfuse.kir.nodes import Access, Found, Gather
+from taskfuse.kir.nodes import Gather
+from taskfuse.kir.operands import Access, Found
 from taskfuse.kir.walk import accesses, expressions, map_expressions, own_symbols
 from tests.sim.kernels import SCHEDULERS, X, error, kernel, run_all
 

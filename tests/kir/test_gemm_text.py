@@ -6,7 +6,10 @@ import pytest
 
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import parse_kernel, walk
-from taskfuse.kir.nodes import Buffer, Expect, HostParam, StMatrix, TensorMapParam, TmaLoad, TmaStore, Wgmma
+from taskfuse.kir.declarations import Buffer, HostParam, TensorMapParam
+from taskfuse.kir.nodes import TmaLoad, TmaStore
+from taskfuse.kir.products import StMatrix, Wgmma
+from taskfuse.kir.synchronization import Expect
 
 KERNEL = parse_kernel((Path(__file__).parent.parent / "kernels" / "gemm.kir").read_text())
 TILE = 128

@@ -10,7 +10,8 @@ from taskfuse.ir.matrix_instructions import Family, accumulator_dtype, rows
 from taskfuse.ir.scalar import sym
 from taskfuse.ir.shared_layouts import Major
 from taskfuse.kir import Kernel, accesses, expressions, map_expressions, parse_kernel, stmt_text, verify_kernel
-from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Mma, StMatrix, Wgmma
+from taskfuse.kir.operands import Access, Descriptor
+from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 
 HEAD = """\
 KERNEL k(x: float32[N]) -> (y: float32[N])

@@ -11,25 +11,11 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import TRUE, const, eq, lt, sym
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import Kernel, parse_kernel, stmt_text, to_text, walk
-from taskfuse.kir.nodes import (
-    Access,
-    Barrier,
-    BarrierScope,
-    Bind,
-    Branch,
-    Buffer,
-    Case,
-    Choose,
-    Compute,
-    For,
-    If,
-    Immediate,
-    IndexOf,
-    ScalarParam,
-    ScalarValue,
-    TensorParam,
-)
+from taskfuse.kir.declarations import Buffer, ScalarParam, TensorParam
+from taskfuse.kir.nodes import Bind, Branch, Choose, Compute, For, If
 from taskfuse.kir.operand_printer import immediate_text
+from taskfuse.kir.operands import Access, Case, Immediate, IndexOf, ScalarValue
+from taskfuse.kir.synchronization import Barrier, BarrierScope
 
 KERNELS = sorted((Path(__file__).parent.parent / "kernels").glob("*.kir"))
 ONE = const(1)

@@ -13,54 +13,25 @@ from taskfuse.ir.scalar import TRUE, Expr, and_, const, eq, le, lt, ne, not_, or
 from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.kir import Kernel, parse_kernel, to_text, verify_kernel
-from taskfuse.kir.nodes import (
-    Access,
+from taskfuse.kir.declarations import Buffer, Counter, HostParam, Mbarrier, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access, BarrierSlot, Case, Descriptor, Found, Immediate, IndexOf, Queue, ScalarValue
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
+from taskfuse.kir.synchronization import (
     Advance,
     Arrive,
     ArriveAsync,
-    AsyncCopy,
     Barrier,
     BarrierScope,
-    BarrierSlot,
-    Bind,
-    Branch,
-    Buffer,
-    Case,
-    Choose,
     Commit,
-    Compute,
-    Counter,
     CursorInit,
-    Descriptor,
     Expect,
     FenceInit,
     FenceProxyAsync,
-    For,
-    Found,
-    Gather,
-    HostParam,
-    If,
-    Immediate,
-    IndexOf,
     InitBarrier,
-    LdMatrix,
-    Mbarrier,
-    Mma,
-    Queue,
-    ScalarParam,
-    ScalarValue,
     SetMaxNReg,
-    Shuffle,
-    StMatrix,
-    Stmt,
-    TensorMapParam,
-    TensorParam,
-    TmaLoad,
-    TmaStore,
-    VectorCopy,
     Wait,
     WaitGroup,
-    Wgmma,
     WgmmaFence,
 )
 

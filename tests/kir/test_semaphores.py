@@ -7,7 +7,7 @@ import pytest
 from taskfuse.errors import ParseError, VerifyError
 from taskfuse.ir.scalar import sym
 from taskfuse.kir import Kernel, expressions, map_expressions, parse_kernel, walk
-from taskfuse.kir.nodes import Acquire, Release
+from taskfuse.kir.synchronization import Acquire, Release
 
 TEXT = (Path(__file__).parent.parent / "kernels" / "blocks.kir").read_text(encoding="utf-8")
 

@@ -12,8 +12,10 @@ from taskfuse.ir.scalar import const
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir import Kernel, parse_kernel, verify_kernel
 from taskfuse.kir.declaration_rules import NO_NAME
-from taskfuse.kir.nodes import Barrier, BarrierScope, Bind, Choose, HostParam, If, TensorParam
+from taskfuse.kir.declarations import HostParam, TensorParam
+from taskfuse.kir.nodes import Bind, Choose, If
 from taskfuse.kir.statement_rules import STATEMENT_RULES
+from taskfuse.kir.synchronization import Barrier, BarrierScope
 from taskfuse.kir.verify import RULES
 
 DECLARATIONS = """\
@@ -428,15 +430,14 @@ kernel 'scale': 'i' is not in scope
 
 
 def test_every_rule_is_in_the_table() -> None:
-    import taskfuse.kir.copy_rules as copies
-    import taskfuse.kir.matrix_rules as matrices
+    import taskfuse.kir.instruction_rules as instructions
     import taskfuse.kir.statement_rules as statements
     import taskfuse.kir.synchronization_rules as synchronization
     import taskfuse.kir.witness_rules as witness
 
     defined = {
         f
-        for module in (statements, synchronization, copies, matrices, witness)
+        for module in (statements, synchronization, instructions, witness)
         for name, f in vars(module).items()
         if callable(f) and getattr(f, "__module__", "") == module.__name__ and name[0].islower() and list(signature(f).parameters) == ["subject", "scope"]
     }

@@ -6,7 +6,9 @@ import pytest
 
 from taskfuse.ir.scalar import Expr, const, substitute, sym
 from taskfuse.kir import Kernel, accesses, barrier_slots, bodies, expressions, map_expressions, map_operand, map_stmts, parse_kernel, walk, with_bodies
-from taskfuse.kir.nodes import Access, ArriveAsync, AsyncCopy, BarrierSlot, Compute, For, If, IndexOf, Stmt, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Compute, For, If, Stmt, VectorCopy
+from taskfuse.kir.operands import Access, BarrierSlot, IndexOf
+from taskfuse.kir.synchronization import ArriveAsync
 
 PATHS = sorted((Path(__file__).parent.parent / "kernels").glob("*.kir"))
 HEADER = "KERNEL k(x: float32[N], alpha: float32) -> (y: float32[N])\n  DIM N\n  GRID (1, 1, 1)  BLOCK (32, 1, 1)\n  LOCAL r: float32[]\n\n"

@@ -15,10 +15,11 @@ from taskfuse.errors import ParseError, VerifyError
 from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
 from taskfuse.ir.scalar import const, ge, lt, sym
 from taskfuse.kir import Kernel, held, map_stmts, parse_kernel, specialized, verify_kernel, walk
-from taskfuse.kir.nodes import Access, Case, Compute, Content, Holds, Immediate, IndexOf, ScalarValue, Stmt, Writer
+from taskfuse.kir.forms import RULE_WORDS
+from taskfuse.kir.nodes import Compute, Stmt
+from taskfuse.kir.operands import Access, Case, Content, Holds, Immediate, IndexOf, ScalarValue, Writer
 from taskfuse.kir.scope import Declarations
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
-from taskfuse.kir.words import RULE_WORDS
 from taskfuse.lowering.state import State
 from taskfuse.lowering.steps import Step
 from taskfuse.testing.case import seeded_case

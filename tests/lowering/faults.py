@@ -8,7 +8,8 @@ import numpy as np
 import taskfuse as tf
 from taskfuse.errors import SimulationError
 from taskfuse.kir import map_stmts, walk
-from taskfuse.kir.nodes import Arrive, Barrier, Stmt, Wait
+from taskfuse.kir.nodes import Stmt
+from taskfuse.kir.synchronization import Arrive, Barrier, Wait
 from tests.lowering.running import Array
 
 

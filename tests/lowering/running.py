@@ -12,7 +12,9 @@ from taskfuse import ParallelType as P
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.tasks import Node
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Barrier, BarrierScope, Buffer, If
+from taskfuse.kir.declarations import Buffer
+from taskfuse.kir.nodes import If
+from taskfuse.kir.synchronization import Barrier, BarrierScope
 from taskfuse.lowering.prepare import prepare
 from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.schedule.order import complete

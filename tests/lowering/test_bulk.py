@@ -8,7 +8,9 @@ import taskfuse as tf
 from taskfuse import MemoryType
 from taskfuse.errors import SimulationError
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Expect, FenceProxyAsync, If, InitBarrier, TensorMapParam, TmaStore, Wait, WaitGroup
+from taskfuse.kir.declarations import TensorMapParam
+from taskfuse.kir.nodes import If, TmaStore
+from taskfuse.kir.synchronization import Expect, FenceProxyAsync, InitBarrier, Wait, WaitGroup
 from tests.cuda.compiled import compiles, texts
 from tests.lowering.bulk_cases import BX, CASES, LOAD, SHARED, STORE, TX, TY, after_another_group, lowered, made_and_read, operands, side_by_side, stream, view
 from tests.lowering.faults import missed

@@ -7,7 +7,8 @@ from taskfuse import MemoryType
 from taskfuse import ParallelType as P
 from taskfuse.errors import LoweringError
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Advance, Arrive, CursorInit, For, InitBarrier, Wait
+from taskfuse.kir.nodes import For
+from taskfuse.kir.synchronization import Advance, Arrive, CursorInit, InitBarrier, Wait
 from tests.lowering.faults import missed
 from tests.lowering.running import agrees, bind, body, buffer, numbers, refused
 

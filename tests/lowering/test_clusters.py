@@ -12,7 +12,9 @@ from taskfuse import ParallelType as P
 from taskfuse.check import Verdict
 from taskfuse.errors import TaskfuseError, UnsupportedError
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Arrive, Barrier, BarrierScope, Expect, InitBarrier, TensorMapParam, TmaLoad
+from taskfuse.kir.declarations import TensorMapParam
+from taskfuse.kir.nodes import TmaLoad
+from taskfuse.kir.synchronization import Arrive, Barrier, BarrierScope, Expect, InitBarrier
 from tests.lowering.clustered import BX, CX, CY, TX, TY, S, grid, pointwise, shared
 from tests.lowering.running import Array, agree, agrees, bind, numbers, refused
 

@@ -6,7 +6,9 @@ import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse.check import Verdict
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import ArriveAsync, AsyncCopy, BarrierScope, Commit, FenceProxyAsync, For, If, InitBarrier, Queue, Stmt, WaitGroup
+from taskfuse.kir.nodes import AsyncCopy, For, If, Stmt
+from taskfuse.kir.operands import Queue
+from taskfuse.kir.synchronization import ArriveAsync, BarrierScope, Commit, FenceProxyAsync, InitBarrier, WaitGroup
 from tests.cuda.compiled import compiles, texts
 from tests.lowering.copying import CASES, COPY, SHARED, TX, TY, lowered, operands, pipeline, ring
 from tests.lowering.faults import is_caught, without

@@ -11,7 +11,8 @@ from taskfuse.cuda.signature import Form, Variant
 from taskfuse.cuda.source import emit
 from taskfuse.errors import ProofError, TaskfuseError
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import BarrierScope, Gather
+from taskfuse.kir.nodes import Gather
+from taskfuse.kir.synchronization import BarrierScope
 from tests.lowering.faults import faults, is_caught
 from tests.lowering.running import Array, agrees, bind, buffer, numbers, refused, scopes
 from tests.proofs import proved, sizes_of

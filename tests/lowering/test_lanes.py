@@ -10,7 +10,9 @@ from taskfuse import MemoryType
 from taskfuse import ParallelType as P
 from taskfuse.ir.scalar import Const
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import BarrierScope, For, Shuffle
+from taskfuse.kir.nodes import For
+from taskfuse.kir.products import Shuffle
+from taskfuse.kir.synchronization import BarrierScope
 from tests.lowering.faults import is_caught, missed, without
 from tests.lowering.running import Array, agrees, bind, numbers, scopes
 

@@ -10,7 +10,8 @@ from taskfuse import ParallelType as P
 from taskfuse.errors import LoweringError
 from taskfuse.ir.scalar import TRUE
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Barrier, BarrierScope, Commit, WaitGroup, Wgmma
+from taskfuse.kir.products import Wgmma
+from taskfuse.kir.synchronization import Barrier, BarrierScope, Commit, WaitGroup
 from tests.lowering.joined import CASES, INDICES, Product
 from tests.lowering.running import numbers, refused
 

@@ -8,7 +8,9 @@ from taskfuse import ParallelType as P
 from taskfuse.check import Verdict
 from taskfuse.errors import LoweringError, SimulationError
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Access, BarrierScope, Choose, Commit, CursorInit, Expect, For, If, InitBarrier, WaitGroup
+from taskfuse.kir.nodes import Choose, For, If
+from taskfuse.kir.operands import Access
+from taskfuse.kir.synchronization import BarrierScope, Commit, CursorInit, Expect, InitBarrier, WaitGroup
 from tests.lowering.copying import pipeline, two_tiles
 from tests.lowering.running import agrees, bind, buffer, numbers, refused, scopes
 from tests.proofs import proved

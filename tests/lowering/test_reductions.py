@@ -9,7 +9,7 @@ import pytest
 import taskfuse as tf
 from taskfuse import MemoryType
 from taskfuse import ParallelType as P
-from taskfuse.kir.nodes import BarrierScope
+from taskfuse.kir.synchronization import BarrierScope
 from tests.lowering.faults import missed
 from tests.lowering.running import agrees, barriers, bind, buffer, numbers, scopes
 

@@ -9,7 +9,8 @@ from taskfuse import ParallelType as P
 from taskfuse.errors import LoweringError, TaskfuseWarning
 from taskfuse.ir.tasks import Node
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import For, SetMaxNReg
+from taskfuse.kir.nodes import For
+from taskfuse.kir.synchronization import SetMaxNReg
 from tests.lowering.running import agrees, bind, numbers, refused
 
 FEW = (tf.Scheduler.LOW_FIRST, tf.Scheduler.HIGH_FIRST, tf.Scheduler.RANDOM)

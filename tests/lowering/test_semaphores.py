@@ -10,7 +10,8 @@ from taskfuse import MemoryType, atoms
 from taskfuse import ParallelType as P
 from taskfuse.errors import DeadlockError, LoweringError
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Acquire, AsyncCopy, Barrier, BarrierScope, Release, WaitGroup
+from taskfuse.kir.nodes import AsyncCopy
+from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, Release, WaitGroup
 from tests.lowering.running import Array, agrees, bind, numbers, refused
 
 S, TX, TY, TZ, BX, BY, BZ = P.Serial, P.TIDx, P.TIDy, P.TIDz, P.BIDx, P.BIDy, P.BIDz

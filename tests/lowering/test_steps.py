@@ -16,15 +16,14 @@ from examples import founding, stream
 from taskfuse import ParallelType as P
 from taskfuse.errors import TaskfuseError, VerifyError
 from taskfuse.ir.scalar import lt, sym
-from taskfuse.kir.nodes import CursorInit, Wait
+from taskfuse.kir.synchronization import CursorInit, Wait
 from taskfuse.kir.walk import expressions
 from taskfuse.lowering import lower
 from taskfuse.lowering.plan import PGuard, PLoop, PNode, PStmt, PSync, children
 from taskfuse.lowering.plan_rules import verify_plan
-from taskfuse.lowering.plan_text import state_text
+from taskfuse.lowering.plan_text import changes, plan_texts, state_text
 from taskfuse.lowering.state import LoweringOptions, State
 from taskfuse.lowering.steps import STEPS, Step
-from taskfuse.lowering.trace import changes, plan_texts
 
 ROOT = Path(__file__).parents[2]
 NAMES = [step.name for step in STEPS]
@@ -143,7 +142,7 @@ def test_a_plan_is_verified_after_each_step(monkeypatch: pytest.MonkeyPatch) -> 
         state.plan.append(next(n for _, n in nodes(state.plan) if isinstance(n, PStmt) and n.stmt and any(e.free for a in n.writes for e in a.index)))
 
     broken = tuple(replace(s, change=sabotage) if s.name == "copies" else s for s in STEPS)
-    monkeypatch.setattr(sys.modules["taskfuse.lowering.lower"], "STEPS", broken)
+    monkeypatch.setattr(sys.modules["taskfuse.lowering.steps"], "STEPS", broken)
     fusion = stream.build()
     with pytest.raises(VerifyError, match="plan after step copies: "):
         tf.lower(fusion)

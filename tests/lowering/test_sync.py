@@ -8,7 +8,8 @@ from taskfuse import ParallelType as P
 from taskfuse.errors import LoweringError
 from taskfuse.ir.scalar import Expr, ceildiv, const, sym
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Arrive, Barrier, BarrierScope, For, Wait
+from taskfuse.kir.nodes import For
+from taskfuse.kir.synchronization import Arrive, Barrier, BarrierScope, Wait
 from taskfuse.lowering.plan import PLoop, PNode, PSync
 from taskfuse.lowering.sync import check_trips
 from tests.lowering.faults import missed

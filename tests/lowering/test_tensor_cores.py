@@ -11,7 +11,8 @@ import taskfuse as tf
 from taskfuse import Fusion, TensorView, atoms
 from taskfuse import ParallelType as P
 from taskfuse.errors import LoweringError, ScheduleError
-from taskfuse.kir.nodes import LdMatrix, Mma, StMatrix, WaitGroup, Wgmma
+from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
+from taskfuse.kir.synchronization import WaitGroup
 from taskfuse.kir.walk import walk
 from taskfuse.lowering.plan import PStmt
 from taskfuse.lowering.statements import Statements

@@ -8,7 +8,8 @@ import taskfuse as tf
 from taskfuse import MemoryType
 from taskfuse import ParallelType as P
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Advance, For, If
+from taskfuse.kir.nodes import For, If
+from taskfuse.kir.synchronization import Advance
 from tests.lowering.faults import missed
 from tests.lowering.running import agrees, bind, body, numbers
 

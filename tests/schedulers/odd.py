@@ -51,6 +51,6 @@ VARIANTS = {
     "one of two": Odd((1, 1, 8), "kn"),
     "batches": Odd((1, 1, 2), batch=("B",)),
     "two batches": Odd((1, 1, 1), batch=("B", "C")),
-    "turns": Odd((1, 1, 2)),
+    "pingpong": Odd((1, 1, 2)),
     "cluster": Odd((1, 8, 1), "kn"),
 }

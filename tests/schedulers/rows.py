@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 import taskfuse as tf
-from taskfuse.kir.nodes import Barrier, BarrierScope
+from taskfuse.kir.synchronization import Barrier, BarrierScope
 from taskfuse.kir.walk import walk
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers import RowConfig

@@ -16,7 +16,9 @@ from taskfuse.cuda.resources import Resources
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.atoms import Instruction
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import AsyncCopy, Choose, FenceProxyAsync, Queue, TmaLoad, WaitGroup
+from taskfuse.kir.nodes import AsyncCopy, Choose, TmaLoad
+from taskfuse.kir.operands import Queue
+from taskfuse.kir.synchronization import FenceProxyAsync, WaitGroup
 from taskfuse.schedulers import MatmulConfig, MatmulKind
 from tests.lowering.faults import without
 from tests.proofs import proved

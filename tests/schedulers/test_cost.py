@@ -7,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taskfuse as tf
-from taskfuse.kir.limits import SHARED_BYTES
 from taskfuse.schedulers import MatmulConfig, MatmulKind
 from taskfuse.schedulers.cost import MOST_SIDES, SHAPES, SHARED_TILES, Problem, candidates, estimate, rank
-from taskfuse.target import DEFAULT
+from taskfuse.target import DEFAULT, SHARED_BYTES
 from tests.schedulers.products import Product
 
 EXTENT = st.integers(1, 8192)

@@ -13,7 +13,7 @@ from taskfuse import ParallelType as P
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Barrier, BarrierScope
+from taskfuse.kir.synchronization import Barrier, BarrierScope
 from taskfuse.schedulers.horizontal_cost import duration
 from taskfuse.testing import seeded_case
 from tests.errors import text_of

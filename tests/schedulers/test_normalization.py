@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 import taskfuse as tf
 from taskfuse import MemoryType
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import AsyncCopy, BarrierScope, Shuffle, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, VectorCopy
+from taskfuse.kir.products import Shuffle
+from taskfuse.kir.synchronization import BarrierScope
 from taskfuse.schedulers import Keep, RowConfig
 from taskfuse.schedulers.row_cost import RowEstimate, RowProblem, estimate
 from tests.proofs import proved

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import taskfuse as tf
 from taskfuse.errors import TaskfuseError, UnsupportedError
-from taskfuse.kir.nodes import BarrierScope
+from taskfuse.kir.synchronization import BarrierScope
 from taskfuse.schedulers import Keep, RowConfig
 from taskfuse.schedulers.row_cost import RowProblem, candidates, estimate, rank
 from tests.errors import text

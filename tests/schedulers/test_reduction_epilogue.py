@@ -15,7 +15,8 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.ir.storage import producers
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Barrier, BarrierScope, Shuffle
+from taskfuse.kir.products import Shuffle
+from taskfuse.kir.synchronization import Barrier, BarrierScope
 from taskfuse.schedulers import MatmulConfig, MatmulKind
 from tests.lowering.faults import without
 from tests.proofs import proved

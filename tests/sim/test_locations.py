@@ -10,7 +10,8 @@ import taskfuse as tf
 from taskfuse.errors import DeadlockError, SimulationError
 from taskfuse.ir.scalar import sym
 from taskfuse.kir import map_expressions, map_stmts
-from taskfuse.kir.nodes import Arrive, Barrier, Compute, Stmt
+from taskfuse.kir.nodes import Compute, Stmt
+from taskfuse.kir.synchronization import Arrive, Barrier
 from tests.lines import pipeline, snippet
 
 X = np.ones((6, 32), np.float32)

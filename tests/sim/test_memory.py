@@ -5,7 +5,8 @@ import pytest
 
 from taskfuse.errors import SimulationError
 from taskfuse.ir.values import NATIVE, RING, Values
-from taskfuse.kir.nodes import Access, Compute
+from taskfuse.kir.nodes import Compute
+from taskfuse.kir.operands import Access
 from taskfuse.location import Location
 from taskfuse.sim import Scheduler, simulate
 from tests.sim.kernels import X, error, errors, kernel

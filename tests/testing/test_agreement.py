@@ -10,24 +10,10 @@ import pytest
 
 from taskfuse.check import Verdict
 from taskfuse.kir import Kernel, parse_kernel, walk
-from taskfuse.kir.nodes import (
-    Access,
-    Arrive,
-    Barrier,
-    BarrierScope,
-    Bind,
-    Choose,
-    Commit,
-    Compute,
-    Descriptor,
-    Gather,
-    Queue,
-    Stmt,
-    TmaLoad,
-    VectorCopy,
-    WaitGroup,
-    Wgmma,
-)
+from taskfuse.kir.nodes import Bind, Choose, Compute, Gather, Stmt, TmaLoad, VectorCopy
+from taskfuse.kir.operands import Access, Descriptor, Queue
+from taskfuse.kir.products import Wgmma
+from taskfuse.kir.synchronization import Arrive, Barrier, BarrierScope, Commit, WaitGroup
 from taskfuse.testing import agreement
 from taskfuse.testing.agreement import UNCHANGED, Row, Tally, case, compare, pattern
 from taskfuse.testing.chooser import RandomChooser

@@ -13,7 +13,7 @@ from taskfuse.cli.load import load
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import parse_expr, sym
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import Access
+from taskfuse.kir.operands import Access
 from taskfuse.kir.witness import Apply
 from taskfuse.testing.case import seeded_case
 from taskfuse.testing.hostile import crash, crash_of_text, hostile_texts, hostile_witnesses

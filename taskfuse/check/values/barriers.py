@@ -14,7 +14,8 @@ from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir import Kernel
 from taskfuse.kir.clusters import peers
-from taskfuse.kir.nodes import Acquire, Arrive, ArriveAsync, Barrier, BarrierScope, BarrierSlot, Expect, InitBarrier, Release, SemaphoreSlot, Wait
+from taskfuse.kir.operands import BarrierSlot, SemaphoreSlot
+from taskfuse.kir.synchronization import Acquire, Arrive, ArriveAsync, Barrier, BarrierScope, Expect, InitBarrier, Release, Wait
 
 SLOTS = 1 << 20
 NAMED = 16

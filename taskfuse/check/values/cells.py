@@ -16,7 +16,7 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import TensorParam
+from taskfuse.kir.declarations import TensorParam
 
 BEHIND = -1
 """The tag of a cell behind the first of an element; the data says how far."""

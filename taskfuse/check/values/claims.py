@@ -17,28 +17,12 @@ from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, Fragment, matri
 from taskfuse.ir.scalar import Const, Expr, const, evaluate, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import operand_offset
 from taskfuse.kir import Kernel
-from taskfuse.kir.limits import WARP, WARPGROUP
-from taskfuse.kir.nodes import (
-    Access,
-    AsyncCopy,
-    Choose,
-    Compute,
-    Content,
-    Descriptor,
-    Gather,
-    Holds,
-    LdMatrix,
-    Mma,
-    Shuffle,
-    StMatrix,
-    TensorMapParam,
-    TensorParam,
-    TmaLoad,
-    TmaStore,
-    VectorCopy,
-    Wgmma,
-)
+from taskfuse.kir.declarations import TensorMapParam, TensorParam
+from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access, Content, Descriptor, Holds
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.witness import Apply
+from taskfuse.target import WARP, WARPGROUP
 
 Points = tuple[tuple[str, int], ...]
 

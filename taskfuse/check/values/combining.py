@@ -13,7 +13,8 @@ from taskfuse.check.values.partials import Fold
 from taskfuse.check.values.state import State, points
 from taskfuse.check.values.terms import Bools, Ints, Terms
 from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
-from taskfuse.kir.nodes import Compute, Content, Holds
+from taskfuse.kir.nodes import Compute
+from taskfuse.kir.operands import Content, Holds
 from taskfuse.kir.witness import Accumulate, Reduce
 
 ADD, MUL, FMA, COPY = (ELEMENTWISE[name] for name in ("add", "mul", "fma", "copy"))

@@ -15,7 +15,8 @@ from taskfuse.check.values.matching import chosen, claimed, folded, inherited, m
 from taskfuse.check.values.partials import Fold
 from taskfuse.check.values.state import NUMBERS, State, points
 from taskfuse.check.values.terms import WRONG, Terms, converted, is_constant
-from taskfuse.kir.nodes import Compute, Content
+from taskfuse.kir.nodes import Compute
+from taskfuse.kir.operands import Content
 from taskfuse.kir.witness import Apply
 
 

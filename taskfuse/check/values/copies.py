@@ -12,7 +12,8 @@ from taskfuse.check.values.lanes import Lanes
 from taskfuse.check.values.matching import claimed
 from taskfuse.check.values.state import State, points
 from taskfuse.check.values.terms import NOTHING, Terms
-from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, Shuffle, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, VectorCopy
+from taskfuse.kir.products import Shuffle
 from taskfuse.kir.witness import Find
 
 SAMPLES = 64

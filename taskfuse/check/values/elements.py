@@ -19,7 +19,8 @@ from taskfuse.dtypes import DType, int64
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import Expr, compile_expr, evaluate
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import Access, Immediate, IndexOf, Operand, ScalarParam, ScalarValue
+from taskfuse.kir.declarations import ScalarParam
+from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.witness import Apply, Definition, Pick, Whole
 
 Symbols = Mapping[str, int | Ints]

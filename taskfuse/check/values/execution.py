@@ -28,7 +28,9 @@ from taskfuse.check.values.state import State
 from taskfuse.check.values.terms import NOTHING, WRONG, Terms
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel, accesses
-from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, HostParam, LdMatrix, Mma, Shuffle, StMatrix, Stmt, TmaLoad, TmaStore, VectorCopy, Wgmma
+from taskfuse.kir.declarations import HostParam
+from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 
 
 class Witness(Enum):

@@ -23,7 +23,9 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import Const, Expr, const, evaluate, ge, lt, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import held
-from taskfuse.kir.nodes import Access, Compute, Content, For, If, Immediate, Shuffle
+from taskfuse.kir.nodes import Compute, For, If
+from taskfuse.kir.operands import Access, Content, Immediate
+from taskfuse.kir.products import Shuffle
 from taskfuse.kir.witness import Definition, Reduce
 
 Ints = NDArray[np.int64]

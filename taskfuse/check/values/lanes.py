@@ -14,8 +14,8 @@ from taskfuse.check.trace import TooLarge
 from taskfuse.check.values.terms import Bools, Ints
 from taskfuse.ir.scalar import Const, Expr, compile_expr, evaluate
 from taskfuse.kir import Kernel
-from taskfuse.kir.limits import MAX_THREADS, WARP
 from taskfuse.kir.nodes import For, Stmt
+from taskfuse.target import MAX_THREADS, WARP
 
 Number = int | Ints
 MOST = 1 << 16

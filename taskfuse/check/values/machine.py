@@ -17,29 +17,10 @@ from taskfuse.check.values.barriers import Barriers
 from taskfuse.check.values.lanes import Frame, Lanes, Launch, Number
 from taskfuse.check.values.terms import Bools
 from taskfuse.kir import Kernel, bodies, stmt_text
-from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import (
-    Acquire,
-    Advance,
-    Arrive,
-    ArriveAsync,
-    Barrier,
-    BarrierScope,
-    Bind,
-    CursorInit,
-    Expect,
-    For,
-    If,
-    InitBarrier,
-    LdMatrix,
-    Mma,
-    Release,
-    Shuffle,
-    StMatrix,
-    Stmt,
-    Wait,
-    Wgmma,
-)
+from taskfuse.kir.nodes import Bind, For, If, Stmt
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
+from taskfuse.kir.synchronization import Acquire, Advance, Arrive, ArriveAsync, Barrier, BarrierScope, CursorInit, Expect, InitBarrier, Release, Wait
+from taskfuse.target import WARP
 
 WAITING = (Barrier, Wait, Acquire)
 TOGETHER = (Shuffle, Wgmma, Mma, LdMatrix, StMatrix)

@@ -25,7 +25,8 @@ from taskfuse.check.values.solve import Equation, Open, solved
 from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Facts, FloorDiv, Mod, Substitution, const, eq, ge, le, lt, ne, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import swizzled_place
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.nodes import Content, For
+from taskfuse.kir.nodes import For
+from taskfuse.kir.operands import Content
 from taskfuse.kir.walk import own_symbols
 
 LIMIT = 1 << 18

@@ -13,7 +13,8 @@ from taskfuse.check.values.state import State
 from taskfuse.check.values.terms import NOTHING, WRONG, Bools, Ints, Terms, constants, converted, is_constant, numbers
 from taskfuse.dtypes import DType, bool_
 from taskfuse.ir.elementwise import DTypeRule, Elementwise
-from taskfuse.kir.nodes import Holds, Stmt
+from taskfuse.kir.nodes import Stmt
+from taskfuse.kir.operands import Holds
 
 
 def claimed(state: State, holds: Holds, tensor: Tensor, lanes: Lanes) -> tuple[Ints, Bools]:

@@ -10,7 +10,7 @@ from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.stores import stores
 from taskfuse.ir.scalar import const
-from taskfuse.kir.nodes import Content, Holds
+from taskfuse.kir.operands import Content, Holds
 from taskfuse.kir.witness import Whole
 
 

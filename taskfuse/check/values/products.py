@@ -18,7 +18,8 @@ from taskfuse.check.values.state import NUMBERS, State
 from taskfuse.check.values.terms import WRONG, Bools, Ints, Terms, constant_tag
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.kir.nodes import Access, IndexOf, Mma, Operand, Wgmma
+from taskfuse.kir.operands import Access, IndexOf, Operand
+from taskfuse.kir.products import Mma, Wgmma
 from taskfuse.kir.witness import Reduce
 
 ADD, MUL = ELEMENTWISE["add"], ELEMENTWISE["mul"]

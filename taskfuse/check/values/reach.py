@@ -28,7 +28,9 @@ from taskfuse.check.values.stores import stores
 from taskfuse.ir.scalar import Const, Expr, Sym, and_, const, eq, ge, not_, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, MemoryType
 from taskfuse.kir import accesses
-from taskfuse.kir.nodes import Content, For, Holds, TensorParam, TmaLoad
+from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.nodes import For, TmaLoad
+from taskfuse.kir.operands import Content, Holds
 from taskfuse.kir.witness import Definition, Whole
 
 ROWS = 1 << 21

@@ -26,7 +26,9 @@ from taskfuse.check.values.runs import Span, Visits, known_of, runs
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import TRUE, Const, Expr, Facts, FloorDiv, Mod, Sym, children, const, eq, evaluate, ge, le, lt, not_, simplify, substitute, sym
 from taskfuse.kir import accesses
-from taskfuse.kir.nodes import Compute, Content, For, Holds, Immediate, Wgmma
+from taskfuse.kir.nodes import Compute, For
+from taskfuse.kir.operands import Content, Holds, Immediate
+from taskfuse.kir.products import Wgmma
 from taskfuse.kir.witness import Definition, Reduce
 
 Ints = NDArray[np.int64]

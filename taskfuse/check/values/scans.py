@@ -12,7 +12,8 @@ from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import Expr, Sym, const, simplify, sym
-from taskfuse.kir.nodes import Access, Compute, Content, For, Holds, Immediate
+from taskfuse.kir.nodes import Compute, For
+from taskfuse.kir.operands import Access, Content, Holds, Immediate
 from taskfuse.kir.witness import Accumulate
 
 COPY = ELEMENTWISE["copy"]

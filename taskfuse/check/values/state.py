@@ -35,7 +35,9 @@ from taskfuse.dtypes import DTYPES, DType, int64
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, stmt_text
-from taskfuse.kir.nodes import Access, IndexOf, Operand, Stmt, TensorMapParam
+from taskfuse.kir.declarations import TensorMapParam
+from taskfuse.kir.nodes import Stmt
+from taskfuse.kir.operands import Access, IndexOf, Operand
 
 NUMBERS = {d: k for k, d in enumerate(DTYPES.values())}
 

@@ -18,28 +18,10 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
 from taskfuse.ir.scalar import TRUE, Expr, ge, lt, not_, substitute, sym
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import (
-    Access,
-    AsyncCopy,
-    Case,
-    Choose,
-    Compute,
-    Content,
-    Gather,
-    Holds,
-    Immediate,
-    IndexOf,
-    LdMatrix,
-    Mma,
-    Operand,
-    ScalarValue,
-    StMatrix,
-    TensorParam,
-    TmaLoad,
-    TmaStore,
-    VectorCopy,
-    Wgmma,
-)
+from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access, Case, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.kir.witness import Accumulate, Apply, Find, Pick, Reduce
 
 COPY, FMA, MUL = ELEMENTWISE["copy"], ELEMENTWISE["fma"], ELEMENTWISE["mul"]

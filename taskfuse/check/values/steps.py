@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from taskfuse.ir.elementwise import Combine
-from taskfuse.kir.nodes import Compute, Operand, Stmt
+from taskfuse.kir.nodes import Compute, Stmt
+from taskfuse.kir.operands import Operand
 
 
 def taken(stmt: Stmt, combine: Combine) -> Operand | None:

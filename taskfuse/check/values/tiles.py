@@ -18,8 +18,11 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, Fragment, matrices
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.shared_layouts import operand_offsets, swizzled
-from taskfuse.kir.limits import WARP, WARPGROUP
-from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Mma, StMatrix, Stmt, TensorMapParam, TmaLoad, TmaStore, Wgmma
+from taskfuse.kir.declarations import TensorMapParam
+from taskfuse.kir.nodes import Stmt, TmaLoad, TmaStore
+from taskfuse.kir.operands import Access, Descriptor
+from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
+from taskfuse.target import WARP, WARPGROUP
 
 # -- TMA ----------------------------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,8 @@ from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.statements import Statements, Written
 from taskfuse.kir import Kernel, held
-from taskfuse.kir.nodes import Content, Gather, Writer
+from taskfuse.kir.nodes import Gather
+from taskfuse.kir.operands import Content, Writer
 from taskfuse.kir.witness import Accumulate
 
 

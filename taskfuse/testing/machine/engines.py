@@ -45,7 +45,7 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A wgmma operand: its address in the machine, and its byte offsets (:class:`taskfuse.kir.nodes.Descriptor`)."""
+    """A wgmma operand: its address in the machine, and its byte offsets (:class:`taskfuse.kir.operands.Descriptor`)."""
 
     address: int
     swizzle: int

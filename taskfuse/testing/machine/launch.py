@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
-from taskfuse.kir.limits import MAX_BLOCK, MAX_THREADS, SHARED_BYTES
-from taskfuse.kir.nodes import Dim3, HostParam, TensorMapParam, TensorParam
+from taskfuse.kir.declarations import Dim3, HostParam, TensorMapParam, TensorParam
+from taskfuse.target import MAX_BLOCK, MAX_THREADS, SHARED_BYTES
 from taskfuse.testing.machine.fault import NoLaunch
 from taskfuse.testing.machine.writer import entry, python_text
 

@@ -17,7 +17,7 @@ from typing import Any
 from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import INDEX_TYPES
 from taskfuse.kir.clusters import peers
-from taskfuse.kir.limits import launch_registers
+from taskfuse.target import launch_registers
 from taskfuse.testing.machine.barriers import Barriers
 from taskfuse.testing.machine.engines import Box, Engines, Product, Registers, Tile
 from taskfuse.testing.machine.fault import FaultFound, FaultKind, OutOfSteps

@@ -12,42 +12,26 @@ from types import CodeType
 from taskfuse.ir.scalar import TRUE, Const, Expr
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.kir import Kernel, walk
-from taskfuse.kir.nodes import (
-    Access,
+from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access, Descriptor, Queue
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
+from taskfuse.kir.synchronization import (
     Acquire,
     Advance,
     Arrive,
     ArriveAsync,
-    AsyncCopy,
     Barrier,
     BarrierScope,
-    Bind,
-    Choose,
     Commit,
-    Compute,
     CursorInit,
-    Descriptor,
     Expect,
     FenceInit,
     FenceProxyAsync,
-    For,
-    Gather,
-    If,
     InitBarrier,
-    LdMatrix,
-    Mma,
-    Queue,
     Release,
     SetMaxNReg,
-    Shuffle,
-    StMatrix,
-    Stmt,
-    TmaLoad,
-    TmaStore,
-    VectorCopy,
     Wait,
     WaitGroup,
-    Wgmma,
     WgmmaFence,
 )
 from taskfuse.testing.machine.writer import Writer, cells

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import Acquire, Barrier, SetMaxNReg, Wait
 from taskfuse.kir.printer import stmt_text
+from taskfuse.kir.synchronization import Acquire, Barrier, SetMaxNReg, Wait
 from taskfuse.testing.machine.fault import Fault, FaultFound, NoLaunch, OutOfSteps
 from taskfuse.testing.machine.launch import Launch
 from taskfuse.testing.machine.machine import MOST_STEPS, Machine, Order

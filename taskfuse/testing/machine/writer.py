@@ -14,7 +14,10 @@ from math import gcd
 from taskfuse.ir.scalar import And, Compare, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, walk
-from taskfuse.kir.nodes import Access, BarrierSlot, Buffer, IndexOf, LdMatrix, Operand, SemaphoreSlot, StMatrix, Stmt, TensorParam, TmaLoad, TmaStore, Wgmma
+from taskfuse.kir.declarations import Buffer, TensorParam
+from taskfuse.kir.nodes import Stmt, TmaLoad, TmaStore
+from taskfuse.kir.operands import Access, BarrierSlot, IndexOf, Operand, SemaphoreSlot
+from taskfuse.kir.products import LdMatrix, StMatrix, Wgmma
 from taskfuse.kir.walk import accesses
 
 

@@ -18,8 +18,8 @@ from random import Random
 from taskfuse.cuda.signature import Source
 from taskfuse.ir.scalar import Const
 from taskfuse.kir import Kernel
-from taskfuse.kir.limits import WARP
 from taskfuse.kir.printer import stmt_text
+from taskfuse.target import WARP
 from taskfuse.testing.ptx.events import ANY, RANK, UNORDERED, Kind, Lanes, Observed, Place, Span, Step
 from taskfuse.testing.ptx.expected import Trace, Traces
 from taskfuse.testing.ptx.launch import PARAMS_AT, SHARED_AT, WORKSPACE_AT, Int3, Launch, blocks, extents, launches, linear, threads

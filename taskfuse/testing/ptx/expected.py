@@ -17,47 +17,30 @@ from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import accesses
 from taskfuse.kir.clusters import peers
-from taskfuse.kir.limits import MAX_THREADS, WARP, launch_registers
-from taskfuse.kir.nodes import (
-    Access,
+from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access, BarrierSlot, Descriptor, Queue
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
+from taskfuse.kir.scope import kernel_facts
+from taskfuse.kir.synchronization import (
     Acquire,
     Advance,
     Arrive,
     ArriveAsync,
-    AsyncCopy,
     Barrier,
     BarrierScope,
-    BarrierSlot,
-    Bind,
-    Choose,
     Commit,
-    Compute,
     CursorInit,
-    Descriptor,
     Expect,
     FenceInit,
     FenceProxyAsync,
-    For,
-    Gather,
-    If,
     InitBarrier,
-    LdMatrix,
-    Mma,
-    Queue,
     Release,
     SetMaxNReg,
-    Shuffle,
-    StMatrix,
-    Stmt,
-    TmaLoad,
-    TmaStore,
-    VectorCopy,
     Wait,
     WaitGroup,
-    Wgmma,
     WgmmaFence,
 )
-from taskfuse.kir.scope import kernel_facts
+from taskfuse.target import MAX_THREADS, WARP, launch_registers
 from taskfuse.testing.ptx.events import ANY, UNORDERED, Expected, Kind, Lanes, Place, Span, Step
 from taskfuse.testing.ptx.launch import Int3, Launch, linear
 from taskfuse.testing.ptx.machine import TooLong

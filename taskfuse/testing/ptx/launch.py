@@ -25,8 +25,8 @@ from taskfuse.cuda.signature import (
 from taskfuse.ir.scalar import Expr, evaluate
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
-from taskfuse.kir.limits import MAX_BLOCK, MAX_GRID, MAX_THREADS, SHARED_BYTES
-from taskfuse.kir.nodes import HostParam, TensorParam
+from taskfuse.kir.declarations import HostParam, TensorParam
+from taskfuse.target import MAX_BLOCK, MAX_GRID, MAX_THREADS, SHARED_BYTES
 from taskfuse.testing.ptx.nodes import Function
 from taskfuse.testing.ptx.unknown import UNKNOWN, Value
 

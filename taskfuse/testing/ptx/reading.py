@@ -4,27 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, Sym, compile_expr
-from taskfuse.ir.types import MemoryType
 from taskfuse.kir import accesses
-from taskfuse.kir.nodes import (
-    Access,
-    Advance,
-    Barrier,
-    BarrierScope,
-    Bind,
-    Choose,
-    Compute,
-    CursorInit,
-    For,
-    Gather,
-    If,
-    SemaphoreSlot,
-    Shuffle,
-    Stmt,
-    TensorParam,
-    VectorCopy,
-)
+from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.nodes import Bind, Choose, Compute, For, Gather, If, Stmt, VectorCopy
+from taskfuse.kir.operands import Access, SemaphoreSlot
+from taskfuse.kir.products import Shuffle
+from taskfuse.kir.synchronization import Advance, Barrier, BarrierScope, CursorInit
 from taskfuse.kir.walk import bodies
 from taskfuse.testing.ptx.launch import Launch
 
@@ -37,7 +24,7 @@ class Reader:
         self.kernel = launch.kernel
         self._dtypes = {p.name: p.dtype for p in self.kernel.params if isinstance(p, TensorParam)} | {b.name: b.dtype for b in self.kernel.buffers}
         self._tensors = {p.name for p in self.kernel.params if isinstance(p, TensorParam)}
-        self._registers = {b.name for b in self.kernel.buffers if b.memory is MemoryType.Local}
+        self._registers = {b.name for b in self.kernel.buffers if not MEDIA[b.memory].has_addresses}
         self._counts = {s.name: s.count for s in self.kernel.semaphores}
         self._places: dict[Access, tuple[int, tuple[tuple[Expr, int], ...]]] = {}
         self._matters: dict[tuple[int, bool], bool] = {}

@@ -13,7 +13,9 @@ from taskfuse.errors import TaskfuseError
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.values import RING
 from taskfuse.kir import Kernel, map_stmts, stmt_text, walk
-from taskfuse.kir.nodes import Access, AsyncCopy, Choose, Compute, Gather, Shuffle, Stmt, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, Stmt, VectorCopy
+from taskfuse.kir.operands import Access
+from taskfuse.kir.products import Shuffle
 from taskfuse.sim import simulate
 from taskfuse.testing.case import Case, seeded_case
 

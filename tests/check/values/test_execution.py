@@ -30,7 +30,9 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
 from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, not_, parse_expr, sym
 from taskfuse.kir import Kernel, map_stmts, parse_kernel, stmt_text, walk
-from taskfuse.kir.nodes import Access, Choose, Compute, Content, Descriptor, For, Gather, Holds, Immediate, Mma, Operand, Stmt, TmaLoad, TmaStore, Wgmma
+from taskfuse.kir.nodes import Choose, Compute, For, Gather, Stmt, TmaLoad, TmaStore
+from taskfuse.kir.operands import Access, Content, Descriptor, Holds, Immediate, Operand
+from taskfuse.kir.products import Mma, Wgmma
 from taskfuse.kir.witness import Definition, Reduce
 from taskfuse.location import Quote
 from taskfuse.testing.case import seeded_case

@@ -12,7 +12,8 @@ from taskfuse import ParallelType as P
 from taskfuse.check import Layer, Verdict
 from taskfuse.ir.scalar import const, minimum, parse_expr, substitute, sym
 from taskfuse.kir import Kernel, map_expressions, map_stmts
-from taskfuse.kir.nodes import Access, Branch, Case, Choose, Compute, Content, For, If, Stmt
+from taskfuse.kir.nodes import Branch, Choose, Compute, For, If, Stmt
+from taskfuse.kir.operands import Access, Case, Content
 
 
 def edited(kernel: Kernel, new: Callable[[Any], Stmt | tuple[Stmt, ...]]) -> Kernel:

@@ -15,7 +15,7 @@ from taskfuse.ir.axes import Axis, Split
 from taskfuse.ir.scalar import Expr, Facts
 from taskfuse.ir.tensor import TensorView
 from taskfuse.kir import Kernel
-from taskfuse.lowering import edges, environments, guards, nest, tails
+from taskfuse.lowering import edges, guards, index_maps, nest, tails
 from taskfuse.lowering.domains import forward
 from taskfuse.lowering.plan import PNode
 from taskfuse.lowering.statements import Statements
@@ -77,9 +77,9 @@ def test_parts_of_a_product_that_nobody_joins(atom: str, along: P, monkeypatch: 
 @pytest.mark.parametrize(("n", "transforms", "f", "g", "who", "said"), OVERHANGS)
 def test_zeros_on_elements(n: int, transforms: str, f: int, g: int, who: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tf.lower(of(n, transforms, f, g, "padded", who)).verify().require()
-    for module in (edges, environments, guards):
+    for module in (edges, index_maps, guards):
         monkeypatch.setattr(module, "end_of", past_the_end)
-    monkeypatch.setattr(environments, "onward", folded)
+    monkeypatch.setattr(index_maps, "onward", folded)
     monkeypatch.setattr(tails, "told_apart", everything)
     found = refutation(tf.lower(of(n, transforms, f, g, "padded", who)))
     assert found.subject == "tv1[]"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from taskfuse.kir import parse_kernel, walk
-from taskfuse.kir.nodes import Wgmma
+from taskfuse.kir.products import Wgmma
 from taskfuse.testing.machine import FaultKind, find_fault
 
 TESTS = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from taskfuse.cuda.signature import DivisorArgument, IntegerArgument, PointerArgument, ScalarArgument, Source, TensorMapArgument, WorkspaceArgument
-from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import TensorMapParam, TensorParam
+from taskfuse.kir.declarations import TensorMapParam, TensorParam
+from taskfuse.target import WARP
 from taskfuse.testing.ptx.launch import launches, number
 from taskfuse.testing.ptx.text import read
 

@@ -4,7 +4,8 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.cuda.signature import Form, Variant
-from taskfuse.kir.nodes import AsyncCopy, TensorParam
+from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.nodes import AsyncCopy
 from taskfuse.kir.walk import walk
 from taskfuse.testing import seeded_case
 from taskfuse.testing.options import Mix

@@ -13,7 +13,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
 from taskfuse.cuda.source import emit
-from taskfuse.kir.nodes import Wgmma
+from taskfuse.kir.products import Wgmma
 from taskfuse.kir.walk import walk
 from taskfuse.testing.ptx.compare import compare
 from taskfuse.testing.ptx.events import Kind

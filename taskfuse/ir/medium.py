@@ -1,0 +1,69 @@
+"""Media: what is known of each memory type. One row each; who asks for such a fact looks it up here, and matches on no memory type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.target import Target, launch_registers
+
+
+class Reach(Enum):
+    """The threads that see one copy of a memory. The value is the index types that tell these threads apart."""
+
+    THREAD = ()
+    BLOCK = THREAD_TYPES
+    CLUSTER = (*CLUSTER_TYPES, *THREAD_TYPES)
+    GRID = (*BLOCK_TYPES, *CLUSTER_TYPES, *THREAD_TYPES)
+
+
+@dataclass(frozen=True, slots=True)
+class Medium:
+    """What is known of a memory type.
+
+    Attributes:
+        keyword: what its declarations begin with in the text of a kernel.
+        reach: who sees one copy. A barrier of these threads orders all accesses to it.
+        has_addresses: elements are found at addresses, by any index. Without, they are registers, and indices are constants.
+        is_placed: its buffers share the bytes of one array, at offsets that a kernel says.
+        fence: what a fence between proxies that covers it is called in text; ``None``: the asynchronous proxy does not touch it.
+        capacity: bytes that one copy has at most on a GPU; ``None``: as many as the device has.
+    """
+
+    keyword: str
+    reach: Reach
+    has_addresses: bool
+    is_placed: bool
+    fence: str | None
+    capacity: Callable[[Target], int | None]
+
+    @property
+    def is_private(self) -> bool:
+        """True if no other thread sees it: nothing has to be ordered."""
+        return self.reach is Reach.THREAD
+
+    @property
+    def shared_along(self) -> tuple[ParallelType, ...]:
+        """The index types of which all indices see one copy."""
+        return self.reach.value
+
+    def is_private_to(self, ptype: ParallelType) -> bool:
+        """True if each index of ``ptype`` has its own copy."""
+        return ptype not in self.reach.value
+
+
+MEDIA: Final = {
+    MemoryType.Local: Medium("LOCAL", Reach.THREAD, False, False, None, lambda target: 4 * launch_registers(1)),
+    MemoryType.Shared: Medium("SHARED", Reach.BLOCK, True, True, "proxy.async", lambda target: target.limits.block_shared),
+    MemoryType.Global: Medium("GLOBAL", Reach.GRID, True, False, "proxy.async.global", lambda target: None),
+}
+"""By memory type, the nearest to a thread first."""
+
+
+def nearest(ptype: ParallelType) -> MemoryType:
+    """The nearest memory that all indices of ``ptype`` see, in which one of them finds what another one wrote."""
+    assert ptype in INDEX_TYPES
+    return next(memory for memory, medium in MEDIA.items() if not medium.is_private_to(ptype))

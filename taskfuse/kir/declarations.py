@@ -1,0 +1,106 @@
+"""Declarations of a kernel: extents are dimensions (:mod:`taskfuse.ir.dims`); here are its arguments, storage and barriers, and launch shapes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskfuse.dtypes import DType
+from taskfuse.ir.scalar import Expr
+from taskfuse.ir.types import MemoryType
+
+
+@dataclass(frozen=True, slots=True)
+class TensorParam:
+    """A tensor argument in Global memory, indexed by one expression per axis; any strides."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    is_output: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarParam:
+    """A run-time scalar argument; read as :class:`ScalarValue`."""
+
+    name: str
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class HostParam:
+    """An integer argument that the host computes from the extents at launch."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMapParam:
+    """A TMA descriptor of a tensor argument.
+
+    Attributes:
+        tensor: name of the tensor argument.
+        box: elements per axis of one transfer, outermost axis first.
+        swizzle: 0, 32, 64 or 128: bytes of the Shared-memory swizzle span.
+    """
+
+    name: str
+    tensor: str
+    box: tuple[int, ...]
+    swizzle: int
+
+
+Param = TensorParam | ScalarParam | HostParam | TensorMapParam
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Storage inside the kernel: Local (one copy per thread), Shared (per block) or Global workspace (per launch); row-major.
+
+    Attributes:
+        align: alignment in bytes (a power of two, at least the element size).
+        offset: byte offset in the block's Shared memory; ``None``: after the buffers before it. Two buffers may overlap.
+    """
+
+    name: str
+    dtype: DType
+    memory: MemoryType
+    shape: tuple[Expr, ...]
+    align: int
+    offset: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mbarrier:
+    """An array of ``slots`` mbarriers in Shared memory."""
+
+    name: str
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A monotone counter in Global memory for barriers across blocks, zero before the first launch."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Semaphore:
+    """An array of monotone counters in Global memory, zero when the launch begins: barriers between blocks that only some of them wait for.
+
+    ``count`` releases complete a phase. Unlike an mbarrier's, the phases are numbered, and never begin anew: a wait names how many must be
+    complete.
+
+    Attributes:
+        shape: extents, known at launch.
+        count: releases per phase, known at launch.
+    """
+
+    name: str
+    shape: tuple[Expr, ...]
+    count: Expr
+
+
+Dim3 = tuple[Expr, Expr, Expr]

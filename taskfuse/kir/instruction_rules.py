@@ -1,0 +1,273 @@
+"""Rules of instructions on many elements: vectors, gathers, cp.async, TMA, shuffles; wgmma, mma, ldmatrix, stmatrix. Limits are those of the PTX ISA."""
+
+from __future__ import annotations
+
+from taskfuse.dtypes import DType, uint64
+from taskfuse.ir.fragments import MATRIX_COUNTS, Fragment, matrices
+from taskfuse.ir.matrix_instructions import Family, find, rows, shapes, spans
+from taskfuse.ir.scalar import Const
+from taskfuse.ir.shared_layouts import SWIZZLES, Major, operand_alignment, swizzle_period
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir.declaration_rules import NO_NAME
+from taskfuse.kir.declarations import Buffer
+from taskfuse.kir.nodes import AsyncCopy, Gather, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access, Descriptor
+from taskfuse.kir.printer import block_threads
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
+from taskfuse.kir.scope import Declarations, Scope
+from taskfuse.kir.statement_rules import StatementRule, Subject
+from taskfuse.kir.walk import walk
+from taskfuse.target import WARP
+
+MAX_STRIDE = 16 * (2**14 - 1)
+"""Bytes that an offset of a matrix descriptor may be: 14 bits count 16 bytes."""
+
+
+def is_shared(d: Declarations, access: Access) -> bool:
+    """True for an element in Shared memory."""
+    return d.memory(access.buffer) is MemoryType.Shared
+
+
+def fits_alignment(d: Declarations, name: str, needed: int, what: str) -> str | None:
+    """A message if a buffer is not aligned to ``needed`` bytes."""
+    buffer = d.storage[name]
+    if isinstance(buffer, Buffer) and buffer.align < needed:
+        return f"'{name}' is aligned to {buffer.align} bytes; {what} needs {needed}"
+    return None
+
+
+def _registers(d: Declarations, first: Access, dtype: DType | None, fragment: Fragment | None, what: str) -> str | None:
+    """A message unless ``first`` begins the registers of a fragment of ``dtype``, as far as constants tell."""
+    if fragment is None:
+        return f"the {what} '{first.buffer}' is in registers, where no instruction takes it from"
+    if d.memory(first.buffer) is not MemoryType.Local or d.dtype(first.buffer) is not dtype or len(first.index) != 1:
+        return f"the {what} '{first.buffer}' is not a Local {dtype} array of one axis"
+    size, start, count = d.shape(first.buffer)[-1], first.index[-1], fragment.count
+    if isinstance(size, Const) and isinstance(start, Const) and start.value + count > size.value:
+        return f"registers {start} to {start.value + count - 1} of '{first.buffer}', which has {size}"
+    return None
+
+
+def products_exist(subject: Subject, scope: Scope) -> str | None:
+    """PTX ISA, "wgmma.mma_async", "mma": the operand types, and the shapes for them."""
+    match subject:
+        case Wgmma() | Mma():
+            family = Family.WGMMA if isinstance(subject, Wgmma) else Family.MMA
+            (a, b), k = subject.factors, subject.k
+            found = rows(family, a, b)
+            if not found:
+                return f"{family.value} does not multiply {a}" + ("" if a is b else f" by {b}")
+            if isinstance(subject, Wgmma) and all(subject.n not in row.widths for row in found):
+                return f"wgmma has no n of {subject.n}: multiples of 8 from 8 to 256 exist" + ("" if a.is_float else f"; for {a}, of 16 above 32")
+            return f"{family.value} has no k of {k} for {a}: k spans {spans(shapes(family))}" if find(family, a, b, k) is None else None
+        case _:
+            return None
+
+
+def products_accumulate_in_registers(subject: Subject, scope: Scope) -> str | None:
+    """The accumulators are consecutive registers of the type in which such products are summed."""
+    match subject:
+        case Wgmma() | Mma():
+            return _registers(scope.declarations, subject.acc, subject.row.sums, subject.accumulators, "accumulator")
+        case _:
+            return None
+
+
+def operands_are_tiles_or_fragments(subject: Subject, scope: Scope) -> str | None:
+    """Operands are tiles in Shared memory that a matrix descriptor can express, or fragments in registers of their own."""
+    d = scope.declarations
+    match subject:
+        case Wgmma(a=a, b=b, factors=(left, right)):
+            first = _fragment_problem(d, subject, a) if isinstance(a, Access) else _tile_problem(d, a, left)
+            return first or _tile_problem(d, b, right)
+        case Mma(a=a, b=b, factors=(left, right), row=row):
+            return _registers(d, a, left, row.a_registers, "mma operand") or _registers(d, b, right, row.b_registers, "mma operand")
+        case _:
+            return None
+
+
+def _fragment_problem(d: Declarations, stmt: Wgmma, a: Access) -> str | None:
+    if any(isinstance(s, Wgmma) and s.acc.buffer == a.buffer for s in walk(d.kernel)):
+        return f"the wgmma operand '{a.buffer}' is also an accumulator of wgmma"
+    return _registers(d, a, stmt.dtype, stmt.row.a_registers, "wgmma operand")
+
+
+def _tile_problem(d: Declarations, tile: Descriptor, dtype: DType) -> str | None:
+    name = tile.base.buffer
+    if not is_shared(d, tile.base) or d.dtype(name) is not dtype:
+        return f"the wgmma operand '{name}' is not {dtype} in Shared memory"
+    if tile.swizzle not in SWIZZLES:
+        return f"a swizzle of {tile.swizzle} bytes: 0, 32, 64 and 128 are possible"
+    if tile.lbo % 16 or tile.sbo % 16:
+        return f"the byte offsets of a descriptor are multiples of 16, not {tile.lbo} and {tile.sbo}"
+    if not (0 <= tile.lbo <= MAX_STRIDE and 0 <= tile.sbo <= MAX_STRIDE):
+        return f"the byte offsets of a descriptor are 0 to {MAX_STRIDE}, not {tile.lbo} and {tile.sbo}"
+    if isinstance(tile.offset, Const) and tile.offset.value % 16:
+        return f"the descriptor of '{name}' starts at byte {tile.offset}, not a multiple of 16"
+    if tile.major is Major.MN and dtype.itemsize != 2:
+        return f"a wgmma operand of {dtype} must be K-major"
+    return fits_alignment(d, name, operand_alignment(tile.swizzle), "its swizzle")
+
+
+def matrices_move_without_conversion(subject: Subject, scope: Scope) -> str | None:
+    """ldmatrix and stmatrix move rows of 16 bytes between Shared memory and registers; only 16-bit elements can be transposed."""
+    match subject:
+        case LdMatrix(out=registers, source=rows):
+            name, does = "ldmatrix", "ldmatrix loads a Local array from Shared memory"
+        case StMatrix(out=rows, source=registers):
+            name, does = "stmatrix", "stmatrix stores a Local array to Shared memory"
+        case _:
+            return None
+    d = scope.declarations
+    if not is_shared(d, rows) or d.memory(registers.buffer) is not MemoryType.Local or len(registers.index) != 1:
+        return does
+    there, here = d.dtype(rows.buffer), d.dtype(registers.buffer)
+    if here is not there or here is None:
+        return f"{name} does not convert: '{rows.buffer}' is {there}, '{registers.buffer}' is {here}"
+    if here.itemsize not in (1, 2, 4):
+        return f"{name} moves elements of 8, 16 or 32 bits, not {here}"
+    if subject.transpose and here.itemsize != 2:
+        return f"{name} transposes 16-bit elements, not {here}"
+    if subject.matrices not in MATRIX_COUNTS:
+        return f"{name} moves 1, 2 or 4 matrices, not {subject.matrices}"
+    return _registers(d, registers, here, matrices(subject.matrices, here.itemsize), "fragment")
+
+
+VECTOR_WIDTHS = (2, 4, 8, 16)
+VECTOR_BYTES = 16
+SHUFFLE_MASKS = (1, 2, 4, 8, 16)
+ASYNC_COPY_BYTES = (4, 8, 16)
+
+
+def vector_copies_are_vectors(subject: Subject, scope: Scope) -> str | None:
+    """A vector is 2 to 16 elements, at most 16 bytes, and copied without conversion."""
+    match subject:
+        case VectorCopy(out=out, source=source, width=width):
+            to, of = scope.declarations.dtype(out.buffer), scope.declarations.dtype(source.buffer)
+            if to is None or to is not of:
+                return f"a vector copy does not convert: '{out.buffer}' is {to}, '{source.buffer}' is {of}"
+            if not out.index or not source.index:
+                return "a vector copy needs an axis on both sides"
+            if width not in VECTOR_WIDTHS or width * to.itemsize > VECTOR_BYTES:
+                return f"a vector of {width} {to}: widths are 2, 4, 8 and 16, and at most {VECTOR_BYTES} bytes"
+            return None
+        case _:
+            return None
+
+
+def values_have_symbols(subject: Subject, scope: Scope) -> str | None:
+    """Each value has a symbol of its own, which nothing but the index that is read has."""
+    if not isinstance(subject, Gather):
+        return None
+    if not subject.values:
+        return "a gather without values"
+    symbols = [v.symbol for v in subject.values]
+    for symbol in symbols:
+        if not scope.declarations.is_name(symbol):
+            return NO_NAME.format(symbol)
+        if symbol in scope.symbols or symbol in scope.declarations.cursors or scope.declarations.is_declared(symbol) or symbols.count(symbol) > 1:
+            return f"the symbol '{symbol}' already means something here"
+    outside = (*subject.out.index, *(e for v in subject.values for e in (*v.source.index, v.extent)))
+    used = next((s for s in symbols if any(s in e.free for e in outside)), None)
+    return None if used is None else f"'{used}' is used outside of the index that is read"
+
+
+def values_are_integers(subject: Subject, scope: Scope) -> str | None:
+    """A value is an integer that 64 bits with a sign hold."""
+    if not isinstance(subject, Gather):
+        return None
+    for v in subject.values:
+        dtype = scope.declarations.dtype(v.source.buffer)
+        if dtype is None or not dtype.is_integer or dtype is uint64:
+            return f"a value of a gather is an integer of at most 64 bits with a sign, and '{v.source.buffer}' is {dtype}"
+    return None
+
+
+def gathers_are_vectors(subject: Subject, scope: Scope) -> str | None:
+    """A gather does not convert; several elements are a vector, at one value of every symbol."""
+    if not isinstance(subject, Gather):
+        return None
+    out, source, width = subject.out, subject.source, subject.width
+    to, of = scope.declarations.dtype(out.buffer), scope.declarations.dtype(source.buffer)
+    if to is None or to is not of:
+        return f"a gather does not convert: '{out.buffer}' is {to}, '{source.buffer}' is {of}"
+    if width == 1:
+        return None
+    if width not in VECTOR_WIDTHS or width * to.itemsize > VECTOR_BYTES:
+        return f"a vector of {width} {to}: widths are 2, 4, 8 and 16, and at most {VECTOR_BYTES} bytes"
+    if not out.index or not source.index or any(v.symbol in source.index[-1].free for v in subject.values):
+        return "a gather of vectors needs a last axis on both sides, at an index without values"
+    return None
+
+
+def async_copies_fill_shared_memory(subject: Subject, scope: Scope) -> str | None:
+    """PTX ISA, "cp.async": 4, 8 or 16 bytes from Global to Shared memory, without conversion."""
+    match subject:
+        case AsyncCopy(out=out, source=source, width=width):
+            d = scope.declarations
+            if not is_shared(d, out) or d.memory(source.buffer) is not MemoryType.Global:
+                return f"an asynchronous copy is from Global to Shared memory, not from '{source.buffer}' to '{out.buffer}'"
+            to, of = d.dtype(out.buffer), d.dtype(source.buffer)
+            if to is None or to is not of:
+                return f"an asynchronous copy does not convert: '{out.buffer}' is {to}, '{source.buffer}' is {of}"
+            if width < 1 or width * to.itemsize not in ASYNC_COPY_BYTES:
+                return f"an asynchronous copy of {width} {to}: 4, 8 or 16 bytes are possible"
+            if width > 1 and not (out.index and source.index):
+                return "an asynchronous copy of several elements needs an axis on both sides"
+            return fits_alignment(d, out.buffer, width * to.itemsize, "the copy")
+        case _:
+            return None
+
+
+def tma_copies_between_global_and_shared(subject: Subject, scope: Scope) -> str | None:
+    """TMA copies a box between a tensor argument and an aligned tile in Shared memory, without conversion."""
+    d = scope.declarations
+    match subject:
+        case TmaLoad(map=name, coords=coords, out=side) | TmaStore(map=name, coords=coords, source=side):
+            m = d.maps[name]
+            tensor = d.storage[m.tensor]
+            if not is_shared(d, side):
+                return f"TMA copies to and from Shared memory; '{side.buffer}' is not Shared"
+            if d.dtype(side.buffer) is not tensor.dtype:
+                return f"TMA does not convert: '{side.buffer}' is {d.dtype(side.buffer)}, '{m.tensor}' is {tensor.dtype}"
+            if len(coords) != len(m.box):
+                return f"'{name}' has {len(m.box)} axes, the copy {len(coords)} coordinates"
+            return fits_alignment(d, side.buffer, swizzle_period(m.swizzle), "TMA")
+        case _:
+            return None
+
+
+def shuffles_exchange_registers(subject: Subject, scope: Scope) -> str | None:
+    """A shuffle moves a register of each lane of a warp, without conversion. That whole warps execute it is the simulator's to see."""
+    match subject:
+        case Shuffle(out=out, source=source, mask=mask):
+            d = scope.declarations
+            for side in (out, source):
+                if d.memory(side.buffer) is not MemoryType.Local:
+                    return f"a shuffle exchanges registers; '{side.buffer}' is not Local"
+            to, of = d.dtype(out.buffer), d.dtype(source.buffer)
+            if to is not of:
+                return f"a shuffle does not convert: '{out.buffer}' is {to}, '{source.buffer}' is {of}"
+            if mask not in SHUFFLE_MASKS:
+                return f"a shuffle with mask {mask}: 1, 2, 4, 8 and 16 are possible"
+            threads = block_threads(d.kernel.block)
+            if isinstance(threads, Const) and threads.value < WARP:
+                return f"a shuffle needs a whole warp; a block has {threads} threads"
+            return None
+        case _:
+            return None
+
+
+INSTRUCTION_RULES: tuple[StatementRule, ...] = (
+    vector_copies_are_vectors,
+    values_have_symbols,
+    values_are_integers,
+    gathers_are_vectors,
+    async_copies_fill_shared_memory,
+    tma_copies_between_global_and_shared,
+    shuffles_exchange_registers,
+    products_exist,
+    products_accumulate_in_registers,
+    operands_are_tiles_or_fragments,
+    matrices_move_without_conversion,
+)

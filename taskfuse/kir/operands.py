@@ -1,0 +1,194 @@
+"""What statements of kernel IR are made of: operands, places of barriers, matrix descriptors, and what results stand for.
+
+What a field of a statement holds is its type (:mod:`taskfuse.kir.fields`); the types of fields that need more are here, with the bases of all statements.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Annotated
+
+from taskfuse.dtypes import DType
+from taskfuse.ir.scalar import Expr
+from taskfuse.ir.shared_layouts import Major
+from taskfuse.location import Location
+
+# -- operands -----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An element of a buffer or tensor argument."""
+
+    buffer: str
+    index: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Immediate:
+    """A constant. Every NaN is the same one, so that equality holds for it."""
+
+    value: int | float | bool
+    dtype: DType
+
+    def __post_init__(self) -> None:
+        if self.value != self.value:
+            object.__setattr__(self, "value", math.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarValue:
+    """The value of a scalar argument."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexOf:
+    """The value of an integer expression, as int64."""
+
+    value: Expr
+
+
+Operand = Access | Immediate | ScalarValue | IndexOf
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierSlot:
+    """One mbarrier of an array."""
+
+    name: str
+    slot: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class SemaphoreSlot:
+    """One counter of an array."""
+
+    name: str
+    index: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """A wgmma matrix descriptor (PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout").
+
+    Attributes:
+        base: the first element of the tile (address before the swizzle).
+        offset: bytes added to the address of ``base``.
+        swizzle: 0, 32, 64 or 128 bytes; applied to the final address bits: 128: [4:7) ^= [7:10), 64: [4:6) ^= [7:9), 32: [4] ^= [7].
+        lbo: leading byte offset. K-major, no swizzle: between the two 16-byte core matrices along k; MN-major: between spans along m or n.
+            MN-major without swizzle: the two offsets change places.
+        sbo: stride byte offset. K-major: between groups of 8 rows; MN-major: between groups of 8 along k.
+        major: the contiguous axis.
+    """
+
+    base: Access
+    offset: Expr
+    swizzle: int
+    lbo: int
+    sbo: int
+    major: Major
+
+
+# -- the witness --------------------------------------------------------------------------------------------------------------------
+
+
+class Content(Enum):
+    """What a written element stands for, of the tensor that :class:`Holds` names.
+
+    - VALUE: its element at an index of its shape.
+    - ZERO: 0, where an element may not exist; those that do are written later.
+    - START: the initial or the neutral element of its reduction or scan.
+    - BODY: one term of its reduction, at a point of its iteration space.
+    - TERM: what was there, and the term of a point of its iteration space.
+    - PART: the terms that some threads or blocks have taken.
+    """
+
+    VALUE = "value"
+    ZERO = "zero"
+    START = "start"
+    BODY = "body"
+    TERM = "term"
+    PART = "part"
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """What lowering says that the results of a statement stand for. The proof checks it, and never trusts it (docs/proof.md).
+
+    Attributes:
+        tensor: a tensor that the kernel's definitions define.
+        index: one expression per axis of its shape (VALUE), or of its iteration space (BODY, TERM); none for the others. Elements that the
+            instruction moves at once are numbered by the symbols ``tile.0``, ``tile.1``, ...: along a vector; by rows, columns and terms of a product;
+            by rows of all matrices of an ldmatrix or stmatrix and elements of a row; of a bulk copy in any way, as its box says which is which.
+        tile: how many values each of these symbols has.
+    """
+
+    tensor: str
+    index: tuple[Expr, ...] = ()
+    content: Content = Content.VALUE
+    tile: tuple[int, ...] = ()
+
+
+# -- statements ---------------------------------------------------------------------------------------------------------------------
+# What a field holds is its type (taskfuse.kir.fields). FORM is the line of a statement: fields in braces, and in brackets what is left out where
+# its fields have their defaults (taskfuse.kir.forms). Statements without one have a printer and a parser of their own.
+
+
+class Use(Enum):
+    """What a statement does with an element, or some from it on, that a field names."""
+
+    READ = "read"
+    WRITTEN = "written"
+    UPDATED = "updated"
+
+
+Written = Annotated[Access, Use.WRITTEN]
+Updated = Annotated[Access, Use.UPDATED]
+MapName = Annotated[str, "map"]
+CursorName = Annotated[str, "cursor"]
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """What every statement has: the user's line that it comes from, which errors about it name (docs/kernel-ir.md, "Locations").
+
+    It is no part of what a statement is: neither equality nor hash nor ``repr`` sees it, and text has it on request alone.
+    """
+
+    location: Location | None = field(default=None, compare=False, repr=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Writer(Located):
+    """A statement that writes elements, and may say what these stand for (:class:`Holds`)."""
+
+    holds: Holds | None = field(default=None, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An operand and where it is valid."""
+
+    cond: Expr
+    operand: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A symbol that is a value: that of ``source``, an integer; plus ``extent`` where it is negative."""
+
+    symbol: str
+    source: Access
+    extent: Expr
+
+
+class Queue(Enum):
+    """An asynchronous FIFO: wgmma (per warpgroup), bulk copies from Shared or copies to Shared (per thread)."""
+
+    WGMMA = "wgmma"
+    BULK = "bulk"
+    COPY = "copy"

@@ -1,0 +1,155 @@
+"""Statements of tensor cores, and those by which whole warps move matrices and registers. Fragments are those of :mod:`taskfuse.ir.matrix_instructions`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from taskfuse.dtypes import DType
+from taskfuse.ir.fragments import Fragment
+from taskfuse.ir.matrix_instructions import Family, MatrixInstruction, find
+from taskfuse.ir.scalar import Expr
+from taskfuse.kir.operands import Access, Descriptor, Updated, Writer, Written
+
+
+@dataclass(frozen=True, slots=True)
+class Wgmma(Writer):
+    """``acc += A @ B^T`` by one warpgroup, asynchronously: A is m64 x k, B is n x k; operands are read when the engine gets to it.
+
+    Fragments (of accumulators, and of A in registers) are those of :mod:`taskfuse.ir.matrix_instructions`. Products of float32 operands are tf32.
+
+    Attributes:
+        acc: first of the n/2 accumulator registers of each thread: float32, or int32 for integer operands.
+        a: a tile in Shared memory, or the first of the k/2 registers of each thread that hold A.
+        b: a tile in Shared memory.
+        accumulate: false: acc = A @ B^T.
+        dtype: element type of A, and of B unless ``b_dtype`` says otherwise.
+        b_dtype: element type of B where it differs (8-bit types of one kind mix); ``None``: that of A.
+    """
+
+    n: int
+    k: int
+    acc: Updated
+    a: Descriptor | Access
+    b: Descriptor
+    accumulate: Expr
+    dtype: DType
+    b_dtype: DType | None = None
+
+    def __post_init__(self) -> None:
+        if self.b_dtype is self.dtype:
+            object.__setattr__(self, "b_dtype", None)
+
+    @property
+    def factors(self) -> tuple[DType, DType]:
+        """The element types of A and B."""
+        return self.dtype, self.b_dtype or self.dtype
+
+    @property
+    def row(self) -> MatrixInstruction:
+        """Its row in the table of matrix instructions, which a kernel that its verifier accepts has."""
+        found = find(Family.WGMMA, *self.factors, self.k)
+        assert found is not None
+        return found
+
+    @property
+    def accumulators(self) -> Fragment:
+        """How the sums lie in registers."""
+        return self.row.accumulator(self.n)
+
+
+@dataclass(frozen=True, slots=True)
+class Mma(Writer):
+    """``mma.sync``: ``acc += A @ B`` by one warp; A is m16 x k, B is k x n8, all in registers (fragments: :mod:`taskfuse.ir.matrix_instructions`).
+
+    Products of float32 operands are tf32.
+
+    Attributes:
+        acc: first of the 4 accumulator registers of each thread: float32, or int32 for integer operands.
+        a, b: first of the k/2 and k/4 operand registers of each thread.
+        dtype: element type of A, and of B unless ``b_dtype`` says otherwise.
+        b_dtype: element type of B where it differs (8-bit types of one kind mix); ``None``: that of A.
+    """
+
+    k: int
+    acc: Updated
+    a: Access
+    b: Access
+    dtype: DType
+    b_dtype: DType | None = None
+
+    def __post_init__(self) -> None:
+        if self.b_dtype is self.dtype:
+            object.__setattr__(self, "b_dtype", None)
+
+    @property
+    def n(self) -> int:
+        """Columns of B and of the sums."""
+        return self.row.shape.widths[0]
+
+    @property
+    def factors(self) -> tuple[DType, DType]:
+        """The element types of A and B."""
+        return self.dtype, self.b_dtype or self.dtype
+
+    @property
+    def row(self) -> MatrixInstruction:
+        """Its row in the table of matrix instructions, which a kernel that its verifier accepts has."""
+        found = find(Family.MMA, *self.factors, self.k)
+        assert found is not None
+        return found
+
+    @property
+    def accumulators(self) -> Fragment:
+        """How the sums lie in registers."""
+        return self.row.accumulator(self.n)
+
+
+@dataclass(frozen=True, slots=True)
+class LdMatrix(Writer):
+    """``ldmatrix``: a warp loads matrices of 8 rows of 16 bytes from Shared memory into registers.
+
+    Lane l gives the address ``source`` of row l%8 of matrix l/8; where there are fewer than 4 matrices, the addresses of the last lanes are
+    not used. A lane gets 32 bits of each matrix: of row l/4, or of column l/4 if ``transpose`` (16-bit elements only). Its registers
+    are ``out``, those of one matrix after those of another (:func:`taskfuse.ir.fragments.matrices`).
+
+    Attributes:
+        matrices: 1, 2 or 4.
+    """
+
+    out: Written
+    source: Access
+    matrices: int = 4
+    transpose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StMatrix(Writer):
+    """``stmatrix``: a warp stores matrices of 8 rows of 16 bytes from registers to Shared memory; the inverse of :class:`LdMatrix`.
+
+    Lane l gives the address ``out`` of row l%8 of matrix l/8. For 16-bit elements, it holds of row l/4 (of column l/4 if ``transpose``)
+    of matrix i the elements 2*(l%4) and +1 in registers ``source + 2*i`` and ``+ 1``.
+
+    Attributes:
+        matrices: 1, 2 or 4.
+    """
+
+    out: Written
+    source: Access
+    matrices: int = 4
+    transpose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle(Writer):
+    """``shfl.sync.bfly``: ``out`` = what the lane whose number is ``lane ^ mask`` holds in ``source``; all 32 lanes of a warp execute it together.
+
+    Attributes:
+        out, source: registers of one dtype; they may be the same.
+        mask: what the numbers of the two lanes differ by: 1, 2, 4, 8 or 16.
+    """
+
+    FORM: ClassVar[str] = "SHUFFLE {out} <- {source} xor {mask}"
+    out: Written
+    source: Access
+    mask: int

@@ -1,0 +1,181 @@
+"""Statements by which threads and asynchronous engines wait for each other: barriers, mbarriers, semaphores, cursors, queues, fences.
+
+FORM is the line of a statement (:mod:`taskfuse.kir.forms`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import ClassVar
+
+from taskfuse.ir.scalar import Expr
+from taskfuse.ir.types import MemoryType, ParallelType
+from taskfuse.kir.operands import BarrierSlot, CursorName, Located, Queue, SemaphoreSlot
+
+
+class BarrierScope(Enum):
+    """Who meets at a :class:`Barrier`."""
+
+    BLOCK = "block"
+    WARP = "warp"
+    NAMED = "named"
+    CLUSTER = "cluster"
+    GRID = "grid"
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier(Located):
+    """All participants arrive before any goes on; orders their memory accesses.
+
+    Attributes:
+        scope: BLOCK: every thread of the block; WARP: every thread of a warp, those that the block has of it: ``threads`` is 32, or the number of
+            threads of a block (``__syncwarp``, with a full mask); NAMED: ``threads`` threads (a multiple of 32) at hardware barrier ``id`` (1-15);
+            CLUSTER: every thread of every block of the cluster (``barrier.cluster``); GRID: ``threads`` threads of several blocks at ``counter``.
+        note: why it is there; printed.
+    """
+
+    scope: BarrierScope
+    threads: Expr
+    id: Expr | None = None
+    counter: str | None = None
+    note: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class InitBarrier(Located):
+    """``mbarrier.init``: phase 0, ``count`` pending arrivals."""
+
+    FORM: ClassVar[str] = "INIT {barrier} count {count}"
+    barrier: BarrierSlot
+    count: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class FenceInit(Located):
+    """Makes initialized mbarriers visible to the asynchronous proxy (``fence.mbarrier_init``)."""
+
+    FORM: ClassVar[str] = "FENCE mbarrier_init"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrive(Located):
+    """``mbarrier.arrive`` (release): each executing thread counts once.
+
+    Attributes:
+        across: cluster types, in the order x, y, z. Each thread then counts once at this mbarrier of every block of the cluster whose index
+            differs from its own block's on these types alone, its own block included (``mapa``, ``mbarrier.arrive.release.cluster``).
+    """
+
+    FORM: ClassVar[str] = "ARRIVE {barrier}[ across {across}]"
+    barrier: BarrierSlot
+    across: tuple[ParallelType, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ArriveAsync(Located):
+    """``cp.async.mbarrier.arrive.noinc``: each executing thread counts once, as soon as all :class:`AsyncCopy` that it has issued are done.
+
+    It hands over what the copies wrote, and nothing that the thread itself stored.
+    """
+
+    FORM: ClassVar[str] = "ARRIVE.async {barrier}"
+    barrier: BarrierSlot
+
+
+@dataclass(frozen=True, slots=True)
+class Expect(Located):
+    """``mbarrier.arrive.expect_tx``: each executing thread adds ``bytes`` to the pending bytes, then counts as one arrival."""
+
+    FORM: ClassVar[str] = "EXPECT {barrier} bytes {bytes}"
+    barrier: BarrierSlot
+    bytes: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Wait(Located):
+    """``mbarrier.try_wait.parity`` in a loop (acquire): goes on once the barrier's current phase parity differs from ``parity``."""
+
+    FORM: ClassVar[str] = "WAIT {barrier} parity {parity}"
+    barrier: BarrierSlot
+    parity: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Release(Located):
+    """``red.release.gpu.add`` of 1: each executing thread counts once, after what it did before."""
+
+    FORM: ClassVar[str] = "RELEASE {semaphore}"
+    semaphore: SemaphoreSlot
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire(Located):
+    """``ld.acquire.gpu`` in a loop: each executing thread goes on once ``phases`` phases of the semaphore are complete."""
+
+    FORM: ClassVar[str] = "ACQUIRE {semaphore} phases {phases}"
+    semaphore: SemaphoreSlot
+    phases: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class CursorInit(Located):
+    """A ring cursor, a per-thread state: symbols ``name.slot``, ``name.parity`` and ``name.phase`` (wraps so far) from here on."""
+
+    FORM: ClassVar[str] = "{name} = CURSOR(slots {slots}, slot {slot}, parity {parity})"
+    name: CursorName
+    slots: int
+    slot: int
+    parity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Advance(Located):
+    """Move a cursor ``count`` slots on; at every wrap the parity flips, and the phase grows by one."""
+
+    cursor: str
+    count: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(Located):
+    """Close the batch of operations issued to ``queue`` since the last commit."""
+
+    FORM: ClassVar[str] = "COMMIT {queue}"
+    queue: Queue
+
+
+@dataclass(frozen=True, slots=True)
+class WaitGroup(Located):
+    """Wait until at most ``pending`` batches are unfinished; ``read_only``: until their sources have been read."""
+
+    queue: Queue
+    pending: int
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaFence(Located):
+    """``wgmma.fence``: orders register accesses before the following wgmma."""
+
+    FORM: ClassVar[str] = "FENCE wgmma"
+
+
+@dataclass(frozen=True, slots=True)
+class FenceProxyAsync(Located):
+    """``fence.proxy.async``: orders this thread's accesses to Shared or Global memory before later ones through the asynchronous proxy.
+
+    Attributes:
+        memory: Shared (``.shared::cta``) or Global (``.global``): a fence covers one of them alone.
+    """
+
+    FORM: ClassVar[str] = "FENCE {memory}"
+    memory: MemoryType = MemoryType.Shared
+
+
+@dataclass(frozen=True, slots=True)
+class SetMaxNReg(Located):
+    """``setmaxnreg``: this warpgroup's register budget per thread from here on. More than it had: once others have given so many back."""
+
+    FORM: ClassVar[str] = "SETMAXNREG {registers}"
+    registers: int
