@@ -19,8 +19,8 @@ from taskfuse.check.program import Node
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.tables import Table
 from taskfuse.check.values.digits import without_digits
-from taskfuse.check.values.match import equal, proves
 from taskfuse.check.values.orders import merged, named, reach_of
+from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.runs import Span, Visits
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import Const, Expr, Product, Sym, children, const, ge, simplify, substitute, sym

@@ -20,7 +20,8 @@ from taskfuse.check.tables import Table
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.joins import Joined, Joins
-from taskfuse.check.values.match import LIMIT, Found, Match, Writing, inside, known_at, proves
+from taskfuse.check.values.match import LIMIT, Found, Match, Writing
+from taskfuse.check.values.questions import inside, known_at, proves
 from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.runs import Span, Visits, known_of, runs
 from taskfuse.check.values.solve import Open
