@@ -21,6 +21,7 @@ from taskfuse.check.trace import BLOCKS, GRAIN, Budget, Clock, Event, Refuted, T
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import Kernel, stmt_text, walk
+from taskfuse.kir.channels import ring_text
 from taskfuse.kir.clusters import constant_shape, needs_cluster, peers
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaStore, VectorCopy
@@ -177,7 +178,7 @@ class Run:
         if isinstance(e.stmt, Acquire):
             semaphore = self._semaphore(t, e)
             state = f"{len(semaphore.done)} phases complete, {semaphore.released} of {semaphore.count} releases in the next"
-            return f" (thread {t % self.per} of block {t // self.per} waits for {e.values}; {state})"
+            return f" (thread {t % self.per} of block {t // self.per} waits for {e.values}; {state}{ring_text(self.kernel, e.stmt)})"
         if isinstance(e.stmt, SetMaxNReg) and self.registers[t] < e.stmt.registers:
             return f" (thread {t % self.per} has {self.registers[t]} registers, and {self.left[t // self.per]} of its block are free)"
         if not isinstance(e.stmt, Wait):
@@ -186,7 +187,8 @@ class Run:
         cell = self.cells.get((t // self.per, name, slot))
         if cell is None:
             return f" ({name}[{slot}] is not initialized)"
-        return f" ({name}[{slot}]: phase {len(cell.done) - 1}, {cell.pending} of {cell.count} arrivals and {cell.bytes} bytes pending)"
+        state = f"phase {len(cell.done) - 1}, {cell.pending} of {cell.count} arrivals and {cell.bytes} bytes pending"
+        return f" ({name}[{slot}]: {state}{ring_text(self.kernel, e.stmt)})"
 
     def _text(self, e: Event) -> str:
         return stmt_text(e.stmt, self.kernel)

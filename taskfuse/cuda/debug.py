@@ -24,12 +24,14 @@ class WaitPoint(NamedTuple):
         barrier: name of the mbarrier array, of the semaphore, or of the counter of a barrier across blocks.
         awaits: what the number in the report is: the parity of a phase, or a phase.
         location: the user's line that it comes from.
+        carries: what the ring of the mbarrier or semaphore carries.
     """
 
     path: tuple[str, ...]
     barrier: str
     awaits: str = "phase parity"
     location: Location | None = None
+    carries: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:
@@ -47,7 +49,8 @@ class Timeout(NamedTuple):
     thread: tuple[int, int, int]
 
     def __str__(self) -> str:
-        place = f"{self.point.barrier}[{self.slot}]"
+        ring = f", whose ring carries {', '.join(self.point.carries)}," if self.point.carries else ""
+        place = f"{self.point.barrier}[{self.slot}]{ring}"
         return f"{self.point.where}: block {self.block}, thread {self.thread} waits at {place} for the end of {self.point.awaits} {self.parity}"
 
 

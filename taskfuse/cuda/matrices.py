@@ -60,6 +60,13 @@ WGMMA_WAIT = Helper(
     'template <int pending>\n__device__ __forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory"); }',
     arch=90,
 )
+AGREED = Helper(
+    "wgmma_agreed",
+    """\
+// a condition on which all threads of a warp agree, in a form in which ptxas knows that they do: it runs wgmmas of a divergent branch one by one
+__device__ __forceinline__ bool wgmma_agreed(bool condition) { return __shfl_sync(0xffffffff, (int)condition, 0) != 0; }""",
+    arch=90,
+)
 WGMMA_RETIRED = Helper(
     "wgmma_retired",
     """\

@@ -18,6 +18,7 @@ from taskfuse.dtypes import DType, bool_
 from taskfuse.ir.elementwise import DTypeRule
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Expr, FloorDiv, and_, not_
+from taskfuse.ir.types import THREAD_TYPES
 from taskfuse.kir import Kernel, walk
 from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
@@ -26,6 +27,7 @@ from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.synchronization import Acquire, Arrive, ArriveAsync, Barrier, Commit, Expect, FenceProxyAsync, Release, Wait, WaitGroup, WgmmaFence
 from taskfuse.location import Location
 
+_THREADS = frozenset(p.index_name for p in THREAD_TYPES)
 _DELAYED = Wait | Arrive | ArriveAsync | AsyncCopy | Release | Acquire | Expect | Barrier | TmaLoad | TmaStore | Commit | WaitGroup | FenceProxyAsync
 """Before and after these a chaos build delays."""
 
@@ -194,12 +196,16 @@ class Statements:
             w.line(scope, f"// {stmt.note}")
         if self._has_wgmma and self._stores(stmt, scope):
             return
-        cut = halved(stmt, scope.indices.facts())
+        agreed = self._has_wgmma and any(_multiplies_alone(b) for b in stmt.branches)
+        cut = None if agreed else halved(stmt, scope.indices.facts())
         if cut is not None:
             self._cut(cut, scope)
             return
         for n, branch in enumerate(stmt.branches):
             cond = self._condition(branch.cond, scope)
+            if agreed and branch.cond is not TRUE:
+                w.helpers.add(matrices.AGREED)
+                cond = f"{matrices.AGREED.name}({cond})"
             lead = "if" if n == 0 else "} else if"
             w.line(scope, f"{lead} ({cond}) {{{_comment(branch)}" if branch.cond is not TRUE or n == 0 else f"}} else {{{_comment(branch)}")
             self.body(branch.body, self._inside(branch, scope))
@@ -283,6 +289,14 @@ def operand_dtypes(stmt: Compute) -> tuple[DType, ...]:
     if stmt.op.rule is DTypeRule.SELECT:
         return (bool_, *(stmt.dtype for _ in stmt.operands[1:]))
     return tuple(stmt.dtype for _ in stmt.operands)
+
+
+def _multiplies_alone(branch: Branch) -> bool:
+    """True if wgmmas of a batch that begins elsewhere stand in a branch that some threads take."""
+    if branch.cond.free.isdisjoint(_THREADS):
+        return False
+    inside = [type(s) for s in walk(branch.body)]
+    return Wgmma in inside and WgmmaFence not in inside
 
 
 def _comment(branch: Branch) -> str:

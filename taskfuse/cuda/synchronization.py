@@ -12,6 +12,7 @@ from taskfuse.cuda.writer import Scope, Writer
 from taskfuse.ir.scalar import ONE, Expr, eq, prove, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import expressions, walk
+from taskfuse.kir.channels import carried
 from taskfuse.kir.clusters import ranks
 from taskfuse.kir.operands import Queue, SemaphoreSlot
 from taskfuse.kir.synchronization import (
@@ -75,6 +76,7 @@ class Synchronization:
         self._semaphores = {s.name: s for s in kernel.semaphores}
         self._slots: dict[str, int] = {}
         self._phased = {n.removesuffix(".phase") for s in walk(kernel) for e in expressions(s) for n in e.free if n.endswith(".phase")}
+        self._carries = carried(kernel) if debug else {}
         self.waits: list[WaitPoint] = []
 
     def print(self, stmt: SyncStmt, scope: Scope) -> None:
@@ -159,7 +161,7 @@ class Synchronization:
     # -- waits ----------------------------------------------------------------------------------------------------------------------
 
     def _point(self, barrier: str, stmt: Wait | Barrier, scope: Scope) -> int:
-        self.waits.append(WaitPoint(scope.path, barrier, location=stmt.location))
+        self.waits.append(WaitPoint(scope.path, barrier, location=stmt.location, carries=self._carries.get(barrier, ())))
         return len(self.waits) - 1
 
     def _wait(self, stmt: Wait, scope: Scope) -> None:
@@ -179,7 +181,7 @@ class Synchronization:
         slot, indices = stmt.semaphore, scope.indices
         arguments = [self._counter(slot, scope), indices.text(self._semaphores[slot.name].count), indices.text(stmt.phases)]
         if self._debug:
-            self.waits.append(WaitPoint(scope.path, slot.name, "phase", stmt.location))
+            self.waits.append(WaitPoint(scope.path, slot.name, "phase", stmt.location, self._carries.get(slot.name, ())))
             w.call(scope, ptx.BOUNDED_ACQUIRE, *arguments, "report", str(len(self.waits) - 1), indices.text(slot.index[-1]))
         else:
             w.call(scope, ptx.ACQUIRE, *arguments)

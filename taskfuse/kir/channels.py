@@ -16,9 +16,9 @@ from taskfuse.ir.scalar import Const, Expr, const, simplify, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declarations import Mbarrier
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import If, Stmt
+from taskfuse.kir.nodes import If, Stmt, TmaLoad
 from taskfuse.kir.synchronization import Acquire, CursorInit, Expect, InitBarrier, Release, Wait
-from taskfuse.kir.walk import accesses, barrier_slots, bodies
+from taskfuse.kir.walk import accesses, barrier_slots, bodies, held
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,41 @@ def channels(kernel: Kernel) -> ChannelTable:
     order = list(arrays)
     members = {name for ch in made for name in (ch.full, ch.empty)}
     return ChannelTable(tuple(sorted(made, key=lambda ch: order.index(ch.full))), tuple(m for m in kernel.mbarriers if m.name not in members))
+
+
+def carried(kernel: Kernel) -> dict[str, tuple[str, ...]]:
+    """What the ring of each mbarrier array or semaphore carries: tensors, by the witness; buffers, of which it says nothing.
+
+    Its buffers are those that a copy fills which completes at the mbarrier, and those at the slots of a cursor that waits or arrives at it.
+    """
+    statements = [s for _, s in _labelled(kernel.body, kernel.name)]
+    cursors = {s.name: _Cursor(s.parity == 1) for s in statements if isinstance(s, CursorInit)}
+    rings: dict[str, dict[str, None]] = {}
+    tensors: dict[str, dict[str, None]] = {}
+    for stmt in statements:
+        for name, cursor in cursors.items():
+            _note(stmt, "", cursor, name)
+        said = held(stmt)
+        for access in accesses(stmt)[0]:
+            if said is not None:
+                tensors.setdefault(access.buffer, {})[said.tensor] = None
+            if isinstance(stmt, TmaLoad):
+                rings.setdefault(stmt.barrier.name, {})[access.buffer] = None
+    for cursor in cursors.values():
+        for name in (*cursor.waits, *cursor.arrivals):
+            rings.setdefault(name, {}).update(cursor.buffers)
+    stored = {b.name for b in kernel.buffers if b.memory is not MemoryType.Local}
+    found = {name: dict.fromkeys(t for b in buffers if b in stored for t in tensors.get(b, (b,))) for name, buffers in rings.items()}
+    return {name: tuple(sorted(carries)) for name, carries in found.items() if carries}
+
+
+def ring_text(kernel: Kernel, stmt: Stmt) -> str:
+    """For reports: what the ring of the mbarrier or semaphore carries that a statement waits for, if it waits for one."""
+    match stmt:
+        case Wait(barrier=slot) | Acquire(semaphore=slot) if found := carried(kernel).get(slot.name):
+            return f"; its ring carries {', '.join(found)}"
+        case _:
+            return ""
 
 
 def _labelled(body: tuple[Stmt, ...], label: str) -> Iterator[tuple[str, Stmt]]:

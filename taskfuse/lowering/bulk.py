@@ -178,9 +178,9 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     except NoBulkCopyError as e:
         raise refused(tv, f"the atom {atom.name} cannot make its copy: {e.reason}", e.help) from None
     name = f"{tv.name}.map"
-    st.maps[name] = TensorMapParam(name, outside.name, box.box, box.swizzle)
-    st.alignments[inside.name] = max(st.alignments.get(inside.name, 1), box.align)
-    st.transfers[tv] = box.bytes * share.blocks
+    st.needs.maps[name] = TensorMapParam(name, outside.name, box.box, box.swizzle)
+    st.needs.align(inside, box.align)
+    st.needs.transfers[tv] = box.bytes * share.blocks
     place = Access(shared.buffer, box.start)
     full = st.indexer.full(inside)
     if loads and full is None:
@@ -255,4 +255,4 @@ def fill_bytes(st: Statements, tv: TensorView, loop: Loop | None, issued: list[P
             help="split by divisors, or so that only the last tile overhangs",
             location=tv.location,
         )
-    return trips * st.transfers[tv]
+    return trips * st.needs.transfers[tv]

@@ -17,6 +17,7 @@ from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir import map_expressions, map_stmts
+from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Access
 from taskfuse.schedule.joins import Loop
@@ -221,3 +222,22 @@ class LoopVariables:
     def symbol(self, loop: Loop) -> Expr:
         """The variable of a loop, as an expression."""
         return sym(self.name(loop))
+
+
+@dataclass(slots=True)
+class Needs:
+    """What the statements of a plan need besides it: said where a statement is made, asked by the steps behind.
+
+    Attributes:
+        maps: the tensor maps that they name.
+        alignments: bytes that the storage of a tensor must be aligned to for its atoms.
+        transfers: bytes that one bulk copy brings to a block, all blocks of a cluster that share it together.
+    """
+
+    maps: dict[str, TensorMapParam] = field(default_factory=dict[str, TensorMapParam])
+    alignments: dict[str, int] = field(default_factory=dict[str, int])
+    transfers: dict[TensorView, int] = field(default_factory=dict[TensorView, int])
+
+    def align(self, tv: TensorView, size: int) -> None:
+        """The storage of ``tv`` must be aligned to ``size`` bytes, too."""
+        self.alignments[tv.name] = max(self.alignments.get(tv.name, 1), size)

@@ -15,7 +15,7 @@ from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.endpoints import Endpoints
 from taskfuse.lowering.index_maps import IndexMaps
 from taskfuse.lowering.indexing import Indexer
-from taskfuse.lowering.plan import PNode
+from taskfuse.lowering.plan import Needs, PNode
 from taskfuse.lowering.rings import Rings
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.thread_ranges import ThreadRanges
@@ -59,6 +59,7 @@ class State:
         channels, rings: the rings between roles and inside of them.
         indexer, statements: the accesses and the statements of each tensor.
         plan: the nest with its dispatch; empty before ``nest``.
+        needs: the tensor maps, alignments and bytes that its statements ask for.
         endpoints: what the ends of channels have put into the plan.
         buffers: the storage.
         mbarriers: name, slots, arrivals per phase.
@@ -80,6 +81,7 @@ class State:
     statements: Statements = field(init=False)
     endpoints: Endpoints = field(init=False)
     plan: list[PNode] = field(default_factory=list[PNode])
+    needs: Needs = field(default_factory=Needs)
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     mbarriers: list[tuple[str, int, Expr]] = field(default_factory=list[tuple[str, int, Expr]])
     counters: list[str] = field(default_factory=list[str])

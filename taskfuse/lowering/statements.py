@@ -21,7 +21,6 @@ from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import nodes as kir
-from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Stmt, VectorCopy
 from taskfuse.kir.operands import Access, Case, Content, Found, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.products import Shuffle
@@ -31,7 +30,7 @@ from taskfuse.lowering.fragments import atom_symbols
 from taskfuse.lowering.index_maps import IndexMap
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.partials import register, registers
-from taskfuse.lowering.plan import PLoop, PNode, PStmt
+from taskfuse.lowering.plan import Needs, PLoop, PNode, PStmt
 from taskfuse.lowering.scans import carried_axes
 from taskfuse.lowering.tails import Tails
 from taskfuse.lowering.witness import holds
@@ -50,19 +49,15 @@ class Stage(Enum):
 class Statements:
     """Builds the statements of tensors.
 
-    Attributes:
-        maps: the tensor maps that statements name.
-        alignments: bytes that an atom needs the storage of a tensor to be aligned to.
-        transfers: bytes that one bulk copy brings to a block, all blocks of a cluster that share it together.
+    Args:
+        needs: to which they add what they need.
     """
 
-    def __init__(self, indexer: Indexer, builders: Mapping[Instruction, Callable[[Statements, TensorView], list[PStmt]]]) -> None:
+    def __init__(self, indexer: Indexer, builders: Mapping[Instruction, Callable[[Statements, TensorView], list[PStmt]]], needs: Needs) -> None:
         self.indexer = indexer
         self._builders = builders
         self.fusion = indexer.fusion
-        self.maps: dict[str, TensorMapParam] = {}
-        self.alignments: dict[str, int] = {}
-        self.transfers: dict[TensorView, int] = {}
+        self.needs = needs
         self.tails = Tails(indexer)
         self._total: dict[TensorView, bool] = {}
 

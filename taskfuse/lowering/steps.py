@@ -144,13 +144,13 @@ def _rings(state: State) -> None:
     """
     state.rings = Rings.of(state.channels, state.joins.path)
     state.indexer = Indexer(state.index_maps, state.rings)
-    state.statements = Statements(state.indexer, BUILDERS)
+    state.statements = Statements(state.indexer, BUILDERS, state.needs)
 
 
 def _nest(state: State) -> None:
     """Project the total order on every role, with the stages of reductions and scans, dispatches, guards and statements.
 
-    Requires: ``order``, ``statements``. Ensures: ``plan``, without any synchronization.
+    Requires: ``order``, ``statements``. Ensures: ``plan``, without any synchronization; ``needs``.
     """
     state.plan = NestBuilder(state.indexer, state.statements).build(state.order)
 
@@ -201,7 +201,7 @@ def _buffers(state: State) -> None:
 
     Requires: all statements are in the plan. Ensures: ``buffers``, those in Shared memory without a place.
     """
-    state.buffers = buffers(state.indexer, state.statements, state.rings, state.plan)
+    state.buffers = buffers(state.indexer, state.statements, state.rings, state.plan, state.needs)
 
 
 def _budgets(state: State) -> None:
@@ -225,7 +225,7 @@ def _layout(state: State) -> None:
 
     Requires: ``buffers``. Ensures: each has an offset.
     """
-    kept = {*state.statements.alignments, *state.channels.copied()}
+    kept = {*state.needs.alignments, *state.channels.copied()}
     state.buffers = lay_out(state.plan, state.buffers, state.options.shared_limit, kept, state.options.target)
 
 
@@ -259,7 +259,7 @@ def _emit(state: State) -> None:
     Requires: all else. Ensures: ``kernel``.
     """
     emitter = Emitter(state.fusion, state.ranges, state.options.target)
-    maps = tuple(state.statements.maps.values())
+    maps = tuple(state.needs.maps.values())
     kernel = emitter.kernel(state.plan, state.buffers, state.mbarriers, state.counters, semaphores(state.channels), tuple(state.cursors), maps)
     state.kernel = replace(kernel, definitions=definitions(state.fusion))
 

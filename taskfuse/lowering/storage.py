@@ -20,7 +20,7 @@ from taskfuse.kir.declarations import Buffer
 from taskfuse.lowering.domains import digits, product
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.partials import Partials, lane_registers, workspace
-from taskfuse.lowering.plan import PDispatch, PLoop, PNode, children, is_base, statements
+from taskfuse.lowering.plan import Needs, PDispatch, PLoop, PNode, children, is_base, statements
 from taskfuse.lowering.rings import Rings
 from taskfuse.lowering.scans import carried_axes
 from taskfuse.lowering.statements import Statements
@@ -30,7 +30,7 @@ ALIGN = 16
 MAX_LOCAL = 1024
 
 
-def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode]) -> list[Buffer]:
+def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode], needs: Needs) -> list[Buffer]:
     """Every buffer that the plan's statements use, in the order of the tensors."""
     used = {a.buffer for s in statements(plan) for a in (*s.writes, *s.reads)}
     found: list[Buffer] = []
@@ -44,7 +44,7 @@ def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode]) -
                 shape = (simplify(product(indexer.kept_axes(tv)) * (slots[0] if slots else 1), indexer.ranges.facts),)
             if not MEDIA[memory].has_addresses:
                 shape = tuple(simplify(e, indexer.ranges.facts) for e in shape)
-            found.append(Buffer(tv.name, tv.dtype, memory, shape, max(1, tv.dtype.bits // 8, st.alignments.get(tv.name, 1))))
+            found.append(Buffer(tv.name, tv.dtype, memory, shape, max(1, tv.dtype.bits // 8, needs.alignments.get(tv.name, 1))))
         if st.has_term(tv):
             found.append(_registers(st.term(tv), tv, (), indexer))
         if isinstance(expr := st.definition(tv), Scan):

@@ -88,7 +88,7 @@ def ldmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
 def stmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
     """A 16 x 16 tile of 16-bit elements from the registers of a warp to Shared memory."""
     index_map, out, read, source = _moved(st, tv, MemoryType.Shared, MemoryType.Local)
-    st.alignments[tv.name] = max(st.alignments.get(tv.name, 1), 16)
+    st.needs.align(tv, 16)
     stmt = StMatrix(_rows(st, tv, out, tv, [0, 1, 2, 3], index_map), _registers(tv, read, source, index_map), holds=_matrices(tv, [0, 1, 2, 3], index_map))
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, index_map.guards, index_map.facts, (out,), (source,))]
 
@@ -175,8 +175,10 @@ def _check_lanes(st: Statements, tv: TensorView, index_map: IndexMap) -> None:
             f"the atom {atom.name} is executed by {atom.lanes} threads with consecutive numbers, and those of {task.name} are not provably groups of such",
             f"give TIDx and the types around it extents that are multiples of {atom.lanes}",
         )
-    base = base_name(TIDX, task)
-    split = next((g for g in index_map.guards if base in g.free), None)
+    base, lane = base_name(TIDX, task), "lane"
+    unit = {base: sym(f"{base}.unit") * atom.lanes + sym(lane)}
+    facts = index_map.facts.with_range(lane, 0, atom.lanes - 1)
+    split = next((g for g in index_map.guards if lane in simplify(substitute(g, unit), facts).free), None)
     if split is not None:
         raise refused(tv, f"the atom {atom.name} would run under the guard {split}, which splits its lanes", "split by divisors")
 
@@ -196,7 +198,7 @@ def _descriptor(st: Statements, tv: TensorView, index_map: IndexMap, read: Read,
         tile = derive(access.index, shape, source.dtype.itemsize, rows, k, index_map.facts)
     except NoDescriptorError as e:
         raise refused(source, f"the atom {atom.name} of {tv.name} cannot read it: {e.reason}", e.help) from None
-    st.alignments[source.name] = max(st.alignments.get(source.name, 1), tile.align)
+    st.needs.align(source, tile.align)
     return Descriptor(Access(access.buffer, tile.start), const(0), tile.swizzle, tile.lbo, tile.sbo, tile.major)
 
 

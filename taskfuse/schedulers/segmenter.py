@@ -126,9 +126,7 @@ def _lists(names: Sequence[Sequence[str]]) -> str:
     return str([list(part) for part in names])
 
 
-def plan(
-    fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, trial: Trial | None = None, budget: float = BUDGET
-) -> Plan:
+def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, trial: Trial | None = None, budget: float = BUDGET) -> Plan:
     """The kernels of an unscheduled fusion, scheduled.
 
     Args:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from taskfuse.errors import DeadlockError, SimulationError
+from taskfuse.kir.channels import ring_text
 from taskfuse.kir.printer import stmt_text
 from taskfuse.sim.agent import Agent, Join, Signal
 from taskfuse.sim.barriers import BarrierCell
@@ -348,7 +349,7 @@ class Machine:
             stmt, label = self.program.sources[pc], self.program.labels[pc]
             assert stmt is not None
             where = f"block {agent.block.index}, {threads_text(agent.lanes)}" + (f" in {label}" if label else "")
-            notes.append(f"{where}: " + stmt_text(stmt, self.program.kernel) + f": {description()}")
+            notes.append(f"{where}: " + stmt_text(stmt, self.program.kernel) + f": {description()}" + ring_text(self.program.kernel, stmt))
         if len(notes) > REPORTED_AGENTS:
             notes[REPORTED_AGENTS:] = [f"and {len(notes) - REPORTED_AGENTS} more"]
         return DeadlockError(kernel=self.program.kernel.name, reason="no thread can go on", notes=tuple(notes))

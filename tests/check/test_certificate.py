@@ -27,7 +27,8 @@ def test_a_deadlock_says_who_waits_for_what() -> None:
         verify(without("ARRIVE full")).require()
     assert str(caught.value).split("\n")[:2] == [
         "ring: refuted: deadlock: no thread can go on",
-        "note: 32 threads, 32 to 63, in consumer wait: WAIT full[c.slot] parity c.parity (full[0]: phase 0, 32 of 32 arrivals and 0 bytes pending)",
+        "note: 32 threads, 32 to 63, in consumer wait: WAIT full[c.slot] parity c.parity "
+        "(full[0]: phase 0, 32 of 32 arrivals and 0 bytes pending; its ring carries s)",
     ]
     assert caught.value.help == "str(certificate) lists every obligation; unsafe=True compiles the kernel all the same"
 

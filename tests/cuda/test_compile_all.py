@@ -20,7 +20,7 @@ from taskfuse.cuda.signature import Source
 from taskfuse.cuda.source import emit
 from taskfuse.testing import seeded_case
 from tests.cuda.compiled import FORMS, compiles, texts
-from tests.examples.cases import CASES
+from tests.examples.cases import CASES, lowered
 from tests.golden import Golden
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ NEWER = next(arch for arch in ("sm_120", "sm_100a") if arch in known_archs())
 def examples() -> Mapping[str, tf.Kernel]:
     """Kernels of the examples and of tests/kernels, by name."""
     written = {path.name: tf.parse_kernel(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "tests" / "kernels").glob("*.kir"))}
-    return {case.name: tf.lower(case.build()) for case in CASES} | written
+    return {case.name: lowered(case) for case in CASES} | written
 
 
 @cache

@@ -781,5 +781,6 @@ def test_a_hang_names_the_line_of_the_wait(driver: FakeDriver, torch: FakeTorch)
 
     driver._launch = hang
     found = case.error(tensor(9, 32)).split("\n")
-    assert found[0] == "kernel 'pipeline' hangs: use: block (0, 0, 0), thread (3, 1, 0) waits at ch0.full[1] for the end of phase parity 1"
+    where = "use: block (0, 0, 0), thread (3, 1, 0) waits at ch0.full[1], whose ring carries tv1,"
+    assert found[0] == f"kernel 'pipeline' hangs: {where} for the end of phase parity 1"
     assert found[1:4] == snippet("a = tf.exp(x)", pipeline)

@@ -94,6 +94,7 @@ def test_more_blocks_than_are_resident_are_refused(driver: FakeDriver, torch: Fa
 
 def test_a_bounded_wait_reports_the_phase() -> None:
     source = emit(parse_kernel(TEXT), debug=True)
-    assert source.waits[0] == WaitPoint(("producer",), "empty", "phase")
+    assert source.waits[0] == WaitPoint(("producer",), "empty", "phase", carries=("w",))
     assert "semaphore_acquire_bounded(&empty[blockIdx_x * 2 + p_slot], 2, p_phase, report, 0, p_slot);" in source.text
-    assert str(Timeout(source.waits[0], 1, 3, (0, 0, 0), (0, 0, 0))) == ("producer: block (0, 0, 0), thread (0, 0, 0) waits at empty[1] for the end of phase 3")
+    waits = "producer: block (0, 0, 0), thread (0, 0, 0) waits at empty[1], whose ring carries w, for the end of phase 3"
+    assert str(Timeout(source.waits[0], 1, 3, (0, 0, 0), (0, 0, 0))) == waits

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -168,3 +168,13 @@ CASES = (
     ),
     Case("gemm_multistage", gemm_multistage.build, product_expected, 0.02, [[(m, k), (n, k)] for m, n, k in [(40, 24, 192), (1, 8, 64)]], dtypes=(BF16, BF16)),
 )
+
+
+def lowered(case: Case) -> tf.Kernel:
+    """The kernel of a case, made once."""
+    return _named(case.name)
+
+
+@cache
+def _named(name: str) -> tf.Kernel:
+    return tf.lower(next(case for case in CASES if case.name == name).build())

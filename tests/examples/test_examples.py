@@ -16,7 +16,7 @@ from examples import (
     founding,
     pipeline,
 )
-from tests.examples.cases import CASES, Case, ulp
+from tests.examples.cases import CASES, Case, lowered, ulp
 from tests.golden import Golden
 
 SEEDS = range(len(tf.Scheduler))
@@ -26,10 +26,9 @@ EXAMPLES = sorted({case.module for case in CASES}, key=lambda module: module.__n
 BY_NAME = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
-def check(case: Case, fusion: tf.Fusion, shapes: Sequence[tuple[int, ...]]) -> None:
+def check(case: Case, fusion: tf.Fusion, kernel: tf.Kernel, shapes: Sequence[tuple[int, ...]]) -> None:
     args = case.arguments(shapes)
     exact = case.expected(*(x.astype(np.float64) for x in args))
-    kernel = tf.lower(fusion)
     for seed in SEEDS:
         outs = kernel.simulate(*args, seed=seed)
         for tv, out, (ref, size) in zip(fusion.outputs, outs, exact, strict=True):
@@ -56,13 +55,14 @@ def test_main_prints_the_loop_nest_and_the_difference(module: ModuleType, capsys
 
 @BY_NAME
 def test_loop_nest(case: Case, golden: Golden) -> None:
-    golden.check(f"examples/{case.name}.kir", str(tf.lower(case.build())))
+    golden.check(f"examples/{case.name}.kir", str(lowered(case)))
 
 
 @BY_NAME
 def test_simulation_is_numpy_under_every_scheduler(case: Case) -> None:
+    fusion = case.build()
     for shapes in case.shapes:
-        check(case, case.build(), shapes)
+        check(case, fusion, lowered(case), shapes)
 
 
 @BY_NAME
@@ -76,14 +76,15 @@ def test_evaluation_is_numpy(case: Case) -> None:
 @pytest.mark.parametrize("stages", [1, 2, 3, 4])
 def test_pipeline_of_any_depth(stages: int) -> None:
     case = next(case for case in CASES if case.name == "pipeline")
-    check(case, pipeline.build(stages), [(2, 200), (200,)])
+    fusion = pipeline.build(stages)
+    check(case, fusion, tf.lower(fusion), [(2, 200), (200,)])
 
 
 @BY_NAME
 def test_the_order_does_not_change_the_result(case: Case) -> None:
     args = case.arguments(case.shapes[0])
     fusion = case.build()
-    first = tf.lower(fusion).simulate(*args)
+    first = lowered(case).simulate(*args)
     for seed in range(3):
         outs = tf.lower(fusion, tf.LoweringOptions(order_seed=seed)).simulate(*args, seed=seed)
         for out, ref in zip(outs, first, strict=True):
@@ -93,7 +94,7 @@ def test_the_order_does_not_change_the_result(case: Case) -> None:
 @BY_NAME
 def test_text_and_copy_keep_the_schedule(case: Case) -> None:
     fusion = case.build()
-    kernel = tf.lower(fusion)
+    kernel = lowered(case)
     assert str(tf.lower(tf.parse_fusion(str(fusion)))) == str(kernel)
     assert str(tf.lower(tf.copy_fusion(fusion)[0])) == str(kernel)
     assert tf.parse_kernel(str(kernel)) == kernel

@@ -1,12 +1,18 @@
 """Channels are found in the text of a kernel, whether lowering or a person wrote it."""
 
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pytest
 
 from examples import founding, horizontal_fusion, matmul, nested_groups, pipeline
-from taskfuse.kir import Kernel, parse_kernel
-from taskfuse.kir.channels import channels
+from taskfuse.errors import DeadlockError
+from taskfuse.kir import Kernel, map_stmts, parse_kernel
+from taskfuse.kir.channels import carried, channels
+from taskfuse.kir.nodes import Stmt
+from taskfuse.kir.synchronization import Arrive
 from taskfuse.lowering import lower
 from taskfuse.testing import seeded_case
 
@@ -52,7 +58,7 @@ def test_tables() -> None:
 
 
 @pytest.mark.parametrize("module", [founding, horizontal_fusion, nested_groups, pipeline], ids=lambda m: m.__name__)
-def test_the_text_has_all_of_it(module: object) -> None:
+def test_the_text_has_all_of_it(module: ModuleType) -> None:
     made = lower(module.build())
     assert parse_kernel(str(made)).channels() == made.channels()
 
@@ -76,3 +82,34 @@ def test_the_channels_of_lowering_are_found_again() -> None:
         distributed += any(m.name.endswith(".order") for m in table.others)
     assert seen > 40
     assert distributed
+
+
+# -- what rings carry -----------------------------------------------------------------------------------------------------------------
+
+
+def test_what_rings_carry() -> None:
+    """Buffers, of a text without witness; those of blocks' semaphores; of a kernel that was lowered, tensors."""
+    assert carried(kernel("gemm")) == {"full": ("a_s", "b_s"), "empty": ("a_s", "b_s")}
+    assert carried(kernel("blocks")) == {"full": ("w",), "empty": ("w",)}
+    assert carried(lower(founding.build())) == {"ch0.full": ("tv5", "tv6", "tv7", "tv8"), "ch0.empty": ("tv5", "tv6", "tv7", "tv8")}
+
+
+def without(kernel: Kernel, barrier: str) -> Kernel:
+    """The kernel without arrivals at a barrier."""
+
+    def left(s: Stmt) -> Stmt | tuple[Stmt, ...]:
+        return () if isinstance(s, Arrive) and s.barrier.name == barrier else s
+
+    return replace(kernel, body=map_stmts(kernel.body, left))
+
+
+@pytest.mark.parametrize("barrier", ["ch0.full", "ch0.empty"])
+def test_a_hang_names_the_tensor(barrier: str) -> None:
+    """Nobody arrives: the simulator and the proof say which ring stands still."""
+    stuck = without(lower(pipeline.build()), barrier)
+    with pytest.raises(DeadlockError) as error:
+        stuck.simulate(np.zeros((1, 256), np.float32), np.zeros(256, np.float32))
+    assert [n for n in error.value.notes if f"WAIT {barrier}" in n and n.endswith("; its ring carries tv2")]
+    refuted = stuck.verify().failures[0]
+    assert (refuted.subject, refuted.reason) == ("deadlock", "no thread can go on")
+    assert [n for n in refuted.notes if f"WAIT {barrier}" in n and n.endswith("; its ring carries tv2)")]

@@ -107,4 +107,8 @@ CASES = {
     "steps outside of the parts": Product("wgmma", P.TIDy, parts=2, tiles=5, order=(2, 1, 0, 3), inner=True),
     "parts without a step": Product("wgmma", P.BIDz, parts=4, tiles=5),
     "threads without a step": Product("wgmma", P.TIDy, parts=4, tiles=5),
+    "warpgroups of one index": Product("wgmma", P.TIDx, parts=2, tiles=3),
+    "warpgroups of one index without a step": Product("wgmma", P.TIDx, parts=4, tiles=5),
 }
+UNEVEN = ("steps outside of the parts", "threads without a step", "warpgroups of one index", "warpgroups of one index without a step")
+"""Of threads whose parts have other numbers of steps."""

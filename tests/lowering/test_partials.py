@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import taskfuse as tf
-from taskfuse import Kernel, Scheduler
+from taskfuse import Kernel, Scheduler, TensorView
 from taskfuse import ParallelType as P
 from taskfuse.errors import LoweringError
-from taskfuse.ir.scalar import TRUE
+from taskfuse.ir.scalar import TRUE, lt, sym
 from taskfuse.kir import walk
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.synchronization import Barrier, BarrierScope, Commit, WaitGroup
-from tests.lowering.joined import CASES, INDICES, Product
+from taskfuse.lowering.index_maps import IndexMap, IndexMaps
+from tests.lowering.joined import CASES, INDICES, UNEVEN, Product
 from tests.lowering.running import numbers, refused
+from tests.testing.ptx.compiled import compared
 
 
 def check(case: Product, scheduler: Scheduler = Scheduler.RANDOM) -> Kernel:
@@ -72,10 +76,6 @@ REFUSED = {
         Product("wgmma", P.TIDx, rows=2, rows_on=P.TIDx),
         "cannot lower tv3: the atom accumulates in registers\nhelp: leave its memory type unset, and copy the result with cache_before()",
     ),
-    "a part of the lanes": (
-        Product("wgmma", P.TIDx, parts=2, tiles=3),
-        "cannot lower tv3: the atom wgmma_m64n16k16 would run under the guard 2*(at.TIDx.t0//128) + i10 < 3, which splits its lanes\nhelp: split by divisors",
-    ),
     "tiles that are not there": (
         Product("mma", P.BIDz, parts=3, tiles=4),
         "cannot lower tv8: its atom computes whole tiles, and may read tv7 past the end of its storage: 32*at.BIDz.t0 + 16*i23 + v1 is not provably below 64\n"
@@ -95,3 +95,31 @@ def test_refusals(name: str) -> None:
 def test_the_cuda_text_compiles(name: str) -> None:
     """Around barriers of the grid the assembler waits for each multiplication of its own accord, and says so."""
     assert len(tf.lower(CASES[name].fusion()).cubin("sm_90a")) > 0
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+def test_threads_with_other_numbers_of_steps_multiply_side_by_side(name: str) -> None:
+    """Their warps branch around a multiplication, which must not make the assembler run all of them one by one: it would say so."""
+    kernel = tf.lower(CASES[name].fusion())
+    assert len(kernel.cubin("sm_90a")) > 0
+    assert "if (wgmma_agreed(" in kernel.cuda_source()
+    assert compared(kernel).difference is None
+
+
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [(128, None), (64, "the atom wgmma_m64n16k16 would run under the guard at.TIDx.t0//64 < 1, which splits its lanes\nhelp: split by divisors")],
+)
+def test_a_guard_selects_whole_warpgroups(part: int, text: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = IndexMaps.reading
+
+    def guarded(maps: IndexMaps, tv: TensorView) -> IndexMap:
+        found = reading(maps, tv)
+        return replace(found, guards=(*found.guards, lt(sym("at.TIDx.t0") // part, 1))) if tv.name == "tv3" else found
+
+    monkeypatch.setattr(IndexMaps, "reading", guarded)
+    fusion = Product("wgmma", P.TIDx).fusion()
+    if text is None:
+        tf.lower(fusion)
+    else:
+        assert refused(lambda: tf.lower(fusion), LoweringError) == f"cannot lower tv3: {text}"

@@ -83,7 +83,7 @@ def test_a_scheduler_that_fails_costs_a_candidate_alone() -> None:
     found = Candidates(built(product), (broken, tf.schedulers.fallback), None, None, DEFAULT)
     assert found.best is not None
     assert found.best.schedule.scheduler == "fallback"
-    assert found.refused == [("broken", f"{INTERNAL}, KeyError: \"nobody's fault\"")]
+    assert found.refused == [("broken", f'{INTERNAL}, KeyError: "nobody\'s fault"')]
 
 
 def two_steps() -> list[tf.TensorView]:

@@ -201,9 +201,9 @@ def test_deadlock_report() -> None:
     assert error(k, [x]).splitlines() == [
         "ring: deadlock: no thread can go on",
         "note: block (0, 0, 0), threads 0-31 in producer: WAIT empty[p.slot] parity p.parity: "
-        "empty[0] wants parity 0 to complete; phase 0 (parity 0): 32 of 32 arrivals and 0 bytes pending",
+        "empty[0] wants parity 0 to complete; phase 0 (parity 0): 32 of 32 arrivals and 0 bytes pending; its ring carries s",
         "note: block (0, 0, 0), threads 32-63 in consumer: WAIT full[c.slot] parity c.parity: "
-        "full[0] wants parity 0 to complete; phase 0 (parity 0): 32 of 32 arrivals and 0 bytes pending",
+        "full[0] wants parity 0 to complete; phase 0 (parity 0): 32 of 32 arrivals and 0 bytes pending; its ring carries s",
     ]
 
 

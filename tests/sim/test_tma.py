@@ -100,7 +100,7 @@ def test_texts() -> None:
     assert error(parse_kernel(replaced(DOUBLE, "s: float32[8, 32]", "s: float32[7, 32]")), [_rows(8)]).splitlines()[-1] == "note: byte 896 of 896"
     assert error(parse_kernel(replaced(DOUBLE, "bytes 1024", "bytes 1020")), [_rows(8)]).splitlines()[1:] == [
         "note: block (0, 0, 0), threads 0-31: WAIT full[0] parity 0: "
-        "full[0] wants parity 0 to complete; phase 0 (parity 0): 0 of 1 arrivals and -4 bytes pending"
+        "full[0] wants parity 0 to complete; phase 0 (parity 0): 0 of 1 arrivals and -4 bytes pending; its ring carries s"
     ]
 
 

@@ -12,7 +12,7 @@ from taskfuse.testing.fuzz import failure, reproduction
 from taskfuse.testing.options import POINTWISE, Mix
 from taskfuse.testing.strategies import cases
 
-CASES = 400
+CASES = 300
 CHUNK = 20
 BEHIND = 2000  # the first seed of the cases that are counted, and not run
 

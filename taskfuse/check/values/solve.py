@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
+from math import gcd
 
 from taskfuse.check.program import Node
 from taskfuse.check.ranges import terms_of
@@ -41,7 +42,7 @@ def solved(equations: list[Equation], unknown: Spans, simplified: Callable[[Expr
     left = list(equations)
     while True:
         for k, (a, b) in enumerate(left):
-            difference = simplified(substitute(a, found) - b) if found else a - b
+            difference = _reduced(simplified(substitute(a, found) - b) if found else a - b)
             made = _alone(difference, unknown)
             if not made and digits:
                 made = _digits(difference, unknown) or _divided(difference, left, found, unknown)
@@ -51,6 +52,18 @@ def solved(equations: list[Equation], unknown: Spans, simplified: Callable[[Expr
                 break
         else:
             return found, [(substitute(a, found), b) for a, b in left]
+
+
+def _reduced(difference: Expr) -> Expr:
+    """A form that is 0 for the same values, without a factor that all its terms have."""
+    terms, constant = terms_of(difference)
+    step = gcd(constant, *(k for _, k in terms))
+    if step <= 1:
+        return difference
+    reduced: Expr = const(constant // step)
+    for term, k in terms:
+        reduced = reduced + term * (k // step)
+    return reduced
 
 
 def _alone(difference: Expr, unknown: Spans) -> dict[str, Expr]:
@@ -65,7 +78,10 @@ def _alone(difference: Expr, unknown: Spans) -> dict[str, Expr]:
 
 
 def _digits(difference: Expr, unknown: Spans) -> dict[str, Expr]:
-    """Several symbols that are the digits of a number: each weighs as much as all below it together count."""
+    """Several symbols that are the digits of a number: the least weighs 1, each other one as much as all below it together count.
+
+    Were the least more, not every number would have digits.
+    """
     terms, _ = terms_of(difference)
     mine = [(term, k) for term, k in terms if not term.free.isdisjoint(unknown)]
     if not mine or not all(isinstance(t, Sym) for t, _ in mine):
@@ -75,6 +91,8 @@ def _digits(difference: Expr, unknown: Spans) -> dict[str, Expr]:
     if any(k < 0 for _, k in mine):
         return {}
     mine.sort(key=lambda pair: pair[1])
+    if mine[0][1] != 1:
+        return {}
     value: Expr = const(0) - difference
     for t, k in mine:
         value = value + t * k

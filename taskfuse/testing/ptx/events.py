@@ -14,6 +14,7 @@ class Kind(Enum):
     BARRIER = auto()  # number, threads
     WARP_BARRIER = auto()  # lanes
     SHUFFLE = auto()  # mode, distance, clamp, lanes
+    AGREED = auto()  # value, lane, clamp, lanes; gives the value, which all lanes have
     CLUSTER_ARRIVE = auto()  # modifiers
     CLUSTER_WAIT = auto()  # modifiers
     INIT = auto()  # mbarrier, count
@@ -44,7 +45,7 @@ class Kind(Enum):
     COUNT = auto()  # modifiers, counter, increment; gives the value before
 
 
-UNORDERED = frozenset({Kind.SHUFFLE, Kind.MMA})
+UNORDERED = frozenset({Kind.SHUFFLE, Kind.AGREED, Kind.MMA})
 """What the compiler may move accesses of memory across: their text does not claim to touch it."""
 
 RANK = 1 << 24

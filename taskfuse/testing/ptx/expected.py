@@ -14,10 +14,10 @@ from math import prod
 from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import Const, Expr, eq, prove
 from taskfuse.ir.shared_layouts import Major
-from taskfuse.ir.types import MemoryType, ParallelType
-from taskfuse.kir import accesses
+from taskfuse.ir.types import THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.kir import accesses, walk
 from taskfuse.kir.clusters import peers
-from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, BarrierSlot, Descriptor, Queue
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.scope import kernel_facts
@@ -146,9 +146,14 @@ class _Walk:
             case Bind(body=body):
                 self._body(body)
             case If(branches=branches):
-                taken = next((b for b in branches if self._value(b.cond)), None)
-                if taken is not None:
-                    self._body(taken.body)
+                asks = any(_is_asked_of_a_lane(b) for b in branches)
+                for b in branches:
+                    holds = bool(self._value(b.cond))
+                    if asks and b.cond.free:
+                        self._step(stmt, Kind.AGREED, (int(holds), 0, 31, 0xFFFFFFFF), int(holds))
+                    if holds:
+                        self._body(b.body)
+                        break
             case CursorInit(name=name, slots=slots, slot=slot, parity=parity):
                 self._slots[name] = slots
                 self._env |= {f"{name}.slot": slot, f"{name}.parity": parity, f"{name}.phase": 0}
@@ -342,6 +347,13 @@ class _Walk:
         """PTX ISA, "Matrix-descriptor format": address, leading and stride offset in units of 16 bytes, swizzle mode."""
         address = self._reader.address(d.base, self._env) + self._value(d.offset)
         return (address & 0x3FFFF) >> 4 | (d.lbo & 0x3FFFF) >> 4 << 16 | (d.sbo & 0x3FFFF) >> 4 << 32 | _SWIZZLE_MODES[d.swizzle] << 62
+
+
+def _is_asked_of_a_lane(branch: Branch) -> bool:
+    """True if a warp takes a branch as its first lane says: what multiplies there is of a batch that was opened outside of it."""
+    inside = list(walk(branch.body))
+    depends = any(p.index_name in branch.cond.free for p in THREAD_TYPES)
+    return depends and any(isinstance(s, Wgmma) for s in inside) and not any(isinstance(s, WgmmaFence) for s in inside)
 
 
 def _matrices(stmt: LdMatrix | StMatrix) -> str:

@@ -32,6 +32,8 @@ def happening(r: Reader) -> Happening | None:
             return event(Kind.BARRIER, r.value(o[0]), r.value(o[1]) if len(o) > 1 else "threads")
         case ("bar", "warp", "sync"):
             return event(Kind.WARP_BARRIER, r.value(o[0], 32))
+        case ("shfl", "sync", "idx", "b32"):
+            return event(Kind.AGREED, *(r.value(x, 32) for x in o[-4:]), out=o[0])
         case ("shfl", "sync", mode, "b32"):
             lost = r.outs(o[0])
             *_, distance, clamp, lanes = o

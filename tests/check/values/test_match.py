@@ -217,3 +217,28 @@ def test_operands_of_a_commutative_function_may_change_places() -> None:
     for op in ("add", "mul"):
         exchanged(kernel, op).verify().require()
     assert gaps(exchanged(kernel, "sub"))[0].startswith("it may find")
+
+
+def spaced(read: str) -> Kernel:
+    """Elements in every other place of a buffer, each read twice: at ``read`` for the result ``i1``."""
+    with tf.Fusion("twice") as fusion:
+        x = tf.define_tensor(["N"], name="x")
+        a = tf.exp(x)
+        fusion.add_output(tf.sin(tf.reshape(tf.broadcast_to(tf.expand_dims(a, 1), ["N", 2]), [2 * sym("N")])))
+    a.set_memory_type(M.Global)
+    kernel = tf.lower(fusion)
+
+    def apart(s: Stmt) -> Stmt:
+        if isinstance(s, Compute) and s.op.name == "exp":
+            return replace(s, out=replace(s.out, index=tuple(2 * e for e in s.out.index)))
+        return replace(s, operands=(Access(a.name, (parse_expr(read),)),)) if isinstance(s, Compute) else s
+
+    wide = tuple(replace(b, shape=tuple(2 * e for e in b.shape)) for b in kernel.buffers)
+    return edited(replace(kernel, buffers=wide), apart)
+
+
+def test_places_between_those_that_are_written() -> None:
+    """An equation of multiples of 2 has a solution for even places alone: what odd ones hold nobody has written."""
+    spaced("2*(i1//2)").verify().require()
+    (gap,) = gaps(spaced("i1"))
+    assert "the symbols of its index have too many values" in gap

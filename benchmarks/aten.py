@@ -1,0 +1,346 @@
+"""Graphs of ATen ops as text, and what taskfuse and torch make of one.
+
+A graph is what `torch.compile` hands to a backend, cut at ops that taskfuse has no form of (convolutions, embeddings, scatter): one line per tensor,
+``v2: float32[512, 1] = sum.dim_IntList(v1, [1], true)``, inputs as ``IN v0: bfloat16[512, 256]``, results as ``OUT v2``. ``benchmarks/graphs/`` holds them.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import taskfuse as tf
+
+FOLDER = Path(__file__).parent / "graphs"
+Argument = Any
+Arguments = tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One tensor: its dtype and shape, and the op that makes it; ``op`` is empty for an input."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    op: str = ""
+    args: Arguments = ()
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A tensor, or a dtype, as an argument."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A graph of ATen ops."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The tensors that come from outside."""
+        return tuple(n for n in self.nodes if not n.op)
+
+
+class Unknown(Exception):
+    """An op, or a form of one, that the graph has and this reader does not."""
+
+
+def _value(e: ast.expr) -> Any:
+    match e:
+        case ast.Constant(value=v):
+            return v
+        case ast.Name(id="true" | "false" as word):
+            return word == "true"
+        case ast.Name(id="none"):
+            return None
+        case ast.Name(id="inf"):
+            return math.inf
+        case ast.Name(id=word):
+            return Name(word)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand)
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            return tuple(map(_value, elements))
+        case _:
+            raise Unknown(ast.unparse(e))
+
+
+def parse(name: str, text: str) -> Graph:
+    """The graph of a text."""
+    nodes: list[Node] = []
+    outputs: tuple[str, ...] = ()
+    for line in text.splitlines():
+        if line.startswith("OUT "):
+            outputs = tuple(line.removeprefix("OUT ").split(", "))
+        elif line and not line.startswith("#"):
+            head, _, call = line.removeprefix("IN ").partition(" = ")
+            own, _, kind = head.partition(": ")
+            dtype, _, extents = kind.removesuffix("]").partition("[")
+            shape = tuple(int(e) for e in extents.split(", ") if e)
+            if not call:
+                nodes.append(Node(own, dtype, shape))
+                continue
+            op, _, rest = call.partition("(")
+            made = ast.parse(f"op({rest}", mode="eval").body
+            assert isinstance(made, ast.Call)
+            nodes.append(Node(own, dtype, shape, op, tuple(map(_value, made.args)), tuple((k.arg or "", _value(k.value)) for k in made.keywords)))
+    return Graph(name, tuple(nodes), outputs)
+
+
+def graphs() -> list[Graph]:
+    """All graphs of the folder."""
+    return [parse(path.stem, path.read_text()) for path in sorted(FOLDER.glob("*.aten"))]
+
+
+# -- taskfuse ---------------------------------------------------------------------------------------------------------------------------
+
+UNARY = {
+    **{
+        n: n for n in ("neg", "exp", "log", "log1p", "log2", "expm1", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tanh", "erf", "abs", "sign", "relu", "silu")
+    },
+    **{n: n for n in ("silu", "sigmoid", "floor", "ceil", "logical_not", "isnan", "bitwise_not", "exp2", "trunc", "round", "isinf")},
+    "clone": "copy",
+    "alias": "copy",
+    "detach": "copy",
+    "lift_fresh_copy": "copy",
+}
+BINARY = {
+    **{n: n for n in ("add", "sub", "mul", "div", "maximum", "minimum", "fmod", "remainder", "pow", "atan2", "bitwise_and", "bitwise_or", "bitwise_xor")},
+    **{n: n for n in ("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor")},
+}
+COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor"}
+ACCUMULATED = {"bfloat16", "float16"}
+
+
+class _Build:
+    """The tensors of a fusion under construction."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.tensors: dict[str, tf.TensorView] = {}
+        self.kinds = {n.name: n for n in graph.nodes}
+
+    def of(self, arg: Any) -> Any:
+        """An argument: a tensor, or what it is."""
+        return self.tensors[arg.text] if isinstance(arg, Name) else arg
+
+    def tensor(self, arg: Any) -> tf.TensorView:
+        """An argument that is a tensor."""
+        return self.tensors[arg.text]
+
+    def shape(self, arg: Any) -> tuple[int, ...]:
+        """The shape of an argument."""
+        return self.kinds[arg.text].shape
+
+    def dtype(self, arg: Any) -> str:
+        """The dtype of an argument."""
+        return self.kinds[arg.text].dtype
+
+
+def _cast(x: Any, dtype: str) -> Any:
+    return x if not isinstance(x, tf.TensorView) or str(x.dtype) == str(_dtype(dtype)) else tf.cast(x, _dtype(dtype))
+
+
+def _dtype(name: str) -> Any:
+    return tf.bool_ if name == "bool" else getattr(tf, name)
+
+
+def _axes(b: _Build, arg: Any, dims: Any) -> tuple[int, ...]:
+    rank = len(b.shape(arg))
+    if dims is None or dims == ():
+        return tuple(range(rank))
+    each: tuple[int, ...] = (dims,) if isinstance(dims, int) else dims
+    return tuple(d % rank for d in each) if rank else ()
+
+
+def _binary(b: _Build, n: Node) -> tf.TensorView:
+    name = n.op.split(".")[0]
+    left, right = n.args[:2]
+    at = {b.dtype(a) for a in (left, right) if isinstance(a, Name)}
+    kinds = [n.dtype] if name not in COMPARISONS else sorted(at, key=lambda d: ("float" in d, d))[-1:]
+    x, y = (_cast(b.of(a), kinds[0]) for a in (left, right))
+    alpha = dict(n.options).get("alpha", n.args[2] if len(n.args) > 2 and isinstance(n.args[2], int | float) else 1)
+    if alpha != 1:
+        y = tf.mul(y, alpha) if isinstance(y, tf.TensorView) else y * alpha
+    mode = dict(n.options).get("rounding_mode")
+    if mode is not None:
+        if mode.text != "floor":
+            raise Unknown(f"{n.op} that rounds {mode.text}")
+        return tf.floor_divide(x, y)
+    if name == "pow" and y == 2:
+        return tf.square(x)
+    return getattr(tf, BINARY[name])(x, y)
+
+
+def _reduced(b: _Build, n: Node, call: Callable[..., tf.TensorView], dims: Any, keep: Any) -> tf.TensorView:
+    x = b.tensor(n.args[0])
+    axes = _axes(b, n.args[0], dims)
+    if not axes:
+        return _cast(tf.copy(x), n.dtype)
+    wide = x if b.dtype(n.args[0]) == n.dtype or call is tf.any else _cast(x, n.dtype)
+    return _cast(call(wide, axes, keepdims=bool(keep)), n.dtype)
+
+
+def _strided(b: _Build, n: Node) -> tf.TensorView:
+    """A view by strides of a tensor that is dense: a slice of it, or all of it in another shape."""
+    shape = b.shape(n.args[0])
+    strides = tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
+    extents, wanted, offset = n.args[1], n.args[2], (*n.args[3:], 0)[0]
+    if math.prod(extents) == math.prod(shape) and not offset and wanted == tuple(math.prod(extents[k + 1 :]) for k in range(len(extents))):
+        return tf.reshape(b.tensor(n.args[0]), list(extents))
+    if wanted != strides:
+        raise Unknown(f"{n.op} by {wanted} of a tensor by {strides}")
+    starts: list[int] = []
+    for stride in strides:
+        starts.append(offset // stride)
+        offset %= stride
+    return b.tensor(n.args[0])[tuple(slice(at, at + e) for at, e in zip(starts, n.shape, strict=True))]
+
+
+def _sliced(b: _Build, n: Node) -> tf.TensorView:
+    x, shape = b.tensor(n.args[0]), b.shape(n.args[0])
+    given: list[Any] = [*n.args[1:], *(0, 0, None, 1)[len(n.args) - 1 :]]
+    axis, start, stop, step = given
+    axis %= len(shape)
+    stop = shape[axis] if stop is None else min(stop, shape[axis])
+    return x[tuple(slice(start, stop, step) if k == axis else slice(None) for k in range(len(shape)))]
+
+
+def _made(b: _Build, n: Node) -> tf.TensorView:
+    name, a = n.op.split(".")[0], n.args
+    if name in UNARY:
+        kept = b.tensor(a[0]) if name in ("logical_not", "isnan", "isinf", "bitwise_not") else _cast(b.tensor(a[0]), n.dtype)
+        return getattr(tf, UNARY[name])(kept)
+    if name in BINARY:
+        return _binary(b, n)
+    match name:
+        case "_to_copy" | "convert_element_type":
+            return tf.cast(b.tensor(a[0]), _dtype(n.dtype))
+        case "gelu":
+            return tf.gelu_tanh(b.tensor(a[0])) if dict(n.options).get("approximate") == Name("tanh") else tf.gelu(b.tensor(a[0]))
+        case "where":
+            return tf.where(b.of(a[0]), _cast(b.of(a[1]), n.dtype), _cast(b.of(a[2]), n.dtype))
+        case "clamp" | "clamp_min" | "clamp_max" | "hardtanh":
+            low, high = (*a[1:], None)[:2] if name != "clamp_max" else (None, a[1])
+            x = b.tensor(a[0])
+            x = x if low is None else tf.maximum(x, b.of(low))
+            return x if high is None else tf.minimum(x, b.of(high))
+        case "sum" | "mean" | "prod" | "amax" | "amin" | "any" | "all":
+            call = {"amax": tf.max, "amin": tf.min}.get(name) or getattr(tf, name)
+            dims, keep = (*a[1:], *(None, False)[len(a) - 1 :])[:2]
+            return _reduced(b, n, call, dims, keep)
+        case "as_strided":
+            return _strided(b, n)
+        case "linalg_vector_norm" if (*a[1:], 2)[0] == 2:
+            dims, keep = (*a[2:], *(None, False)[max(len(a) - 2, 0) :])[:2]
+            return tf.sqrt(tf.sum(tf.square(b.tensor(a[0])), _axes(b, a[0], dims), keepdims=bool(keep)))
+        case "argmax" | "argmin":
+            return getattr(tf, name)(b.tensor(a[0]), a[1], keepdims=bool((*a[2:], False)[0]))
+        case "var_mean" | "var":
+            raise Unknown(n.op)
+        case "mm" | "bmm":
+            return tf.matmul(b.tensor(a[0]), b.tensor(a[1]))
+        case "view" | "reshape" | "_unsafe_view":
+            return tf.reshape(b.tensor(a[0]), list(n.shape))
+        case "permute":
+            return tf.permute(b.tensor(a[0]), list(a[1]))
+        case "t" | "transpose":
+            rank = len(n.shape)
+            order = list(range(rank))
+            i, j = (a[1] % rank, a[2] % rank) if name == "transpose" else (rank - 1, 0)
+            order[i], order[j] = order[j], order[i]
+            return tf.permute(b.tensor(a[0]), order)
+        case "expand":
+            return tf.broadcast_to(b.tensor(a[0]), list(n.shape))
+        case "unsqueeze" | "squeeze":
+            return tf.reshape(b.tensor(a[0]), list(n.shape))
+        case "slice":
+            return _sliced(b, n)
+        case "select":
+            rank = len(b.shape(a[0]))
+            axis: int = a[1] % rank
+            at: int = a[2] % b.shape(a[0])[axis]
+            return b.tensor(a[0])[tuple(at if k == axis else slice(None) for k in range(rank))]
+        case "cat":
+            return tf.cat([_cast(b.tensor(x), n.dtype) for x in a[0] if b.shape(x) != (0,)], (*a[1:], 0)[0])
+        case "stack":
+            return tf.stack([b.tensor(x) for x in a[0]], (*a[1:], 0)[0])
+        case "flip":
+            x = b.tensor(a[0])
+            for axis in a[1]:
+                x = tf.flip(x, axis)
+            return x
+        case "cumsum" | "cumprod":
+            return getattr(tf, name)(b.tensor(a[0]), a[1])
+        case "full" | "scalar_tensor" | "full_like":
+            return tf.full(list(n.shape), a[0] if name == "scalar_tensor" else a[1], dtype=_dtype(n.dtype))
+        case "zeros_like" | "zeros" | "ones_like" | "ones":
+            return tf.full(list(n.shape), int(name.startswith("ones")), dtype=_dtype(n.dtype))
+        case "arange":
+            numbers = [x for x in a if not isinstance(x, Name)]
+            start, step = (numbers[0] if len(numbers) > 1 else 0), (numbers[2] if len(numbers) > 2 else 1)
+            return tf.cast(tf.add(tf.mul(tf.arange(n.shape[0]), step), start), _dtype(n.dtype))
+        case "gather":
+            return tf.take_along_axis(b.tensor(a[0]), b.tensor(a[2]), a[1])
+        case "index_select":
+            return tf.take(b.tensor(a[0]), b.tensor(a[2]), a[1])
+        case "constant_pad_nd":
+            widths = list(zip(a[1][::2], a[1][1::2], strict=True))[::-1]
+            return tf.pad(b.tensor(a[0]), [(0, 0)] * (len(n.shape) - len(widths)) + widths, (*a[2:], 0)[0])
+        case _:
+            raise Unknown(n.op)
+
+
+def fusion(graph: Graph) -> tf.Fusion:
+    """The graph as a fusion that nobody scheduled.
+
+    Raises:
+        Unknown: an op that this reader does not know.
+        TaskfuseError: what taskfuse says of the math.
+    """
+    b = _Build(graph)
+    with tf.Fusion(graph.name) as made:
+        for n in graph.nodes:
+            b.tensors[n.name] = _made(b, n) if n.op else tf.define_tensor(list(n.shape), dtype=_dtype(n.dtype), name=n.name)
+        for name in graph.outputs:
+            made.add_output(b.tensors[name])
+    return made
+
+
+# -- torch ------------------------------------------------------------------------------------------------------------------------------
+
+
+def torch_function(graph: Graph) -> Callable[..., Any]:
+    """The graph as a function of torch tensors, op by op."""
+    import torch
+
+    def value(arg: Argument, made: dict[str, Any]) -> Any:
+        match arg:
+            case Name(text=text):
+                return made[text] if text in made else getattr(torch, text, text)
+            case tuple():
+                return [value(x, made) for x in cast("Arguments", arg)]
+            case _:
+                return arg
+
+    def call(*arrays: Any) -> tuple[Any, ...]:
+        made = dict(zip((n.name for n in graph.inputs), arrays, strict=True))
+        for n in graph.nodes:
+            if n.op:
+                name, _, overload = n.op.partition(".")
+                op = getattr(getattr(torch.ops.aten, name), overload or "default")
+                made[n.name] = op(*(value(x, made) for x in n.args), **{k: value(v, made) for k, v in n.options})
+        return tuple(made[name] for name in graph.outputs)
+
+    return call

@@ -1,0 +1,72 @@
+"""The integer ring: words whose sums and products are exact, hashes for all else, the same in every process."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskfuse.dtypes import DTYPES, DType, bfloat16, float8_e4m3, float16, float32, float64
+from taskfuse.ir.integer_ring import GREATEST, LEAST, WORD, embed, hash_words, mix
+
+FLOATS = [d for d in DTYPES.values() if d.is_float]
+
+
+def word(value: float, dtype: str = "float64") -> int:
+    return int(embed(np.array(value, DTYPES[dtype].numpy), DTYPES[dtype]))
+
+
+def test_mixing_is_the_finalizer_of_splitmix64() -> None:
+    """The first outputs of SplitMix64 from seed 0, as published with it."""
+    state = np.arange(3, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    assert [int(w) for w in mix(state)] == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), unique=True, max_size=50))
+def test_mixing_is_a_bijection(words: list[int]) -> None:
+    assert len(set(mix(np.array(words, WORD)).tolist())) == len(words)
+
+
+def test_hashes_depend_on_the_name_and_on_the_order() -> None:
+    a, b = np.arange(8, dtype=WORD), np.arange(8, 16, dtype=WORD)
+    found = [hash_words("exp", a), hash_words("log", a), hash_words("exp", a, b), hash_words("exp", b, a)]
+    assert len({tuple(w.tolist()) for w in found}) == 4
+    assert (hash_words("exp", a) == found[0]).all()
+    assert hash_words("exp").shape == ()
+
+
+@pytest.mark.parametrize("value", [-(2**53), -7, -1, 0, 1, 2, 255, 2**53])
+def test_integers_are_themselves(value: int) -> None:
+    assert word(value) == value % 2**64
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_the_ends_are_neutral_for_extrema(dtype: DType) -> None:
+    assert int(embed(np.array(dtype.lowest, dtype.numpy), dtype)) == LEAST
+    assert int(embed(np.array(dtype.highest, dtype.numpy), dtype)) == GREATEST
+
+
+def test_zeros_are_one_and_nans_are_one() -> None:
+    assert word(-0.0) == word(0.0) == 0
+    nans = np.array([0x7FF8000000000000, 0xFFF8000000000001, 0x7FFFFFFFFFFFFFFF], np.uint64).view(np.float64)
+    assert len(set(embed(nans, float64).tolist())) == 1
+
+
+@given(st.floats(-60000, 60000, width=16))
+def test_widening_changes_nothing(value: float) -> None:
+    narrow = np.array([value], np.float16)
+    assert (embed(narrow, float16) == embed(narrow.astype(np.float32), float32)).all()
+    assert (embed(narrow, float16) == embed(narrow.astype(np.float64), float64)).all()
+
+
+@pytest.mark.parametrize("dtype", [bfloat16, float8_e4m3], ids=str)
+def test_different_values_between_the_ends_have_different_words(dtype: DType) -> None:
+    values = np.arange(2**dtype.bits, dtype=f"u{dtype.itemsize}").view(dtype.numpy)
+    with np.errstate(invalid="ignore"):  # of NaN
+        values = values[(values > dtype.lowest) & (values < dtype.highest) & (values != 0)]
+    assert len(set(embed(values, dtype).tolist())) == len(values)
+
+
+def test_the_ends_are_the_words_of_0_and_of_minus_1() -> None:
+    """There are no words left for them: products with an infinity are no evidence of anything but for where they stand."""
+    assert word(float("-inf")) == word(0.0)
+    assert word(float("inf")) == word(-1.0)
