@@ -210,11 +210,10 @@ def _strided(b: _Build, n: Node) -> tf.TensorView:
 
 def _sliced(b: _Build, n: Node) -> tf.TensorView:
     x, shape = b.tensor(n.args[0]), b.shape(n.args[0])
-    given: list[Any] = [*n.args[1:], *(0, 0, None, 1)[len(n.args) - 1 :]]
-    axis, start, stop, step = given
-    axis %= len(shape)
-    stop = shape[axis] if stop is None else min(stop, shape[axis])
-    return x[tuple(slice(start, stop, step) if k == axis else slice(None) for k in range(len(shape)))]
+    given: list[int | None] = [*n.args[1:], *(0, 0, None, 1)[len(n.args) - 1 :]]
+    axis = (given[0] or 0) % len(shape)
+    stop = shape[axis] if given[2] is None else min(given[2], shape[axis])
+    return x[tuple(slice(given[1], stop, given[3]) if k == axis else slice(None) for k in range(len(shape)))]
 
 
 def _made(b: _Build, n: Node) -> tf.TensorView:

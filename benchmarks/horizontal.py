@@ -118,7 +118,7 @@ def main() -> None:
     from reporting import in_turn, parser, publish
 
     arguments = parser(__doc__)
-    arguments.add_argument("--host", action="store_true", help="also time calls outside of a graph")
+    arguments.add_argument("--host", action="store_true", help="also time calls outside a graph")
     options = arguments.parse_args()
     chosen = problems()
     start = time.perf_counter()
@@ -148,7 +148,7 @@ def main() -> None:
     horizontal_cost = tf.horizontal_cost([p.fusion(k) for k, p in enumerate(chosen)], name="combined")
     width = max(map(len, calls))
     read = sum(p.rows * p.columns * p.inputs for p in chosen) * 4 / 1e6
-    lines = [f"{COUNT} problems, {read:.1f} MB read; us per call in a graph{', and outside of it' if options.host else ''}"]
+    lines = [f"{COUNT} problems, {read:.1f} MB read; us per call in a graph{', and outside it' if options.host else ''}"]
     for (name, call), us in zip(calls.items(), times, strict=True):
         lines.append(f"{name:{width}}  {us:8.1f}  {us / times[0]:6.2f} x" + (f"  {host_us(call):8.1f}" if options.host else ""))
     lines.append(f"expected: {horizontal_cost.together:.1f} us, {sum(horizontal_cost.alone):.1f} us one after another")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from aten import Graph, Unknown, fusion, graphs, torch_function
+from aten import Graph, fusion, graphs, torch_function
 from reporting import L2_BYTES, gpu_median, parser, publish
 
 import taskfuse as tf
@@ -77,13 +77,21 @@ def first_call(graph: Graph) -> tuple[str, float, float, str]:
     try:
         tf.compile(fusion(graph), backend="cuda")(*args)
         torch.cuda.synchronize()
-    except (Unknown, TaskfuseError) as error:
-        fault = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    except Exception as error:
+        fault = told(error)
     ours = time.perf_counter() - start
     start = time.perf_counter()
-    torch.compile(torch_function(graph), dynamic=False)(*args)
-    torch.cuda.synchronize()
+    try:
+        torch.compile(torch_function(graph), dynamic=False)(*args)
+        torch.cuda.synchronize()
+    except Exception as error:
+        fault = fault or f"torch.compile: {told(error)}"
     return graph.name, ours, time.perf_counter() - start, fault
+
+
+def told(error: Exception) -> str:
+    """A line about an error."""
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
 def row(graph: Graph, bandwidth: float, rate: float) -> tuple[str, float]:
@@ -147,7 +155,7 @@ def main() -> None:
                 lines.append(line)
                 ratios.append(ratio)
             except (TaskfuseError, RuntimeError) as error:
-                lines.append(f"  {graph.name:34} {type(error).__name__}: {str(error).splitlines()[0]}")
+                lines.append(f"  {graph.name:34} {told(error)}")
         print(lines[-1], file=sys.stderr, flush=True)
         torch.cuda.empty_cache()
     if ratios:

@@ -1,7 +1,7 @@
 """A concatenation in three ways: gathered by index, scattered from one shared loop, scattered from a horizontal group.
 
 In gather form the loops of the concatenation select the part that they read. In scatter form each part is stored as a slice of the result
-and the concatenation itself is no code, so the parts may share one loop, or run side by side.
+and the concatenation itself is not code, so the parts may share one loop, or run side by side.
 """
 
 import numpy as np

@@ -150,7 +150,7 @@ DTypeLike = DType | np.dtype[np.generic] | str | type
 def as_dtype(x: DTypeLike) -> DType:
     """The dtype meant by a dtype, a NumPy dtype, a name, a NumPy scalar type, or ``bool``, ``int``, ``float`` (bool, int64, float64).
 
-    Raises :class:`DTypeError` if there is none.
+    Raises :class:`DTypeError` if none exists.
     """
     if isinstance(x, DType):
         return x
@@ -163,7 +163,7 @@ def as_dtype(x: DTypeLike) -> DType:
     except TypeError:
         found = None
     if found is None:
-        raise DTypeError(op="dtype", reason=f"{x!r} is no dtype of taskfuse", help=f"use one of {', '.join(DTYPES)}")
+        raise DTypeError(op="dtype", reason=f"{x!r} is not a dtype of taskfuse", help=f"use one of {', '.join(DTYPES)}")
     return found
 
 

@@ -100,7 +100,7 @@ def _is_inside(frame: FrameType) -> bool:
 
 
 def caller() -> Location | None:
-    """The innermost frame outside the package: the user's line. ``None`` if there is none."""
+    """The innermost frame outside the package: the user's line. ``None`` otherwise."""
     frame = inspect.currentframe()
     while frame is not None and _is_inside(frame):
         frame = frame.f_back

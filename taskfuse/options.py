@@ -84,7 +84,7 @@ def read_options(env: Mapping[str, str] | None = None) -> Options:
     """The settings that ``env`` asks for; ``None``: the environment of the process, as it is now.
 
     Raises:
-        OptionError: a variable that starts with ``TASKFUSE_`` and is none of ours, or a value that it cannot have.
+        OptionError: an unknown variable that starts with ``TASKFUSE_``, or an impossible value.
     """
     given = os.environ if env is None else env
     return _options(tuple((name, value) for name, value in given.items() if name.startswith(PREFIX) or name in OTHERS))
@@ -185,7 +185,7 @@ def _choice(name: str, value: str, choices: tuple[_T, ...]) -> _T:
 
 
 def _refuse(name: str, value: str, help: str) -> NoReturn:
-    raise OptionError(name=name, reason=f"{value!r} is no value of it", help=help)
+    raise OptionError(name=name, reason=f"{value!r} is not a value of it", help=help)
 
 
 def _instead(word: str, choices: Iterable[str], prefix: str = "") -> str:

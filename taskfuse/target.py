@@ -21,7 +21,7 @@ class Limits:
         blocks: resident blocks at most.
         warps: resident warps at most.
         shared: bytes of Shared memory. A block can have 1 KiB less: the system reserves that much in each.
-        cluster: blocks of a cluster at most; 1: there are none.
+        cluster: the most blocks of a cluster; 1: no clusters.
     """
 
     blocks: int

@@ -88,10 +88,10 @@ def test_as_dtype_refuses() -> None:
     with pytest.raises(DTypeError) as caught:
         as_dtype("complex64")
     assert str(caught.value) == (
-        "dtype: 'complex64' is no dtype of taskfuse\n"
+        "dtype: 'complex64' is not a dtype of taskfuse\n"
         "help: use one of float64, float32, float16, bfloat16, float8_e4m3, float8_e5m2, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool"
     )
-    with pytest.raises(DTypeError, match="'real' is no dtype of taskfuse"):
+    with pytest.raises(DTypeError, match="'real' is not a dtype of taskfuse"):
         as_dtype("real")
 
 

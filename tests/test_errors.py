@@ -48,17 +48,17 @@ INTEGER = 'use an integer, or an expression such as 4*tf.scalar.sym("S")'
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        (lambda c: c.b.axis(WRONG), f"axis(tv2): 'wrong' is no position of an axis\nhelp: {POSITION}"),
+        (lambda c: c.b.axis(WRONG), f"axis(tv2): 'wrong' is not a position of an axis\nhelp: {POSITION}"),
         (lambda c: c.b.axis(7), f"axis(tv2): axis 7 is out of range: the loop domain has 2 axes\nhelp: {POSITION}"),
-        (lambda c: c.b.split(HALF, 4), f"split(tv2): 2.5 is no position of an axis\nhelp: {POSITION}"),
-        (lambda c: c.b.merge(0, WRONG), f"merge(tv2): 'wrong' is no position of an axis\nhelp: {POSITION}"),
-        (lambda c: c.b.split(0, WRONG), f"split(tv2): 'wrong' is no factor\nhelp: {INTEGER}"),
-        (lambda c: c.b.split(0, HALF), f"split(tv2): 2.5 is no factor\nhelp: {INTEGER}"),
-        (lambda c: c.b.rasterize([0], [WRONG]), f"rasterize(tv2): 'wrong' is no map\nhelp: {INTEGER}"),
-        (lambda c: c.b.rasterize([0], [tf.scalar.sym("w")], extent=WRONG), f"rasterize(tv2): 'wrong' is no extent\nhelp: {INTEGER}"),
+        (lambda c: c.b.split(HALF, 4), f"split(tv2): 2.5 is not a position of an axis\nhelp: {POSITION}"),
+        (lambda c: c.b.merge(0, WRONG), f"merge(tv2): 'wrong' is not a position of an axis\nhelp: {POSITION}"),
+        (lambda c: c.b.split(0, WRONG), f"split(tv2): 'wrong' is not a factor\nhelp: {INTEGER}"),
+        (lambda c: c.b.split(0, HALF), f"split(tv2): 2.5 is not a factor\nhelp: {INTEGER}"),
+        (lambda c: c.b.rasterize([0], [WRONG]), f"rasterize(tv2): 'wrong' is not a map\nhelp: {INTEGER}"),
+        (lambda c: c.b.rasterize([0], [tf.scalar.sym("w")], extent=WRONG), f"rasterize(tv2): 'wrong' is not an extent\nhelp: {INTEGER}"),
         (
             lambda c: c.b.axis(0).parallelize(WRONG),
-            "parallelize(tv2): 'wrong' is no parallel type\nhelp: use a member of ParallelType, such as ParallelType.TIDx",
+            "parallelize(tv2): 'wrong' is not a parallel type\nhelp: use a member of ParallelType, such as ParallelType.TIDx",
         ),
         (
             lambda c: c.b.axis(0).parallelize(P.Mma),
@@ -66,9 +66,9 @@ INTEGER = 'use an integer, or an expression such as 4*tf.scalar.sym("S")'
         ),
         (
             lambda c: c.a.set_memory_type(WRONG),
-            "set_memory_type(tv1): 'wrong' is no memory type\nhelp: use MemoryType.Local, MemoryType.Shared or MemoryType.Global",
+            "set_memory_type(tv1): 'wrong' is not a memory type\nhelp: use MemoryType.Local, MemoryType.Shared or MemoryType.Global",
         ),
-        (lambda c: c.a.circular_buffer(HALF), "circular_buffer(tv1): 2.5 is no number of slots\nhelp: use an integer such as 2"),
+        (lambda c: c.a.circular_buffer(HALF), "circular_buffer(tv1): 2.5 is not a number of slots\nhelp: use an integer such as 2"),
     ],
 )
 def test_scheduling_calls(call: Callable[[Case], Any], expected: str) -> None:
@@ -94,18 +94,18 @@ def test_integers_of_numpy_are_integers() -> None:
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        (lambda c: c.fusion.task([WRONG]), "t1: 'wrong' is no tensor\nhelp: a task is made of tensors, a group of tasks and groups"),
+        (lambda c: c.fusion.task([WRONG]), "t1: 'wrong' is not a tensor\nhelp: a task is made of tensors, a group of tasks and groups"),
         (
             lambda c: c.fusion.group([c.a]),
-            "group1: tv1: float32[N, 32] is no task and no group\nhelp: a group is made of tasks and groups: fusion.task([tensor]) makes a task",
+            "group1: tv1: float32[N, 32] is not a task and no group\nhelp: a group is made of tasks and groups: fusion.task([tensor]) makes a task",
         ),
         (
             lambda c: c.fusion.group([c.fusion.task([c.a], "only")], "pair").parallelize(WRONG),
-            "pair: 'wrong' is no parallel type\nhelp: use a member of ParallelType, such as ParallelType.TIDy",
+            "pair: 'wrong' is not a parallel type\nhelp: use a member of ParallelType, such as ParallelType.TIDy",
         ),
         (lambda c: c.fusion.task([c.a], "only").registers(41), "only: 41 registers\nhelp: setmaxnreg takes a multiple of 8 from 24 to 256"),
-        (lambda c: c.fusion.add_output(WRONG), "fusion 'case': 'wrong' is no tensor\nhelp: call add_output once for each tensor"),
-        (lambda c: c.fusion.add_output(c.k), "fusion 'case': k: int8 is no tensor\nhelp: call add_output once for each tensor"),
+        (lambda c: c.fusion.add_output(WRONG), "fusion 'case': 'wrong' is not a tensor\nhelp: call add_output once for each tensor"),
+        (lambda c: c.fusion.add_output(c.k), "fusion 'case': k: int8 is not a tensor\nhelp: call add_output once for each tensor"),
         (lambda c: c.fusion.add_output(c.x), "fusion 'case': x is an input\nhelp: return tf.copy(x) instead"),
         (
             lambda c: c.fusion.task(c.a),
@@ -160,16 +160,16 @@ S = tf.schedulers
     ("call", "expected"),
     [
         (lambda c: c.a.recompute([]), "recompute(tv1): no reader is given\nhelp: its readers are tv2, tv4"),
-        (lambda c: c.a.recompute([WRONG]), "recompute(tv1): 'wrong' is no tensor\nhelp: its readers are tv2, tv4"),
+        (lambda c: c.a.recompute([WRONG]), "recompute(tv1): 'wrong' is not a tensor\nhelp: its readers are tv2, tv4"),
         (lambda c: c.a.recompute([c.s]), "recompute(tv1): tv3 does not read it\nhelp: its readers are tv2, tv4"),
         (lambda c: c.b.recompute([c.s, c.c]), "recompute(tv2): tv3 and tv4 do not run over the same extents\nhelp: call it once for each"),
-        (lambda c: c.a.duplicate([WRONG]), "duplicate(tv1): 'wrong' is no tensor\nhelp: its readers are tv2, tv4"),
+        (lambda c: c.a.duplicate([WRONG]), "duplicate(tv1): 'wrong' is not a tensor\nhelp: its readers are tv2, tv4"),
         (lambda c: c.a.cache_after(c.a), "cache_after(tv1): tv1 does not read it\nhelp: its readers are tv2, tv4"),
         (lambda c: c.a.cache_after(c.b, 1), "cache_after(tv1): operand 1 of tv2 is not it\nhelp: it is at 0"),
         (lambda c: c.a.cache_after(operand=0), "cache_after(tv1): operand 0 of which reader?\nhelp: name the reader, too"),
         (
             lambda c: tf.cut(c.fusion, [[c.a, c.b, c.s, c.c]], views=[[c.a]]),
-            "fusion 'chain': tv1 is no view with strides\nhelp: name slices, and reshaped or permuted tensors",
+            "fusion 'chain': tv1 is not a view with strides\nhelp: name slices, and reshaped or permuted tensors",
         ),
         (
             lambda c: tf.cut(c.fusion, [[c.a, c.b, c.s, c.c]], views=[]),
@@ -177,7 +177,7 @@ S = tf.schedulers
         ),
         (
             lambda c: c.a.scatter(),
-            "scatter(tv1): it is no concatenation: parts one after another along one axis that fill it\nhelp: tf.cat and tf.stack make one",
+            "scatter(tv1): it is not a concatenation: parts one after another along one axis that fill it\nhelp: tf.cat and tf.stack make one",
         ),
         (lambda c: c.split().c.scatter(), "scatter(tv4): tv4 is scheduled already\nhelp: scatter first"),
         (lambda c: c.fusion.resident_blocks(33), "fusion 'chain': 33 resident blocks of a multiprocessor\nhelp: use 1 to 32"),
@@ -187,7 +187,7 @@ S = tf.schedulers
             lambda c: tf.cut(c.fusion, ["tv1"]),
             "fusion 'chain': 'tv1' is one name, not a sequence\nhelp: write ['tv1'] for a piece of one tensor",
         ),
-        (lambda c: tf.cut(c.fusion, [small().outputs]), "fusion 'chain': tv1: float32[4] is no tensor of it\nhelp: name its tensors"),
+        (lambda c: tf.cut(c.fusion, [small().outputs]), "fusion 'chain': tv1: float32[4] is not a tensor of it\nhelp: name its tensors"),
         (
             lambda c: tf.cut(c.fusion, [[c.a]]),
             "fusion 'chain': tv2 is in no piece\nhelp: name every tensor that the outputs need and that is neither an input nor a view",
@@ -216,7 +216,7 @@ def test_calls_of_automatic_schedules(call: Callable[[Chain], Any], expected: st
         ),
         (
             lambda c: tf.compile(c.fusion, sizes={"Q": 3}),
-            "a schedule of fusion 'chain' is not supported: sizes has 'Q', which is no dimension of it\nhelp: its dimensions are: N",
+            "a schedule of fusion 'chain' is not supported: sizes has 'Q', which is not a dimension of it\nhelp: its dimensions are: N",
         ),
         (lambda c: S.auto(c.split().fusion), f"an automatic schedule of fusion 'chain' is not supported: it has a schedule already\nhelp: {NO_CALLS}"),
         (
@@ -228,13 +228,13 @@ def test_calls_of_automatic_schedules(call: Callable[[Chain], Any], expected: st
             lambda c: S.pointwise(c.fusion),
             "a pointwise schedule of fusion 'chain' is not supported: tv3 is a reduction\nhelp: tf.schedulers.auto asks other schedulers",
         ),
-        (lambda c: tf.compile(c.a), f"tf.compile of tv1: float32[N, 32] is not supported: it is no fusion\nhelp: {ITS_FUSION}"),
-        (lambda c: tf.compile(WRONG), "tf.compile of 'wrong' is not supported: it is no fusion\nhelp: give a tf.Fusion"),
-        (lambda c: tf.lower(c.a), f"tf.lower of tv1: float32[N, 32] is not supported: it is no fusion\nhelp: {ITS_FUSION}"),
-        (lambda c: S.auto(c.a), f"tf.schedulers.auto of tv1: float32[N, 32] is not supported: it is no fusion\nhelp: {ITS_FUSION}"),
-        (lambda c: S.tune(c.a), f"tf.schedulers.tune of tv1: float32[N, 32] is not supported: it is no fusion\nhelp: {ITS_FUSION}"),
-        (lambda c: tf.horizontal(c.fusion), "fusion 'horizontal': a Fusion is no sequence of fusions\nhelp: give two or more in a list"),
-        (lambda c: tf.horizontal([c.fusion, WRONG]), "fusion 'horizontal': 'wrong' is no fusion\nhelp: give fusions, with or without schedules"),
+        (lambda c: tf.compile(c.a), f"tf.compile of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"),
+        (lambda c: tf.compile(WRONG), "tf.compile of 'wrong' is not supported: it is not a fusion\nhelp: give a tf.Fusion"),
+        (lambda c: tf.lower(c.a), f"tf.lower of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"),
+        (lambda c: S.auto(c.a), f"tf.schedulers.auto of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"),
+        (lambda c: S.tune(c.a), f"tf.schedulers.tune of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"),
+        (lambda c: tf.horizontal(c.fusion), "fusion 'horizontal': a Fusion is not a sequence of fusions\nhelp: give two or more in a list"),
+        (lambda c: tf.horizontal([c.fusion, WRONG]), "fusion 'horizontal': 'wrong' is not a fusion\nhelp: give fusions, with or without schedules"),
         (lambda c: tf.horizontal([c.fusion, tf.Fusion("empty")]), "fusion 'horizontal': empty computes nothing\nhelp: leave it out"),
         (lambda c: tf.Fusion("empty").partition(), "fusion 'empty': it computes nothing\nhelp: add an output first"),
         (
@@ -271,7 +271,7 @@ def test_automatic_schedules(call: Callable[[Chain], Any], expected: str) -> Non
 )
 def test_what_no_scheduler_takes(kind: str, wanted: str) -> None:
     scheduler = getattr(S, kind)
-    assert refused(lambda: scheduler(Chain().a)) == f"tf.schedulers.{kind} of tv1: float32[N, 32] is not supported: it is no fusion\nhelp: {ITS_FUSION}"
+    assert refused(lambda: scheduler(Chain().a)) == f"tf.schedulers.{kind} of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"
     config = f"a {kind} schedule of fusion 'small' is not supported: config is 'wrong', no {wanted}\nhelp: give a tf.schedulers.{wanted}, or None"
     assert refused(lambda: scheduler(small(), WRONG)) == config
 
@@ -297,7 +297,7 @@ def test_a_budget_belongs_to_a_role() -> None:
     case.fusion.task([case.b], "use").registers(40)
     assert (
         refused(lambda: tf.lower(case.fusion))
-        == "cannot lower use: registers(40): it is no member of a parallelized group\nhelp: give the budget to a role: a member of a vertical group"
+        == "cannot lower use: registers(40): it is not a member of a parallelized group\nhelp: give the budget to a role: a member of a vertical group"
     )
 
 
@@ -308,15 +308,18 @@ OPERANDS = "use tensors, run-time scalars and Python numbers: float(x), int(x)"
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        (lambda x: tf.define_tensor(["N+"]), f"define_tensor: 'N+' is no extent: line 1, column 3: expected an expression, found end of text\nhelp: {EXTENT}"),
+        (
+            lambda x: tf.define_tensor(["N+"]),
+            f"define_tensor: 'N+' is not an extent: line 1, column 3: expected an expression, found end of text\nhelp: {EXTENT}",
+        ),
         (
             lambda x: tf.define_tensor([tf.dim("N", multiple_of=4)]),
             "fusion 'ops': dimension 'N' is given twice with different facts: tf.dim('N', min=0) and tf.dim('N', multiple_of=4)",
         ),
-        (lambda x: tf.sum(x, HALF), "sum: 2.5 is no axis\nhelp: use an axis in [-2, 1]"),
-        (lambda x: tf.softmax(x, WRONG), "softmax: 'wrong' is no axis\nhelp: use an axis in [-2, 1]"),
-        (lambda x: np.ones(32, np.float32) + x, f"add: ndarray is no operand\nhelp: {OPERANDS}"),
-        (lambda x: np.float32(2) * x, f"mul: float32 is no operand\nhelp: {OPERANDS}"),
+        (lambda x: tf.sum(x, HALF), "sum: 2.5 is not an axis\nhelp: use an axis in [-2, 1]"),
+        (lambda x: tf.softmax(x, WRONG), "softmax: 'wrong' is not an axis\nhelp: use an axis in [-2, 1]"),
+        (lambda x: np.ones(32, np.float32) + x, f"add: ndarray is not an operand\nhelp: {OPERANDS}"),
+        (lambda x: np.float32(2) * x, f"mul: float32 is not an operand\nhelp: {OPERANDS}"),
     ],
 )
 def test_ops(call: Callable[[tf.TensorView], Any], expected: str) -> None:

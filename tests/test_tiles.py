@@ -61,7 +61,7 @@ def maps(*e: Expr) -> tuple[Expr, ...]:
 def test_maps_with_symbolic_extents_are_checked_on_samples() -> None:
     y = tiled()
     w, rows = tf.scalar.sym("w"), y.loop[1].extent
-    with pytest.raises(ScheduleError, match=r"the maps are no bijection: tile \(.*\) is visited \d+ times for B = \d+, M = \d+"):
+    with pytest.raises(ScheduleError, match=r"the maps are not a bijection: tile \(.*\) is visited \d+ times for B = \d+, M = \d+"):
         y.rasterize((0, 1), maps(w // rows, w // rows))
     with pytest.raises(ScheduleError, match=r"work item 0 has the index -1 for B = \d+, M = \d+"):
         y.rasterize((0, 1), maps(w // rows - 1, w % rows))

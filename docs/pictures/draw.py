@@ -174,7 +174,7 @@ def trailing() -> Drawing:
     """A consumer whose reads are asynchronous: it gives back the slot of the use before."""
     trips, slots = 6, 3
     r = ring(slots, trips, fill=2, use=2, lag=1)
-    releases = [*r.releases[:-1], r.uses[-1][1] + 2]  # at the end, when the last read is retired
+    releases = [*r.releases[:-1], r.uses[-1][1] + 2]  # at the end, when the last read is waited for
     d = Drawing(int(at(releases[-1] + 2)) + 24, 24 + ROW * 4 + 52)
     row(d, 10, "producer", r.fills, slots)
     row(d, 10 + ROW, "consumer issues", r.uses, slots)

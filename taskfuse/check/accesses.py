@@ -34,7 +34,7 @@ class Engine(Enum):
 
     @property
     def is_async(self) -> bool:
-        """Made at any time after the statement, up to a retire or the completion of a barrier."""
+        """Made at any time after the statement, up to a wait_group or the completion of a barrier."""
         return self is not Engine.THREAD
 
     @property
@@ -44,7 +44,7 @@ class Engine(Enum):
 
     @property
     def queue(self) -> Queue | None:
-        """The queue whose retires wait for it."""
+        """The queue whose waits for wait for it."""
         return _QUEUES.get(self)
 
 

@@ -44,12 +44,12 @@ def inside(program: Program) -> Iterator[Obligation]:
                     yield Obligation(Layer.ADDRESS, text, Verdict.OUTSIDE, reason, (node.text + (f" in {node.role}" if node.role else ""),))
                     break
     if not failed:
-        yield Obligation(Layer.ADDRESS, "bounds", Verdict.PROVED, f"{count} accesses stay inside of their extents")
+        yield Obligation(Layer.ADDRESS, "bounds", Verdict.PROVED, f"{count} accesses stay inside their extents")
     yield from _whole(program, storage)
 
 
 def _whole(program: Program, storage: Storage) -> Iterator[Obligation]:
-    """Every box of a bulk copy, and every tile of a wgmma, ends inside of its buffer: those that may not, one by one; or one obligation for all."""
+    """Every box of a bulk copy, and every tile of a wgmma, ends inside its buffer: those that may not, one by one; or one obligation for all."""
     failed = False
     count = 0
     for node in program.leaves():
@@ -65,12 +65,12 @@ def _whole(program: Program, storage: Storage) -> Iterator[Obligation]:
             if not _ends_inside(block, node.context, storage):
                 shape = storage.shapes[block.access.buffer]
                 text = f"{block.access.buffer}[{', '.join(map(str, block.access.index))}]"
-                reason = f"its {block.what} of {block.bytes} bytes from byte {block.start} on is not known to lie inside of the buffer"
+                reason = f"its {block.what} of {block.bytes} bytes from byte {block.start} on is not known to lie inside the buffer"
                 note = f"{block.access.buffer} has {row_major_size(shape) * storage.sizes[block.access.buffer]} bytes"
                 failed = True
                 yield Obligation(Layer.ADDRESS, text, Verdict.OUTSIDE, reason, (node.text + (f" in {node.role}" if node.role else ""), note))
     if count and not failed:
-        yield Obligation(Layer.ADDRESS, "boxes and tiles", Verdict.PROVED, f"{count} boxes and tiles lie inside of their buffers")
+        yield Obligation(Layer.ADDRESS, "boxes and tiles", Verdict.PROVED, f"{count} boxes and tiles lie inside their buffers")
 
 
 def _may_be_empty(node: Node, storage: Storage) -> tuple[str, Expr] | None:
@@ -84,7 +84,7 @@ def _may_be_empty(node: Node, storage: Storage) -> tuple[str, Expr] | None:
 
 
 def _ends_inside(block: Block, context: Context, storage: Storage) -> bool:
-    """True only if a block lies inside of its buffer, or of one of its parts with one value of the first indices, which bounds of indices keep inside.
+    """True only if a block lies inside its buffer, or of one of its parts with one value of the first indices, which bounds of indices keep inside.
 
     A swizzle moves bytes within spans that begin at multiples of their size, as its buffer does: what ends within whole spans of a part stays there.
     """
@@ -98,7 +98,7 @@ def _ends_inside(block: Block, context: Context, storage: Storage) -> bool:
         start = row_major(access.index[axis:], shape[axis:]) * size + begin
         room = end - start - block.bytes
         least, most = context.ranges.of(room)
-        if most is not None and most < 0:  # outside of this part, wherever it begins
+        if most is not None and most < 0:  # outside this part, wherever it begins
             continue
         from_first, _ = context.ranges.of(start)
         if least is not None and least >= 0 and from_first is not None and from_first >= 0:
@@ -230,7 +230,7 @@ def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
 
 
 def within(context: Context, stmt: Gather) -> Context:
-    """What holds where a gather reads: its values are inside of their extents."""
+    """What holds where a gather reads: its values are inside their extents."""
     return context.under(tuple(c for symbol, extent in own_symbols(stmt).items() for c in (ge(sym(symbol), 0), lt(sym(symbol), extent))))
 
 

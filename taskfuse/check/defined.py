@@ -1,6 +1,6 @@
 """Every expression has a value, and a number that a statement takes is one that it can take.
 
-A divisor is at least 1, an index of a table of constants is inside of it: elsewhere the other rules would say nothing, since they hold for expressions that
+A divisor is at least 1, an index of a table of constants is inside it: elsewhere the other rules would say nothing, since they hold for expressions that
 have values. A loop goes on by at least 1 and a cursor by no less than 0; a slot of an mbarrier exists, and no buffer begins in front of Shared memory. An
 mbarrier counts at least one arrival, a semaphore one release: a phase of none would be complete before anybody comes.
 
@@ -233,7 +233,7 @@ def _text(stmt: Stmt, kernel: Kernel) -> str:
 
 
 _HOLDS = {
-    DIVISORS: "divisors are at least 1, and indices of tables inside of them",
+    DIVISORS: "divisors are at least 1, and indices of tables inside them",
     "steps": "steps of loops are at least 1",
     "advances": "advances of cursors are at least 0",
     "counts": "counts are at least 1",

@@ -1,7 +1,7 @@
-"""Registers that the threads of a launch have touched since their last ``FENCE wgmma``, and those of wgmmas that they have not retired.
+"""Registers that the threads of a launch have touched since their last ``FENCE wgmma``, and those of wgmmas that they have not waited for.
 
 A thread executes ``wgmma.fence`` before its first wgmma, and between every other access to a register and a wgmma that uses it as an accumulator or
-as a part of its matrix A (PTX ISA, "wgmma.fence"). It leaves these registers alone until it has retired the wgmma ("wgmma.wait_group"); other wgmmas
+as a part of its matrix A (PTX ISA, "wgmma.fence"). It leaves these registers alone until it has waited for the wgmma ("wgmma.wait_group"); other wgmmas
 may read the same operand, and those of one shape add to the same accumulators. Whether it does depends on the order of its own statements alone.
 """
 
@@ -66,7 +66,7 @@ class Fences:
     def busy(self, buffer: str, threads: Ints, first: Ints, count: int, how: object = None, *, retired: bool = False) -> int | None:
         """A thread of which a wgmma in flight has one of ``count`` registers from its ``first`` on, otherwise than ``how``.
 
-        ``retired``: or one that the thread has retired, and not executed a fence since.
+        ``waited for``: or one that the thread has waited for, and not executed a fence since.
         """
         if buffer not in self._batch:
             return None

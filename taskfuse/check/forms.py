@@ -231,7 +231,7 @@ def parse(items: list[Item], *, trailing: bool, waits: bool, arrives: bool, alik
                 arrivals += loads
                 continue
             if wait is not None or arrivals:
-                raise NotRing("a position begins outside of a loop or condition and ends inside", *([wait] if wait else arrivals[:1]))
+                raise NotRing("a position begins outside a loop or condition and ends inside", *([wait] if wait else arrivals[:1]))
             parsed = parse(inner, trailing=trailing, waits=waits, arrives=arrives, alike=alike)
             if isinstance(key, Node):
                 reason = uneven(next(visits(parsed)).advance, alike=alike)
@@ -267,7 +267,7 @@ def parse(items: list[Item], *, trailing: bool, waits: bool, arrives: bool, alik
 
 
 def _loads(item: Item) -> list[Node]:
-    """The loads of a loop that holds nothing else; empty if it is none."""
+    """The loads of a loop of loads only; empty for any other item."""
     if not isinstance(item, tuple):
         return [item] if isinstance(item.stmt, TmaLoad) else []
     key, inner = item

@@ -324,7 +324,7 @@ class Run:
     def _engines(self) -> dict[tuple[Any, ...], int]:
         """Clock components, behind those of the threads, of asynchronous operations: those of a thread that complete in order share one.
 
-        Stores, wgmmas and asynchronous copies retire in order, and the reads of stores before their writes. Loads complete in any order, but for those
+        Stores, wgmmas and asynchronous copies complete in order, and the reads of stores before their writes. Loads complete in any order, but for those
         that one mbarrier counts: whoever waits for a phase of it has waited for the phases before.
         """
         found: dict[tuple[Any, ...], int] = {}
@@ -561,7 +561,7 @@ class Run:
                 cell.reads[component] = read
 
     def _fence(self, t: int, when: int, component: int, memory: MemoryType) -> int | None:
-        """The time of the first proxy fence of a thread past its time ``when``; of an operation of its own, past its retire of that of that time."""
+        """The time of the first proxy fence of a thread past its time ``when``; of an operation of its own, past its wait_group of that of that time."""
         fences = self.fences.get((t, memory), [])
         if component == t:
             later = bisect_right(fences, when, key=lambda f: f[0])

@@ -20,7 +20,7 @@ from taskfuse.check.program import THREADS, Node
 from taskfuse.check.threads import Conditions
 from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, prove, select, substitute, sym, xor
 from taskfuse.kir.nodes import For
-from taskfuse.kir.synchronization import Advance, Arrive, BarrierScope, CursorInit, Wait
+from taskfuse.kir.synchronization import Advance, Arrive, BarrierScope, Cursor, CursorInit, CursorPart, Wait
 
 if TYPE_CHECKING:
     from taskfuse.check.barriers import BarrierSite
@@ -83,7 +83,7 @@ def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, *, arrives: 
         raise NotRing("its turn is not passed where it is taken", take, give)
     before, inner, after = _skips([i for i in items if i is not take and i is not give], cursor, take)
     if not inner or items.index(take) > min(items.index(i) for i in inner) or items.index(give) < max(items.index(i) for i in inner):
-        raise NotRing("it uses slots outside of its turn", take, give)
+        raise NotRing("it uses slots outside its turn", take, give)
     reason = uneven(take)
     if reason:
         raise NotRing(reason, take)
@@ -165,7 +165,7 @@ def _check_token(rings: Rings, name: str, count: int, w: Expr, take: Node, give:
     assert isinstance(take.stmt, Wait)
     assert isinstance(give.stmt, Arrive)
     facts = take.context.facts
-    cursors = [n.removesuffix(".parity") for n in take.stmt.parity.free if n.endswith(".parity")]
+    cursors = [of[0].name for n in take.stmt.parity.free if (of := Cursor.of(n)) is not None and of[1] is CursorPart.PARITY]
     if len(cursors) != 1:
         raise NotRing("the parity of its turn is not that of a cursor", take)
     turn = cursors[0]

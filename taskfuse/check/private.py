@@ -161,7 +161,7 @@ class PrivateRings:
             self._rings[f"{name}.slot"] = PrivateRing(name, slots, tuple(nodes), block, paths)
 
     def pair(self, a: Use, b: Use) -> PrivatePair | None:
-        """Two uses of one buffer whose slots are those of one cursor, or so much further; ``None`` if they are none."""
+        """Two uses of one buffer whose slots are those of one cursor, or at a fixed distance; otherwise ``None``."""
         if a.buffer != b.buffer:
             return None
         for x, y in zip(a.index, b.index, strict=True):

@@ -147,7 +147,7 @@ class Program:
     Attributes:
         nodes: every node, in the order of the text.
         masks: the threads of a block.
-        evaluated: all statements, those that are no nodes too, and what holds where their expressions are evaluated.
+        evaluated: all statements, those that are not nodes too, and what holds where their expressions are evaluated.
     """
 
     kernel: Kernel

@@ -1,7 +1,7 @@
 """No race: two conflicting accesses never meet, are made by one thread, or are ordered.
 
 Ordered means: on every way from one to the other stands a meeting of both threads, or a ring hands the slot on in between. Asynchronous
-accesses begin when they are issued and end at a retire, or when the ring's barrier completes; a generic write that an engine then sees needs
+accesses begin when they are issued and end at a wait_group, or when the ring's barrier completes; a generic write that an engine then sees needs
 the proxy fence of its writer.
 """
 
@@ -167,7 +167,7 @@ class Races:
         return any(n.number < a.number and self._released(u, a, end) for a in visit.arrivals if not isinstance(a.stmt, (ArriveAsync, TmaLoad)))
 
     def _hands_over(self, u: Use, arrival: Node, end: Endpoint) -> bool:
-        """An asynchronous copy is done before an arrival counts: one that waits for copies, or one past the retire of the copy by its issuer."""
+        """An asynchronous copy is done before an arrival counts: one that waits for copies, or one past the wait_group of the copy by its issuer."""
         steps = self.paths.forward(u.node, arrival)
         if steps is None or isinstance(arrival.stmt, TmaLoad):
             return False
@@ -180,7 +180,7 @@ class Races:
         """The writer of a slot fences its write, then arrives, or meets the thread that arrives for it."""
         for a in section.visit.arrivals:
             steps = self.paths.forward(u.node, a) or []
-            if u.engine.queue is not None:  # it is a write of the thread from its retire on
+            if u.engine.queue is not None:  # it is a write of the thread from its wait_group on
                 retired = self._retired(steps, u.engine.queue, u, reads=False)
                 steps = [] if retired is None else steps[retired + 1 :]
             fence = next((s.node for s in steps if self._fences(s.node, u)), None)
@@ -207,7 +207,7 @@ class Races:
     def _read_released(self, u: Use, queue: Queue | None, end: Endpoint, visit: Visit) -> bool:
         """A read of a slot is over before the slot is released.
 
-        An asynchronous one is retired: by the thread that issued it (bulk), or by each warp for itself (wgmma). Past that its own thread arrives, or a
+        An asynchronous one is waited for: by the thread that issued it (bulk), or by each warp for itself (wgmma). Past that its own thread arrives, or a
         thread of each of these warps, or it meets one that arrives. A read of the thread itself (no queue) comes before its own arrival, or before such
         a meeting.
         """
@@ -419,7 +419,7 @@ class Races:
         return f"an engine sees a write, and no {_fence(a)} of the writer stands between them" if fence else "nothing orders them"
 
     def _ordered(self, steps: list[Step], a: Use, b: Use, equal: frozenset[str], *, fenced: bool = True) -> bool:
-        """True if what stands between ``a`` and a later ``b`` orders them: a retire of ``a``, a fence for ``b``, a meeting of both, in that order.
+        """True if what stands between ``a`` and a later ``b`` orders them: a wait_group of ``a``, a fence for ``b``, a meeting of both, in that order.
 
         Args:
             fenced: false: but for the fence.
@@ -441,7 +441,7 @@ class Races:
         return a.memory is MemoryType.Global and self._chains.across_blocks(steps[start:], a, b, common)
 
     def _over(self, steps: list[Step], a: Use, b: Use, *, fenced: bool = True) -> int | None:
-        """How many statements are passed until ``a`` is over, and can be seen by ``b``: a retire, a fence if one is asked for. ``None``: it is not."""
+        """How many statements are passed until ``a`` is over, and can be seen by ``b``: a wait_group, a fence if one is asked for. ``None``: it is not."""
         start = 0
         if a.engine.is_async:
             found = None if a.engine.queue is None else self._retired(steps, a.engine.queue, a, reads=not a.is_write)
@@ -499,14 +499,14 @@ class Races:
     # -- the end --------------------------------------------------------------------------------------------------------------------------
 
     def retired_at_exit(self) -> list[Obligation]:
-        """Every store and wgmma is retired by its issuer before it exits, and so is every copy that no arrival in a ring waits for."""
+        """Every store and wgmma is waited for by its issuer before it exits, and so is every copy that no arrival in a ring waits for."""
         found: list[Obligation] = []
         for u in self.uses.all:
             queue = u.engine.queue
             if queue is None or (queue is Queue.COPY and (not u.is_write or self._section(u) is not None or self._chains.awaited(u))):
                 continue
             if self._retired(self.paths.to_end(u.node), queue, u, reads=u.engine is Engine.TENSOR or not u.is_write) is None:
-                found.append(Obligation(Layer.ORDER, u.node.text, Verdict.OUTSIDE, "it is never retired: the thread may exit before it is done"))
+                found.append(Obligation(Layer.ORDER, u.node.text, Verdict.OUTSIDE, "it is never waited for: the thread may exit before it is done"))
         return found
 
 

@@ -1,7 +1,7 @@
 """Rings that bulk loads fill ahead inside one role: mbarriers ``full`` without ``empty``.
 
-One thread of the role expects the bytes of a position and starts its loads; all threads of the role wait for every position. What lets a slot be
-filled again is no mbarrier: after all have waited for position ``n``, they meet, and then the thread fills position ``n + S``. The positions are those of the
+One thread of the role expects the bytes of a position and starts its loads; all threads of the role wait for every position. No mbarrier frees a slot:
+after all threads have waited for position ``n``, a barrier joins them, and then the thread fills position ``n + S``. The positions are those of the
 cursor that the waits use (:mod:`taskfuse.check.private`). Asked is
 
 1. every execution of the cursor's block waits at each of its positions, then advances;

@@ -1,6 +1,6 @@
 """Registers that wgmmas in flight write or read, and register budgets.
 
-A thread may touch an accumulator, or a register that holds a wgmma's matrix A, only after it has retired the wgmma (PTX ISA,
+A thread may touch an accumulator, or a register that holds a wgmma's matrix A, only after it has waited for the wgmma (PTX ISA,
 "wgmma.wait_group"), and a wgmma may start only after a ``wgmma.fence`` behind the last access of the thread to its registers (PTX ISA,
 "wgmma.fence"). ``setmaxnreg`` is executed once by a warpgroup. One that asks for more waits until as many registers of its block are free, which
 others have released (PTX ISA, "setmaxnreg"): all budgets together fit into what the block was launched with.
@@ -40,7 +40,7 @@ class Held:
 
 
 def in_flight(program: Program, paths: Paths, threads: Threads) -> list[Obligation]:
-    """Every access to an accumulator or an operand register comes after the retire of the wgmmas that use it, and before a fence in front of
+    """Every access to an accumulator or an operand register comes after the wait_group of the wgmmas that use it, and before a fence in front of
     the next one."""
     multiplies = [n for n in program.leaves() if isinstance(n.stmt, Wgmma)]
     if not multiplies:
@@ -67,7 +67,7 @@ def in_flight(program: Program, paths: Paths, threads: Threads) -> list[Obligati
 
 def _between(w: Node, later: Node, used: Mapping[Node, tuple[Held, ...]], paths: Paths, threads: Threads) -> Iterator[Obligation]:
     """Registers that two wgmmas share: both may read them, and one may add to what the other one of its shape leaves in the same accumulators. For all
-    else the first one is retired, and then there is a fence (PTX ISA, "wgmma.fence")."""
+    else the first one is waited for, and then there is a fence (PTX ISA, "wgmma.fence")."""
     if _accumulate_alike(w, later):
         return
     shared = [(x, y) for x in used[w] for y in used[later] if x.meets(y) and not (x.what == y.what == OPERANDS)]
@@ -79,7 +79,7 @@ def _between(w: Node, later: Node, used: Mapping[Node, tuple[Held, ...]], paths:
         if retired is None:
             yield _open(later, f"its {y.what} are {x.what} of a wgmma of another shape, or at other registers, that may be in flight", w)
         elif not any(isinstance(s.node.stmt, WgmmaFence) and _same(s.node, later, threads) for s in steps[retired + 1 :]):
-            yield _open(later, f"no FENCE wgmma stands between the retire of another wgmma that has its {y.what} and it", w)
+            yield _open(later, f"no FENCE wgmma stands between the wait_group of another wgmma that has its {y.what} and it", w)
 
 
 def _accumulate_alike(a: Node, b: Node) -> bool:
@@ -114,7 +114,7 @@ def _ways(paths: Paths, a: Node, b: Node) -> list[list[Step]]:
 
 
 def _retired(steps: list[Step], w: Node, threads: Threads) -> int | None:
-    """The step that retires a wgmma, or ``None``."""
+    """The step that waits for a wgmma, or ``None``."""
     after = -1
     for k, s in enumerate(steps):
         match s.node.stmt:

@@ -28,7 +28,7 @@ from taskfuse.check.threads import Conditions, Threads
 from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, prove, sym
 from taskfuse.kir.clusters import reached
 from taskfuse.kir.nodes import TmaLoad
-from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, CursorInit, Expect, InitBarrier, Wait
+from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, Cursor, CursorInit, Expect, InitBarrier, Wait
 
 Shot = tuple[str, int]
 """An mbarrier that completes once: its array and its place in it."""
@@ -115,7 +115,8 @@ class Rings:
 
     @staticmethod
     def _cursor(slot: Expr) -> str | None:
-        return slot.name.removesuffix(".slot") if isinstance(slot, Sym) and slot.name.endswith(".slot") else None
+        found = Cursor.at(slot)
+        return None if found is None else found.name
 
     def _only_slot(self, node: Node, stmt: Wait | Arrive | ArriveAsync | Expect | TmaLoad) -> str | None:
         """The cursor of a use of the only mbarrier of an array by the constant 0: that of the parity, or the one that then advances.
@@ -382,7 +383,7 @@ class Rings:
     # -- one shot ---------------------------------------------------------------------------------------------------------------------
 
     def _one_shot(self, name: str) -> None:
-        """Barriers that complete once: waits for phase 0 and arrivals at constant slots, outside of loops; each slot by itself."""
+        """Barriers that complete once: waits for phase 0 and arrivals at constant slots, outside loops; each slot by itself."""
         nodes = [*self.order_waits.get(name, []), *self.order_arrivals.get(name, [])]
         moving = [n for side in (self._waits, self._arrivals) for uses in side.get(name, {}).values() for n in uses]
         found = {n: self._shot(n) for n in sorted((*nodes, *moving), key=lambda n: n.number)}
@@ -419,7 +420,7 @@ class Rings:
             raise NotRing("nobody is known to wait for what the copy engine brings", *loads)
 
     def _shot(self, node: Node) -> int | None:
-        """The slot that a statement uses in its first phase, if it stands outside of loops; ``None``: not known to be one."""
+        """The slot that a statement uses in its first phase, if it stands outside loops; ``None``: not known to be one."""
         stmt = node.stmt
         assert isinstance(stmt, (Wait, Arrive, ArriveAsync, Expect, TmaLoad))
         slot = self._at_start(stmt.barrier.slot, node)
@@ -428,7 +429,7 @@ class Rings:
         return slot.value
 
     def _at_start(self, e: Expr, node: Node) -> Expr:
-        """The slot or parity of a cursor that has not moved yet, as a constant, at a statement outside of loops."""
+        """The slot or parity of a cursor that has not moved yet, as a constant, at a statement outside loops."""
         if not isinstance(e, Sym) or "." not in e.name:
             return e
         cursor, _, part = e.name.rpartition(".")
@@ -440,5 +441,5 @@ class Rings:
                 return e
 
     def _somebody(self, node: Node) -> bool:
-        """A statement outside of loops is executed by at least one thread."""
+        """A statement outside loops is executed by at least one thread."""
         return self.threads.somebody(self.threads.split(node.conditions).threads)

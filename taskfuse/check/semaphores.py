@@ -24,11 +24,11 @@ from taskfuse.check.forms import Choice, Either, Item, Match, NotRing, Part, Rep
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, Node, Program
 from taskfuse.check.rings import Rings
 from taskfuse.check.threads import Conditions, Threads, bounds_of, box_count
-from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, ge, le, prove, simplify, sym
+from taskfuse.ir.scalar import Const, Expr, const, eq, ge, le, prove, simplify, sym
 from taskfuse.kir.declarations import Semaphore
 from taskfuse.kir.nodes import For
 from taskfuse.kir.operands import SemaphoreSlot
-from taskfuse.kir.synchronization import Acquire, Advance, CursorInit, Release
+from taskfuse.kir.synchronization import Acquire, Advance, Cursor, CursorInit, Release
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +95,8 @@ class BlockRings:
     @staticmethod
     def _cursor(slot: SemaphoreSlot) -> str | None:
         last = slot.index[-1] if slot.index else None
-        return last.name.removesuffix(".slot") if isinstance(last, Sym) and last.name.endswith(".slot") else None
+        found = None if last is None else Cursor.at(last)
+        return None if found is None else found.name
 
     def _partners(self, name: str) -> set[str]:
         """The semaphores that the same cursors are used for."""
@@ -235,13 +236,13 @@ class BlockRings:
         found: list[tuple[Expr, Expr]] = []
         for (name, shift), extent in zip(along, semaphore.shape, strict=False):
             if any(name in c.free and not c.free.isdisjoint(BLOCKS - {name}) for c in blocks):
-                raise NotRing("its blocks are no box", node)
+                raise NotRing("its blocks are not a box", node)
             bounds = bounds_of(name, node.context, lambda e: e.free <= self.threads.launch)
             if bounds is None:
                 raise NotRing(f"its blocks along {name} are unknown", node)
             count = box_count(tuple(c for c in blocks if name in c.free), {name: self.threads.grid[name]}, (name,), self.threads.context)
             if count is None or not prove(eq(count, bounds[1] - bounds[0] + 1), facts):
-                raise NotRing(f"its blocks along {name} are no range", node)
+                raise NotRing(f"its blocks along {name} are not a range", node)
             first, last = simplify(bounds[0] - shift, facts), simplify(bounds[1] - shift, facts)
             if not (prove(ge(first, 0), facts) and prove(le(last, extent - 1), facts)):
                 raise NotRing(f"its rings {first} to {last} are not known to be among {extent}", node)

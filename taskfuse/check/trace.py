@@ -368,7 +368,7 @@ class Trace:
         return found
 
     def _elements(self, access: Access, ids: Ints, width: int = 1) -> Ints:
-        """Row-major places of the first of ``width`` elements. Raises :class:`Refuted` outside of the buffer."""
+        """Row-major places of the first of ``width`` elements. Raises :class:`Refuted` outside the buffer."""
         place = np.zeros(len(ids), np.int64)
         for axis, (e, extent) in enumerate(zip(access.index, self._shape(access.buffer), strict=True)):
             values = self._value(e, ids)
@@ -378,7 +378,7 @@ class Trace:
                 t = int(ids[int(np.argmax(bad))])
                 raise Refuted(
                     access.buffer,
-                    f"index {last[bad][0] if values[bad][0] >= 0 else values[bad][0]} of axis {axis} is outside of 0..{extent}",
+                    f"index {last[bad][0] if values[bad][0] >= 0 else values[bad][0]} of axis {axis} is outside 0..{extent}",
                     f"thread {t}" + (f" in {self._role}" if self._role else ""),
                 )
             place = place * extent + values
@@ -395,7 +395,7 @@ class Trace:
         bytes_ = self.origins[access.buffer][1] + (self._elements(access, ids) * self.sizes[access.buffer] if first is None else first)
         behind = f", nor less than {below} behind one" if below > 1 else ""
         where = "Shared memory" if self.memory.get(access.buffer) is MemoryType.Shared else access.buffer
-        what = f"of {where}, which is no multiple of the {multiple} that it needs{behind}"
+        what = f"of {where}, which is not a multiple of the {multiple} that it needs{behind}"
         self._check(stmt, access.buffer, ids, bytes_ % multiple >= below, bytes_, what)
 
     def _check(self, stmt: Stmt, buffer: str, ids: Ints, bad: NDArray[np.bool_], bytes_: Ints, what: str) -> None:
@@ -416,7 +416,8 @@ class Trace:
         self._check(stmt, access.buffer, ids, first * size + bytes_ > whole, first * size, ends)
         self._begin_at(stmt, access, ids, swizzle_period(box.swizzle))
         last = self._value(coords[-1], ids) * self.sizes[box.tensor]
-        self._check(stmt, box.tensor, ids, last % COORDINATE_BYTES != 0, last, f"of the last axis of {box.tensor}, which is no multiple of {COORDINATE_BYTES}")
+        odd = f"of the last axis of {box.tensor}, which is not a multiple of {COORDINATE_BYTES}"
+        self._check(stmt, box.tensor, ids, last % COORDINATE_BYTES != 0, last, odd)
         return first
 
     def _tiles(self, stmt: Wgmma, d: Descriptor, rows: int, ids: Ints) -> list[Ints]:
@@ -496,7 +497,7 @@ class Trace:
                 self._refute(stmt, self._fences.open(access.buffer, ids, first, count), f"no FENCE wgmma stands between an access to its {what} and it")
                 self._idle(stmt, access.buffer, ids, first, count, f"its {what} are registers of another wgmma that may be in flight", how)
                 late = self._fences.busy(access.buffer, ids, first, count, how, retired=True)
-                self._refute(stmt, late, f"no FENCE wgmma stands between the retire of another wgmma that has its {what} and it")
+                self._refute(stmt, late, f"no FENCE wgmma stands between the wait_group of another wgmma that has its {what} and it")
         for buffer, first, count, how in held:
             self._fences.issue(buffer, ids, first, count, how)
 

@@ -45,7 +45,7 @@ def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certific
     """Prove a kernel free of deadlock and race, for all extents, trip counts and interleavings; or say what stands against it.
 
     Args:
-        kernel: a kernel. It is not changed. One that breaks a rule of kernel IR (``kernel.check_ir()``) is outside of the model.
+        kernel: a kernel. It is not changed. One that breaks a rule of kernel IR (``kernel.check_ir()``) is outside the model.
         extents: prove it for these values of its extents alone: then every trip count is known.
 
     Raises:

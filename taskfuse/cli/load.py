@@ -61,7 +61,7 @@ def load(name: str) -> tuple[Program, ...]:
     if path.suffix == ".py":
         return _run(path, function)
     if function:
-        raise TaskfuseError(message=f"{path} is no Python program, so it has no function '{function}'", help=f"leave out :{function}")
+        raise TaskfuseError(message=f"{path} is not a Python program, so it has no function '{function}'", help=f"leave out :{function}")
     return (parse(_read(path), str(path)),)
 
 
@@ -92,7 +92,7 @@ def _read(path: Path) -> str:
     except OSError as error:
         raise TaskfuseError(message=f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise TaskfuseError(message=f"{path} is no text", help="give a Python program, or a text of a fusion or kernel") from None
+        raise TaskfuseError(message=f"{path} is not text", help="give a Python program, or a text of a fusion or kernel") from None
 
 
 def _run(path: Path, function: str) -> tuple[Program, ...]:

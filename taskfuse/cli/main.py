@@ -214,7 +214,7 @@ def _compile(options: argparse.Namespace) -> None:
     programs = load(options.file)
     out: Path | None = options.out
     if out is not None and len(programs) > 1 and not out.is_dir():
-        raise TaskfuseError(message=f"{options.file} has {len(programs)} fusions, and {out} is no folder", help="name one of them: FILE:function")
+        raise TaskfuseError(message=f"{options.file} has {len(programs)} fusions, and {out} is not a folder", help="name one of them: FILE:function")
     for program in programs:
         kernel = program.kernel()
         file = f"{kernel.name}.{options.arch}.cubin"

@@ -112,7 +112,7 @@ def trial(program: Program, given: Mapping[str, int], seed: int, scheduler: Sche
         seed: picks the inputs and the interleaving.
 
     Raises:
-        LaunchError: a value that the kernel does not allow, or one for what is none of its extents.
+        LaunchError: a value that the kernel does not allow, or a name that is not one of its extents.
         SimulationError: what the simulator finds.
     """
     kernel, sizes, arguments = _launch(program, given, seed)

@@ -60,7 +60,7 @@ class Kind(Protocol):
     """True if its makers bring their arrays to the device asked for, whatever the current context is."""
 
     def view(self, array: Any) -> ArrayView:
-        """Raises :class:`Unfit` if it is no array on a GPU of a dtype that taskfuse has."""
+        """Raises :class:`Unfit` if it is not an array on a GPU of a dtype that taskfuse has."""
         ...
 
     def pointer(self, array: Any, /) -> int:
@@ -348,7 +348,7 @@ def stream_handle(stream: Any) -> int:
     if isinstance(stream, int):
         if stream >= 0:
             return stream
-        raise Unfit(f"{stream} is no CUDA stream", "pass a handle, or an object with __cuda_stream__")
+        raise Unfit(f"{stream} is not a CUDA stream", "pass a handle, or an object with __cuda_stream__")
     if hasattr(stream, "__cuda_stream__"):
         _, handle = stream.__cuda_stream__()
         return int(handle)
@@ -356,11 +356,11 @@ def stream_handle(stream: Any) -> int:
         handle = getattr(stream, attribute, None)
         if handle is not None:
             return int(handle)
-    raise Unfit(f"{stream!r} is no CUDA stream", "pass a handle, or an object with __cuda_stream__")
+    raise Unfit(f"{stream!r} is not a CUDA stream", "pass a handle, or an object with __cuda_stream__")
 
 
 def numpy_dtype(dtype: Any) -> DType:
-    """The dtype of taskfuse that a NumPy dtype is. Raises :class:`Unfit` if there is none, as for foreign byte order."""
+    """The dtype of taskfuse that a NumPy dtype is. Raises :class:`Unfit` if none exists, as for foreign byte order."""
     try:
         return as_dtype(np.dtype(dtype))
     except (DTypeError, TypeError):
@@ -368,10 +368,10 @@ def numpy_dtype(dtype: Any) -> DType:
 
 
 def from_byte_strides(shape: Sequence[int], strides: Sequence[int], dtype: DType) -> Layout:
-    """The layout with strides in bytes. Raises :class:`Unfit` if one is no multiple of the element size."""
+    """The layout with strides in bytes. Raises :class:`Unfit` if one is not a multiple of the element size."""
     matter = [s for s, n in zip(strides, shape, strict=True) if n > 1]
     if 0 not in shape and any(s % dtype.itemsize for s in matter):
-        raise Unfit(f"its strides {tuple(strides)} are no multiples of the {dtype.itemsize} bytes of an element")
+        raise Unfit(f"its strides {tuple(strides)} are not multiples of the {dtype.itemsize} bytes of an element")
     return Layout.of(shape, [s // dtype.itemsize for s in strides], dtype.itemsize)
 
 

@@ -49,7 +49,7 @@ def guarded_store(w: Writer, condition: str, stmt: VectorCopy, scope: Scope, sou
 
 
 def gather(w: Writer, stmt: Gather, scope: Scope) -> None:
-    """The values, then, if all are inside of their extents, the elements there; else zeros."""
+    """The values, then, if all are inside their extents, the elements there; else zeros."""
     inner = replace(scope, depth=scope.depth + 1)
     deep = replace(scope, depth=scope.depth + 2)
     w.line(scope, "{")

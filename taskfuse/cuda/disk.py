@@ -50,7 +50,7 @@ class DiskCache:
         self._writes = _WRITES_BETWEEN_SCANS  # since the last look
 
     def get(self, key: str) -> bytes | None:
-        """The content of entry ``key``; ``None`` if there is none, or one that is damaged or cannot be read."""
+        """The content of entry ``key``, or ``None``: also for one that is damaged or cannot be read."""
         path = self._path(key)
         try:
             data = path.read_bytes()

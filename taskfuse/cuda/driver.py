@@ -131,7 +131,7 @@ class Driver:
         return self._integer("cuDeviceGetCount")
 
     def current_device(self) -> int:
-        """The device of this thread's current context; 0 if there is none."""
+        """The device of this thread's current context; 0 without a context."""
         return self._integer("cuCtxGetDevice") if self._handle("cuCtxGetCurrent") else 0
 
     def device(self, ordinal: int) -> Device:
@@ -292,7 +292,7 @@ class Driver:
 
     @contextmanager
     def captured(self, stream: int, record: Callable[[], object]) -> Generator[int]:
-        """A CUDA graph, ready to be replayed, of what ``record`` gives ``stream``, which is no default stream."""
+        """A CUDA graph, ready to be replayed, of what ``record`` gives ``stream``, which is not a default stream."""
         self._call("cuStreamBeginCapture_v2", stream, CAPTURE_RELAXED)
         try:
             record()

@@ -48,7 +48,7 @@ def check_limits(kernel: Kernel, device: Device, shape: LaunchShape) -> None:
             raise refused(kernel, f"{found} blocks in {axis}; {device.name} has at most {most}", help)
     for axis, found, size in zip("xyz", shape.grid, shape.cluster, strict=True):
         if size < 1 or found % size:
-            raise refused(kernel, f"{found} blocks in {axis} are no whole clusters of {size}")
+            raise refused(kernel, f"{found} blocks in {axis} are not whole clusters of {size}")
 
 
 def prepare(driver: Driver, kernel: Kernel, device: Device, function: Function, source: Source, shape: LaunchShape) -> None:

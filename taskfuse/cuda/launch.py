@@ -400,7 +400,7 @@ class Launcher:
 
 
 def _packer(dtype: DType) -> Packer | None:
-    """The Python type whose values ``struct`` rounds as NumPy does, and the function that packs one; ``None`` if there is none."""
+    """The Python type whose values ``struct`` rounds as NumPy does, and the function that packs one; ``None`` otherwise."""
     if dtype in (float32, float64):
         return float, struct.Struct("f" if dtype is float32 else "d").pack_into
     if dtype.is_integer:

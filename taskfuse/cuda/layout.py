@@ -71,7 +71,7 @@ class Layout(NamedTuple):
 
         Args:
             alignment: a power of two that divides the base address, 16 at most.
-            vector_bytes: a multiple of the size of every vector copied from or to the array; 0 if there is none.
+            vector_bytes: a multiple of the size of every vector copied from or to the array; 0 without vectors.
         """
         if self.is_empty or (self.is_row_major and (alignment >= DENSE_ALIGNMENT or not vector_bytes)):
             return Form.DENSE

@@ -92,7 +92,7 @@ def version() -> tuple[int, int]:
     try:
         from cuda.bindings import nvrtc
 
-        _, major, minor = nvrtc.nvrtcVersion()  # the first call loads the library: RuntimeError if there is none
+        _, major, minor = nvrtc.nvrtcVersion()  # the first call loads the library: RuntimeError if it is missing
     except (ImportError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise CudaUnavailableError(what="NVRTC, the compiler of CUDA C++,", reason=reason, help="pip install taskfuse[cuda]") from error
@@ -100,7 +100,7 @@ def version() -> tuple[int, int]:
 
 
 def installed_version() -> tuple[int, int] | None:
-    """Version of the NVRTC that ``pip`` installed for this interpreter, found without loading it; ``None`` if there is none, or not one alone.
+    """Version of the NVRTC that ``pip`` installed for this interpreter, found without loading it, or ``None``: also if there are several.
 
     It is in the name of a library that NVRTC loads, ``libnvrtc-builtins.so.13.5``. A process may use another NVRTC, one that was loaded before.
     """

@@ -45,13 +45,13 @@ def check_host_outputs(kernel: Kernel, inputs: Sequence[Array], given: Sequence[
     """Raises :class:`OutputError` unless ``given`` are NumPy arrays that can be written, without overlaps among them or with inputs."""
     for index, any_array in enumerate(given):
         if not isinstance(any_array, np.ndarray):
-            raise OutputError(index=index, fusion=kernel.name, reason=f"a {type(any_array).__name__} is no NumPy array, as the inputs are")
+            raise OutputError(index=index, fusion=kernel.name, reason=f"a {type(any_array).__name__} is not a NumPy array, as the inputs are")
         array = cast(Array, any_array)
         if not array.flags.writeable:
             raise OutputError(index=index, fusion=kernel.name, reason="the array is read-only")
         if Layout.of((*array.shape, array.itemsize), (*array.strides, 1), 1).overlaps_itself:
             reason = f"two of its elements share memory: shape {list(array.shape)}, strides {list(array.strides)} bytes"
-            raise OutputError(index=index, fusion=kernel.name, reason=reason, help="pass an array that is no broadcast view")
+            raise OutputError(index=index, fusion=kernel.name, reason=reason, help="pass an array that is not a broadcast view")
     check_overlaps(kernel, [np.lib.array_utils.byte_bounds(a) if a.size else (0, 0) for a in (*inputs, *given)], len(inputs))
 
 

@@ -137,7 +137,7 @@ class Planner:
                 reason = f"'{param.name}' has shape {list(shapes[param.name])}, the array {list(view.layout.shape)}"
             elif view.layout.overlaps_itself:
                 reason = f"two of its elements have one address: shape {list(view.layout.shape)}, strides {list(view.layout.strides)}"
-                help = "pass an array that is no broadcast view"
+                help = "pass an array that is not a broadcast view"
             if reason:
                 raise OutputError(index=index, fusion=self.kernel.name, reason=reason, help=help)
 
@@ -147,7 +147,7 @@ class Planner:
             view = views[param.name]
             if view.layout.is_empty or view.pointer % param.dtype.itemsize == 0:
                 continue
-            reason = f"'{param.name}' starts at an address that is no multiple of the {param.dtype.itemsize} bytes of its elements"
+            reason = f"'{param.name}' starts at an address that is not a multiple of the {param.dtype.itemsize} bytes of its elements"
             help = "pass an aligned copy"
             if position < inputs:
                 raise InputError(index=self._inputs[position][0], fusion=self.kernel.name, reason=reason, help=help)

@@ -19,7 +19,7 @@ _NAME_BYTES = 96  # NVML_DEVICE_NAME_V2_BUFFER_SIZE
 
 @cache
 def present() -> Target:
-    """The target for the first visible GPU; the default where there is none, or where nothing is known of it.
+    """The target for the first visible GPU; the default without a GPU, or for an unknown one.
 
     NVML counts GPUs in the order of the PCI bus and CUDA, unless ``CUDA_DEVICE_ORDER=PCI_BUS_ID``, the fastest first; ``target`` of
     :func:`taskfuse.compile` is for machines with GPUs of several kinds.

@@ -70,7 +70,7 @@ def in_extents(kernel: Kernel, expr: Expr) -> Expr:
 def check_extents(kernel: Kernel, extents: Mapping[str, int]) -> None:
     """
     Raises:
-        LaunchError: one of ``extents`` is none of the kernel's, or its value breaks what the kernel declares of it.
+        LaunchError: the kernel has no such extent, or its declaration excludes the value.
     """
     declared = {e.name: e for e in kernel.extents}
     for name, value in extents.items():

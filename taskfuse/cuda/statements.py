@@ -57,7 +57,7 @@ class Statements:
         self._vectors = _vectors(writer.kernel)
         self._has_wgmma = any(isinstance(s, Wgmma) for s in walk(writer.kernel))
         self._visible: set[str] = set()  # the Local buffers that are declared here
-        self._in_flight: dict[str, None] = {}  # accumulators of wgmmas above that no text above has retired for certain
+        self._in_flight: dict[str, None] = {}  # accumulators of wgmmas above that no text above has waited for
 
     def body(self, body: tuple[Stmt, ...], scope: Scope) -> None:
         """The statements of a body, the registers that live in it first."""
@@ -76,7 +76,7 @@ class Statements:
         self._visible -= own
 
     def _hold(self, scope: Scope) -> None:
-        """All wgmmas are retired: what reads their accumulators stays behind this place. A compiler may move it, and then runs them one by one."""
+        """All wgmmas are waited for: what reads their accumulators stays behind this place. A compiler may move it, and then runs them one by one."""
         w = self._writer
         for name in self._in_flight:
             if name in self._visible:

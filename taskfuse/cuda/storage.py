@@ -38,7 +38,7 @@ class Place:
 
     @property
     def is_register(self) -> bool:
-        """A Local value that is no array."""
+        """A Local value that is not an array."""
         return not MEDIA[self.memory].has_addresses and not self.shape
 
     def element(self, index: Sequence[Expr], indices: Indices) -> str:

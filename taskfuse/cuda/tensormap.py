@@ -37,7 +37,7 @@ def encode(driver: Driver, kernel: Kernel, param: TensorMapParam, view: ArrayVie
     """The 128 bytes of the map ``param`` for the array ``view``. An empty array has a map of zeros, which no transfer may use.
 
     Raises:
-        LaunchError: the array's address or strides are none that TMA takes, or the box is not.
+        LaunchError: TMA does not support the array's address, its strides, or the box.
     """
     layout = view.layout
     if layout.is_empty:
@@ -69,7 +69,7 @@ def _check(kernel: Kernel, param: TensorMapParam, view: ArrayView) -> None:
         most = f", at most the {param.swizzle} of its swizzle" if param.swizzle else ""
         raise refuse(f"a row of the box has {row} bytes; it must have a multiple of {UNIT}{most}")
     if view.pointer % UNIT:
-        raise refuse(f"its address is no multiple of {UNIT}", f"pass an array whose first element is aligned to {UNIT} bytes, such as a copy")
+        raise refuse(f"its address is not a multiple of {UNIT}", f"pass an array whose first element is aligned to {UNIT} bytes, such as a copy")
     if layout.shape[-1] > 1 and layout.strides[-1] != 1:
         raise refuse(f"its last axis has stride {layout.strides[-1]}, not 1", "pass a contiguous copy")
     for axis, (extent, stride) in enumerate(zip(layout.shape[:-1], layout.strides[:-1], strict=True)):

@@ -92,7 +92,7 @@ def bind_shapes(fusion: Fusion, shapes: Sequence[Sequence[int]]) -> dict[str, in
 
 
 def scalar_argument(fusion: str, position: int, name: str, dtype: DType, value: Argument, values: Values) -> npt.NDArray[Any]:
-    """The run-time scalar ``name`` as a 0-d array. Raises :class:`InputError` if it is no number that ``dtype`` holds."""
+    """The run-time scalar ``name`` as a 0-d array. Raises :class:`InputError` if it is not a number that ``dtype`` holds."""
     if isinstance(value, bool | int | float):
         if not dtype.holds(value):
             raise InputError(index=position, fusion=fusion, reason=f"{name} is {dtype.name}, which cannot hold {value!r}")

@@ -1,7 +1,7 @@
 """Atoms: the instructions that execute some axes of an expression as one.
 
 Passes read rows of this table and never ask which op they see. ``completion`` says when the effect is done; every dependence edge of a
-tensor passes its retire, so that "executed" is never taken for "done".
+tensor passes its wait_group, so that "executed" is never taken for "done".
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from taskfuse.ir.types import ParallelType
 class Completion(Enum):
     """When an atom's effect is done.
 
-    IMMEDIATE: at once. FIFO: when its batch is retired from a queue. BYTES: when its bytes have arrived at a barrier. ARRIVAL: when the thread
-    that issued it has retired it, or when an arrival of the thread that waits for it has been counted at a barrier.
+    IMMEDIATE: at once. FIFO: when the thread has waited for its batch. BYTES: when its bytes have arrived at a barrier. ARRIVAL: when the thread
+    that issued it has waited for it, or when an arrival of the thread that waits for it has been counted at a barrier.
     """
 
     IMMEDIATE = "immediate"
@@ -33,7 +33,7 @@ class Completion(Enum):
 class Bounds(Enum):
     """What an atom does out of bounds.
 
-    PREDICATE: nothing, so it needs one. FILL: it reads 0. CLIP: it does not write. COVER: it computes its whole tile; what lies outside of the
+    PREDICATE: nothing, so it needs one. FILL: it reads 0. CLIP: it does not write. COVER: it computes its whole tile; what lies outside the
     tensor is read by nobody, and along a reduced axis its operands must be filled with what adds nothing. ZERO: its elements are all inside or
     all outside, and outside it writes zeros where storage has room for them.
     """

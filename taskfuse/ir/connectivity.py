@@ -12,7 +12,7 @@ N = TypeVar("N", bound=Hashable)
 
 
 def find_cycle(successors: Mapping[N, Iterable[N]]) -> list[tuple[N, N]] | None:
-    """The edges of the first cycle that a depth-first search comes to; ``None``: there is none."""
+    """The edges of the first cycle that a depth-first search comes to, or ``None``."""
     done: set[N] = set()
     for root in successors:
         path: dict[N, Iterator[N]] = {} if root in done else {root: iter(successors[root])}

@@ -129,7 +129,7 @@ class Assemble:
 class Gather:
     """``output[i...]`` = the element of a table at an index with values in it (``take``).
 
-    A value v counts from the end where it is negative: it means v + n of its extent n. Where a value is outside of [-n, n) there is no element,
+    A value v counts from the end where it is negative: it means v + n of its extent n. Where a value is outside [-n, n) there is no element,
     and the output is 0.
 
     Attributes:
@@ -233,7 +233,7 @@ def rebuilt(
     Args:
         read: what is read instead.
         leaf: what stands for an operand that reads no tensor.
-        index: what stands for the integer expressions outside of the operands: places in an assembly, extents that values of a gather count in.
+        index: what stands for the integer expressions outside the operands: places in an assembly, extents that values of a gather count in.
         output: what it defines; ``None``: what ``expr`` does.
     """
 

@@ -69,7 +69,7 @@ class Fusion:
 
     @staticmethod
     def current() -> Fusion:
-        """The fusion of the enclosing ``with``. Raises :class:`FusionError` outside of one."""
+        """The fusion of the enclosing ``with``. Raises :class:`FusionError` outside one."""
         fusion = _current.get()
         if fusion is None:
             raise FusionError(
@@ -134,7 +134,7 @@ class Fusion:
         return tv
 
     def remove_unread(self, tensors: Sequence[TensorView]) -> None:
-        """Take away those of ``tensors`` that nothing reads, then what only they read, and so on; inputs, outputs and what a task claims stay."""
+        """Remove those of ``tensors`` without readers, then the tensors that only they read, and so on; inputs, outputs and tensors of tasks stay."""
         stack = list(tensors)
         while stack:
             tv = stack.pop()
@@ -175,7 +175,7 @@ class Fusion:
     def add_output(self, tv: object) -> None:
         """Make the tensor ``tv`` an output. Raises :class:`FusionError` if it is one already, is an input, or belongs to another fusion."""
         if not isinstance(tv, TensorView):
-            raise FusionError(fusion=self.name, reason=f"{tv!r} is no tensor", help="call add_output once for each tensor", location=caller())
+            raise FusionError(fusion=self.name, reason=f"{tv!r} is not a tensor", help="call add_output once for each tensor", location=caller())
         if tv.fusion is not self:
             raise FusionError(fusion=self.name, reason=f"{tv.name} belongs to fusion '{tv.fusion.name}'", location=caller())
         if tv in self.outputs:
@@ -212,7 +212,7 @@ class Fusion:
         return tuple(self._definitions[u] for u in sorted(self._uses[tv], key=lambda u: u.id))
 
     def tensor(self, name: str) -> TensorView:
-        """The tensor with a name. Raises :class:`FusionError` if there is none."""
+        """The tensor with a name. Raises :class:`FusionError` if none exists."""
         if name not in self._tensors:
             raise FusionError(fusion=self.name, reason=f"there is no tensor named '{name}'", location=caller())
         return self._tensors[name]
@@ -287,11 +287,11 @@ class Fusion:
         """Propose tasks and groups, with the estimate behind each cut: ``explain()`` shows them, ``code`` is Python, ``apply()`` makes them.
 
         Args:
-            sizes: values of dimensions for the estimate; 4096, within what is known, where there is none.
+            sizes: values of dimensions for the estimate; by default 4096, clamped to the known bounds.
 
         Raises:
             TaskError: there are tasks already, or nothing is computed.
-            UnsupportedError: ``sizes`` names what is no dimension.
+            UnsupportedError: ``sizes`` names what is not a dimension.
         """
         return _partitioner[0](self, sizes)
 
@@ -328,7 +328,7 @@ def as_fusion(value: object, call: str) -> Fusion:
     """``value``, or :class:`UnsupportedError` of the call that was given something else."""
     if not isinstance(value, Fusion):
         help = "give the fusion that it was defined in" if isinstance(value, TensorView) else "give a tf.Fusion"
-        raise UnsupportedError(what=f"{call} of {value!r}", reason="it is no fusion", help=help, location=caller())
+        raise UnsupportedError(what=f"{call} of {value!r}", reason="it is not a fusion", help=help, location=caller())
     return value
 
 

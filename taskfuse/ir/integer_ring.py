@@ -44,7 +44,7 @@ def embed(values: npt.NDArray[Any], dtype: DType) -> Words:
     """The words of an array of floats of ``dtype``.
 
     Integers are themselves modulo 2^64 (so 0 and 1 are neutral); what nothing is less or greater than (infinities, or the ends of the
-    range where there are none) is the least and the greatest word (neutral for maximum and minimum); anything else is a hash of its value.
+    range without them) is the least and the greatest word (neutral for maximum and minimum); anything else is a hash of its value.
     But for these ends the word depends on the value only: widening a float does not change it.
     """
     wide = np.asarray(values.astype(np.float64))

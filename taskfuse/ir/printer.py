@@ -44,7 +44,7 @@ _PLAIN = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
 def fusion_to_text(fusion: Fusion) -> str:
     """The text of ``fusion``, without a final newline.
 
-    Raises :class:`FusionError` for a fusion that has none: a tensor without a definition that is no input, or a domain with an axis that
+    Raises :class:`FusionError` for a fusion that has none: a tensor without a definition that is not an input, or a domain with an axis that
     is neither a root axis, nor foreign, nor made by a transform.
     """
     return "\n".join(_Printer(fusion).text())

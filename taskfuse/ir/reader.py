@@ -17,7 +17,7 @@ class TokenReader:
     """The tokens and the position of the next one, which is that of the first line that is not empty.
 
     Attributes:
-        lines: the text, for comments, which are no tokens.
+        lines: the text, for comments, which are not tokens.
     """
 
     def __init__(self, text: str) -> None:
@@ -144,7 +144,7 @@ class FusionReader(TokenReader):
             raise self.token.error(f"expected an axis, found {self.token}")
         token = self.advance()
         if "." in token.text:
-            raise token.error(f"'{token.text}' is no name of an axis: it has a dot")
+            raise token.error(f"'{token.text}' is not a name of an axis: it has a dot")
         return Name(token.text, token)
 
     def source(self) -> AxisName | None:
@@ -175,4 +175,4 @@ def _unquoted(token: Token) -> str:
     try:
         return str(json.loads(token.text))
     except json.JSONDecodeError:
-        raise token.error(f"{token} is no string: the escapes are those of JSON") from None
+        raise token.error(f"{token} is not a string: the escapes are those of JSON") from None

@@ -25,7 +25,7 @@ LINE = 128
 SPANS = (32, 64, 128)
 """Bytes of the span in which a swizzle exchanges chunks."""
 SWIZZLES = (0, *SPANS)
-"""The same with 0, which is no swizzle."""
+"""The same with 0, which is not a swizzle."""
 
 
 class Major(Enum):

@@ -65,7 +65,7 @@ class TaskTree:
         self.changes += 1
         where = caller()
         if not isinstance(tv, TensorView):
-            raise TaskError(node=task.name, reason=f"{tv!r} is no tensor", help="a task is made of tensors, a group of tasks and groups", location=where)
+            raise TaskError(node=task.name, reason=f"{tv!r} is not a tensor", help="a task is made of tensors, a group of tasks and groups", location=where)
         if tv.fusion is not self.fusion:
             raise TaskError(node=task.name, reason=f"{tv.name} belongs to fusion '{tv.fusion.name}'", location=where)
         if tv.is_input:
@@ -154,7 +154,7 @@ class TaskTree:
             if m.tree is not self:
                 raise TaskError(node=group.name, reason=f"{m.name} belongs to fusion '{m.tree.fusion.name}'", location=caller())
             if m.parent is None:
-                raise TaskError(node=group.name, reason=f"{m.name} holds everything and is no member", location=caller())
+                raise TaskError(node=group.name, reason=f"{m.name} holds everything and is not a member", location=caller())
             if m.parent is not self.root:
                 raise TaskError(node=group.name, reason=f"{m.name} is a member of {m.parent.name} already", help="a node has one parent", location=caller())
         at = min(self.root.members.index(m) for m in members)
@@ -316,7 +316,7 @@ class TaskTree:
         """See :meth:`Group.parallelize`."""
         if not isinstance(ptype, ParallelType):
             help = "use a member of ParallelType, such as ParallelType.TIDy"
-            raise TaskError(node=group.name, reason=f"{ptype!r} is no parallel type", help=help, location=caller())
+            raise TaskError(node=group.name, reason=f"{ptype!r} is not a parallel type", help=help, location=caller())
         if not ptype.is_bound:
             raise TaskError(node=group.name, reason=f"a group cannot be parallelized on {ptype.value}", help="use a block or thread index", location=caller())
         if group.ptype is not None:
@@ -354,4 +354,4 @@ def behind_views(fusion: Fusion, tv: TensorView) -> TensorView:
 def _check_node(group: Group, member: object) -> None:
     if not isinstance(member, Task | Group):
         help = "a group is made of tasks and groups: fusion.task([tensor]) makes a task"
-        raise TaskError(node=group.name, reason=f"{member!r} is no task and no group", help=help, location=caller())
+        raise TaskError(node=group.name, reason=f"{member!r} is not a task and no group", help=help, location=caller())

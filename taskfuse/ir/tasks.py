@@ -83,7 +83,7 @@ class Group:
         return self
 
     def pingpong(self, axis: AxisRef) -> Group:
-        """In a channel distributed over ``axis``, pass the turn only after the instance's last use in an iteration. Returns the group itself."""
+        """Ping-pong over ``axis`` of a distributed channel: an instance signals the next one after its last code of an iteration. Returns the group itself."""
         self.pingpong_axis = axis.axis
         return self
 

@@ -310,11 +310,11 @@ class TensorView:
         return self.fusion.tasks.task_of(self)
 
     def position(self, axis: object, call: str) -> int:
-        """``axis`` as a nonnegative position in the loop domain. Raises :class:`ScheduleError` if there is none."""
+        """``axis`` as a nonnegative position in the loop domain. Raises :class:`ScheduleError` if none exists."""
         n = len(self.schedule.loop)
         help = f"use an axis in [{-n}, {n - 1}]" if n else None
         if not isinstance(axis, SupportsIndex):
-            raise ScheduleError(call=call, tensor=self.name, reason=f"{axis!r} is no position of an axis", help=help, location=caller())
+            raise ScheduleError(call=call, tensor=self.name, reason=f"{axis!r} is not a position of an axis", help=help, location=caller())
         found = axis.__index__()
         if not -n <= found < n:
             reason = f"axis {found} is out of range: the loop domain has {n} axes"
@@ -370,7 +370,7 @@ class TensorView:
         return self
 
     def cache_after(self, reader: TensorView | None = None, operand: int | None = None) -> TensorView:
-        """A new tensor that copies this one and that all its readers read instead. Returns the new tensor.
+        """Insert a copy of this tensor that all its readers read instead. Returns the new tensor.
 
         With ``reader``, only that tensor reads the copy, directly now if through views before. With ``operand``, only its operand at that position
         does: both factors of ``x @ x.T`` get a copy of their own.
@@ -382,7 +382,7 @@ class TensorView:
         return scheduling().cache_before(self)
 
     def cache_fork(self) -> TensorView:
-        """For an output, or a part of one, that is read: as ``cache_before``, and what reads this tensor reads the new one. Returns the new tensor."""
+        """For an output, or a part of one, that has readers: as ``cache_before``, and its readers read the new tensor. Returns the new tensor."""
         return scheduling().cache_fork(self)
 
     def duplicate(self, readers: Sequence[TensorView]) -> TensorView:
@@ -411,10 +411,17 @@ class TensorView:
         """
         return scheduling().recompute(self, readers)
 
+    def through_view(self, operand: int) -> TensorView:
+        """Read an operand at this tensor's own axes, through a view that has the index at which it was read. Returns the view; it is not code.
+
+        The view has the axes of this tensor's iteration space on which that index depends; the one along which neighbors lie side by side comes last.
+        """
+        return scheduling().through_view(self, operand)
+
     def scatter(self) -> tuple[TensorView, ...]:
         """Take a concatenation apart: each part goes by itself through all that is computed elementwise from it, and is stored as a slice.
 
-        The outputs among these tensors are then assembled of their parts (the scatter form of ``tf.cat``), which is no code; the others leave the
+        The outputs among these tensors are then assembled of their parts (the scatter form of ``tf.cat``), which is not code; the others leave the
         fusion. Returns those parts, output by output, in their order.
         """
         return scheduling().scatter(self)

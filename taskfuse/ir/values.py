@@ -51,7 +51,7 @@ class Values(Protocol):
         ...
 
     def reduce(self, combine: Combine, array: Array, axis: tuple[int, ...], dtype: DType) -> Array:
-        """Combine the elements of ``array`` over axes; the neutral element where there are none."""
+        """Combine the elements of ``array`` over axes; the neutral element if the axes are empty."""
         ...
 
     def accumulate(self, combine: Combine, array: Array, axis: int, dtype: DType) -> Array:

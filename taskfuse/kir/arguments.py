@@ -106,7 +106,7 @@ def specialized(kernel: Kernel, extents: Mapping[str, int]) -> Kernel:
     for e in kernel.extents:
         size = extents.get(e.name)
         if size is None or not e.admits(size):
-            reason = f"extent {e.name} is not given" if size is None else f"{size} is no value of extent {e.name}"
+            reason = f"extent {e.name} is not given" if size is None else f"{size} is not a value of extent {e.name}"
             raise InputError(index=0, fusion=kernel.name, reason=reason)
         values[e.name] = const(size)
     for p in kernel.params:

@@ -110,7 +110,7 @@ KINDS: dict[object, Kind] = {
     ),
     BarrierSlot: Kind(lambda b: (b.slot,), lambda b, f: BarrierSlot(b.name, f(b.slot))),
     SemaphoreSlot: Kind(lambda s: s.index, lambda s, f: SemaphoreSlot(s.name, map_all(s.index, f))),
-    # what a statement says of its results is rebuilt with it, and is none of its expressions
+    # the witness of a statement is rebuilt with it, and is not one of its expressions
     Holds | None: Kind(lambda h: (), lambda h, f: None if h is None else replace(h, index=map_all(h.index, f))),
 }
 

@@ -169,7 +169,7 @@ def values_have_symbols(subject: Subject, scope: Scope) -> str | None:
             return f"the symbol '{symbol}' already means something here"
     outside = (*subject.out.index, *(e for v in subject.values for e in (*v.source.index, v.extent)))
     used = next((s for s in symbols if any(s in e.free for e in outside)), None)
-    return None if used is None else f"'{used}' is used outside of the index that is read"
+    return None if used is None else f"'{used}' is used outside the index that is read"
 
 
 def values_are_integers(subject: Subject, scope: Scope) -> str | None:

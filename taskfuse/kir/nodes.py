@@ -102,7 +102,7 @@ class Choose(Writer):
 class Gather(Writer):
     """``width`` elements, consecutive along the last index of both sides, copied from an index that values say.
 
-    The symbols mean something in ``source`` alone. Where one of them is outside of its ``[0, extent)``, zeros are written and ``source`` is not
+    The symbols mean something in ``source`` alone. Where one of them is outside its ``[0, extent)``, zeros are written and ``source`` is not
     read. Nothing is converted. Several elements are moved by one instruction, both addresses aligned to its size.
     """
 
@@ -127,7 +127,7 @@ class VectorCopy(Writer):
 class AsyncCopy(Writer):
     """``width`` elements from Global to Shared memory (``cp.async``), done at any later time, in the generic proxy (PTX ISA, "cp.async").
 
-    The copy is done before the executing thread's retire of its batch (:attr:`Queue.COPY`), and before the arrival that the thread's next
+    The copy is done before the executing thread's wait_group of its batch (:attr:`Queue.COPY`), and before the arrival that the thread's next
     :class:`ArriveAsync` starts. Nothing else waits for it, and nothing orders two copies.
 
     Attributes:
@@ -166,7 +166,7 @@ class TmaLoad(Writer):
 
 @dataclass(frozen=True, slots=True)
 class TmaStore(Writer):
-    """Copy a box from Shared to Global (clipped), done by the copy engine at any time before the issuing thread's matching retire."""
+    """Copy a box from Shared to Global (clipped), done by the copy engine at any time before the issuing thread's matching wait_group."""
 
     FORM: ClassVar[str] = "TMA {map}{coords} <- {source}"
     map: MapName

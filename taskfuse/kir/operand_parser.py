@@ -57,7 +57,7 @@ class Reader(TokenReader):
         try:
             text = str(json.loads(self.token.text))
         except ValueError:
-            raise self.token.error(f"{self.token} is no text") from None
+            raise self.token.error(f"{self.token} is not text") from None
         self.advance()
         return text
 
@@ -110,7 +110,7 @@ class Reader(TokenReader):
 
 
 def known(token: Token, name: str, names: dict[str, T], what: str) -> T:
-    """The thing called ``name``, which ``token`` mentions. Raises :class:`ParseError` at the token if there is none."""
+    """The thing called ``name``, which ``token`` mentions. Raises :class:`ParseError` at the token if it does not exist."""
     found = names.get(name)
     if found is None:
         raise ParseError(line=token.line, column=token.column, reason=f"there is no {what} '{name}'", help=suggestion(name, names))

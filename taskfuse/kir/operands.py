@@ -156,7 +156,7 @@ CursorName = Annotated[str, "cursor"]
 class Located:
     """What every statement has: the user's line that it comes from, which errors about it name (docs/kernel-ir.md, "Locations").
 
-    It is no part of what a statement is: neither equality nor hash nor ``repr`` sees it, and text has it on request alone.
+    It is not a part of what a statement is: neither equality nor hash nor ``repr`` sees it, and text has it on request alone.
     """
 
     location: Location | None = field(default=None, compare=False, repr=False, kw_only=True)

@@ -134,9 +134,9 @@ def wait_groups_are_possible(subject: Subject, scope: Scope) -> str | None:
     """A queue holds a few batches; only bulk copies tell reading from finishing."""
     match subject:
         case WaitGroup(queue=Queue.WGMMA | Queue.COPY as queue, read_only=True):
-            return f"{queue.value} has no retire of reads only"
+            return f"{queue.value} has no wait_group of reads only"
         case WaitGroup(pending=pending) if not 0 <= pending <= MAX_PENDING:
-            return f"a retire to {pending} unfinished batches: 0 to {MAX_PENDING} are possible"
+            return f"a wait_group to {pending} unfinished batches: 0 to {MAX_PENDING} are possible"
         case _:
             return None
 

@@ -58,7 +58,7 @@ class Accumulate:
 class Find:
     """An element of ``source`` at an index with the symbols ``v0``, ``v1``, ...: the integers ``values``, counted from the end if negative.
 
-    0 where one of them is outside of its extent.
+    0 where one of them is outside its extent.
     """
 
     source: Access

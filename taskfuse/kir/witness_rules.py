@@ -80,7 +80,7 @@ def outputs_are_defined_as_declared(d: Definition, above: Above) -> str | None:
 
 
 def spaces_are_known(d: Definition, above: Above) -> str | None:
-    """Shape and iteration space depend on extents only, whose names are no symbols of definitions."""
+    """Shape and iteration space depend on extents only, whose names are not symbols of definitions."""
     extents = above.declarations.extents
     taken = next((name for name in sorted(extents) if is_map_symbol(name)), None)
     if taken is not None:
@@ -97,7 +97,7 @@ def points_have_a_place(d: Definition, above: Above) -> str | None:
     if name is not None:
         return _not_here(name, d)
     if not isinstance(d.rule, Reduce) and (d.space, d.place) != (d.shape, iteration_point(len(d.shape))):
-        return f"'{d.tensor}' is no reduction: its iteration space is its shape"
+        return f"'{d.tensor}' is not a reduction: its iteration space is its shape"
     return None
 
 
@@ -253,9 +253,9 @@ def contents_fit_tensors(stmt: Stmt, holds: Holds, definition: Definition, scope
     """Terms are those of reductions, and sums those of reductions and scans."""
     match holds.content:
         case Content.BODY if not isinstance(definition.rule, Reduce):
-            return f"'{holds.tensor}' is no reduction, so nothing stands for one term of it"
+            return f"'{holds.tensor}' is not a reduction, so nothing stands for one term of it"
         case Content.START | Content.TERM | Content.PART if not isinstance(definition.rule, Reduce | Accumulate):
-            return f"'{holds.tensor}' is no reduction and no scan, so nothing stands for '{holds.content.value}' of it"
+            return f"'{holds.tensor}' is not a reduction and no scan, so nothing stands for '{holds.content.value}' of it"
         case _:
             return None
 

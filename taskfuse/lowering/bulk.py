@@ -1,6 +1,6 @@
 """Bulk tensor copies (TMA): one instruction, started by one thread, moves a box between an argument and Shared memory.
 
-The axes bound to Bulk are no loops: one instruction moves all their points. What it does is read off the two index maps by evaluating them
+The axes bound to Bulk are not loops: one instruction moves all their points. What it does is read off the two index maps by evaluating them
 on every point of the constant tile and comparing with what the instruction does (PTX ISA, "cp.async.bulk.tensor" and "Tensor swizzling
 modes"): a dense box of the tensor in Global memory, row-major in Shared memory under the swizzle. A tile that no instruction moves is an
 error that says which point disagrees.
@@ -147,7 +147,7 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     """One bulk tensor copy between an argument and Shared memory, with its tensor map.
 
     Raises:
-        LoweringError: what it would copy is elsewhere, is read before it is there, or is no box.
+        LoweringError: what it would copy is elsewhere, is read before it is there, or is not a box.
     """
     atom = tv.schedule.atom
     assert atom is not None
@@ -195,7 +195,7 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
 
 
 def _begins(st: Statements, tv: TensorView, inside: TensorView, shared: Access, there: Access, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """The conditions under which the storage that a bulk store reads has all of its box: none, or that the box begins inside of the tensor.
+    """The conditions under which the storage that a bulk store reads has all of its box: none, or that the box begins inside the tensor.
 
     The engine writes nothing behind the end of the tensor, but it reads the whole box in Shared memory. Raises :class:`LoweringError`.
     """
@@ -219,7 +219,7 @@ def fill_bytes(st: Statements, tv: TensorView, loop: Loop | None, issued: list[P
     """The bytes of all transfers of ``tv`` in an iteration of ``loop``, which ``issued`` starts.
 
     Raises:
-        LoweringError: their number is no constant.
+        LoweringError: their number is not a constant.
     """
     indexer, ranges = st.indexer, st.indexer.ranges
     paths = indexer.joins.path[tv]
@@ -238,7 +238,7 @@ def fill_bytes(st: Statements, tv: TensorView, loop: Loop | None, issued: list[P
             if extent.value > 1 and any(x.is_foreign for x in ancestors(tv, (a,))):
                 raise LoweringError(
                     what=tv.name,
-                    reason=f"loop axis {inner.depth} runs over an axis of a consumer inside of one fill of its ring: bulk copies would write a tile again",
+                    reason=f"loop axis {inner.depth} runs over an axis of a consumer inside one fill of its ring: bulk copies would write a tile again",
                     help="inline it into that loop, or give it no such axis (propagate with a smaller upto)",
                     location=tv.location,
                 )

@@ -94,7 +94,7 @@ def part(ranges: ThreadRanges, tv: TensorView, task: Task, coords: Sequence[Expr
         coords, place, atoms: of the whole copy.
 
     Raises:
-        LoweringError: no two blocks have the same copy, or the axis is no multiple of their number.
+        LoweringError: no two blocks have the same copy, or the axis is not a multiple of their number.
     """
     atom = tv.schedule.atom
     assert atom is not None

@@ -1,9 +1,9 @@
 """How asynchronous atoms complete, and the batches of those that do so in order: where they open and close, and what is waited for.
 
-An atom of a FIFO completion reads its operands, and writes its result, at any time until its batch is retired (PTX ISA, "Asynchronous
+An atom of a FIFO completion reads its operands, and writes its result, at any time until its batch is complete (PTX ISA, "Asynchronous
 operations"). So each batch is committed after its last instruction; before a slot that it reads is given back, or written again by the same
-role, the batch is retired; and so it is before its result is read. With ``n`` younger batches issued, a wait for at most ``n`` unfinished ones
-retires it: younger batches that other atoms commit to the same queue only make that wait longer.
+role, the batch is complete; and so it is before its result is read. With ``n`` younger batches issued, a wait for at most ``n`` unfinished ones
+waits for it: younger batches that other atoms commit to the same queue only make that wait longer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WAIT_FOR_COPIES = (Commit(Queue.COPY), WaitGroup(Queue.COPY, 0))
 
 
 def has_copies_of_threads(tv: TensorView) -> bool:
-    """True if asynchronous copies of each thread make ``tv``, which are done when the thread has retired them, or at an arrival of it."""
+    """True if asynchronous copies of each thread make ``tv``, which are done when the thread has waited for them, or at an arrival of it."""
     return tv.schedule.atom is not None and tv.schedule.atom.completion is Completion.ARRIVAL
 
 
@@ -39,13 +39,13 @@ def is_transfer(tv: TensorView) -> bool:
 
 
 def queue_of(tv: TensorView) -> Queue | None:
-    """The queue that the atom of ``tv`` is committed to; ``None`` if its effect needs no retire."""
+    """The queue that the atom of ``tv`` is committed to; ``None`` if its effect needs no wait_group."""
     atom = tv.schedule.atom
     return QUEUES[atom.instruction] if atom is not None and atom.completion is Completion.FIFO else None
 
 
 def issues_to(stmt: PStmt) -> Queue | None:
-    """The queue that a statement is committed to; ``None`` for those of the same tensor that are no instruction of its atom, as what joins partial results."""
+    """The queue of a statement; ``None`` for statements of the same tensor that are not an instruction of its atom, such as joins of partial results."""
     match stmt.stmt:
         case Wgmma():
             return Queue.WGMMA
@@ -109,7 +109,7 @@ def frame_of(plan: list[PNode], stmt: PStmt) -> list[PNode]:
 def drain_at_exit(plan: list[PNode], stmt: PStmt, queue: Queue) -> None:
     """Wait for all batches of bulk stores before the role ends: no thread leaves while they read Shared memory or write results.
 
-    Batches of other queues are read by the threads that start them, which retire them first.
+    Batches of other queues are read by the threads that start them, which wait for them first.
     """
     if queue is not Queue.BULK:
         return

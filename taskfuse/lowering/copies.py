@@ -1,12 +1,12 @@
 """Asynchronous copies that stay inside one role: each thread waits for its own before anybody reads what they wrote.
 
-A thread's ``cp.async`` are done when it has retired them (PTX ISA, "cp.async.wait_group"), and then they are writes of the thread: the barrier
-that orders the data for other threads must come after. So the retire stands right behind the copies, in the innermost block that also
+A thread's ``cp.async`` are done when it has waited for them (PTX ISA, "cp.async.wait_group"), and then they are writes of the thread: the barrier
+that orders the data for other threads must come after. So the wait_group stands right behind the copies, in the innermost block that also
 holds a reader, or code that writes what they read; copies next to each other share one. Copies into a channel need none: an arrival waits for
-them. Those that fill a ring ahead are retired some trips later (:mod:`taskfuse.lowering.prefetch`).
+them. Those that fill a ring ahead are waited for some trips later (:mod:`taskfuse.lowering.prefetch`).
 
 Copies that are done later are in no order. Guards let them write each element once, as far as loops have a first index at which to write it
-(:mod:`taskfuse.lowering.guards`); in a loop that writes elements again there is a retire in each iteration, whoever reads them.
+(:mod:`taskfuse.lowering.guards`); in a loop that writes elements again there is a wait_group in each iteration, whoever reads them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Path = list[_Place]
 
 
 def wait_for_copies(plan: list[PNode], indexer: Indexer, channels: Channels, ahead: list[Prefetch]) -> None:
-    """Put a retire behind the asynchronous copies of the plan that no arrival waits for, and are not those of ``ahead``."""
+    """Put a wait_group behind the asynchronous copies of the plan that no arrival waits for, and are not those of ``ahead``."""
     pending = {tv for a in ahead for tv in a.tensors}
     for copy in [s for s in statements(plan) if has_copies_of_threads(s.tv) and s.tv not in pending]:
         path = _path(plan, copy)
@@ -42,7 +42,7 @@ def wait_for_copies(plan: list[PNode], indexer: Indexer, channels: Channels, ahe
 
 
 def _touches(block: list[PNode], k: int) -> bool:
-    """True if a node reads what copies write that are retired just before it, or writes what they read."""
+    """True if a node reads what copies write that are waited for just before it, or writes what they read."""
     first = next((j for j in range(k - 2, -1, -1) if _is_wait(block, j)), -1) + 1
     copies = [s for s in statements(block[first : k - 1]) if has_copies_of_threads(s.tv)]
     written, read = {a.buffer for s in copies for a in s.writes}, {a.buffer for s in copies for a in s.reads}

@@ -1,6 +1,6 @@
-"""Where a split with a remainder overhangs, past the end of a tensor or inside of it, and which copies write zeros past the end.
+"""Where a split with a remainder overhangs, past the end of a tensor or inside it, and which copies write zeros past the end.
 
-An index past the end of one of the tensor's own axes is no element: what pads it with zeros writes places that hold nothing else, and what reads
+An index past the end of one of the tensor's own axes is not an element: what pads it with zeros writes places that hold nothing else, and what reads
 it finds zeros. So it is for the axis itself, for the outer part of its split, which counts whole pieces of it, and for a merge in which it is the
 outer part. Any other overhang, of the inner part of a split, repeats elements that other iterations have: code there stays under a guard.
 
@@ -27,7 +27,7 @@ from taskfuse.lowering.domains import divides
 
 
 def end_of(tv: TensorView, source: Axis) -> Axis | None:
-    """The root axis past whose end the overhang of a split of ``source`` lies; ``None``: it lies inside of the tensor."""
+    """The root axis past whose end the overhang of a split of ``source`` lies; ``None``: it lies inside the tensor."""
     above = {t.outer: t.source for t in tv.schedule.transforms if isinstance(t, Split)}
     above |= {t.result: t.outer for t in tv.schedule.transforms if isinstance(t, Merge)}
     while source not in tv.root and source in above:

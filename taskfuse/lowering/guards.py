@@ -55,7 +55,7 @@ def remainder(fusion: Fusion, tv: TensorView, source: Axis, value: Expr, facts: 
     elif within and atom.bounds is Bounds.CLIP and source not in tv.logical:
         raise refused(
             tv,
-            f"its atom {atom.name} clips at the end of the tensor, and its tile overhangs an axis of {source.extent} inside of it",
+            f"its atom {atom.name} clips at the end of the tensor, and its tile overhangs an axis of {source.extent} inside it",
             "split by divisors, or split the tensor's own axis",
         )
     if atom is not None and atom.bounds in (Bounds.FILL, Bounds.CLIP) and _is_outside(tv, source):
@@ -83,7 +83,7 @@ def _check_neutral(fusion: Fusion, tv: TensorView, source: Axis, value: Expr, fa
     if end is None:
         raise refused(
             tv,
-            f"its atom computes whole tiles, and its tile overhangs an axis of {source.extent} inside of the sum: elements would be added twice",
+            f"its atom computes whole tiles, and its tile overhangs an axis of {source.extent} inside the sum: elements would be added twice",
             "split by divisors, or split the reduction axis itself",
         )
     for read in storage_operands(fusion, expr):
@@ -92,7 +92,7 @@ def _check_neutral(fusion: Fusion, tv: TensorView, source: Axis, value: Expr, fa
             name = read.tensor.name if isinstance(read, Read) else "an operand"
             raise refused(
                 tv,
-                f"its atom computes whole tiles, the reduction axis of {source.extent} may end inside of one, and {name} is not filled with 0 there",
+                f"its atom computes whole tiles, the reduction axis of {source.extent} may end inside one, and {name} is not filled with 0 there",
                 "copy its operands (cache_after) to Shared memory, or declare the extent with tf.dim(..., multiple_of=...)",
             )
 
@@ -101,7 +101,7 @@ def first_of_others(tv: TensorView, values: dict[Axis, Expr], memory: MemoryType
     """The conditions under which code is at the first index of the axes that would repeat its writes, and the loops that repeat them nevertheless.
 
     A loop that an asynchronous copy shares with its readers has a fill of its own in each iteration. Where the index of an axis depends on such
-    a loop and on those inside of it, the fill of an iteration may have no first index: the loops inside write elements again.
+    a loop and on those inside it, the fill of an iteration may have no first index: the loops inside write elements again.
 
     Args:
         loops: the variables of the loops around the code, outermost first.

@@ -105,7 +105,7 @@ class IndexMaps:
     def variant(self, tv: TensorView, names: dict[Axis, Expr], memory: MemoryType, outside: bool = False) -> IndexMap:
         """The index map with other loop variables (axes absent from ``names`` have none) and another memory type.
 
-        ``outside``: outside of the reduction loops, on every index that shares an accumulator (for memory that is not private to a
+        ``outside``: outside the reduction loops, on every index that shares an accumulator (for memory that is not private to a
         reduced index type: on the first index of its digit).
         """
         return self._build(tv, names, memory, outside)

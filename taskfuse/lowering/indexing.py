@@ -95,7 +95,7 @@ class Indexer:
         fixed |= {base_name(p, self.tree.place[tv]) for p in INDEX_TYPES if MEDIA[memory].is_private_to(p)}
         shared = list(zip(tv.loop, self.joins.path[tv], strict=True))[: tv.schedule.inline]
         fixed |= {variables.name(loop) for a, loop in shared if tv.schedule.ptype(a).is_loop}
-        if memory is not self.memory[tv]:  # an accumulator lives inside of the loops that stand outside of the reduction loops
+        if memory is not self.memory[tv]:  # an accumulator lives inside the loops that stand outside the reduction loops
             outer = takewhile(lambda pair: not pair[0].is_reduction, zip(tv.loop, self.joins.path[tv], strict=True))
             fixed |= {variables.name(loop) for a, loop in outer if tv.schedule.ptype(a).is_loop}
         spreads = tv.schedule.atom is not None and tv.schedule.atom.spreads

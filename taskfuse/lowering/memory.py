@@ -49,7 +49,7 @@ def find_memory(index_maps: IndexMaps) -> None:
 
 
 def _check_accumulation(tv: TensorView, expr: Reduction | Scan, facts: Facts) -> None:
-    """A loop over a foreign axis inside of the loops that accumulate would accumulate every element again in each of its trips."""
+    """A loop over a foreign axis inside the loops that accumulate would accumulate every element again in each of its trips."""
     what = "reduction" if isinstance(expr, Reduction) else "scan"
     for p in INDEX_TYPES:
         own = digits(tv, p)
@@ -64,7 +64,7 @@ def _check_accumulation(tv: TensorView, expr: Reduction | Scan, facts: Facts) ->
         if any(x.is_foreign for x in ancestors(tv, (a,))) and tv.schedule.ptype(a).is_loop:
             raise refused(
                 tv,
-                f"loop axis {tv.loop.index(a)} runs over an axis of a consumer inside of the {what}: each element would be accumulated more than once",
+                f"loop axis {tv.loop.index(a)} runs over an axis of a consumer inside the {what}: each element would be accumulated more than once",
                 f"reorder that axis before the {what} axes, or do not merge it with one",
             )
 

@@ -52,7 +52,7 @@ def _is_legible(name: str) -> bool:
 
 
 def _fresh(name: str, taken: set[str]) -> str:
-    """A legible name like ``name`` that is none of ``taken``, which it joins."""
+    """A legible name like ``name`` that is not in ``taken``, to which it is added."""
     found = _STRANGE.sub("_", name)
     if not found or found[0].isdigit():
         found = f"_{found}"

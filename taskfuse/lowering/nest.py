@@ -156,7 +156,7 @@ class NestBuilder:
     def _emit_parallel(self, group: Group, pieces: tuple[Piece, ...], inside: tuple[Loop, ...] = ()) -> list[PNode]:
         """A parallelized group: the common loops that may stand outside, then the dispatch, then each member's projection.
 
-        ``inside``: common loops bound to the group's own type, which stand inside of the dispatch.
+        ``inside``: common loops bound to the group's own type, which stand inside the dispatch.
         """
         if len(pieces) > 1 and not is_vertical(group) and any(self._is_common(p, group) for p in pieces):
             return self._emit_runs(group, pieces, inside)
@@ -274,7 +274,7 @@ class NestBuilder:
                 return done + finish(self.statements, code.tv, loops)
 
     def _own_loops(self, tv: TensorView, mark: str) -> tuple[dict[Axis, Expr], _Wrap]:
-        """Loops over the axes of a result that stand inside of the outermost loop along which it accumulates, for INIT and FINISH."""
+        """Loops over the axes of a result that stand inside the outermost loop along which it accumulates, for INIT and FINISH."""
         expr = self.statements.definition(tv)
         first = first_accumulated(expr)
         assert first is not None

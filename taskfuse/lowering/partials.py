@@ -1,6 +1,6 @@
 """Partial results of reductions: which elements of its result a thread joins with others together, and the storage in which they meet.
 
-A thread has an accumulator for each value of the loops over the result that stand inside of the reduction loops, and, if an atom computes, for each
+A thread has an accumulator for each value of the loops over the result that stand inside the reduction loops, and, if an atom computes, for each
 register of the atom's tile. It takes each step of a join for as many of them as have room in Shared memory together, so that they share its
 barrier: the registers of a tile, or a part of them, and the innermost loops around these.
 """

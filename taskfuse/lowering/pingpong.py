@@ -26,10 +26,10 @@ class Pingpong:
     Attributes:
         loop: the distributing loop: Serial in the producer, bound in the consumer.
         ptype: what the loop is bound to in the consumer.
-        outer: the innermost loop with code outside of the distributing one, or ``None``.
+        outer: the innermost loop with code outside the distributing one, or ``None``.
         instance: which instance a thread belongs to, in hardware indices.
         count: number of instances.
-        depth: number of loops of slots inside of the distributing one.
+        depth: number of loops of slots inside the distributing one.
         trips: slots of this instance in one iteration of ``outer``.
         before, after: slots of the instances before and after it.
         width: threads with consecutive linear ids that are one instance's, at least.

@@ -1,6 +1,6 @@
 """Places in the plan: where the code of a node stands, and the first and last that touches something.
 
-Code of one node may stand in several arms of a dispatch, and under loops of its own in each. Waits and arrivals stand outside of the scopes below
+Code of one node may stand in several arms of a dispatch, and under loops of its own in each. Waits and arrivals stand outside the scopes below
 their endpoint, so scopes are cut where something must come between their parts.
 """
 
@@ -129,7 +129,7 @@ def cut_around(blocks: list[list[PNode]], touches: Touch, inside: bool) -> tuple
     """Cut scopes so that a wait can stand before the first use in some blocks and an arrival after the last; the places of both uses.
 
     Args:
-        inside: inside of the bound loops that hold all uses.
+        inside: inside the bound loops that hold all uses.
     """
     places = [(block, k) for block in blocks for k, n in enumerate(block) if _touched(n, touches)]
     if inside and len(places) == 1 and isinstance(bind := places[0][0][places[0][1]], PBind):
@@ -146,7 +146,7 @@ def _isolate(block: list[PNode], touches: Touch) -> None:
     """Cut scopes and bound loops in two where loops, dispatches or waits stand before the first use or after the last one in them.
 
     A wait must come after all that the total order puts before the first use, an arrival before all that comes after the last one; both
-    stand outside of the scopes below the endpoint, so the scopes are cut.
+    stand outside the scopes below the endpoint, so the scopes are cut.
     """
     for first in (True, False):
         used = [k for k, n in enumerate(block) if _touched(n, touches)]

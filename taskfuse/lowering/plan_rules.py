@@ -1,6 +1,6 @@
 """The rules of a plan, which hold after every step that leaves one.
 
-- Every index is in scope: a loop variable is used inside of its loop, and a local index by code of its own task.
+- Every index is in scope: a loop variable is used inside its loop, and a local index by code of its own task.
 - A guard that encloses code of many statements is the same for all threads that come to it: nothing that waits, and no barrier, may stand under
   a condition on the thread.
 - A cursor is initialized before the code that uses or advances it.
@@ -14,12 +14,10 @@ from taskfuse.errors import VerifyError
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import THREAD_TYPES
 from taskfuse.kir import walk
-from taskfuse.kir.synchronization import Advance, CursorInit
+from taskfuse.kir.synchronization import Advance, Cursor, CursorInit
 from taskfuse.kir.walk import expressions
 from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, children, is_base
 
-PARTS = (".slot", ".parity", ".phase")
-"""What code reads of a cursor."""
 _THREADS = frozenset(p.index_name for p in THREAD_TYPES)
 
 
@@ -27,7 +25,7 @@ def verify_plan(plan: list[PNode], step: str) -> None:
     """Check the rules. Raises :class:`VerifyError`, which names the ``step`` that broke one."""
     loops = frozenset(n.var for n in _all(plan) if isinstance(n, PLoop))
     cursors = {s.name for n in _all(plan) if isinstance(n, PSync) for s in walk(n.stmts) if isinstance(s, CursorInit)}
-    _Rules(step, loops, {f"{name}{part}": name for name in cursors for part in PARTS}, cursors).block(plan, frozenset(), set())
+    _Rules(step, loops, {symbol: name for name in cursors for symbol in Cursor(name).symbols}, cursors).block(plan, frozenset(), set())
 
 
 def _all(nodes: list[PNode]) -> Iterator[PNode]:
@@ -45,7 +43,7 @@ class _Rules:
         self._cursors = cursors
 
     def block(self, nodes: list[PNode], around: frozenset[str], ready: set[str]) -> None:
-        """Check a block inside of some loops, where some cursors are ready; those that it initializes are ready behind it, too."""
+        """Check a block inside some loops, where some cursors are ready; those that it initializes are ready behind it, too."""
         for n in nodes:
             match n:
                 case PStmt():
@@ -85,7 +83,7 @@ class _Rules:
         for e in expressions:
             for name in e.free:
                 if name in self._loops and name not in around:
-                    raise self._broken(f"{what} uses {name} outside of its loop")
+                    raise self._broken(f"{what} uses {name} outside its loop")
                 if name in self._parts and self._parts[name] not in ready:
                     raise self._broken(f"{what} uses {name} before the cursor is initialized")
                 if task and is_base(name) and not name.endswith(f".{task}"):

@@ -9,7 +9,7 @@ A ring of ``stages`` slots inside one role lets ``d = stages - 1`` trips be fill
 Each trip is filled once, in the same order, before its use: the two compute the same if what a fill reads is there before the loop begins and
 nothing but the use reads what it makes. A fill moves with all that it alone is made of in the loop. Indices and guards of the fill are those
 of the trip that it fills; whether there is such a trip is a condition that all threads agree on, so batches of asynchronous copies are
-committed, and barriers stand, outside of it: their numbers do not depend on how many trips there are.
+committed, and barriers stand, outside it: their numbers do not depend on how many trips there are.
 
 One cursor counts the trips. A use is at its slot, a fill ``d`` slots further: no second position has to be kept in step with the first, and the
 ring goes on where it was when the loop is entered again. Registers have no such place; the loop is unrolled, and the slot is a constant.
@@ -26,7 +26,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import TmaLoad
 from taskfuse.kir.operands import BarrierSlot, Queue
-from taskfuse.kir.synchronization import Commit, Expect, Wait, WaitGroup
+from taskfuse.kir.synchronization import Commit, Cursor, Expect, Wait, WaitGroup
 from taskfuse.kir.synchronization_rules import MAX_PENDING
 from taskfuse.lowering.bulk import fill_bytes
 from taskfuse.lowering.channels import Channels
@@ -109,7 +109,7 @@ def prefetch(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statements
 def _closure(tv: TensorView, nest: Loop, loop: PLoop, everything: list[PStmt], st: Statements, channels: Channels) -> tuple[set[TensorView], str]:
     """What moves with the fill of a ring: all that it is made of in the loop. And why it cannot move, if so."""
     if is_multicast(tv):
-        return set(), "a ring inside of a role is one block's"
+        return set(), "a ring inside a role is one block's"
     uses = [use.output for use in storage_uses(st.fusion, tv)]
     late = next((u for u in uses if queue_of(u) is not None), None)
     if late is not None:
@@ -165,7 +165,7 @@ def _skew(block: list[PNode], ahead: Prefetch, filled: set[TensorView], st: Stat
     if ahead.full is not None:
         loading = _where_loads_begin(fills)
         loading[0].insert(loading[1], _expected(ahead, ahead.full, list(statements(fills)), st))
-        wait = [PSync((Wait(BarrierSlot(ahead.full, slot), sym(f"{ahead.cursor}.parity")),), of)]
+        wait = [PSync((Wait(BarrierSlot(ahead.full, slot), Cursor(ahead.cursor).parity),), of)]
     for s in statements(loop.body):
         rename(s, {f"{tv.name}.ring.slot": slot for tv in ahead.tensors})
     fill = PGuard(lt(var + distance, loop.extent), moved(fills, at(var + distance, (slot + distance) % stages), later))
@@ -197,7 +197,7 @@ def _expected(ahead: Prefetch, full: str, fills: list[PStmt], st: Statements) ->
         assert isinstance(s.stmt, TmaLoad)
         s.stmt = replace(s.stmt, barrier=BarrierSlot(full, s.stmt.barrier.slot))
     total = sum(fill_bytes(st, tv, ahead.loop.loop, loads) for tv in ahead.tensors if is_transfer(tv))
-    expect = Expect(BarrierSlot(full, sym(f"{first.tv.name}.ring.slot")), const(total))
+    expect = Expect(BarrierSlot(full, Cursor(f"{first.tv.name}.ring").slot), const(total))
     return PStmt(first.tv, first.task, expect, first.guards, first.facts, (), ())
 
 
@@ -225,7 +225,7 @@ def _copy_of(plan: list[PNode], nest: Loop, tv: TensorView) -> PLoop:
         for n in block:
             if isinstance(n, PLoop) and n.loop is nest and any(s.tv is tv for s in statements(n.body)):
                 return n
-    raise AssertionError("a tensor's code stands outside of its loops")
+    raise AssertionError("a tensor's code stands outside its loops")
 
 
 def blocks(nodes: list[PNode]) -> Iterator[list[PNode]]:

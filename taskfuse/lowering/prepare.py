@@ -1,6 +1,6 @@
 """Preparation: a copy of the fusion without what no output needs, in which every boundary tensor is only a boundary.
 
-A boundary tensor of a parallelized vertical group that is also an output, or is read in its own member or outside of the group, gets a
+A boundary tensor of a parallelized vertical group that is also an output, or is read in its own member or outside the group, gets a
 copy in its own task; the copy is the boundary.
 """
 

@@ -71,7 +71,7 @@ class Registers:
             if node.budget is not None and node not in self._seen:
                 raise LoweringError(
                     what=node.name,
-                    reason=f"registers({node.budget}): it is no member of a parallelized group",
+                    reason=f"registers({node.budget}): it is not a member of a parallelized group",
                     help="give the budget to a role: a member of a vertical group",
                     location=node.location,
                 )

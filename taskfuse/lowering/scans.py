@@ -29,7 +29,7 @@ def first_accumulated(expr: MathExpr) -> int | None:
 
 
 def carried_axes(expr: Scan) -> tuple[Axis, ...]:
-    """The loop axes inside of a scan's outermost loop along its axis that are others: there is one total per index of them."""
+    """The loop axes inside a scan's outermost loop along its axis that are others: there is one total per index of them."""
     tv, first = expr.output, first_accumulated(expr)
     assert first is not None
     return tuple(a for a in tv.loop[first:] if tv.schedule.ptype(a).is_loop and not accumulates(expr, a))

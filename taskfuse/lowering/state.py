@@ -56,7 +56,7 @@ class State:
         tree, joins, order: the completed task tree, the loops that are one, the nest.
         ranges: the launch shape, and which indices each node gets.
         index maps: the indices around the code of each tensor, memory types and work loops.
-        channels, rings: the rings between roles and inside of them.
+        channels, rings: the rings between roles and inside them.
         indexer, statements: the accesses and the statements of each tensor.
         plan: the nest with its dispatch; empty before ``nest``.
         needs: the tensor maps, alignments and bytes that its statements ask for.

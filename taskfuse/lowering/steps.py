@@ -312,12 +312,12 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT, after: Callable[[S
         TaskError: a law of tasks and groups is broken.
         ScheduleError: the inline positions admit no total order.
         LoweringError: the schedule cannot become a kernel.
-        UnsupportedError: what is not a fusion, or a construct that is not built yet.
-        VerifyError: a fault of lowering itself: a plan or a kernel that breaks a rule, definitions that are not the fusion's.
+        UnsupportedError: the argument is not a fusion, or uses a construct that is not supported yet.
+        VerifyError: a fault of lowering itself: an invalid plan or kernel, or definitions that differ from the fusion's.
     """
     fusion = as_fusion(fusion, "tf.lower")
     if not isinstance(cast("object", options), LoweringOptions):
-        raise UnsupportedError(what=f"options {options!r}", reason="they are none", help="use tf.LoweringOptions(...)", location=caller())
+        raise UnsupportedError(what=f"options {options!r}", reason="it is not a tf.LoweringOptions", help="use tf.LoweringOptions(...)", location=caller())
     fusion = legible(fusion)
     state = State(fusion, options)
     for step in STEPS:

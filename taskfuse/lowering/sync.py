@@ -2,7 +2,7 @@
 
 Two accesses of one buffer conflict if one writes and they may touch one element from different threads. They are ordered already if the
 same thread makes both: if one allocation axis takes, in both, values that determine the thread's index (rule iii of the proof). What is
-left becomes a barrier of the innermost node that holds both, in the block where their paths part, outside of all guards below.
+left becomes a barrier of the innermost node that holds both, in the block where their paths part, outside all guards below.
 
 Where one side is an asynchronous read, more is needed before the barrier: writers make their stores visible to the asynchronous proxy, in Shared memory
 or, where a bulk copy reads an output again, in Global memory; and who issued the read waits until it is done. A ring of s slots lets s - 1 younger
@@ -22,7 +22,7 @@ from taskfuse.ir.types import GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Access, BarrierSlot, Queue
-from taskfuse.kir.synchronization import Advance, Arrive, Barrier, BarrierScope, CursorInit, FenceProxyAsync, Wait, WaitGroup
+from taskfuse.kir.synchronization import Advance, Arrive, Barrier, BarrierScope, Cursor, CursorInit, FenceProxyAsync, Wait, WaitGroup
 from taskfuse.lowering.completion import close_batch, drain_at_exit, is_transfer, issues_to, open_batch, wait_for_reads
 from taskfuse.lowering.plan import Origin, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base, statements
 from taskfuse.lowering.rings import Rings
@@ -161,7 +161,7 @@ class Synchronizer:
     def _behind_registers(self, block: _Block, node: PNode, use: _Use) -> tuple[_Block, PNode, bool]:
         """Where the batch of ``node`` begins and ends, as the registers that it reads want it, and whether a loop writes these again.
 
-        They are written before the batch opens, by code that may lie inside of ``node``, and again only after the batch is retired.
+        They are written before the batch opens, by code that may lie inside ``node``, and again only after the batch is complete.
         """
         held = {a.buffer for a in use.stmt.reads if self._medium(a.buffer).is_private}
         held -= {a.buffer for a in use.stmt.writes}
@@ -427,7 +427,7 @@ class Synchronizer:
             self.cursors.append(f"{name}.c")
         slot = BarrierSlot(name, const(0))
         cursor = f"{name}.c"
-        return PSync((Arrive(slot), Wait(slot, sym(f"{cursor}.parity")), Advance(cursor, ONE)), of, True, types)
+        return PSync((Arrive(slot), Wait(slot, Cursor(cursor).parity), Advance(cursor, ONE)), of, True, types)
 
     def cursor_inits(self) -> list[CursorInit]:
         """The cursors of the mbarriers that stand in for named barriers."""

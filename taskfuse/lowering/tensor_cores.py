@@ -108,7 +108,7 @@ def _contraction(st: Statements, tv: TensorView) -> tuple[IndexMap, Access, list
         which = factor(tv, source) if isinstance(source, Read) else None
         if not isinstance(source, Read) or not isinstance(access, Access) or which is None or which in found:
             raise refused(
-                tv, "its two factors are no tensors of which one has the atom's rows and one its columns", "cover with the atom one axis of each factor"
+                tv, "its two factors are not tensors of which one has the atom's rows and one its columns", "cover with the atom one axis of each factor"
             )
         found[which] = source, access
     return index_map, acc, [found[0], found[1]]

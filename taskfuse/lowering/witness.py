@@ -31,7 +31,7 @@ def holds(tv: TensorView, index_map: IndexMap, content: Content = Content.VALUE)
 
 
 def definitions(fusion: Fusion) -> tuple[Definition, ...]:
-    """The definitions of all tensors of a fusion that are no views, producers first."""
+    """The definitions of all tensors of a fusion that are not views, producers first."""
     return tuple(_definition(fusion, e) for e in fusion.exprs() if not fusion.is_view(e.output))
 
 

@@ -36,9 +36,9 @@ class _Split:
 
 
 class WorkLoops:
-    """Which loops of a fusion are work loops, and what that says of the indices of the code inside of them.
+    """Which loops of a fusion are work loops, and what that says of the indices of the code inside them.
 
-    There are none until :meth:`find` has looked for them, which takes memory types.
+    Empty until :meth:`find`, which needs the memory types, has run.
     """
 
     def __init__(self, fusion: Fusion, tree: Tree, joins: Joins, ranges: ThreadRanges, variables: LoopVariables) -> None:
@@ -110,7 +110,7 @@ class WorkLoops:
         return found
 
     def is_cut(self, tv: TensorView, loops: dict[Axis, Expr]) -> bool:
-        """True inside of a loop that runs no trips for an empty piece of work."""
+        """True inside a loop that runs no trips for an empty piece of work."""
         return any(a in loops and loop in self._cuts and loops[a] is self._variables.symbol(loop) for a, loop in self._around(tv))
 
     def _around(self, tv: TensorView) -> list[tuple[Axis, Loop]]:
@@ -124,7 +124,7 @@ class WorkLoops:
         return any(p.is_loop for p in types) and any(p.is_thread for p in types)
 
     def _cut(self, loop: Loop, loops: list[Loop]) -> Loop | None:
-        """The outermost loop with code inside of a distributing one."""
+        """The outermost loop with code inside a distributing one."""
         inside = [x for x in loops if x.depth > loop.depth and x.axes.keys() <= loop.axes.keys() and len(x.axes) > 1]
         coded = [x for x in inside if all(tv.schedule.ptype(a) is ParallelType.Serial for tv, a in x.axes.items())]
         return min(coded, key=lambda x: x.depth, default=None)
@@ -139,7 +139,7 @@ class WorkLoops:
         return None
 
     def _bounded_trips(self, loop: Loop, memory: dict[TensorView, MemoryType], indexes_registers: Callable[[TensorView, Loop], bool]) -> Expr | None:
-        """The trips of a work loop, in hardware indices; ``None``: it is none, and its trips are its extent."""
+        """The trips of a work loop, in hardware indices; ``None`` for any other loop, whose trips are its extent."""
         found: set[_Split] = set()
         for tv, axis in loop.axes.items():
             t = self._split(tv, axis)
@@ -158,7 +158,7 @@ class WorkLoops:
         return simplify(ceildiv(one.source - one.index, blocks), self._ranges.facts)
 
     def _is_read_outside(self, tv: TensorView, loop: Loop) -> bool:
-        """True if code outside of a loop reads ``tv``: if ``tv`` itself lacks the axis of work, also in blocks that have none."""
+        """True if code outside a loop reads ``tv``: if ``tv`` itself lacks the axis of work, also in blocks that have none."""
         return any(use.output not in loop.axes for use in storage_uses(self._fusion, tv))
 
     def _meets_blocks(self, tv: TensorView, loop: Loop, memory: MemoryType) -> bool:

@@ -54,7 +54,7 @@ def common_fusion(op: str, operands: Sequence[Value]) -> Fusion:
     """The fusion that all tensors and scalars among ``operands`` belong to.
 
     Raises:
-        DTypeError: if an operand is no value, or none is a tensor or run-time scalar.
+        DTypeError: if an operand is not a value, or none is a tensor or run-time scalar.
         FusionError: if they belong to several.
     """
     found: TensorView | Scalar | None = None
@@ -67,7 +67,7 @@ def common_fusion(op: str, operands: Sequence[Value]) -> Fusion:
             case bool() | int() | float():
                 pass
             case _:
-                raise dtype_error(op, f"{type(x).__name__} is no operand", "use tensors, run-time scalars and Python numbers: float(x), int(x)")
+                raise dtype_error(op, f"{type(x).__name__} is not an operand", "use tensors, run-time scalars and Python numbers: float(x), int(x)")
     if found is None:
         raise dtype_error(op, "needs a tensor or a run-time scalar among its operands", "make constants with tf.full")
     return found.fusion
@@ -77,7 +77,7 @@ def normalize_axis(op: str, axis: object, ndim: int, what: str) -> int:
     """``axis`` as a position in ``[0, ndim)``. Raises :class:`ShapeError` that shows ``what``."""
     help = f"use an axis in [{-ndim}, {ndim - 1}]" if ndim else "a 0-d tensor has no axes"
     if not isinstance(axis, SupportsIndex):
-        raise shape_error(op, f"{axis!r} is no axis", help)
+        raise shape_error(op, f"{axis!r} is not an axis", help)
     found = axis.__index__()
     if not -ndim <= found < ndim:
         raise shape_error(op, f"axis {found} is out of range for {what}", help)

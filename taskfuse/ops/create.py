@@ -36,7 +36,7 @@ def dim(name: str, multiple_of: int = 1, min: int = 1, max: int | None = None) -
         min: least value; an extent may be 0 only if it is given as 0.
         max: greatest value, or ``None``.
 
-    Raises :class:`FusionError` for a name that is no identifier or is taken, and for facts that no value meets.
+    Raises :class:`FusionError` for a name that is not an identifier or is taken, and for facts that no value meets.
     """
     if not _is_identifier(name) or is_map_symbol(name):
         raise FusionError(
@@ -76,13 +76,13 @@ def extent(op: str, fusion: Fusion, value: object) -> Expr:
             try:
                 found = parse_expr(value)
             except ParseError as error:
-                raise shape_error(op, f"'{value}' is no extent: {error.message}", "use a name such as 'S' or an expression such as '4*S'") from None
+                raise shape_error(op, f"'{value}' is not an extent: {error.message}", "use a name such as 'S' or an expression such as '4*S'") from None
         case Expr():
             found = value
         case SupportsIndex():
             found = wrap(value.__index__())
         case _:
-            raise shape_error(op, f"{value!r} is no extent", "use an int, a name such as 'S', an expression such as '4*S', or tf.dim(...)")
+            raise shape_error(op, f"{value!r} is not an extent", "use an int, a name such as 'S', an expression such as '4*S', or tf.dim(...)")
     for name in sorted(free_symbols(found)):
         if name not in fusion.dims:
             fusion.add_dim(dim(name))
@@ -113,7 +113,7 @@ def define_tensor(shape: Sequence[Extent] | Extent, dtype: DTypeLike = float32, 
         name: printed name; ``tv0``, ``tv1``, ... unless given.
 
     Raises:
-        FusionError: outside of ``with Fusion()``, or if the name is taken.
+        FusionError: outside ``with Fusion()``, or if the name is taken.
         ShapeError: for an extent that is negative or no expression.
     """
     fusion = Fusion.current()
@@ -126,7 +126,7 @@ def define_tensor(shape: Sequence[Extent] | Extent, dtype: DTypeLike = float32, 
 def define_scalar(dtype: DTypeLike = float32, name: str | None = None) -> Scalar:
     """A run-time scalar of the current fusion: an argument of every call, after the tensors.
 
-    Raises :class:`FusionError` outside of ``with Fusion()``, or if the name is taken.
+    Raises :class:`FusionError` outside ``with Fusion()``, or if the name is taken.
     """
     return Fusion.current().add_scalar(name, as_dtype(dtype))
 
@@ -160,7 +160,7 @@ def _full(op: str, fusion: Fusion, shape: Shape, value: bool | int | float | Sca
         case float():
             wanted = float32 if dtype is None else as_dtype(dtype)
         case _:
-            raise dtype_error(op, f"{type(value).__name__} is no value", "use a Python number or a run-time scalar")
+            raise dtype_error(op, f"{type(value).__name__} is not a value", "use a Python number or a run-time scalar")
     return define_pointwise(fusion, ELEMENTWISE["copy"], shape, (literal(op, value, wanted),), wanted)
 
 

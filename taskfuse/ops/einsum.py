@@ -57,7 +57,7 @@ def einsum(subscripts: str, *operands: TensorView, dtype: DTypeLike | None = Non
 
     Raises:
         ShapeError: if the subscripts do not fit the operands or each other, or extents of one letter differ.
-        DTypeError: if an operand is no tensor, or ``dtype`` is no float although an operand is one.
+        DTypeError: if an operand is not a tensor, or ``dtype`` is not a float although an operand is one.
     """
     for x in operands:
         check_tensor(_OP, x)
@@ -89,7 +89,7 @@ def einsum(subscripts: str, *operands: TensorView, dtype: DTypeLike | None = Non
 
 def _text(subscripts: object) -> str:
     if not isinstance(subscripts, str):
-        raise dtype_error(_OP, f"the subscripts are no text, but {type(subscripts).__name__}", 'write einsum("ij,jk->ik", a, b)')
+        raise dtype_error(_OP, f"the subscripts are not text, but {type(subscripts).__name__}", 'write einsum("ij,jk->ik", a, b)')
     return subscripts
 
 
@@ -100,7 +100,7 @@ def _parse(subscripts: str, operands: Sequence[TensorView]) -> tuple[list[_Term]
     parts = left.split(",")
     for part in (*parts, right):
         if not _TERM.fullmatch(part):
-            raise shape_error(_OP, f"'{part}' in '{subscripts}' is no list of axes", "use letters, and ... for the axes that have none")
+            raise shape_error(_OP, f"'{part}' in '{subscripts}' is not a list of axes", "use letters, and ... for the axes that have none")
     if len(parts) != len(operands):
         raise shape_error(_OP, f"'{subscripts}' names {len(parts)} operand{'s' if len(parts) != 1 else ''}, and {len(operands)} are given")
     terms = [_Term(x, _labels(part, x)) for part, x in zip(parts, operands, strict=True)]

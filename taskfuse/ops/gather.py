@@ -1,7 +1,7 @@
 """Indices held by tensors: reads at them (take, take_along_axis, gather), and their one-hot rows.
 
-A value v of an index tensor that is negative counts from the end, as in NumPy. A value outside of [-n, n), for which NumPy raises, gives 0: a
-kernel never reads outside of a tensor.
+A value v of an index tensor that is negative counts from the end, as in NumPy. A value outside [-n, n), for which NumPy raises, gives 0: a
+kernel never reads outside a tensor.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def check_indices(op: str, indices: TensorView) -> TensorView:
     check_tensor(op, indices)
     if not indices.dtype.is_integer or indices.dtype is uint64:
         help = "select with tf.where: the shape of what a mask selects depends on data" if indices.dtype.is_bool else "cast them to int64"
-        raise dtype_error(op, f"{typed(indices)} are no indices", help)
+        raise dtype_error(op, f"{typed(indices)} are not indices", help)
     return indices
 
 
@@ -52,7 +52,7 @@ def take(x: TensorView, indices: TensorView, axis: int | None = None) -> TensorV
     """The elements of ``x`` along ``axis`` (of all its elements in row-major order if ``None``) at ``indices``, as ``np.take``.
 
     The result has the dimensions of ``indices`` in the place of ``axis``: an embedding is ``take(table, tokens, 0)``. Negative indices count from
-    the end; one that is outside of the extent n, less than -n or at least n, gives 0.
+    the end; one that is outside the extent n, less than -n or at least n, gives 0.
 
     Args:
         x: the table.
@@ -61,7 +61,7 @@ def take(x: TensorView, indices: TensorView, axis: int | None = None) -> TensorV
 
     Raises:
         ShapeError: if ``axis`` is out of range.
-        DTypeError: if ``indices`` is no tensor of integers.
+        DTypeError: if ``indices`` is not a tensor of integers.
     """
     check_tensor("take", x)
     check_indices("take", indices)
@@ -83,7 +83,7 @@ def take_along_axis(x: TensorView, indices: TensorView, axis: int = -1) -> Tenso
 
     Raises:
         ShapeError: if the numbers of dimensions differ, ``axis`` is out of range, or the other dimensions do not broadcast.
-        DTypeError: if ``indices`` is no tensor of integers.
+        DTypeError: if ``indices`` is not a tensor of integers.
     """
     op = "take_along_axis"
     place = _check_along(op, x, indices, axis)
@@ -108,7 +108,7 @@ def gather(x: TensorView, dim: int, indices: TensorView) -> TensorView:
 
     Raises:
         ShapeError: if the numbers of dimensions differ, ``dim`` is out of range, or ``indices`` is not provably within ``x`` in another dimension.
-        DTypeError: if ``indices`` is no tensor of integers.
+        DTypeError: if ``indices`` is not a tensor of integers.
     """
     place = _check_along("gather", x, indices, dim)
     facts = common_fusion("gather", (x, indices)).facts()
@@ -125,11 +125,11 @@ def _row(dtypes: Sequence[DType]) -> DType | None:
 
 @op(Kind.GATHER, _row, numpy="")
 def one_hot(indices: TensorView, count: IntLike | str, dtype: DTypeLike = float32) -> TensorView:
-    """Rows of zeros with a one at each index: ``[..., count]``, as ``torch.nn.functional.one_hot``. Indices outside of [0, count) have no one.
+    """Rows of zeros with a one at each index: ``[..., count]``, as ``torch.nn.functional.one_hot``. Indices outside [0, count) have no one.
 
     Raises:
-        ShapeError: if ``count`` is no extent.
-        DTypeError: if ``indices`` is no tensor of integers.
+        ShapeError: if ``count`` is not an extent.
+        DTypeError: if ``indices`` is not a tensor of integers.
     """
     check_indices("one_hot", indices)
     fusion = indices.fusion

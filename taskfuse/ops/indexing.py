@@ -151,9 +151,9 @@ def _resolve(op: str, key: builtins.slice[Any, Any, Any], size: Expr, facts: Fac
     step = 1 if key.step is None else key.step
     for bound in (key.start, key.stop):
         if not (bound is None or isinstance(bound, int | Expr)):
-            raise dtype_error(op, f"slice bound {bound!r} is no integer", _HELP)
+            raise dtype_error(op, f"slice bound {bound!r} is not an integer", _HELP)
     if not isinstance(step, int):
-        raise dtype_error(op, f"slice step {step!r} is no integer constant", _HELP)
+        raise dtype_error(op, f"slice step {step!r} is not an integer constant", _HELP)
     if step == 0:
         raise shape_error(op, "slice step is 0")
     least, most = (wrap(0), size) if step > 0 else (wrap(-1), size - 1)

@@ -32,7 +32,7 @@ def matmul(a: TensorView, b: TensorView, dtype: DTypeLike | None = None) -> Tens
 
     Raises:
         ShapeError: if an operand is 0-d, K differs, or the leading dimensions do not broadcast.
-        DTypeError: if ``dtype`` is no float although an operand is one.
+        DTypeError: if ``dtype`` is not a float although an operand is one.
     """
     check_tensor("matmul", a)
     check_tensor("matmul", b)

@@ -168,10 +168,10 @@ def supports(op: str | Callable[..., object], *dtypes: DTypeLike | object) -> bo
 
     Args:
         op: a name of taskfuse (``"softmax"``) or of torch (``"torch.clip"``, ``"aten::_softmax"``, ``"clip"``), or one of their functions
-            (``tf.exp``, ``torch.ops.aten.exp.default``). A torch function that writes into an operand (``exp_``) is none of taskfuse.
+            (``tf.exp``, ``torch.ops.aten.exp.default``). In-place torch functions (``exp_``) are not supported.
         dtypes: those of the operands that are tensors, in their order; of taskfuse, NumPy or torch. None of them: at some dtypes.
 
-    Raises :class:`~taskfuse.errors.DTypeError` for what is no dtype of taskfuse.
+    Raises :class:`~taskfuse.errors.DTypeError` for what is not a dtype of taskfuse.
     """
     found = _find(op)
     if found is None or found.kind is Kind.MISSING:

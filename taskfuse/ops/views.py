@@ -77,11 +77,11 @@ def squeeze(x: TensorView, axis: int | Sequence[int] | None = None) -> TensorVie
 
 @op(Kind.VIEW, same, numpy="")
 def permute(x: TensorView, dims: Sequence[int]) -> TensorView:
-    """``x`` with its dimensions in the order ``dims``: a view. Raises :class:`ShapeError` if ``dims`` is no permutation."""
+    """``x`` with its dimensions in the order ``dims``: a view. Raises :class:`ShapeError` if ``dims`` is not a permutation."""
     check_tensor("permute", x)
     order = [normalize_axis("permute", d, x.ndim, described(x)) for d in dims]
     if sorted(order) != list(range(x.ndim)):
-        raise shape_error("permute", f"{tuple(dims)} is no permutation of the {x.ndim} dimensions of {described(x)}")
+        raise shape_error("permute", f"{tuple(dims)} is not a permutation of the {x.ndim} dimensions of {described(x)}")
     return view(x, "permute", [x.shape[d] for d in order], [iteration_symbol(order.index(d)) for d in range(x.ndim)])
 
 

@@ -167,7 +167,7 @@ def planned(
 
     Args:
         known: the schedule to begin with, if there is one; it is taken if its kernels are proved.
-        make: ``make(fusion, schedule=...)``: the executable of a scheduled fusion. Raises :class:`TaskfuseError` if there is none.
+        make: ``make(fusion, schedule=...)``: the executable of a scheduled fusion. Raises :class:`TaskfuseError` if none exists.
     """
     runs: dict[tuple[Fusion, str], Executable] = {}
 
@@ -180,7 +180,8 @@ def planned(
     made = [runs[step.fusion, step.fusion.name] for step in found.steps]
     if not found.is_cut:
         return made[0]
-    return Chain(copy_fusion(fusion)[0], [link(step.fusion, run) for step, run in zip(found.steps, made, strict=True)], found)
+    whole = fusion if found.whole_fusion is None else found.whole_fusion
+    return Chain(copy_fusion(whole)[0], [link(step.fusion, run) for step, run in zip(found.steps, made, strict=True)], found)
 
 
 def _arguments(fusion: Fusion) -> tuple[str, ...]:

@@ -40,37 +40,37 @@ def compile(
 ) -> Executable:
     """Lower ``fusion``, prove its kernel, and return a function on arrays. CUDA is loaded, and machine code made, by the first call that needs them.
 
-    A fusion on which no scheduling call was made is copied and scheduled automatically (docs/automatic.md): by one scheduler, or cut into several
-    kernels that run one after another. What was chosen, why, and the calls to start from are the result's ``schedule``. A schedule of which no kernel can
-    be made, or whose kernel is not proved, is dropped for the next best.
+    A fusion without any scheduling call is copied and scheduled automatically (docs/automatic.md): by one scheduler, or cut into several kernels that
+    run one after another. The result's ``schedule`` has the choice, the reasons, and the calls to start from. A schedule that cannot be lowered, or
+    whose kernel is not proved, is dropped for the next best.
 
-    The kernel is proved free of deadlock and race for all extents (docs/proof.md). Where that argument has a gap, and no counterexample is found, it
-    is proved for the extents of each call.
+    The kernel is proved free of deadlock and race for all extents (docs/proof.md). If that proof has a gap, and no counterexample is found, the
+    kernel is proved for the extents of each call.
 
     Args:
-        fusion: what to run, a cut of it into several, or a kernel; it is not changed.
-        backend: ``"auto"``: arrays on a GPU run there, NumPy arrays in the simulator (``TASKFUSE_BACKEND`` may say otherwise); ``"cuda"``: on the
+        fusion: the fusion, a cut of it into several, or a kernel; it is not changed.
+        backend: ``"auto"``: arrays on a GPU run there, NumPy arrays in the simulator (``TASKFUSE_BACKEND`` overrides this); ``"cuda"``: on the
             GPU; ``"sim"``: in the simulator.
         schedule: ``None`` takes a fusion as it is, even without any scheduling call.
-        sizes: values of the fusion's dimensions that the cost models of automatic schedules assume; the kernels run with all.
-        specialize: schedule automatically again, at a call, for what its extents have that others lack (docs/automatic.md); false: the kernels for
-            all extents run all calls.
-        budget: seconds that the search for an automatic schedule of several kernels may take; then it ends with the best that it has.
+        sizes: values of the fusion's dimensions for the cost models of automatic schedules; the kernels run with any.
+        specialize: schedule again at a call, for the divisors and bounds of its extents (docs/automatic.md); if false, the kernels for all extents run
+            all calls.
+        budget: seconds for the search for an automatic schedule of several kernels; when they are over, the best so far is taken.
         target: the GPU that automatic schedules are chosen for and whose limits kernels keep: a :class:`taskfuse.Target`, its name (``"H100"``) or its
-            architecture; by default the one in this machine, an H200 if there is none.
-        arch: what machine code is made for, such as ``"sm_90a"``; by default the GPU that runs it.
+            architecture; by default the GPU in this machine, or an H200 without one.
+        arch: the architecture to compile for, such as ``"sm_90a"``; by default that of the GPU that runs the kernel.
         fast_math: approximate division, square root and functions; subnormals become zero.
-        debug: bound every wait and report it by :class:`HangError` if it takes too long; a call then waits for its kernel.
-        unsafe: take the kernel as it is, without a proof; what the compiler says of its registers is a warning then.
-        options: how to lower.
+        debug: bound every wait, and raise :class:`HangError` at a timeout; a call then waits for its kernel.
+        unsafe: skip the proof; errors about the registers of the kernel become warnings.
+        options: options of lowering.
 
     Raises:
-        ProofError: the kernel may deadlock or race; the notes are a counterexample, or say what is outside the model.
-        UnsupportedError: what is no fusion, cut or kernel; a backend, a target or a choice of ``schedule`` that does not exist; ``sizes`` of what is no
-            dimension or no extent; no outputs; or an op that has no automatic schedule.
+        ProofError: the kernel is not proved; the notes give a counterexample, or the obligations outside the model.
+        UnsupportedError: ``fusion`` is not a fusion, cut or kernel; the backend, target or ``schedule`` does not exist; ``sizes`` names an unknown
+            dimension or gives an impossible extent; there are no outputs; or an op has no automatic schedule.
         LoweringError: see :func:`lower`.
         VerifyError: a kernel that breaks a rule of kernel IR.
-        OptionError: an environment variable of taskfuse that it does not know.
+        OptionError: an unknown environment variable of taskfuse.
     """
     if schedule not in ("auto", None):
         help = "use 'auto', or None to take the fusion as it is"

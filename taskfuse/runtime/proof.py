@@ -31,8 +31,8 @@ class Proof:
     the extents of each launch. That takes a while for extents that are new. Where values alone are open, nothing else is asked again.
 
     Args:
-        searches: whether a counterexample is looked for where the argument has gaps. It takes longer than the argument; of a schedule that is one of many
-            nothing more is asked than that it is proved.
+        searches: whether a counterexample is looked for where the argument has gaps. It takes longer than the argument; of a schedule of constant extents
+            that is one of many nothing more is asked than that it is proved.
 
     Raises:
         ProofError: the kernel is refuted; or it is outside the model, and has no symbolic extents.
@@ -55,7 +55,7 @@ class Proof:
             _remember(key, settings)
         elif kernel.extents and certificate.open_layers == frozenset((Layer.VALUES,)):
             self.is_open = self._values_alone = True
-        elif not searches:
+        elif not searches and not kernel.extents:
             certificate.refuse()
         elif certificate.verdict is Verdict.OUTSIDE and kernel.extents:
             self.is_open = True

@@ -4,7 +4,7 @@ Every call checks the schedule that it would make before it changes anything, an
 """
 
 from taskfuse.ir.calls import bind_scheduling
-from taskfuse.schedule import caching, chunk, inlining, memory, propagate, recompute, rfactor, scatter, transforms
+from taskfuse.schedule import caching, chunk, inlining, memory, propagate, recompute, rfactor, scatter, through_view, transforms
 from taskfuse.schedule import parallelize as binding
 
 
@@ -25,6 +25,7 @@ class _Calls:
     duplicate = staticmethod(caching.duplicate)
     rfactor = staticmethod(rfactor.rfactor)
     chunk_scan = staticmethod(chunk.chunk_scan)
+    through_view = staticmethod(through_view.through_view)
     recompute = staticmethod(recompute.recompute)
     scatter = staticmethod(scatter.scatter)
     set_memory_type = staticmethod(memory.set_memory_type)

@@ -97,13 +97,13 @@ def cache_fork(tv: TensorView) -> TensorView:
     """See :meth:`TensorView.cache_fork`. Schedules, memory and task are as after :func:`cache_before`.
 
     Raises:
-        ScheduleError: if ``tv`` is no output, nor part of one, nothing reads it, or it is inlined.
+        ScheduleError: if ``tv`` is not an output, nor part of one, nothing reads it, or it is inlined.
         TaskError: if a law of tasks and groups is broken.
     """
     call = Call("cache_fork", tv)
     readers = [use for use in tv.uses if not isinstance(use, Assemble)]
     if tv.is_input or not (tv.is_output or len(readers) < len(tv.uses)):
-        raise call.error("it is no output")
+        raise call.error("it is not an output")
     if not readers:
         raise call.error("nothing reads it", f"{tv.name}.cache_before() puts a copy in front of it")
     return _taken_over(call, readers)

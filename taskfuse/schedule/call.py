@@ -34,7 +34,7 @@ class Call:
         n = len(domain)
         help = f"use an axis in [{-n}, {n - 1}]" if n else None
         if not isinstance(axis, SupportsIndex):
-            raise self.error(f"{axis!r} is no position of an axis", help)
+            raise self.error(f"{axis!r} is not a position of an axis", help)
         found = axis.__index__()
         if not -n <= found < n:
             raise self.error(f"axis {found} is out of range: the {kind} domain has {n} axes", help)
@@ -46,7 +46,7 @@ class Call:
         found: dict[TensorView, None] = {}
         for reader in given:
             if not isinstance(reader, TensorView):
-                raise self.error(f"{reader!r} is no tensor", shown)
+                raise self.error(f"{reader!r} is not a tensor", shown)
             if reader not in known:
                 raise self.error(f"{reader.name} does not read it", shown)
             found[reader] = None

@@ -41,14 +41,14 @@ def chunk_scan(tv: TensorView, extent: object) -> Chunks:
     """See :meth:`TensorView.chunk_scan`. All new tensors are in the dtype in which ``tv`` accumulates, ``terms`` in that of what is scanned.
 
     Raises:
-        ScheduleError: ``tv`` is no scan of a tensor, ``extent`` is no positive integer, or loops are shared already.
+        ScheduleError: ``tv`` is not a scan of a tensor, ``extent`` is not a positive integer, or loops are shared already.
         TaskError: a law of tasks and groups is broken.
     """
     call = Call("chunk_scan", tv)
     fusion = tv.fusion
     definition = fusion.definition(tv)
     if not isinstance(definition, Scan) or not isinstance(definition.operands[0], Read):
-        raise call.error(f"{tv.name} is no scan of a tensor")
+        raise call.error(f"{tv.name} is not a scan of a tensor")
     if not isinstance(extent, int) or isinstance(extent, bool) or extent < 1:
         raise call.error(f"a chunk has {extent!r} elements", "use a positive integer")
     call.check_not_inlined()

@@ -34,13 +34,13 @@ def cut(fusion: Fusion, parts: Sequence[Sequence[TensorView | str]], views: Sequ
     Args:
         fusion: it is not changed.
         parts: the tensors that each piece computes, as tensors or by name. Views go with their readers, the result of a concatenation in scatter
-            form with its parts; everything else that the outputs need is in one piece.
-        views: for each piece, views that it takes as inputs of their own, instead of the tensors behind them: no array is copied for a call, the
-            view is one of other strides. A slice, or a reshaped or permuted tensor, is then an input like any other to what multiplies it.
+            form with its parts; every other tensor that the outputs need belongs to one piece.
+        views: for each piece, views that it takes as inputs in place of the tensors behind them: a call passes an array of other strides, without a
+            copy. A slice, or a reshaped or permuted tensor, is then an ordinary input of a product.
 
     Raises:
         FusionError: the fusion has a schedule, a tensor is in no piece or in several, the pieces depend on each other in a cycle, or one of ``views``
-            is no view with strides.
+            is not a view with strides.
     """
     owner: dict[TensorView, int] = {}
     if fusion.has_schedule:
@@ -51,7 +51,7 @@ def cut(fusion: Fusion, parts: Sequence[Sequence[TensorView | str]], views: Sequ
         for given in part:
             tv = fusion.tensor(given) if isinstance(given, str) else given
             if tv not in fusion.tensors():
-                raise _error(fusion, f"{tv!r} is no tensor of it", "name its tensors")
+                raise _error(fusion, f"{tv!r} is not a tensor of it", "name its tensors")
             if owner.setdefault(tv, number) != number:
                 raise _error(fusion, f"{tv.name} is in pieces {owner[tv]} and {number}", "name each tensor once")
     code = [e.output for e in needed(fusion)]
@@ -73,7 +73,7 @@ def _passed(fusion: Fusion, pieces: int, views: Sequence[Sequence[TensorView | s
     found = [[fusion.tensor(given) if isinstance(given, str) else given for given in part] for part in views]
     for tv in (tv for part in found for tv in part):
         if tv not in fusion.tensors() or strided(fusion, tv) is None:
-            raise _error(fusion, f"{tv.name} is no view with strides", "name slices, and reshaped or permuted tensors")
+            raise _error(fusion, f"{tv.name} is not a view with strides", "name slices, and reshaped or permuted tensors")
     return found
 
 

@@ -73,7 +73,7 @@ def permutation(call: Call, domain: list[Axis], order: dict[int, int] | Sequence
     if not isinstance(order, dict):
         found = [call.position(a, domain, kind) for a in order]
         if sorted(found) != list(range(n)):
-            raise call.error(f"{list(order)} is no permutation of the {n} axes", "give each axis once, or {old: new} for those that move")
+            raise call.error(f"{list(order)} is not a permutation of the {n} axes", "give each axis once, or {old: new} for those that move")
         return found
     at: dict[int, int] = {}
     for old, new in order.items():
@@ -88,7 +88,7 @@ def permutation(call: Call, domain: list[Axis], order: dict[int, int] | Sequence
 def rasterize(call: Call, domain: list[Axis], positions: Sequence[int], maps: Sequence[IntLike], extent: IntLike | None) -> Rasterize:
     """Replace axes by one work axis at the lowest of their positions."""
     if not positions or len(set(positions)) != len(positions):
-        raise call.error(f"axes {list(positions)} are no set of one or more axes")
+        raise call.error(f"axes {list(positions)} are not a set of one or more axes")
     if len(maps) != len(positions):
         raise call.error(f"there are {len(positions)} axes but {len(maps)} maps", 'give each axis one expression over tf.scalar.sym("w")')
     sources = tuple(domain[k] for k in positions)
@@ -119,7 +119,7 @@ def _integer(call: Call, what: str, value: object) -> Expr:
         case SupportsIndex():
             return const(value.__index__())
         case _:
-            raise call.error(f"{value!r} is no {what}", 'use an integer, or an expression such as 4*tf.scalar.sym("S")')
+            raise call.error(f"{value!r} is not {'an' if what[0] in 'aeiou' else 'a'} {what}", 'use an integer, or an expression such as 4*tf.scalar.sym("S")')
 
 
 def _check_kinds(call: Call, domain: list[Axis], positions: Sequence[int]) -> None:
@@ -134,7 +134,7 @@ def _check_known(call: Call, what: str, e: Expr, *extra: str) -> None:
     known = set(fusion.dims) | {s for tv in fusion.inputs for x in tv.shape for s in free_symbols(x)} | set(extra)
     strange = sorted(free_symbols(e) - known)
     if strange:
-        raise call.error(f"{what} {e} uses '{strange[0]}', which is no dimension of the fusion", f"known are: {', '.join(sorted(known)) or 'none'}")
+        raise call.error(f"{what} {e} uses '{strange[0]}', which is not a dimension of the fusion", f"known are: {', '.join(sorted(known)) or 'none'}")
 
 
 def _check_bijection(call: Call, sources: tuple[Axis, ...], maps: Sequence[Expr], extent: Expr) -> None:
@@ -170,4 +170,4 @@ def _check_visits(call: Call, maps: Sequence[Expr], shape: Sequence[int], items:
     if (visits != 1).any():
         tile = int(np.flatnonzero(visits != 1)[0])
         index = tuple(int(k) for k in np.unravel_index(tile, shape))
-        raise call.error(f"the maps are no bijection: tile {index} is visited {int(visits[tile])} times{at}")
+        raise call.error(f"the maps are not a bijection: tile {index} is visited {int(visits[tile])} times{at}")

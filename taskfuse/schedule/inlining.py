@@ -95,7 +95,7 @@ def _obstacle(keys: Keys, tv: TensorView, reader: MathExpr, depth: int) -> str |
     for x in (tv, reader.output):
         ptype = x.schedule.ptype(x.schedule.loop[depth])
         if ptype.is_atom:
-            return f"axis {depth} of {x.name} is no loop: it is bound to {ptype.value}"
+            return f"axis {depth} of {x.name} is not a loop: it is bound to {ptype.value}"
     return None
 
 

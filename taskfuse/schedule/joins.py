@@ -131,7 +131,7 @@ class Joins:
 def has_copies(group: Group, loop: Loop, tensors: Iterable[TensorView]) -> bool:
     """True if each arm of a horizontal dispatch has its own copy of a loop that the members share, and of all loops inside it.
 
-    So it is where the members do not bind the loop alike, and where they bind it to the group's own type, which must stand inside of the
+    So it is where the members do not bind the loop alike, and where they bind it to the group's own type, which must stand inside the
     dispatch, but other roles run it trip by trip: loops must not change places there, since all roles visit channels in one order.
 
     Args:

@@ -98,4 +98,4 @@ def fragment(halves_first: bool = False) -> AllocationLayout:
 def _check_multiple(call: Call, position: int, axis: Axis, factor: int, what: str) -> None:
     size = constant(axis)
     if size is None or size % factor:
-        raise call.error(f"{described(position, axis)} is no constant multiple of {factor} {what}", "split the loop axes into tiles first")
+        raise call.error(f"{described(position, axis)} is not a constant multiple of {factor} {what}", "split the loop axes into tiles first")

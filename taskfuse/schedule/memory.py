@@ -18,7 +18,7 @@ def set_memory_type(tv: TensorView, memory: object) -> None:
     """See :meth:`TensorView.set_memory_type`. A view that is given memory becomes a copy."""
     call = Call("set_memory_type", tv)
     if not isinstance(memory, MemoryType):
-        raise call.error(f"{memory!r} is no memory type", "use MemoryType.Local, MemoryType.Shared or MemoryType.Global")
+        raise call.error(f"{memory!r} is not a memory type", "use MemoryType.Local, MemoryType.Shared or MemoryType.Global")
     if memory is not MemoryType.Global:
         call.check_internal(f"it lives in Global memory, not in {memory.value}", "make a copy that may")
     if tv.fusion.is_view(tv):
@@ -65,7 +65,7 @@ def _check_cover(call: Call, allocation: tuple[Axis, ...]) -> None:
         if missing:
             raise call.error(f"the axis of extent {missing[0].extent} is missing", "give every axis of a split or swizzle, or none")
         if isinstance(t, Rasterize):
-            raise call.error("a rasterized axis is no allocation axis", "an element must find its place: use merge and swizzle")
+            raise call.error("a rasterized axis is not an allocation axis", "an element must find its place: use merge and swizzle")
         for a in t.outputs:
             present.pop(a, None)
         for a in t.inputs:
@@ -89,17 +89,17 @@ def in_flight(tv: TensorView, batches: object) -> None:
     """See :meth:`TensorView.in_flight`."""
     call = Call("in_flight", tv)
     if not isinstance(batches, SupportsIndex) or batches.__index__() < 0:
-        raise call.error(f"{batches!r} is no number of batches", "use an integer such as 1")
+        raise call.error(f"{batches!r} is not a number of batches", "use an integer such as 1")
     if tv.schedule.atom is None or tv.schedule.atom.completion is not Completion.FIFO:
         raise call.error(f"{tv.name} has no atom that completes in batches", "set_atom first: a tensor-core or bulk store atom")
     tv.schedule.in_flight = batches.__index__()
 
 
 def circular_buffer(tv: TensorView, stages: object) -> None:
-    """See :meth:`TensorView.circular_buffer`. One stage is no ring."""
+    """See :meth:`TensorView.circular_buffer`. One stage is not a ring."""
     call = Call("circular_buffer", tv)
     if not isinstance(stages, SupportsIndex):
-        raise call.error(f"{stages!r} is no number of slots", "use an integer such as 2")
+        raise call.error(f"{stages!r} is not a number of slots", "use an integer such as 2")
     slots = stages.__index__()
     if slots < 1:
         raise call.error(f"a ring has at least 1 slot, not {slots}")

@@ -155,7 +155,7 @@ class Sequencer:
             self._roles[tv] = self.tree.roles(self._paths[tv])
 
     def sequence(self) -> tuple[Item, ...]:
-        """The nest. Raises :class:`OrderError` if there is none."""
+        """The nest. Raises :class:`OrderError` if none exists."""
         for loop in self.joins.loops:
             if len(loop.axes) > 1:
                 self._check_sharing(loop, self.tree.root, loop)
@@ -176,7 +176,7 @@ class Sequencer:
                         loop.depth,
                         glue,
                         f"{member.name} and {other.name} would share a loop that does not enclose all code of {member.name}",
-                        (f"{outside[0].name} of {member.name} stands outside of the loop over axis {loop.depth} of {next(iter(loop.axes)).name}",),
+                        (f"{outside[0].name} of {member.name} stands outside the loop over axis {loop.depth} of {next(iter(loop.axes)).name}",),
                         glue[0].location if glue else None,
                     )
         if len(touched) == 1 or is_vertical(group):
@@ -190,7 +190,7 @@ class Sequencer:
         return path[path.index(group) + 1] if group in path else path[-1]
 
     def _glue(self, loop: Loop, wanted: Callable[[TensorView, TensorView], bool]) -> tuple[TensorView, ...]:
-        """The tensors whose inline position joins two tensors of ``loop`` that satisfy ``wanted``; all joining tensors if there is none."""
+        """The tensors whose inline position joins two tensors of ``loop`` that satisfy ``wanted``; or else all joining tensors."""
         joins = [(p, q) for p, q in self._edges if p in loop.axes and q in loop.axes and p.schedule.inline > loop.depth]
         found = dict.fromkeys(p for p, q in joins if wanted(p, q)) or dict.fromkeys(p for p, _ in joins)
         return tuple(found)
@@ -329,7 +329,7 @@ class Sequencer:
                 left[n] += 1
 
         def candidates(ready: list[Loop | TensorView]) -> list[Loop | TensorView]:
-            """The units that may come next, the best one last: inside of most open nodes, then by rank."""
+            """The units that may come next, the best one last: inside most open nodes, then by rank."""
             fit = [u for u in ready if allowed(u)]
             return sorted(fit, key=lambda u: (-sum(0 < left[n] < count[n] for n in nodes_of[u]), rank[u]), reverse=True)
 

@@ -112,7 +112,7 @@ def parallelize(tv: TensorView, axis: Axis, ptype: object) -> None:
     """
     call = Call("parallelize", tv)
     if not isinstance(ptype, ParallelType):
-        raise call.error(f"{ptype!r} is no parallel type", "use a member of ParallelType, such as ParallelType.TIDx")
+        raise call.error(f"{ptype!r} is not a parallel type", "use a member of ParallelType, such as ParallelType.TIDx")
     schedule = tv.schedule
     if axis not in schedule.loop:
         if schedule.allocation is None or axis not in schedule.allocation:
@@ -147,11 +147,11 @@ def fragment(tv: TensorView, axes: Sequence[int]) -> None:
     loop = tv.schedule.loop
     positions = [call.position(a, loop) for a in axes]
     if len(positions) != 2 or positions[1] != positions[0] + 1:
-        raise call.error(f"axes {list(axes)} are no two axes side by side", "use axes such as (-2, -1), after reorder")
+        raise call.error(f"axes {list(axes)} are not two axes side by side", "use axes such as (-2, -1), after reorder")
     for p, unit in zip(positions, (FRAGMENT_ROWS, FRAGMENT_COLUMNS), strict=True):
         size = constant(loop[p])
         if size is None or size % unit:
-            raise call.error(f"{described(p, loop[p])} is no constant multiple of {unit}", f"split it by a multiple of {unit}")
+            raise call.error(f"{described(p, loop[p])} is not a constant multiple of {unit}", f"split it by a multiple of {unit}")
     m = positions[0]
     split(tv, m, FRAGMENT_ROWS)
     split(tv, m + 1, FRAGMENT_HALF)  # [w, half, row, n]

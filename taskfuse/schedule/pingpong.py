@@ -10,7 +10,7 @@ def check_pingpong(group: Group) -> None:
     """Check the axis that ``group.pingpong`` was given.
 
     Raises:
-        TaskError: if it is no loop axis of a tensor of the group, or is bound to no thread index.
+        TaskError: if it is not a loop axis of a tensor of the group, or is bound to no thread index.
     """
     if group.pingpong_axis is None:
         return

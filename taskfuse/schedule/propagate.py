@@ -18,7 +18,7 @@ from taskfuse.schedule.replay import ancestors, expand, replay
 def propagate(tv: TensorView, targets: Sequence[TensorView], upto: int | None = None) -> None:
     """See :meth:`TensorView.propagate`.
 
-    An axis of ``tv`` becomes the axis of the target that op maps identify with it, preferably by a direct read; if there is none, a
+    An axis of ``tv`` becomes the axis of the target that op maps identify with it, preferably by a direct read; otherwise a
     foreign one. After the rebuilt axes stand the target's others. With ``upto=None`` axes that are purely foreign are left out. Parallel
     types are not copied; ``tv`` itself among the targets is skipped.
 

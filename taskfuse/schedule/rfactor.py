@@ -22,7 +22,7 @@ def rfactor(tv: TensorView, axes: Sequence[int]) -> TensorView:
     reduction axes, its start value, and what was made from them; its root domain is the new tensor's logical domain.
 
     Raises:
-        ScheduleError: if ``tv`` is no reduction, ``axes`` are not some but not all of its reduction axes, an axis derives from a foreign one,
+        ScheduleError: if ``tv`` is not a reduction, ``axes`` are not some but not all of its reduction axes, an axis derives from a foreign one,
             or loops are shared already.
         TaskError: if a law of tasks and groups is broken.
     """
@@ -30,7 +30,7 @@ def rfactor(tv: TensorView, axes: Sequence[int]) -> TensorView:
     fusion, old = tv.fusion, tv.schedule
     definition = fusion.definition(tv)
     if not isinstance(definition, Reduction):
-        raise call.error(f"{tv.name} is no reduction")
+        raise call.error(f"{tv.name} is not a reduction")
     selected = _selected(call, axes)
     if old.inline:
         raise call.error(f"{tv.name} is inlined at {old.inline}", f"call rfactor before inlining, or {tv.name}.inline_at(0)")
@@ -59,10 +59,10 @@ def _selected(call: Call, axes: Sequence[int]) -> dict[Axis, None]:
     loop = call.tv.schedule.loop
     positions = [call.position(k, loop) for k in axes]
     if not positions or len(set(positions)) < len(positions):
-        raise call.error(f"axes {list(axes)} are no set of one or more axes")
+        raise call.error(f"axes {list(axes)} are not a set of one or more axes")
     for p in positions:
         if not loop[p].is_reduction:
-            raise call.error(f"{described(p, loop[p])} is no reduction axis", _reductions(loop))
+            raise call.error(f"{described(p, loop[p])} is not a reduction axis", _reductions(loop))
     selected = {loop[p]: None for p in positions}
     if all(a in selected for a in loop if a.is_reduction):
         raise call.error("all reduction axes are given: one must be left", "split a reduction axis first")

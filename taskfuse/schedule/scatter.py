@@ -1,7 +1,7 @@
 """scatter: a concatenation in gather form, and the elementwise functions of it, computed part by part.
 
 In gather form the loops of the result find the part that holds an element. Here each part is computed by itself, through every function up to the
-outputs, and stored as a slice of them; the outputs are then assembled of their parts, which is no code.
+outputs, and stored as a slice of them; the outputs are then assembled of their parts, which is not code.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def scatter(tv: TensorView) -> tuple[TensorView, ...]:
     """See :meth:`TensorView.scatter`.
 
     Raises:
-        ScheduleError: ``tv`` is no concatenation of tensors, something that is not elementwise reads it or what is computed from it, or one of these
+        ScheduleError: ``tv`` is not a concatenation of tensors, something that is not elementwise reads it or what is computed from it, or one of these
             tensors is scheduled already.
         TaskError: if a law of tasks and groups is broken.
     """
@@ -90,7 +90,7 @@ def is_concatenation(tv: TensorView) -> bool:
 def _parts(call: Call) -> tuple[_Part, ...]:
     found = _find(call.tv)
     if found is None:
-        raise call.error("it is no concatenation: parts one after another along one axis that fill it", "tf.cat and tf.stack make one")
+        raise call.error("it is not a concatenation: parts one after another along one axis that fill it", "tf.cat and tf.stack make one")
     return found
 
 

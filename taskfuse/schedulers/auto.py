@@ -24,6 +24,9 @@ from taskfuse.target import DEFAULT, Target
 SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, simt_gemm, reduction, normalization, scan, cat, transpose, pointwise, fallback)
 """Those that know most of a fusion first; the last takes what the others refuse."""
 
+PRODUCTS: Final[tuple[Scheduler, ...]] = (matmul, simt_gemm)
+"""Those of matrix products."""
+
 
 def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Chosen[Any]:
     """Schedule a fusion by the first of :data:`SCHEDULERS` that takes it.
@@ -31,7 +34,7 @@ def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None 
     Args:
         fusion: it is changed.
         config: the parameters, of the scheduler that they are of; ``None``: chosen by its cost model.
-        sizes: values of the fusion's dimensions for cost models; 4096, within what is known, where there is none.
+        sizes: values of the fusion's dimensions for cost models; by default 4096, clamped to the known bounds.
         target: the GPU.
 
     Raises:

@@ -70,7 +70,7 @@ class Candidates:
         self.best = next(self._rest, None)
 
     def settled(self, trial: Trial | None) -> Candidate | None:
-        """The first whose kernel is proved; ``None`` if there is none."""
+        """The first whose kernel is proved; ``None`` otherwise."""
         while self.best is not None and trial is not None:
             reason = tried(trial, self.best.fusion, self.best.schedule)
             if reason is None:

@@ -6,7 +6,7 @@
     warps    the same on warps of a block, TIDy
     threads  the same on threads of a warp
 
-The last four store slices (:meth:`~taskfuse.ir.tensor.TensorView.scatter`); the result itself is no code.
+The last four store slices (:meth:`~taskfuse.ir.tensor.TensorView.scatter`); the result itself is not code.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class CatConfig(Parameters):
 
     @property
     def words(self) -> str:
-        """The parameters, for people."""
+        """The parameters as readable text."""
         return f"{self.form.value}, {self.loops.words}" if self.loops else self.form.value
 
 

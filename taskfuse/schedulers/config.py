@@ -31,7 +31,7 @@ CLUSTERS = (1, 2)
 class MatmulKind(Enum):
     """How the warpgroups that multiply share the tiles of a block.
 
-    COOPERATIVE: all take part in each tile, by rows. PINGPONG: they take tiles in turns, so that one multiplies while another stores.
+    COOPERATIVE: they share each tile by rows. PINGPONG: they alternate tiles, so that one multiplies while another stores.
     """
 
     COOPERATIVE = "cooperative"
@@ -45,13 +45,13 @@ class MatmulConfig(Parameters):
     Attributes:
         tile_m, tile_n: of the result; multiples of 64 and of 16.
         tile_k: of one slot of the operands' ring: 128 bytes.
-        warpgroups: that multiply: 1 to 3; they share a tile by rows, each a multiple of 64, or take tiles in turns.
+        warpgroups: that multiply: 1 to 3; they share a tile by rows, each a multiple of 64, or alternate tiles (ping-pong).
         stages: slots of the ring: 2 or more.
         in_flight: batches of wgmma that may be unfinished while the next is issued; less than ``stages``.
         group: rows of tiles in a group of the order of tiles (``tf.tiles.swizzle``); of clusters of tiles.
         blocks: of the grid; a multiple of ``cluster``.
-        kind: whether warpgroups share tiles or take turns.
-        cluster: blocks in a cluster, 1 or 2: they compute tiles one above the other, and bring the columns that these share once, by multicast.
+        kind: cooperative or ping-pong.
+        cluster: blocks in a cluster, 1 or 2: they compute tiles one above the other, and load the columns that these share once, by multicast.
     """
 
     tile_m: int = 128
@@ -87,11 +87,11 @@ class MatmulConfig(Parameters):
         if self.stages < 2:
             raise self.error(f"stages = {self.stages}", "a ring between two roles has 2 slots or more")
         if not 0 <= self.in_flight < self.stages:
-            raise self.error(f"in_flight = {self.in_flight} with {self.stages} stages", "use less than stages: a slot is given back when its batch has retired")
+            raise self.error(f"in_flight = {self.in_flight} with {self.stages} stages", "use less than stages: a slot is given back when its batch is complete")
 
     @property
     def words(self) -> str:
-        """The parameters, for people."""
+        """The parameters as readable text."""
         groups = "1 warpgroup" if self.warpgroups == 1 else f"{self.warpgroups} warpgroups that {'take turns' if self.is_pingpong else 'share them'}"
         return (
             f"tiles of {self.tile_m} x {self.tile_n} x {self.tile_k}, {groups}, {self.stages} stages, {self.in_flight} in flight, groups of {self.group}, "
@@ -100,7 +100,7 @@ class MatmulConfig(Parameters):
 
     @property
     def is_pingpong(self) -> bool:
-        """Whether the warpgroups take tiles in turns."""
+        """Whether the warpgroups alternate tiles."""
         return self.kind is MatmulKind.PINGPONG
 
     @property

@@ -20,7 +20,7 @@ from taskfuse.schedulers.loads import copy_bytes, is_bulk
 from taskfuse.schedulers.schedule import refuse
 
 NOWHERE, SEVERAL = -1, -2
-"""The place of an axis that is none of the result's, and of one that is several: its tensor is read here so and there otherwise."""
+"""The place of an axis that the result lacks, and of one with several places: the tensor is read in several ways."""
 STAGED_ITEMSIZE = 2
 """Bytes of the elements that ``stmatrix`` stores."""
 
@@ -129,7 +129,7 @@ def find(fusion: Fusion) -> Product:
     """The contraction of ``fusion`` and its surroundings.
 
     Raises:
-        UnsupportedError: there is none or several, an operand is computed, rows or columns may be none, or the epilogue is not elementwise.
+        UnsupportedError: there is not exactly one, an operand is computed, rows or columns may be empty, or the epilogue is not elementwise.
     """
     expr = _contraction(fusion)
     result = expr.output

@@ -47,7 +47,7 @@ class FallbackConfig(Parameters):
 
     @property
     def words(self) -> str:
-        """The parameters, for people."""
+        """The parameters as readable text."""
         return f"a thread for each element, {self.threads} in a block"
 
 

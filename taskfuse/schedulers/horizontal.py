@@ -38,29 +38,28 @@ def horizontal(
     force: bool = False,
     target: Target = DEFAULT,
 ) -> Fusion:
-    """One fusion of several that do not depend on each other, side by side on ``BIDx``.
+    """Join independent fusions into one, side by side on ``BIDx``.
 
-    The fusions are copied. Those without a schedule get one of :func:`taskfuse.schedulers.auto`, with parameters that suit blocks they have in
-    common; the others keep theirs. If all ask for it, :meth:`Fusion.resident_blocks` is such that none has fewer registers than alone. A name that
-    only one of them has stays; one that several have gets the name of its fusion in front: ``softmax_x``.
-    That is so for tensors, scalars, dimensions, tasks and groups. The arguments are those of the fusions in turn, an input that several
-    share where the first one has it; so are the outputs.
+    The fusions are copied. Fusions without a schedule get one by :func:`taskfuse.schedulers.auto`, with parameters for a common block shape; the
+    others keep theirs. If all ask for it, :meth:`Fusion.resident_blocks` is set so that none has fewer registers than alone. A name (of a tensor, scalar,
+    dimension, task or group) that only one fusion has stays; one that several have is prefixed with the name of its fusion: ``softmax_x``. Arguments and
+    outputs follow in the order of the fusions; a shared input stands where the first fusion has it.
 
     Args:
         fusions: two or more; they are not changed.
-        name: of the fusion that is made.
-        shared: names of inputs, scalars and dimensions that mean one thing in all fusions that have them. Of a shared input dimensions
-            that stand for the same axis are one, whatever they are called.
-        sizes: values of dimensions, as they are called in the new fusion, for cost models; 4096, within what is known, where there is none.
-        force: also where the estimate expects no gain.
-        target: the GPU that it is for.
+        name: the name of the new fusion.
+        shared: names of inputs, scalars and dimensions that mean one thing in all fusions that have them. Dimensions of a shared input that
+            denote the same axis become one, whatever their names.
+        sizes: values of dimensions, by their names in the new fusion, for cost models; by default 4096, clamped to the known bounds.
+        force: join even if the cost model expects no gain.
+        target: the GPU to schedule for.
 
     Returns:
-        A fusion like any other: it can be lowered, compiled, proved, simulated, scheduled on.
+        A fusion like any other: it can be lowered, compiled, proved, simulated, and scheduled further.
 
     Raises:
-        FusionError: fewer than two fusions, what is shared does not agree, or no gain is expected (:func:`horizontal_cost` says more).
-        UnsupportedError: no scheduler makes one kernel of a fusion without a schedule, or ``sizes`` names what is no dimension.
+        FusionError: fewer than two fusions, shared names that do not agree, or no expected gain (see :func:`horizontal_cost`).
+        UnsupportedError: no scheduler makes one kernel of a fusion without a schedule, or ``sizes`` names what is not a dimension.
         TaskError, ScheduleError, LoweringError: a member cannot be lowered by itself.
     """
     shared = _names(name, shared)
@@ -81,7 +80,7 @@ def horizontal(
 def horizontal_cost(
     fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
 ) -> HorizontalCost:
-    """What :func:`horizontal` expects of the same arguments: microseconds alone and side by side, and why. Raises as it does, but for no gain."""
+    """The cost model of :func:`horizontal` for the same arguments: microseconds alone and side by side, and why. Raises the same errors, except for no gain."""
     return _members(fusions, name, shared, sizes, target)[1]
 
 
@@ -128,10 +127,10 @@ class _Join:
         self.shared = dict.fromkeys(shared)
         self.fusions: list[Fusion] = []
         if not isinstance(fusions, Iterable):
-            raise self._error(f"a {type(fusions).__name__} is no sequence of fusions", "give two or more in a list")
+            raise self._error(f"a {type(fusions).__name__} is not a sequence of fusions", "give two or more in a list")
         for given in cast("Iterable[object]", fusions):
             if not isinstance(given, Fusion):
-                raise self._error(f"{given!r} is no fusion", "give fusions, with or without schedules")
+                raise self._error(f"{given!r} is not a fusion", "give fusions, with or without schedules")
             self.fusions.append(given)
         self.members = dict(zip(_member_names(self.fusions), self.fusions, strict=True))
         if len(self.fusions) < 2:

@@ -30,23 +30,23 @@ def matmul(
 
     The product is any sum over one axis of products of two inputs; all further axes are batch axes. Operands of 16-bit floats have k or their
     other axis contiguous, those of 8-bit floats, 8-bit integers and float32 have k. Sums are float32, of integers int32. Products of 8-bit floats
-    are added up in fewer bits than float32 has, as Hopper does it. The epilogue may read more inputs (bias, residual, scales) and have several
-    outputs. Reductions of what it makes, over rows, columns or both, are outputs or the begin of more elementwise math: such a kernel ends with a
-    barrier of the grid. Any extents will do; operands whose rows are provably multiples of 16 bytes are loaded by the copy engine, others by
-    threads, which is slower: the schedule's ``explain`` says so.
+    are accumulated with fewer bits than float32, a property of Hopper. The epilogue may read more inputs (bias, residual, scales) and have
+    several outputs. Reductions of its results, over rows, columns or both, may be outputs or feed more elementwise math: such a kernel ends with a
+    grid barrier. All extents are supported; operands whose rows are provably multiples of 16 bytes are loaded by TMA, others by threads, which is
+    slower: the schedule's ``explain`` says so.
 
     Args:
         fusion: it is changed: tensors, tasks and schedule are added.
         config: the parameters; ``None``: the fastest by the cost model.
-        sizes: values of the fusion's dimensions for the cost model; 4096, within what is known, where there is none.
+        sizes: values of the fusion's dimensions for the cost model; by default 4096, clamped to the known bounds.
         target: the GPU.
-        tf32: multiply float32 as tf32: tensor cores take sign, exponent and the first 10 bits of the fraction. Without it float32 is refused.
+        tf32: multiply float32 as tf32: tensor cores take sign, exponent and the first 10 bits of the fraction. Without it float32 is rejected.
 
     Returns:
         The parameters, why they were chosen, and the schedule as code.
 
     Raises:
-        UnsupportedError: the fusion or the parameters are not of that kind.
+        UnsupportedError: the fusion or the parameters do not fit this scheduler.
     """
     check_call(fusion, "matmul", config, MatmulConfig)
     product = find(fusion)

@@ -99,7 +99,7 @@ class _Unscheduled:
         self._candidates = alone or [(found.config, self.first.load.block)]
 
     def within(self, box: Block) -> Member | None:
-        """The fastest candidate whose blocks fit ``box`` and do not wait for one another; ``None``: there is none."""
+        """The fastest candidate whose blocks fit ``box`` and do not wait for one another, or ``None``."""
         for config, block in self._candidates:
             if all(own <= most for own, most in zip(block, box, strict=True)):
                 return self._make(config)

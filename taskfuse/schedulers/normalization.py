@@ -15,20 +15,20 @@ from taskfuse.target import DEFAULT, Target
 def normalization(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Chosen[RowConfig]:
     """Schedule a fusion whose reductions all reduce the same axes: softmax, layer_norm, rms_norm, a norm of a sum, several norms, mean and variance.
 
-    A row is loaded once and kept in registers where it fits, else in Shared memory; a row that fits neither, or whose length is not known, is
-    read again by each phase, from the second-level cache as a rule. Rows that are too few to fill the device are shared by blocks.
+    A row is loaded once and kept in registers if it fits, else in Shared memory; a row that fits neither, or of unknown length, is read again by
+    each phase, usually from the L2 cache. If there are too few rows to fill the device, blocks share a row.
 
     Args:
         fusion: it is changed: tensors and schedule are added.
         config: the parameters; ``None``: the fastest by the cost model.
-        sizes: values of the fusion's dimensions for the cost model; 4096, within what is known, where there is none.
+        sizes: values of the fusion's dimensions for the cost model; by default 4096, clamped to the known bounds.
         target: the GPU.
 
     Returns:
         The parameters, why they were chosen, and the schedule as code.
 
     Raises:
-        UnsupportedError: the fusion or the parameters are not of that kind.
+        UnsupportedError: the fusion or the parameters do not fit this scheduler.
     """
     check_call(fusion, "normalization", config, RowConfig)
     return schedule("normalization", fusion, config, sizes, target)

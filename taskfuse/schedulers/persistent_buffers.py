@@ -146,7 +146,7 @@ class Phases:
         return again if again.cost <= CHEAP and again.bytes < tv.dtype.itemsize else itself
 
     def _leaves(self, tv: TensorView) -> set[TensorView]:
-        """The copies of inputs that a tensor is computed from, and what is no function of such."""
+        """The copies of inputs that a tensor is computed from, and what is not a function of such."""
         expr = self.fusion.definition(tv)
         if tv in self._loads or expr is None:
             return {tv} & self._loads & self._private

@@ -24,22 +24,22 @@ from taskfuse.target import DEFAULT, Target
 
 @tries_parameters
 def reduction(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Chosen[RowConfig]:
-    """Schedule a fusion whose reductions all reduce the same axes and do not depend on one another's results element by element.
+    """Schedule a fusion whose reductions all reduce the same axes and do not depend elementwise on each other's results.
 
-    Elementwise ops may stand before and behind; there may be several reductions and outputs. The reduced axes may be contiguous, not
-    contiguous, or on both sides of a kept one. Rows that are too few to fill the device are shared by blocks.
+    Elementwise ops may precede and follow them; several reductions and outputs are allowed. The reduced axes may be contiguous, not
+    contiguous, or on both sides of a kept one. If there are too few rows to fill the device, blocks share a row.
 
     Args:
         fusion: it is changed: tensors and schedule are added.
         config: the parameters; ``None``: the fastest by the cost model.
-        sizes: values of the fusion's dimensions for the cost model; 4096, within what is known, where there is none.
+        sizes: values of the fusion's dimensions for the cost model; by default 4096, clamped to the known bounds.
         target: the GPU.
 
     Returns:
         The parameters, why they were chosen, and the schedule as code.
 
     Raises:
-        UnsupportedError: the fusion or the parameters are not of that kind.
+        UnsupportedError: the fusion or the parameters do not fit this scheduler.
     """
     check_call(fusion, "reduction", config, RowConfig)
     trial, _ = _settled(fusion)

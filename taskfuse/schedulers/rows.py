@@ -57,7 +57,7 @@ class RowConfig(Parameters):
 
     @property
     def words(self) -> str:
-        """The parameters, for people."""
+        """The parameters as readable text."""
         blocks = f", {self.blocks} blocks per row" if self.blocks > 1 else ""
         return f"{self.threads} threads per row, {self.rows} rows per block{blocks}, {self.unroll} vectors at once, {self.keep.value} kept"
 

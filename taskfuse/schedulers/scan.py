@@ -61,7 +61,7 @@ class ScanConfig:
 
     @property
     def words(self) -> str:
-        """The parameters, for people."""
+        """The parameters as readable text."""
         return f"{self.chunk} elements of a thread, {self.rows} rows per block"
 
 
@@ -162,7 +162,7 @@ def _check(fusion: Fusion) -> None:
 
 
 def _longest(fusion: Fusion, extent: Expr) -> int:
-    """The greatest number of elements of a row. Raises :class:`UnsupportedError` if there is none."""
+    """The greatest number of elements of a row. Raises :class:`UnsupportedError` if none exists."""
     found = _bound(fusion, extent)
     if found is None:
         raise refuse(fusion, "scan", f"a row has {extent} elements: a block may not hold it", 'say how many at most: tf.dim("N", max=4096)')

@@ -58,7 +58,7 @@ class Config(Protocol):
 
     @property
     def words(self) -> str:
-        """The parameters, for people."""
+        """The parameters as readable text."""
         ...
 
 
@@ -67,7 +67,7 @@ ConfigT = TypeVar("ConfigT", bound=Config, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Option(Generic[ConfigT]):
-    """Parameters that a scheduler could take, and what its cost model says of them.
+    """Candidate parameters, with their cost.
 
     Attributes:
         config: they.
@@ -103,7 +103,7 @@ class Chosen(Generic[ConfigT]):
         code: the scheduling calls, as Python that takes the unscheduled fusion as ``fusion``.
         expected: what the cost model expects.
         notes: what is special about it, and what would make it faster.
-        refused: schedulers that were asked before, and why they did not take the fusion.
+        refused: schedulers tried before, and why they rejected the fusion.
     """
 
     scheduler: str
@@ -131,7 +131,7 @@ class Chosen(Generic[ConfigT]):
         return replace(self, refused=tuple(refused))
 
     def explain(self, shown: int = 5) -> str:
-        """Why this schedule: the problem, the choice, the ``shown`` fastest candidates where the model tells them apart, who else was asked."""
+        """Why this schedule: the problem, the choice, the ``shown`` fastest candidates if the model distinguishes them, the other schedulers tried."""
         lines = [f"{self.scheduler} {self.problem}: {'given' if self.given else 'chosen'}: {self.config.words}"]
         lines += [line for line in (self.expected, *self.notes) if line]
         if len({option.us for option in self.alternatives}) > 1:
@@ -194,7 +194,7 @@ class Sizes:
         target: the machine.
 
     Raises:
-        UnsupportedError: ``given`` names what is no dimension of ``fusion``, or an extent that it cannot have.
+        UnsupportedError: ``given`` names what is not a dimension of ``fusion``, or an extent that it cannot have.
     """
 
     def __init__(self, fusion: Fusion, given: Mapping[str, int] | None, target: Target) -> None:
@@ -204,7 +204,7 @@ class Sizes:
             raise _strange(fusion, f"sizes is {given!r}", "give a mapping from names of dimensions to extents, such as {'N': 1024}")
         for name, size in given.items():
             if name not in fusion.dims:
-                raise _strange(fusion, f"sizes has '{name}', which is no dimension of it", f"its dimensions are: {', '.join(fusion.dims) or 'none'}")
+                raise _strange(fusion, f"sizes has '{name}', which is not a dimension of it", f"its dimensions are: {', '.join(fusion.dims) or 'none'}")
             if isinstance(size, bool) or not isinstance(cast("object", size), Integral) or not 0 <= size <= MAX_EXTENT:
                 raise _strange(fusion, f"sizes has {size!r} for '{name}'", f"give an integer from 0 to {MAX_EXTENT}")
         self._values = {name: given.get(name, min(max(ASSUMED, d.min), d.max or ASSUMED)) for name, d in fusion.dims.items()}

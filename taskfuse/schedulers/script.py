@@ -88,6 +88,14 @@ class Script:
         call = f"{self.on(tv).name}.chunk_scan({extent})"
         return self._made(tv.chunk_scan(extent), call)
 
+    def through_view(self, tv: TensorView, operand: int) -> TensorView:
+        """:meth:`TensorView.through_view`."""
+        call = f"{self.on(tv).name}.through_view({operand})"
+        made = tv.through_view(operand)
+        self._known[made.name] = made
+        self._write(f"{self._variable(made)} = {call}")
+        return made
+
     def scatter(self, tv: TensorView) -> tuple[TensorView, ...]:
         """:meth:`TensorView.scatter`."""
         return self._made(tv.scatter(), f"{self.on(tv).name}.scatter()")

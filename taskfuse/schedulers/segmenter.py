@@ -9,23 +9,25 @@ together again where that is faster, or where no way is left. A budget of time b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
-from time import monotonic
+from math import inf, prod
+from time import thread_time
 from typing import Any, Final
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.contraction import factors
-from taskfuse.ir.expr import Assemble, Pointwise, Read, Reduction, Select, View
+from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.storage import made_from, needed, producers, storage_reads, strided
+from taskfuse.ir.storage import made_from, needed, producers, resolve, storage_reads, strided
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.cut import piece
-from taskfuse.schedulers.auto import candidates
+from taskfuse.schedule.through_view import is_whole, own_index
+from taskfuse.schedulers.auto import PRODUCTS, candidates
 from taskfuse.schedulers.candidates import Candidates, Trial, tried
+from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.elementwise import cost, is_aligned
 from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.scan import LONG, chunk_long_rows
@@ -34,8 +36,10 @@ from taskfuse.target import DEFAULT, Target
 
 SLACK = 1.5
 """A kernel that takes no more than so many times as long as its bytes, or its arithmetic, is not cut."""
+PRODUCTS_WITHOUT_TILES = 0.5
+"""Share of the multiply-adds of the CUDA cores that products reach at most whose factors are not kept in tiles."""
 BUDGET: Final = 10.0
-"""Seconds of the search for cuts, if nobody says otherwise."""
+"""Seconds of the search for cuts, if nobody says otherwise: of the time of the processor, so that what is found does not depend on what else runs."""
 Piece = frozenset[TensorView]
 
 
@@ -66,6 +70,8 @@ class Plan:
         crossing: the tensors that go from one to another through memory, and their bytes.
         whole: why it is not the kernel that takes it whole; empty if it is.
         chunked: scans that are split before the fusion is cut.
+        moved: the calls that bring views out of the way of products before the fusion is cut, as Python.
+        whole_fusion: what is cut, with the names that ``steps`` speak of; ``None``: the fusion itself.
         dropped: what was to be one kernel and is none, and why.
         is_hurried: the budget was spent before the search had ended.
     """
@@ -75,6 +81,8 @@ class Plan:
     crossing: tuple[tuple[str, float], ...] = ()
     whole: str = ""
     chunked: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+    whole_fusion: Fusion | None = None
     dropped: tuple[str, ...] = ()
     is_hurried: bool = False
 
@@ -101,7 +109,7 @@ class Plan:
         pieces, views = _lists([s.tensors for s in self.steps]), _lists([s.views for s in self.steps])
         taken = f", views={views}" if any(s.views for s in self.steps) else ""
         chunked = [f"fusion.tensor({name!r}).chunk_scan({LONG})" for name in self.chunked]
-        lines = ["import taskfuse as tf", "", *chunked, f"cut = tf.cut(fusion, {pieces}{taken})"]
+        lines = ["import taskfuse as tf", "", *chunked, *self.moved, f"cut = tf.cut(fusion, {pieces}{taken})"]
         for k, step in enumerate(self.steps):
             lines += [f"fusion = cut.parts[{k}]", *step.schedule.code.splitlines()]
         return "\n".join(lines) + "\n"
@@ -113,6 +121,7 @@ class Plan:
         lines = [f"{len(self.steps)} kernel{'s' if len(self.steps) > 1 else ''}, {self.us:.1f} us expected; {self.whole}"]
         lines += [f"{name} is scanned in chunks of {LONG}: a row may be longer than what a block holds" for name in self.chunked]
         lines += [f"cut at {name}: {size / 1e6:.1f} MB" for name, size in self.crossing]
+        lines += [f"views are moved in front of products ({len(self.moved)} calls), where they are arrays of other strides or copies"] * bool(self.moved)
         lines += ["the search for cuts was ended by its budget of time: tf.compile(fusion, budget=...) gives it more"] * self.is_hurried
         lines += self.dropped
         for step in self.steps:
@@ -131,15 +140,15 @@ def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Targ
 
     Args:
         fusion: it is not changed.
-        sizes: values of its dimensions for cost models; 4096, within what is known, where there is none.
+        sizes: values of its dimensions for cost models; by default 4096, clamped to the known bounds.
         target: the GPU.
         trial: makes the kernel of a candidate and proves it; ``None``: candidates are taken as they are.
-        budget: seconds of the search for cuts.
+        budget: seconds of the search for cuts, of the time of the processor.
 
     Raises:
         UnsupportedError: no outputs; an op of which no scheduler makes a kernel even alone; or ``sizes`` names no dimension of it.
     """
-    deadline = monotonic() + budget
+    deadline = thread_time() + budget
     extent = Sizes(fusion, sizes, target)
     if not fusion.outputs:
         raise UnsupportedError(
@@ -151,26 +160,33 @@ def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Targ
         fusion, _ = copy_fusion(whole)
     found = candidates(whole, sizes=sizes, target=target)
     least = SLACK * _least(fusion, extent)
-    search: _Search | None = None
     several: Plan | None = None
     while True:
         one = found.best
         if one is None or one.schedule.us > least:
-            if search is None:
-                if len(needed(fusion)) <= 1 and not _rows_of(fusion, [e.output for e in needed(fusion)]):
-                    if found.settled(trial) is None:
-                        raise found.error()
-                    return _whole(fusion, found)
-                search = _Search(fusion, sizes, target, trial, deadline)
             if several is None:
                 reason = "no scheduler takes it whole" if one is None else f"as one kernel {one.schedule.us:.1f} us ({one.schedule.scheduler})"
-                several = replace(search.plan(reason), chunked=chunked)
+                several = replace(_several(fusion, extent, sizes, trial, deadline, reason), chunked=chunked)
             if one is None or several.us < one.schedule.us:
                 return several
         refused = tried(trial, one.fusion, one.schedule)
         if refused is None:
             return _whole(fusion, found)
         found.drop(refused)
+
+
+def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, trial: Trial | None, deadline: float, reason: str) -> Plan:
+    """The fastest plan of several kernels: of the fusion as it is, and with views moved out of the way of products."""
+    known: dict[Hashable, Candidates] = {}
+    searches = [_Search(fusion, sizes, extent.target, trial, deadline, known)]
+    if thread_time() < deadline and (form := canonical(fusion, extent)) is not None:
+        searches.append(_Search(form.fusion, sizes, extent.target, trial, deadline, known, tuple(form.lines)))
+    searches.sort(key=lambda search: search.us)
+    best = searches[0].plan(reason)
+    for other in searches[1:]:
+        if other.us < best.us:
+            best = min(best, other.plan(reason), key=lambda plan: plan.us)
+    return best
 
 
 def _whole(fusion: Fusion, found: Candidates) -> Plan:
@@ -183,9 +199,13 @@ def _rows_of(fusion: Fusion, tensors: Sequence[TensorView]) -> tuple[TensorView,
     """The views that reductions of several tensors read, as far as they have rows that a kernel may take as those of an array: one that is there before
     the kernel runs, so none of ``tensors``."""
     found: dict[TensorView, None] = {}
-    for tv in tensors:
-        expr = fusion.definition(tv)
-        for operand in expr.operands if isinstance(expr, Reduction) and len(expr.operands) > 1 else ():
+    exprs = [e for tv in tensors if (e := fusion.definition(tv)) is not None]
+    products = [e for e in exprs if isinstance(e, Reduction) and len(e.operands) > 1]
+    beside = [e for e in exprs if products and isinstance(e, Pointwise)]
+    for expr in (*products, *beside):
+        for operand in expr.operands:
+            if expr in beside and (not isinstance(operand, Read) or _is_plain(fusion, expr, operand)):
+                continue
             view = operand.tensor if isinstance(operand, Read) else None
             while view is not None and fusion.is_view(view):
                 place = strided(fusion, view)
@@ -195,6 +215,12 @@ def _rows_of(fusion: Fusion, tensors: Sequence[TensorView]) -> tuple[TensorView,
                 inner = fusion.definition(view)
                 view = inner.operand.tensor if isinstance(inner, View) else None
     return tuple(found)
+
+
+def _is_plain(fusion: Fusion, expr: MathExpr, operand: Read) -> bool:
+    """True if an operand is read at the axes of its reader, whatever views lie between."""
+    read = resolve(fusion, operand)
+    return is_whole(expr, read, own_index(fusion, expr, read))
 
 
 def _least(fusion: Fusion, extent: Sizes) -> float:
@@ -246,7 +272,10 @@ class _Ways:
         search = self._search
         part = piece(search.fusion, self.tensors, search.fusion.name, views)
         sizes = {name: value for name, value in (search.sizes or {}).items() if name in part.dims}
-        return candidates(part, sizes=sizes, target=search.target), _bytes(part, Sizes(part, sizes, search.target))
+        key = tuple(map(repr, (*part.inputs, *part.exprs(), *part.outputs))), tuple(sizes.items())
+        if key not in search.known:
+            search.known[key] = candidates(part, sizes=sizes, target=search.target)
+        return search.known[key], _bytes(part, Sizes(part, sizes, search.target))
 
     def _fastest(self) -> Step | None:
         plain = self._plain.best
@@ -259,10 +288,26 @@ class _Ways:
 
 
 class _Search:
-    """Pieces put together, greedily."""
+    """Pieces put together, greedily.
 
-    def __init__(self, fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, trial: Trial | None, deadline: float) -> None:
+    Args:
+        known: the candidates of pieces by what they compute; pieces that forms of a fusion have in common are scheduled once.
+        moved: the calls that made the form that is searched.
+    """
+
+    def __init__(
+        self,
+        fusion: Fusion,
+        sizes: Mapping[str, int] | None,
+        target: Target,
+        trial: Trial | None,
+        deadline: float,
+        known: dict[Hashable, Candidates],
+        moved: tuple[str, ...] = (),
+    ) -> None:
         self.fusion = fusion
+        self.known = known
+        self._moves = moved
         self.sizes = sizes
         self.extent = Sizes(fusion, sizes, target)
         self.target = self.extent.target
@@ -275,19 +320,30 @@ class _Search:
         self._ways: dict[Piece, _Ways] = {}
         self._kept: dict[Piece, Step] = {}
         self._dropped: list[str] = []
+        self._refused_us = 0.0
         self._sizes: dict[TensorView, float] = {}
         self._through: dict[Piece, frozenset[TensorView]] = {}
+        self._pieces = self._sorted(self._joined(self._start()))
+
+    @property
+    def us(self) -> float:
+        """What the pieces take, before a kernel was tried; ``inf`` while one has none."""
+        return sum(inf if (step := self._step(p)) is None else step.schedule.us for p in self._pieces)
 
     def plan(self, reason: str) -> Plan:
-        """The pieces that the search ends with."""
-        pieces = self._sorted(self._joined(self._start()))
+        """The pieces that the search ends with, all of them kernels that are proved."""
+        pieces = self._pieces
         while True:
             refused = next((p for k, p in enumerate(pieces) if not self._holds(p, f"{self.fusion.name}_{k}")), None)
             if refused is None:
                 break
             pieces = self._sorted(self._without(pieces, refused))
-        steps = [step for p in pieces if (step := self._step(p)) is not None]
-        return Plan(self.fusion.name, tuple(steps), self._crossing(pieces), reason, dropped=tuple(self._dropped), is_hurried=self._is_late())
+        steps = [self._kept[p] for p in pieces]
+        crossing, dropped = self._crossing(pieces), tuple(self._dropped)
+        whole = self.fusion if self._moves else None
+        return Plan(
+            self.fusion.name, tuple(steps), crossing, reason, moved=self._moves, whole_fusion=whole, dropped=dropped, is_hurried=self._is_late()
+        )
 
     def _joined(self, pieces: list[Piece]) -> list[Piece]:
         """``pieces`` put together as long as that is faster."""
@@ -302,26 +358,32 @@ class _Search:
         return pieces
 
     def _is_late(self) -> bool:
-        return monotonic() > self._deadline
+        return thread_time() > self._deadline
 
     def _holds(self, p: Piece, name: str) -> bool:
         """Whether the kernel of a piece can be made, and is proved; if not, its way is dropped."""
         step = self._step(p)
         if step is None:
             return False
-        if self._kept.get(p) is step and step.fusion.name == name:
+        kept = self._kept.get(p)
+        if kept is not None and kept.schedule is step.schedule and kept.fusion.name == name:
             return True
-        step.fusion.name = name
-        reason = tried(self._trial, step.fusion, step.schedule)
+        named, _ = copy_fusion(step.fusion)
+        named.name = name
+        reason = tried(self._trial, named, step.schedule)
         if reason is None:
-            self._kept[p] = step
+            self._kept[p] = replace(step, fusion=named)
             return True
+        self._refused_us = step.schedule.us
         self._ways[p].drop(reason)
         self._dropped.append(f"no kernel of {', '.join(step.tensors)} by {step.schedule.scheduler}, with {step.schedule.config.words}: {reason}")
         return False
 
     def _without(self, pieces: Sequence[Piece], refused: Piece) -> list[Piece]:
         """The pieces after a kernel was refused: the one at fault is made in another way, or taken apart and put together anew."""
+        step = self._step(refused)
+        if step is not None and (self._is_late() or step.schedule.us <= SLACK * self._refused_us):
+            return list(pieces)
         rest = [p for p in pieces if p is not refused]
         parts = [p for p in self._start() if p <= refused]
         if parts == [refused] or frozenset[TensorView]().union(*parts) != refused:
@@ -407,11 +469,24 @@ class _Search:
     def _gains(self, pieces: Sequence[Piece], a: Piece, b: Piece) -> bool:
         if not self._is_convex(pieces, a | b):
             return False
+        apart = [self._step(a), self._step(b)]
+        if None not in apart and self._is_hopeless(a | b, sum(s.schedule.us for s in apart if s is not None)):
+            return False
         together = self._step(a | b)
         if together is None:
             return False
-        apart = [self._step(a), self._step(b)]
         return any(s is None for s in apart) or together.schedule.us <= sum(s.schedule.us for s in apart if s is not None)
+
+    def _is_hopeless(self, p: Piece, us: float) -> bool:
+        """True if a piece has products that take longer than ``us`` without a scheduler of products, and none of these takes it."""
+        target = self.target
+        points = [prod(self.extent(a.extent) for a in tv.root) for tv in p if isinstance(e := self.fusion.definition(tv), Reduction) and len(e.operands) > 1]
+        if p in self._ways or sum(points) / (target.lanes * target.cycles_per_us * PRODUCTS_WITHOUT_TILES) <= us:
+            return False
+        tensors = [tv for tv in self.tensors if tv in p]
+        parts = [piece(self.fusion, tensors, self.fusion.name, views) for views in ((), _rows_of(self.fusion, tensors))]
+        sizes = [{name: value for name, value in (self.sizes or {}).items() if name in part.dims} for part in parts]
+        return all(Candidates(part, PRODUCTS, None, own, target).best is None for part, own in zip(parts, sizes, strict=True))
 
     def _is_convex(self, pieces: Sequence[Piece], together: Piece) -> bool:
         """No other piece needs a tensor of ``together`` and makes one that it needs."""

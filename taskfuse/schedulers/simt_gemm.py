@@ -62,7 +62,7 @@ class SimtGemmConfig(Parameters):
 
     @property
     def words(self) -> str:
-        """The parameters, for people."""
+        """The parameters as readable text."""
         tile = f"{SIDE * self.rows} x {SIDE * self.columns} x {self.depth}"
         return f"tiles of {tile}, {self.stages} in the ring, {self.rows} x {self.columns} elements of a thread"
 
@@ -108,7 +108,7 @@ class _Problem:
 def simt_gemm(
     fusion: Fusion, config: SimtGemmConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
 ) -> Chosen[SimtGemmConfig]:
-    """Schedule one contraction of two inputs, of any dtypes, and what is elementwise behind it.
+    """Schedule one contraction of two inputs of any dtypes, with an elementwise epilogue, on CUDA cores.
 
     Args:
         fusion: it is changed.

@@ -59,7 +59,7 @@ class TransposeConfig(Parameters):
 
     @property
     def words(self) -> str:
-        """The parameters, for people."""
+        """The parameters as readable text."""
         return f"tiles of {self.tile} x {self.tile} in Shared memory, {self.threads} threads, vectors of {self.turned} in and {self.vector} out"
 
 
@@ -67,7 +67,7 @@ class TransposeConfig(Parameters):
 def transpose(
     fusion: Fusion, config: TransposeConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
 ) -> Chosen[TransposeConfig]:
-    """Schedule elementwise functions of which an input is contiguous along another axis than the outputs are.
+    """Schedule elementwise functions with an input that is contiguous along another axis than the outputs.
 
     Args:
         fusion: it is changed.
@@ -100,7 +100,7 @@ def transpose(
 
 
 def turned_axis(fusion: Fusion) -> int | None:
-    """The axis of the outputs along which most bytes of those inputs are contiguous that are not along the last one; ``None``: there are none."""
+    """The axis of the outputs along which most bytes of those inputs are contiguous that are not along the last one, or ``None``."""
     trial, _ = copy_fusion(fusion)
     bytes_of: dict[int, int] = {}
     for leaf in align(Script(trial), trial):

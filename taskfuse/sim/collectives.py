@@ -27,7 +27,7 @@ def addresses(agent: Agent, site: Site) -> Any:
 
 
 def check_alignment(agent: Agent, site: Site, size: int) -> None:
-    """Raises :class:`Fault` if an address is no multiple of ``size`` (registers have none)."""
+    """Raises :class:`Fault` if an address is not a multiple of ``size`` (registers have none)."""
     region = agent.block.memory.regions[site.buffer]
     key = (site.number, site.key(agent.env), size)
     if not MEDIA[region.memory].has_addresses or key in agent.lanes.cache:
@@ -43,7 +43,7 @@ def check_addresses(agent: Agent, site: Site, size: int) -> None:
     if bad.any():
         thread = int(agent.lanes.ids[int(np.argmax(bad))])
         raise Fault(
-            f"access of {size} bytes to {region} at an address that is no multiple of {size}",
+            f"access of {size} bytes to {region} at an address that is not a multiple of {size}",
             thread=thread,
             notes=(f"index {site.index_text(agent.lanes, agent.env, thread)}",),
         )

@@ -137,7 +137,7 @@ class ValueSite(Site):
 
 
 def gather(program: Program, stmt: Gather) -> Instruction:
-    """Every lane whose values are inside of their extents reads, the others write 0."""
+    """Every lane whose values are inside their extents reads, the others write 0."""
     out = program.site(stmt.out, stmt.width)
     source = ValueSite(program.numbers[stmt.source.buffer], tuple(map(program.expr, stmt.source.index)), stmt.width)
     values = [(v.symbol, program.site(v.source), program.expr(v.extent)) for v in stmt.values]

@@ -1,8 +1,8 @@
 """Asynchronous copies from Global to Shared memory (PTX ISA, ``cp.async``), and the arrivals that wait for them (``cp.async.mbarrier.arrive``).
 
-What one warp copies by one statement is done at a time, at any time after it. Until the issuing thread has retired its copy, or an arrival
+What one warp copies by one statement is done at a time, at any time after it. Until the issuing thread has waited for its copy, or an arrival
 that covers it has been counted, nobody may touch what is written: this is checked in every schedule, whether or not the copy is done. To
-the asynchronous proxy the elements are generic writes of the issuing thread, made when it retires them: a fence before that is none.
+the asynchronous proxy the elements are generic writes of the issuing thread, made when it waits for them: an earlier fence does not cover them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CopyOperation:
         source, destination: regions.
         index: [threads, width] in the store of ``destination``.
         valid: which threads read ``source``; ``places``: [valid threads, width] in its store.
-        held: threads that have not retired their copy.
+        held: threads that have not waited for their copy.
         arrivals: what waits for the operation.
     """
 
@@ -158,7 +158,7 @@ def _elements(site: Site, lanes: Lanes, env: Env, region: Region) -> Ints:
     if bad.any():
         thread = int(lanes.ids[int(np.argmax(bad))])
         notes = (f"index {site.index_text(lanes, env, thread)}",)
-        raise Fault(f"access of {size} bytes to {region} at an address that is no multiple of {size}", thread=thread, notes=notes)
+        raise Fault(f"access of {size} bytes to {region} at an address that is not a multiple of {size}", thread=thread, notes=notes)
     return region.start + (offset[:, None] + np.arange(site.width)) * region.step
 
 

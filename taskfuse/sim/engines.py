@@ -2,7 +2,7 @@
 
 An engine reads and writes memory when it executes an operation, not when the operation is issued; the scheduler decides when. What must
 hold for every schedule is checked when the operation is issued: generic writes that it sees are fenced by their writer
-(``fence.proxy.async``), and what it reads is not written before it was retired.
+(``fence.proxy.async``), and what it reads is not written before it was waited for.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Fifo:
         return all(op.progress >= wanted for batch in self.covered(pending) for op in batch)
 
     def wait(self, pending: int, wanted: Progress, observer: Observer | None) -> bool:
-        """True if all but the last ``pending`` batches are at least as far as ``wanted``; those are then retired."""
+        """True if all but the last ``pending`` batches are at least as far as ``wanted``; those are then waited for."""
         covered = self.covered(pending)
         if not self.done(pending, wanted):
             return False
@@ -93,7 +93,7 @@ class Fifo:
         return True
 
     def operations(self) -> Iterator[Operation]:
-        """Everything that was not retired for good."""
+        """Everything that was not waited for to the end."""
         for batch in self.batches:
             yield from batch
         yield from self.open
@@ -111,7 +111,7 @@ class Claim:
         self.proxy.readers[self.index] += 1
 
     def drop(self) -> None:
-        """The operation was retired."""
+        """The operation was waited for."""
         self.proxy.readers[self.index] -= 1
 
 
@@ -123,7 +123,7 @@ class Engines:
         tensor: wgmmas that are not executed yet, in order, per warpgroup.
         loads: TMA loads that are not executed yet.
         arrivals: arrivals for asynchronous copies that are not counted yet.
-        waiters: agents that wait in a retire.
+        waiters: agents that wait in a wait_group.
         fences: the memory's clock at the last proxy fence of each thread.
     """
 
@@ -161,7 +161,7 @@ class Engines:
                 if owner not in (warps if queue is Queue.WGMMA else threads):
                     continue
                 if any(not self._covers(op, owner) for op in fifo.operations()):
-                    raise Fault(f"thread exits with {OPERATIONS[queue]} that was never retired", thread=lanes.first)
+                    raise Fault(f"thread exits with {OPERATIONS[queue]} that was never waited for", thread=lanes.first)
         if self.block.exited + lanes.count == self.block.threads:
             if self.loads:
                 raise Fault(f"the block exits while {self.loads} TMA loads are in flight")
@@ -268,7 +268,7 @@ def wait_group(stmt: WaitGroup) -> Instruction:
 
 
 def may_pass_wait_group(stmt: WaitGroup) -> Callable[[Agent], bool]:
-    """False where the retire would block."""
+    """False where the wait_group would block."""
     wanted = Progress.SOURCE_READ if stmt.read_only else Progress.DONE
 
     def holds(agent: Agent) -> bool:

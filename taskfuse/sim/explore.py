@@ -78,7 +78,7 @@ class Exploration:
 
     @property
     def replay(self) -> str:
-        """The call that repeats the failure; empty if there is none."""
+        """The call that repeats the failure; empty without one."""
         if self.failure is None:
             return ""
         step = "" if self.in_step == WARP else f", in_step={self.in_step}"

@@ -5,10 +5,10 @@ the transitive closure of dependence, in the order of the run, is its happens-be
 state (Mazurkiewicz 1977), so one of each kind is enough. A *race* is a pair of dependent steps that nothing but this run's order puts in
 order; only there do other kinds of runs branch off. Which steps depend:
 
-- **Program order**: steps of one thread; an operation's issue, its parts, and the retire that waited for them; what one thread does before
+- **Program order**: steps of one thread; an operation's issue, its parts, and the wait_group that waited for them; what one thread does before
   it comes to a barrier of threads, and what another does after that round. The other order does not exist, so these are no races.
-- **Memory**: two accesses to one byte, one of them a write. The issue of a load counts as a write of its destination, and the retire of what
-  reads Shared memory as a read of its source, since an access between issue and retire is an error; so is the retire of an asynchronous copy
+- **Memory**: two accesses to one byte, one of them a write. The issue of a load counts as a write of its destination, and the wait_group of what
+  reads Shared memory as a read of its source, since an access between issue and wait_group is an error; so is the wait_group of an asynchronous copy
   or the arrival that covers it, whichever comes first (the other one changes nothing any more), a write of its destination. A proxy fence
   writes the visibility of what its threads have written and not fenced before; engines read it.
 - **Arrivals** at an mbarrier, bytes of copies included. Those counted in one phase commute: a phase completes when no arrival and no byte is

@@ -97,7 +97,7 @@ class Launch:
         self.cluster: Int3 = (x, y, z)
         for axis, blocks, size in zip("xyz", map(self.value, self.kernel.grid), self.cluster, strict=True):
             if size < 1 or blocks % size:
-                raise SimulationError(kernel=self.kernel.name, reason=f"{blocks} blocks along {axis} are no whole clusters of {size}")
+                raise SimulationError(kernel=self.kernel.name, reason=f"{blocks} blocks along {axis} are not whole clusters of {size}")
         self.ring = code.values is not NATIVE
         self.regions = self._layout()
         self.shared_bytes = max((r.origin + r.elements * r.dtype.itemsize for r in self.regions if MEDIA[r.memory].is_placed), default=0)

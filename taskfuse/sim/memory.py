@@ -78,9 +78,9 @@ class Proxy:
 
     Attributes:
         stamps, writers: time and thread of the last generic write.
-        readers: asynchronous operations that read it and are not retired.
+        readers: asynchronous operations that read it and are not waited for.
         incoming: TMA loads issued but not done that write it.
-        copying: asynchronous copies that write it and that neither their issuer has retired nor an arrival has covered.
+        copying: asynchronous copies that write it and that neither their issuer has waited for nor an arrival has covered.
     """
 
     stamps: Array
@@ -137,7 +137,7 @@ class Memory:
         regions, stores: by buffer number.
         known: places found valid.
         clock: number of generic writes to Shared memory and of proxy fences so far.
-        busy: wgmmas in flight, times the warps that have not retired them.
+        busy: wgmmas in flight, times the warps that have not waited for them.
         unfenced: warps whose registers for wgmma were written, or that never fenced, since their last ``wgmma.fence``.
         number: linear id of the block.
     """
@@ -318,8 +318,8 @@ def stamp(memory: Memory, proxy: Proxy, place: Place, lanes: Lanes, region: Regi
     check_incoming(proxy, place.index, region)
     if np.any(proxy.readers[place.index]):
         raise Fault(
-            f"{region} written before the asynchronous operation that reads it was retired",
-            help="retire the operation, and let the thread that did so tell the writer, before the write",
+            f"{region} written before the asynchronous operation that reads it was waited for",
+            help="wait for the operation, and let the thread that did so tell the writer, before the write",
         )
     memory.clock += 1
     proxy.stamps[place.index] = memory.clock
@@ -332,7 +332,7 @@ def check_incoming(proxy: Proxy, index: Any, region: Region) -> None:
     if np.any(proxy.incoming[index]):
         raise Fault(f"{region} accessed while a TMA load that writes it is in flight", help="wait for the mbarrier of the load")
     if np.any(proxy.copying[index]):
-        help = "let the thread that issued the copy commit and retire it, or wait for an mbarrier at which it arrives for its copies"
+        help = "let the thread that issued the copy commit and wait_group it, or wait for an mbarrier at which it arrives for its copies"
         raise Fault(f"{region} accessed while an asynchronous copy that writes it may be in flight", help=help)
 
 
@@ -342,7 +342,7 @@ def check_registers(store: Store, place: Place, region: Region) -> None:
     if np.any(store.owned[place.index]):
         raise Fault(
             f"{region} accessed while a wgmma that {'reads' if store.is_factor else 'writes'} it is in flight",
-            help=f"retire the wgmma before its {'operand registers' if store.is_factor else 'accumulators'} are touched",
+            help=f"wait for the wgmma before its {'operand registers' if store.is_factor else 'accumulators'} are touched",
         )
 
 

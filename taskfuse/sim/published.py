@@ -1,7 +1,7 @@
 """Global memory that bulk copies read or write: which writes the asynchronous proxy may not see yet.
 
 A write of a thread is seen by the copy engine past a ``fence.proxy.async.global`` of that thread. What a TMA store wrote counts as a write of the issuing
-thread from its full retire on, for the copies of other threads; until then nobody may touch it. As in Shared memory this is checked in every schedule,
+thread from its full wait_group on, for the copies of other threads; until then nobody may touch it. As in Shared memory this is checked in every schedule,
 whenever the operation itself runs.
 """
 
@@ -59,7 +59,7 @@ class Published:
     Attributes:
         stamps, writers: time and thread of the last write.
         by_engine: a TMA store of that thread made it, so that its own copies see it.
-        incoming: TMA stores that write it and that their issuers have not retired.
+        incoming: TMA stores that write it and that their issuers have not waited for.
     """
 
     fences: GlobalFences
@@ -75,9 +75,9 @@ class Published:
         return Published(fences, stamps, writers, np.zeros(elements, np.bool_), np.zeros(elements, np.int16))
 
     def check_incoming(self, index: Any, region: Region) -> None:
-        """Raises :class:`Fault` if a TMA store that writes one of the elements is not retired."""
+        """Raises :class:`Fault` if a TMA store that writes one of the elements is not waited for."""
         if np.any(self.incoming[index]):
-            help = "let the thread that issued the store retire it, not its reads alone, and tell the others"
+            help = "let the thread that issued the store wait for it, not its reads alone, and tell the others"
             raise Fault(f"{region} accessed while a TMA store that writes it may be in flight", help=help)
 
     def write(self, index: Any, block: int, lanes: Lanes, region: Region) -> None:
@@ -90,7 +90,7 @@ class Published:
         self.incoming[index] += 1
 
     def waited_for(self, index: Ints, block: int, thread: int) -> None:
-        """The thread that issued a TMA store has retired it."""
+        """The thread that issued a TMA store has waited for it."""
         self.incoming[index] -= 1
         self._stamp(index, block * self.fences.threads + thread)
         self.by_engine[index] = True
@@ -114,5 +114,5 @@ class Published:
             raise Fault(
                 f"missing fence.proxy.async.global: {region} was written by a thread and is accessed by an asynchronous engine",
                 notes=(f"written by thread {writer % self.fences.threads} of block {writer // self.fences.threads}",),
-                help="the writer must execute fence.proxy.async.global after the write, or the retire of its store, and before it publishes it",
+                help="the writer must execute fence.proxy.async.global after the write, or the wait_group of its store, and before it publishes it",
             )

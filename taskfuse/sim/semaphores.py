@@ -57,7 +57,7 @@ class SemaphoreArray:
         self._cells: dict[tuple[int, ...], SemaphoreCell] = {}
 
     def cell(self, index: tuple[int, ...], thread: int) -> SemaphoreCell:
-        """The counter at an index. Raises :class:`Fault` if there is none, or if no number of releases completes a phase."""
+        """The counter at an index. Raises :class:`Fault` if none exists, or if no number of releases completes a phase."""
         if any(not 0 <= i < n for i, n in zip(index, self.shape, strict=True)):
             raise Fault(f"semaphore '{self.name}' of shape {list(self.shape)} has no counter {list(index)}", thread=thread)
         if self.count < 1:

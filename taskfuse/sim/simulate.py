@@ -51,7 +51,7 @@ def simulate(
 
     Raises:
         InputError: arguments that do not fit the kernel's parameters.
-        UnsupportedError: a seed that is no integer.
+        UnsupportedError: a seed that is not an integer.
         SimulationError: something that a GPU would not forgive; :class:`DeadlockError` if no thread can go on.
     """
     launch = prepare(kernel, args, values, extents)
@@ -71,7 +71,7 @@ def run(
 ) -> None:
     """Run a launch in the order that the arguments of :func:`simulate` say. Raises :class:`SimulationError`."""
     if isinstance(seed, bool) or not isinstance(cast("object", seed), Integral):
-        raise UnsupportedError(what=f"seed {seed!r}", reason="it is no integer", help="use one such as 0: it picks the interleaving", location=caller())
+        raise UnsupportedError(what=f"seed {seed!r}", reason="it is not an integer", help="use one such as 0: it picks the interleaving", location=caller())
     if schedule is not None:
         machine = launch.machine(InStep(max(1, in_step // launch.code.unit)), max_steps, observer)
         Stepper(machine, launch.blocks(machine)).replay(schedule)

@@ -1,7 +1,7 @@
 """Runs whose every choice is made from outside: at each interleaving point, which agent or engine goes on.
 
 An agent executes one instruction that others may see (``Program.points``), then goes up to the next one: what lies between is its own. A
-wait or retire that would block is no choice, so that every choice changes something. The choices at a point are the agents in the order of
+wait that would block is not a choice, so that every choice changes something. The choices at a point are the agents in the order of
 their threads, then the engines' operations, oldest first; where there is one choice alone it is taken, and not written down.
 """
 

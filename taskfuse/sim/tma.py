@@ -163,9 +163,9 @@ def _claimed(block: Block, transfer: Transfer, barrier: MbarrierCell, thread: in
     block.engines.check_visible(transfer.shared, proxy, index)
     if proxy.readers[index].any():
         raise Fault(
-            f"TMA load into {transfer.shared} before the asynchronous operation that reads it was retired",
+            f"TMA load into {transfer.shared} before the asynchronous operation that reads it was waited for",
             thread=thread,
-            help="retire the operation before its slot is released",
+            help="wait for the operation before its slot is released",
         )
     proxy.incoming[index] += 1
     block.engines.loads += 1
@@ -190,7 +190,7 @@ class StoreOperation:
         return self.block
 
     def holds(self, owner: int) -> bool:
-        """True: a retire is the only way to wait for it."""
+        """True: a wait_group is the only way to wait for it."""
         return True
 
     def waited_for(self, owner: int, wanted: Progress) -> None:

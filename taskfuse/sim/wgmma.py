@@ -59,7 +59,7 @@ class WgmmaOperation:
 
     Attributes:
         a, b: operands ``[64, k]`` and ``[n, k]``, read when it is executed.
-        holders: warps that have not retired it.
+        holders: warps that have not waited for it.
     """
 
     block: Block
@@ -87,7 +87,7 @@ class WgmmaOperation:
         return self.block
 
     def holds(self, owner: int) -> bool:
-        """True: a retire is the only way to wait for it."""
+        """True: a wait_group is the only way to wait for it."""
         return True
 
     def waited_for(self, owner: int, wanted: Progress) -> None:

@@ -68,7 +68,7 @@ class Case:
         seed: picks the arguments, the orders and the interleavings that checks use.
         fusion: the fusion.
         plain: the unscheduled fusion.
-        outcome: its kernel, or why there is none.
+        outcome: its kernel, or the reason that lowering rejects it.
         made, refused: how often each call was made, and refused, while the case was generated.
         options: what the case was made by.
         drawn: the mechanisms that the schedule had before lowering asked for repairs.

@@ -89,7 +89,7 @@ class Mutant:
 
     @property
     def equivalent(self) -> str:
-        """How it was established that the mistake is none; empty if it was not."""
+        """How it was established that the mistake is harmless; empty if it was not."""
         if self.fails or self.static is Verdict.REFUTED:
             return ""
         if self.static is Verdict.PROVED:

@@ -137,7 +137,7 @@ class _Meaning:
         found = tuple(np.broadcast_to(np.asarray(evaluate(e, point), np.int64), count) for e in index)
         for k, (at, n) in enumerate(zip(found, shape, strict=True)):
             if at.size and (at.min() < 0 or at.max() >= n):
-                raise IndexError(f"index {at.min()} to {at.max()} of axis {k} is outside of 0..{n}")
+                raise IndexError(f"index {at.min()} to {at.max()} of axis {k} is outside 0..{n}")
         return found
 
     def _operand(self, operand: Operand, point: dict[str, Any], count: int) -> Array:

@@ -50,7 +50,7 @@ def _without(items: tuple[T, ...], size: int) -> Iterator[tuple[T, ...]]:
 
 
 def shortest(error: CheckError, budget: int = 400) -> CheckError:
-    """The same failure of a case with fewer calls; ``error`` itself if there is none.
+    """The same failure of a case with fewer calls; otherwise ``error`` itself.
 
     The same failure is that of the same property by the same error at its root: of one type, with one message but for names and numbers.
 

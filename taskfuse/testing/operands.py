@@ -86,7 +86,7 @@ class Needs:
     Attributes:
         instruction: WGMMA or MMA.
         which: 0 for the factor with the rows of the result, 1 for the one with its columns.
-        ends_inside: what is summed may end inside of an instruction, so that zeros must follow: copies into Shared memory write them.
+        ends_inside: what is summed may end inside an instruction, so that zeros must follow: copies into Shared memory write them.
         overhangs: a tile may have rows past the end of the factor, which are to be written, too.
     """
 
@@ -216,7 +216,7 @@ class _Operand:
             self.recorder.attempt(tv, "circular_buffer", self.chooser.pick((2, 3, 4)))
 
     def _contiguous(self, stop: Stop) -> Axis | None:
-        """The axis of a tile along which the elements of what it copies are neighbors; ``None`` if there is none."""
+        """The axis of a tile along which the elements of what it copies are neighbors; ``None`` otherwise."""
         read = copied(self.fusion, stop.tv)
         if read is None or not read.index:
             return None

@@ -125,7 +125,7 @@ class _Partitioner:
 
 
 def parallelize(chooser: Chooser, options: CaseOptions, recorder: Recorder, found: Partition, size: Callable[[Expr], int]) -> None:
-    """Parallelize some of the groups: on thread types, others than vertical ones also on block types (rarely inside of vertical ones).
+    """Parallelize some of the groups: on thread types, others than vertical ones also on block types (rarely inside vertical ones).
 
     A group stays as it is where more threads or blocks than the options allow would come of it.
     """

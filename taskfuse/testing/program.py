@@ -23,7 +23,7 @@ from taskfuse.ir.tensor import AxisRef, Scalar, TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 
 HEADER = ("import taskfuse as tf", "from taskfuse import MemoryType as M", "from taskfuse import ParallelType as P")
-# What taskfuse may answer to a call that it cannot take. FusionError is none: the generators make no such call.
+# Errors that taskfuse may raise for an impossible call. FusionError is not one of them: the generators make no such call.
 REFUSALS = (DTypeError, LoweringError, ScheduleError, ShapeError, TaskError, UnsupportedError)
 
 
@@ -46,7 +46,7 @@ class Program:
 
     Attributes:
         name: the fusion's name.
-        lines: what is inside of ``with fusion:``.
+        lines: what is inside ``with fusion:``.
         text: the text of the fusion that the lines go on from; ``None``: an empty one.
     """
 

@@ -146,7 +146,7 @@ class Scheduler:
                         self._bind(tv)
 
     def _reduce_last(self, tv: TensorView) -> None:
-        """Mostly, put reduction axes inside: a loop inside of a reduction's needs a register for each of its trips."""
+        """Mostly, put reduction axes inside: a loop inside a reduction's needs a register for each of its trips."""
         order = sorted(range(len(tv.loop)), key=lambda k: tv.loop[k].is_reduction)
         if order != list(range(len(order))) and self.chooser.chance(80):
             self.recorder.attempt(tv, "reorder", order)
@@ -386,7 +386,7 @@ class Scheduler:
     # -- memory ---------------------------------------------------------------------------------------------------------------------
 
     def rings(self) -> None:
-        """Circular buffers, mostly where tasks meet; inside of tasks in Shared memory, or in registers."""
+        """Circular buffers, mostly where tasks meet; inside tasks in Shared memory, or in registers."""
         for tv in self.computed():
             home = self.fusion.tasks.home(tv)
             crosses = any(self.fusion.tasks.home(u.output) is not home for u in storage_uses(self.fusion, tv))
@@ -396,7 +396,7 @@ class Scheduler:
                     self.recorder.attempt(tv, "set_memory_type", MemoryType.Shared)
 
     def memory(self) -> None:
-        """Memory types and allocation domains. Most tensors whose size per thread is no constant go to memory, as no register array can hold them."""
+        """Memory types and allocation domains. Most tensors whose size per thread is not a constant go to memory, as no register array can hold them."""
         for tv in self.computed():
             rest = [a for a in tv.loop[tv.schedule.inline :] if tv.schedule.ptype(a).is_loop and not a.is_reduction]
             if tv.uses and any(not isinstance(a.extent, Const) for a in rest) and self.chooser.chance(80):

@@ -20,7 +20,7 @@ from taskfuse.testing.program import Recorder, Spelled
 
 THREADS = 64
 OUTER = 2
-"""Loops outside of a tile: trips, blocks."""
+"""Loops outside a tile: trips, blocks."""
 
 
 def stream(chooser: Chooser, recorder: Recorder, size: Callable[[Expr], int], clusters: int = 0) -> None:

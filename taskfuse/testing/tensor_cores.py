@@ -84,7 +84,7 @@ class Nest:
     Attributes:
         head: loops over tiles of the result, which all tensors around the product share.
         steps: loops along what is summed, which its operands share, too.
-        ends_inside: what is summed may end inside of a tile.
+        ends_inside: what is summed may end inside a tile.
         is_blocked: some of the loops are blocks.
         in_roles: the operands are loaded by a role of their own.
         turn: the place in ``head`` of the loop whose trips the instances of the role that multiplies take in turns, and what these differ in.

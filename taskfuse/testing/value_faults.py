@@ -115,7 +115,7 @@ class Table:
             ("the checker fails", [m for m in self.mutants if CRASH in m.reason]),
             ("proved, and rounds otherwise", [m for m in self.mutants if m.proved and m.ran is Ran.ROUNDS]),
             ("refused, and equal in the launches", [m for m in self.mutants if m.said in (Said.REFUTED, Said.OUTSIDE) and m.ran in (Ran.EQUAL, Ran.ROUNDS)]),
-            ("outside of the model", [m for m in self.mutants if m.said is Said.OUTSIDE and m.ran is Ran.DIFFERS]),
+            ("outside the model", [m for m in self.mutants if m.said is Said.OUTSIDE and m.ran is Ran.DIFFERS]),
         ):
             lines += ["", f"{title} ({len(found)})", *(f"  {m}" for m in found)]
         return "\n".join(lines)

@@ -461,7 +461,7 @@ VALUE_OPERATORS: tuple[Operator, ...] = (
     Operator("statements exchanged", _neighbours),
     Operator("statement across a loop's end", _hoisted),
     Operator("start dropped", _starts(lambda _: ())),
-    Operator("start inside of the loop", _start_inside),
+    Operator("start inside the loop", _start_inside),
     Operator("operands swapped", in_writers(_swapped)),
     Operator("another function", in_writers(_functions)),
     Operator("another constant", in_each(reads, _immediates)),

@@ -91,7 +91,7 @@ def test_an_index_outside_names_the_statement() -> None:
     certificate = wrong.verify()
     assert certificate.verdict is Verdict.REFUTED
     found = shown(certificate, Layer.INSTANCE, "")
-    assert "is outside of 0..64" in found[0]
+    assert "is outside 0..64" in found[0]
     assert found[-3:] == indented(snippet("a = tf.exp(x)", shared))
 
 

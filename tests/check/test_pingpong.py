@@ -164,7 +164,7 @@ def test_scheduled_gemms_are_proved(name: str) -> None:
 
 WRONG = (
     "one slot less in a cursor", "barrier later", "warp barrier for a larger one", "arrive much earlier", "one trip less", "expect fewer bytes", "drop load",
-    "drop proxy fence", "retire sources only", "drop commit", "turn to instance 0",
+    "drop proxy fence", "wait for sources only", "drop commit", "turn to instance 0",
 )  # fmt: skip
 
 

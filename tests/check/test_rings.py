@@ -92,7 +92,7 @@ def test_but_it_must_have_met_all_of_it(lag: int, changes: tuple[tuple[str, str]
 
 @pytest.mark.parametrize("barrier", ["SYNC named threadIdx.y, 128", "SYNC named 3, 256"])
 def test_and_past_its_own_retire(barrier: str) -> None:
-    """A warp that retires has its own part of a wgmma behind it: the thread that arrives must meet the other warps after that, not before."""
+    """A warp that waits for has its own part of a wgmma behind it: the thread that arrives must meet the other warps after that, not before."""
     text = by_warpgroup(0).replace("SYNC named threadIdx.y, 128", barrier)
     if "256" in barrier:
         text = text.replace("IF threadIdx.x == 0:\n        ARRIVE empty", "IF threadIdx.x == 0 && threadIdx.y == 1:\n        ARRIVE empty").replace(

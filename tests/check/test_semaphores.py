@@ -95,7 +95,7 @@ BROKEN = {
     ),
     "a block that is left out": (
         (("IF blockIdx.x < 2:", "IF blockIdx.x < 2 && blockIdx.x % 2 == 0:"), ("ELSE IF blockIdx.x < 4:", "ELSE IF blockIdx.x >= 2 && blockIdx.x < 4:")),
-        "its blocks along blockIdx.x are no range",
+        "its blocks along blockIdx.x are not a range",
     ),
 }
 

@@ -27,7 +27,7 @@ OPEN = {
     "nobody_loads_ring": "mbarrier full: 128 bytes are expected, and loads bring 0",
     "nobody_loads_cursor": "mbarrier full: it is not one thread that issues a load",
     "nobody_loads_block": "mbarrier full: it is not one thread that issues a load",
-    "nobody_loads_uniform": "mbarrier full: a position begins outside of a loop or condition and ends inside",
+    "nobody_loads_uniform": "mbarrier full: a position begins outside a loop or condition and ends inside",
     "nobody_releases": "s: they stand in different arms, and nothing orders them",
     "count_of_nobody": "counts: the count of b: 32*N is not known to be at least 1",
     "releases_of_nobody": "counts: the count of full: N is not known to be at least 1",

@@ -28,7 +28,7 @@ RS, MN, SYNC = (text(name) for name in ("gemm_rs", "gemm_mn", "gemm_sync"))
 
 # kernel, what is changed, to what, what the proof says
 BAD = {
-    "fragments not retired": (RS, "      WAIT_GROUP wgmma <= 1\n", "", "its operand registers are touched while it may be in flight"),
+    "fragments not waited for": (RS, "      WAIT_GROUP wgmma <= 1\n", "", "its operand registers are touched while it may be in flight"),
     "a batch more in flight": (RS, "WAIT_GROUP wgmma <= 1", "WAIT_GROUP wgmma <= 2", "its operand registers are touched while it may be in flight"),
     "one fragment": (RS, "a_r[8*(kk % 2)", "a_r[0*(kk % 2)", "its operand registers are touched while it may be in flight"),
     "no wgmma fence": (RS, "      FENCE wgmma\n", "", "no FENCE wgmma stands between an access to its operand registers and it"),
@@ -38,9 +38,9 @@ BAD = {
         "      FENCE wgmma\n      a_r[8*(kk % 2) + 7] = copy(0.0)\n",
         "no FENCE wgmma stands between an access to its operand registers and it",
     ),
-    "accumulators not retired": (RS, "    WAIT_GROUP wgmma <= 0\n", "", "its accumulators are touched while it may be in flight"),
+    "accumulators not waited for": (RS, "    WAIT_GROUP wgmma <= 0\n", "", "its accumulators are touched while it may be in flight"),
     "nothing orders the reads of a warp before its arrival": (RS, "    SYNC warp  # WAR: all lanes have read a_s\n", "", "LDMATRIX"),
-    "slot released too early": (MN, "    WAIT_GROUP wgmma <= 0\n", "", "it is never retired"),
+    "slot released too early": (MN, "    WAIT_GROUP wgmma <= 0\n", "", "it is never waited for"),
     "reads past the slot": (MN, "+ 2048*kk", "+ 4096*kk", "desc(a_s[c.slot"),
     "tiles read before they are written": (SYNC, "  SYNC block  # RAW: the tiles are written\n", "", "LDMATRIX"),
     "tiles overwritten before they are read": (SYNC, "  SYNC block  # WAR: the tiles are read\n", "", "LDMATRIX"),

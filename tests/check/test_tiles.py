@@ -44,16 +44,16 @@ def box(shape: str = "8, 32", row: str = "i", first: str = "0, 0", least: int = 
 def test_boxes_that_fit_are_proved(text: str) -> None:
     certificate = verify(parse_kernel(text))
     certificate.require()
-    assert "boxes and tiles: 1 boxes and tiles lie inside of their buffers" in str(certificate)
+    assert "boxes and tiles: 1 boxes and tiles lie inside their buffers" in str(certificate)
     assert "alignment: " in str(certificate)
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (box(shape="N, 32", first="N - 4, 0", row="N - 8 + i"), "its box of 1024 bytes from byte 128*N - 512 on is not known to lie inside of the buffer"),
-        (box(shape="N, 32", least=4).replace("0..8", "0..N"), "its box of 1024 bytes from byte 0 on is not known to lie inside of the buffer"),
-        (box(shape="2, 8, 32", row="1, i", first="1, 1, 0"), "its box of 1024 bytes from byte 1152 on is not known to lie inside of the buffer"),
+        (box(shape="N, 32", first="N - 4, 0", row="N - 8 + i"), "its box of 1024 bytes from byte 128*N - 512 on is not known to lie inside the buffer"),
+        (box(shape="N, 32", least=4).replace("0..8", "0..N"), "its box of 1024 bytes from byte 0 on is not known to lie inside the buffer"),
+        (box(shape="2, 8, 32", row="1, i", first="1, 1, 0"), "its box of 1024 bytes from byte 1152 on is not known to lie inside the buffer"),
     ],
 )
 def test_boxes_that_may_not_fit_are_refuted(text: str, reason: str) -> None:

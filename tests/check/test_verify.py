@@ -44,7 +44,7 @@ def test_places_in_clusters() -> None:
     assert same.verify().failures[0].reason == "different threads may touch one element in one statement"
     outside = counterexample(parse_kernel(CLUSTER.replace("CLUSTER (2", "CLUSTER (3")), {})
     assert outside is not None
-    assert outside.reason == "index 2 of axis 0 is outside of 0..2"
+    assert outside.reason == "index 2 of axis 0 is outside 0..2"
 
 
 def test_proved_kernels_hold_in_single_launches() -> None:

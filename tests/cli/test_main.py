@@ -147,7 +147,7 @@ def test_texts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     ("content", "message"),
     [
         (b"", "line 1, column 1: "),
-        (b"\xff\xfe", "is no text"),
+        (b"\xff\xfe", "is not text"),
         (b"KERNEL k(", "line 1, column "),
         (b"KERNEL k(x: float32[4]) -> (y: float32[4])\n  GRID (1, 1, 1)  BLOCK (4, 1, 1)\n\nx[threadIdx.x] = copy(1.0)\n", "input 'x' is written"),
     ],
@@ -163,7 +163,7 @@ def test_files_at_fault(run: Run, tmp_path: Path) -> None:
     assert "(block_roles, cat, founding, gemm, gemm_cluster, gemm_multistage, gemm_pingpong, horizontal_fusion," in run.fails("show", "kernel", "found")
     assert run.fails("show", "kernel", tmp_path / "no.py") == f"cannot read {tmp_path}/no.py: No such file or directory\n"
     assert run.fails("show", "kernel", tmp_path) == f"cannot read {tmp_path}: Is a directory\n"
-    assert "gemm.kir is no Python program, so it has no function 'f'" in run.fails("show", "kernel", f"{GEMM}:f")
+    assert "gemm.kir is not a Python program, so it has no function 'f'" in run.fails("show", "kernel", f"{GEMM}:f")
 
 
 def test_errors_of_the_stage(run: Run) -> None:
@@ -251,7 +251,7 @@ def test_compile(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (tmp_path / "cat.sm_80.cubin").read_bytes() == tf.lower(founding.build()).cubin("sm_80")
     assert "registers" in run("compile", "founding", "--arch", "sm_80", "--out", tmp_path / "k")
     assert (tmp_path / "k").read_bytes() == (tmp_path / "cat.sm_80.cubin").read_bytes()
-    assert "has 3 fusions, and k is no folder" in run.fails("compile", "cat", "--out", "k")
+    assert "has 3 fusions, and k is not a folder" in run.fails("compile", "cat", "--out", "k")
     assert run.fails("compile", "founding", "--out", "no/k") == "cannot write no/k: No such file or directory\n"
     (tmp_path / "folder").mkdir()
     run("compile", "cat", "--arch", "sm_80", "--out", "folder")

@@ -32,7 +32,7 @@ class Case:
         self.archs.append(arch)
 
     def arguments(self, number: int = -1) -> dict[str, Any]:
-        """The last launch's parameters by name, as numbers, or bytes where they are no single one."""
+        """The last launch's parameters by name, as numbers, or bytes where they are not a single one."""
         source = self.sources[-1]
         found: dict[str, Any] = {}
         for argument, raw in zip(source.arguments, self.driver.launches[number].raw, strict=True):

@@ -201,7 +201,7 @@ y[blockIdx.x, threadIdx.x] = copy(x[blockIdx.x, threadIdx.x])
     case = Case(text, driver)
     case.run((tensor(8, 32),))
     assert driver.launches[0].attributes == ((4, 4, 1, 1),)
-    assert case.error(tensor(6, 32)) == "kernel 'k' cannot be launched: 6 blocks in x are no whole clusters of 4"
+    assert case.error(tensor(6, 32)) == "kernel 'k' cannot be launched: 6 blocks in x are not whole clusters of 4"
     driver.clusters = 0
     assert case.error(tensor(12, 32)) == (
         "kernel 'k' cannot be launched: fake GPU holds no cluster of 4 such blocks\nhelp: use smaller clusters, or blocks with less Shared memory"
@@ -278,7 +278,7 @@ def test_streams(driver: FakeDriver, torch: FakeTorch) -> None:
     case.run((tensor(3, 32),))
     assert driver.launches[-1].stream == 80
     assert case.error(tensor(3, 32), stream="s") == (
-        "kernel 'k' cannot be launched: 's' is no CUDA stream\nhelp: pass a handle, or an object with __cuda_stream__"
+        "kernel 'k' cannot be launched: 's' is not a CUDA stream\nhelp: pass a handle, or an object with __cuda_stream__"
     )
 
 
@@ -402,7 +402,7 @@ def test_out_is_checked(driver: FakeDriver, torch: FakeTorch) -> None:
         "output 0 of fusion 'k': it is on device 1, other arrays are on device 0\nhelp: move all arrays of a call to one device"
     )
     assert refused(one, z) == (
-        "output 0 of fusion 'k': two of its elements have one address: shape [32], strides [0]\nhelp: pass an array that is no broadcast view"
+        "output 0 of fusion 'k': two of its elements have one address: shape [32], strides [0]\nhelp: pass an array that is not a broadcast view"
     )
     assert refused(x, z) == "output 0 of fusion 'k': it overlaps input 'x'" + OVERLAP
     halves = FakeTensor(memory[::2]), FakeTensor(memory[1::2])
@@ -521,7 +521,7 @@ def test_cupy(driver: FakeDriver, cupy: FakeCuPy) -> None:
     assert (driver.launches[-1].stream, cupy.stream) == (5, 21)
     assert case.error(FakeCuPyArray(aligned((3, 32), "complex64"))) == "input 0 of fusion 'k': 'x': taskfuse has no dtype complex64"
     assert case.error(FakeCuPyArray(np.ndarray((3, 32), "float32", bytes(1000), 0, (6, 12)))) == (
-        "input 0 of fusion 'k': 'x': its strides (6, 12) are no multiples of the 4 bytes of an element"
+        "input 0 of fusion 'k': 'x': its strides (6, 12) are not multiples of the 4 bytes of an element"
     )
     assert Case(COPY.replace("y: float32", "y: bfloat16"), driver).error(x) == (
         "output 0 of fusion 'k': this cupy has no dtype bfloat16\nhelp: pass arrays of another framework"
@@ -597,7 +597,7 @@ y[blockIdx.x, threadIdx.x] = mul(x[blockIdx.x, threadIdx.x], z[blockIdx.x])
     )
     odd = FakeTensor(aligned((4,), "float32", 2))
     assert case.error(x, odd) == (
-        "input 1 of fusion 'k': 'z' starts at an address that is no multiple of the 4 bytes of its elements\nhelp: pass an aligned copy"
+        "input 1 of fusion 'k': 'z' starts at an address that is not a multiple of the 4 bytes of its elements\nhelp: pass an aligned copy"
     )
     cpu = FakeTensor(z.array, FakeTorchDevice("cpu"))
     assert case.error(x, cpu) == ("input 1 of fusion 'k': 'z': the tensor is on cpu, not on a GPU\nhelp: pass x.cuda(), or x.numpy() for the simulator")

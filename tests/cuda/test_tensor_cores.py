@@ -55,7 +55,7 @@ def test_8_bit_floats_need_a_newer_gpu() -> None:
 
 
 def test_joined_parts_of_wgmma() -> None:
-    """What joins the parts of a tile is no instruction of its atom: it opens no batch, which would take the registers from the reads behind it."""
+    """What joins the parts of a tile is not an instruction of its atom: it opens no batch, which would take the registers from the reads behind it."""
     cases = [*(Joined("wgmma", p, 2) for p in (P.TIDy, P.BIDz, P.CIDx)), CASES["several tiles of a thread"], CASES["integers"]]
     assert compiled([emit(lower(case.fusion())) for case in cases], "sm_90a") == ()
 
@@ -120,7 +120,7 @@ SERIAL = {
     "an accumulator is touched in flight": replaced(FP8, *TOUCHED),
     "the same, A in registers": replaced(RS, *TOUCHED),
     "no fence before the operand registers are read": without(RS, "FENCE wgmma"),
-    "nothing is retired before the accumulators are read": replaced(RS, "    WAIT_GROUP wgmma <= 0\n", ""),
+    "nothing is waited for before the accumulators are read": replaced(RS, "    WAIT_GROUP wgmma <= 0\n", ""),
 }
 
 

@@ -61,7 +61,7 @@ def test_types_have_the_size_of_the_dtype() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"pointer": 4104}, "its address is no multiple of 16\nhelp: pass an array whose first element is aligned to 16 bytes, such as a copy"),
+        ({"pointer": 4104}, "its address is not a multiple of 16\nhelp: pass an array whose first element is aligned to 16 bytes, such as a copy"),
         ({"strides": (64, 2)}, "its last axis has stride 2, not 1\nhelp: pass a contiguous copy"),
         (
             {"strides": (65, 1)},

@@ -34,7 +34,7 @@ def check(case: Case, fusion: tf.Fusion, kernel: tf.Kernel, shapes: Sequence[tup
         for tv, out, (ref, size) in zip(fusion.outputs, outs, exact, strict=True):
             assert out.dtype == tv.dtype.numpy
             assert out.shape == ref.shape
-            # half an ulp: the exact result is no number of that dtype
+            # half an ulp: the exact result is not a number of that dtype
             assert np.max(np.abs(out - ref) / ulp(ref if size is None else size, out.dtype)) <= case.ulp + 0.5
 
 

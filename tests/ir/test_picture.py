@@ -1,4 +1,4 @@
-"""Pictures of fusions: boxes inside of boxes that do not overlap, edges that lead down, text that is escaped."""
+"""Pictures of fusions: boxes inside boxes that do not overlap, edges that lead down, text that is escaped."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator

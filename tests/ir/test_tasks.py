@@ -303,7 +303,7 @@ def test_a_node_has_one_parent() -> None:
     refused(lambda: k.fusion.group([t2, t1]), "group2: t1 is a member of group1 already", help="a node has one parent")
     refused(lambda: k.fusion.group([t2, t2]), "group2: t2 is given twice")
     refused(lambda: k.fusion.group([]), "group2: a group needs at least one member")
-    refused(lambda: k.fusion.group([k.fusion.tasks.root]), "group2: root holds everything and is no member")
+    refused(lambda: k.fusion.group([k.fusion.tasks.root]), "group2: root holds everything and is not a member")
     assert state(k.fusion) == before
 
 

@@ -26,10 +26,10 @@ GOOD = "GATHER r <- x[v] at v = i[0] of 32"
         ("GATHER r <- x[v] at v = x[0] of 32", "a value of a gather is an integer of at most 64 bits with a sign, and 'x' is float32", GOOD),
         ("GATHER r <- x[v] at v = u[0] of 32", "a value of a gather is an integer of at most 64 bits with a sign, and 'u' is uint64", GOOD),
         ("GATHER r <- x[w] at v = i[0] of 32", "'w' is not in scope", "GATHER r <- x[v + 0*threadIdx.x] at v = i[0] of 32"),
-        ("GATHER s[v] <- x[v] at v = i[0] of 32", "'v' is used outside of the index that is read", "GATHER s[3] <- x[v] at v = i[0] of 32"),
+        ("GATHER s[v] <- x[v] at v = i[0] of 32", "'v' is used outside the index that is read", "GATHER s[3] <- x[v] at v = i[0] of 32"),
         (
             "GATHER r <- x[v] at v = i[0] of 32, w = i[v] of 32",
-            "'v' is used outside of the index that is read",
+            "'v' is used outside the index that is read",
             "GATHER r <- x[v] at v = i[0] of 32, w = i[1] of 32",
         ),
         ("GATHER r <- x[v] at v = i[0] of 32, v = i[1] of 32", "the symbol 'v' already means something here", GOOD),
@@ -138,4 +138,4 @@ def test_vectors_are_aligned() -> None:
     x = X.reshape(4, 8)
     i = (np.arange(32) % 5).astype(np.int32)
     run_all(k, (x, i, np.zeros(2, np.int8)), np.where(i < 4, x[i % 4, 7], 0))
-    assert "access of 16 bytes to input 'x' at an address that is no multiple of 16" in error(k, (x, i, np.zeros(1, np.int8)))
+    assert "access of 16 bytes to input 'x' at an address that is not a multiple of 16" in error(k, (x, i, np.zeros(1, np.int8)))

@@ -91,7 +91,7 @@ def test_a_broken_rule_names_the_line(tmp_path: Path) -> None:
         ("@ a.py:3", r"expected a file in quotes, found 'a.py'"),
         ('@ "a.py"', r"expected ':', found end of line"),
         ('@ "a.py":b', r"expected an integer, found 'b'"),
-        ('@ "a\\q.py":3', r"is no text"),
+        ('@ "a\\q.py":3', r"is not text"),
         ('@ "a.py":3:4:5', r"expected the end of the line, found ':'"),
     ],
 )

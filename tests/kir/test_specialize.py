@@ -53,7 +53,7 @@ def test_random_kernels(mix: Mix) -> None:
 
 @pytest.mark.parametrize("size", [0, 3, 66])
 def test_values_that_are_refused(size: int) -> None:
-    with pytest.raises(InputError, match=f"{size} is no value of extent N"):
+    with pytest.raises(InputError, match=f"{size} is not a value of extent N"):
         at(parse_kernel(TEXT), N=size)
     with pytest.raises(InputError, match="extent N is not given"):
         at(parse_kernel(TEXT))

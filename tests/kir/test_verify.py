@@ -217,9 +217,9 @@ STATEMENTS = [
         "index i of Local 'acc' is not a constant after unrolling: 'i' is not the variable of an unrolled loop",
         "FOR i in 0..4 UNROLL:\n  SHUFFLE acc[i] <- r xor 8",
     ),
-    ("WAIT_GROUP wgmma.read <= 0", "wgmma has no retire of reads only", "WAIT_GROUP bulk.read <= 0"),
-    ("WAIT_GROUP copy.read <= 0", "copy has no retire of reads only", "WAIT_GROUP copy <= 7"),
-    ("WAIT_GROUP bulk <= 8", "a retire to 8 unfinished batches: 0 to 7 are possible", "WAIT_GROUP bulk <= 7"),
+    ("WAIT_GROUP wgmma.read <= 0", "wgmma has no wait_group of reads only", "WAIT_GROUP bulk.read <= 0"),
+    ("WAIT_GROUP copy.read <= 0", "copy has no wait_group of reads only", "WAIT_GROUP copy <= 7"),
+    ("WAIT_GROUP bulk <= 8", "a wait_group to 8 unfinished batches: 0 to 7 are possible", "WAIT_GROUP bulk <= 7"),
     ("SETMAXNREG 20", "setmaxnreg 20: multiples of 8 from 24 to 256 are possible", "SETMAXNREG 24"),
     ("SETMAXNREG 42", "setmaxnreg 42: multiples of 8 from 24 to 256 are possible", "SETMAXNREG 256"),
 ]

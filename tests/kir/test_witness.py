@@ -307,7 +307,7 @@ BAD_DEFINITIONS = [
         "'i2' means nothing in the definition of 'z', whose iteration space has 2 axes",
         "z: float32[4] over (N, 4) at (i1) = reduce add of neg(0.5) from 0.0",
     ),
-    ("z: float32[4] over (4) at (3 - i0) = neg(0.5)", "'z' is no reduction: its iteration space is its shape", "z: float32[4] = neg(0.5)"),
+    ("z: float32[4] over (4) at (3 - i0) = neg(0.5)", "'z' is not a reduction: its iteration space is its shape", "z: float32[4] = neg(0.5)"),
     ("z: float32[N] = add(0.5)", "add takes 2 operands, not 1", "z: float32[N] = add(0.5, alpha)"),
     (
         "z: float32[N] over (N, 2) at (i0) = reduce add of mul(alpha) from 0.0",
@@ -389,9 +389,9 @@ def test_rules_of_definitions_that_no_text_breaks() -> None:
 PRODUCT = "MMA.m16n8k16.bfloat16 acc[0], ab[0], ab[0]  ~ "
 MATRICES = "LDMATRIX ab[0] <- b[threadIdx.x, 0]  ~ value p[tile.0, tile.1] "
 BAD_CONTENTS = [
-    ("r = copy(x[0, 0])  ~ body t[0, 0]", "'t' is no reduction, so nothing stands for one term of it", "r = copy(x[0, 0])  ~ body s[0, 0]"),
-    ("r = copy(0.0)  ~ start p", "'p' is no reduction and no scan, so nothing stands for 'start' of it", "r = copy(0.0)  ~ start t"),
-    ("SHUFFLE r <- r xor 1  ~ part p", "'p' is no reduction and no scan, so nothing stands for 'part' of it", "SHUFFLE r <- r xor 1  ~ part s"),
+    ("r = copy(x[0, 0])  ~ body t[0, 0]", "'t' is not a reduction, so nothing stands for one term of it", "r = copy(x[0, 0])  ~ body s[0, 0]"),
+    ("r = copy(0.0)  ~ start p", "'p' is not a reduction and no scan, so nothing stands for 'start' of it", "r = copy(0.0)  ~ start t"),
+    ("SHUFFLE r <- r xor 1  ~ part p", "'p' is not a reduction and no scan, so nothing stands for 'part' of it", "SHUFFLE r <- r xor 1  ~ part s"),
     (
         f"{PRODUCT}value s[0]",
         "a product of matrices adds terms: it stands for 'term', not for 'value'",
@@ -471,7 +471,7 @@ def test_the_kernel_is_quoted_with_its_witness() -> None:
         verify_kernel(kernel("r = copy(x[0, 0])  ~ start p"))
     text = str(caught.value)
     assert "  |   DEFINE s: float32[N] over (N, 4) at (i0) = reduce add of mul(x[i0, i1], alpha) from 0.0" in text
-    assert text.endswith("  | r = copy(x[0, 0])  ~ start p\n  | ^ 'p' is no reduction and no scan, so nothing stands for 'start' of it")
+    assert text.endswith("  | r = copy(x[0, 0])  ~ start p\n  | ^ 'p' is not a reduction and no scan, so nothing stands for 'start' of it")
 
 
 @pytest.mark.parametrize(

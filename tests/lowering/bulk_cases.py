@@ -254,7 +254,7 @@ def after_another_group() -> tf.Fusion:
 
 
 def outside(load: bool, store: bool) -> tf.Fusion:
-    """Blocks of 16 rows in tiles of 8: of 37 rows the last block has a tile wholly outside of the tensor."""
+    """Blocks of 16 rows in tiles of 8: of 37 rows the last block has a tile wholly outside the tensor."""
     with tf.Fusion("outside") as fusion:
         a = tf.copy(tf.define_tensor([37, 32], name="x"))
         b = tf.abs(a)

@@ -213,7 +213,7 @@ def factors(fusion: Fusion, seed: int) -> list[Array]:
 
 
 def padded_remainder(computed: bool = False, inlined: bool = True) -> Fusion:
-    """The reduction ends inside of a step, and threads copy its tiles.
+    """The reduction ends inside a step, and threads copy its tiles.
 
     Args:
         computed: one of the factors is a function, which need not be 0 where its operand is.

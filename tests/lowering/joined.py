@@ -96,7 +96,7 @@ class Product:
 CASES = {
     "several tiles of a thread": Product("wgmma", P.BIDz, rows=2, columns=2, bias=True),
     "several tiles of a warp": Product("mma", P.TIDy, rows=2, columns=2, bias=True),
-    "parts outside of the tiles": Product("wgmma", P.TIDy, rows=2, columns=2, order=(1, 0, 3, 2)),
+    "parts outside the tiles": Product("wgmma", P.TIDy, rows=2, columns=2, order=(1, 0, 3, 2)),
     "more registers than have room at once": Product("wgmma", P.TIDy, n=64),
     "integers": Product("wgmma", P.TIDz, dtype=tf.int8, n=32, tiles=4),
     "integers of other blocks": Product("wgmma", P.CIDx, dtype=tf.int8, n=32, tiles=5, bias=True),
@@ -104,11 +104,11 @@ CASES = {
     "rows on the same index, inside": Product("wgmma", P.TIDy, rows=2, rows_on=P.TIDy, order=(1, 0, 2, 3)),
     "rows on the same index, inside, of blocks": Product("wgmma", P.BIDx, rows=2, rows_on=P.BIDx, tiles=3, order=(1, 0, 2, 3)),
     "an uneven number of steps": Product("wgmma", P.BIDz, parts=3, tiles=5),
-    "steps outside of the parts": Product("wgmma", P.TIDy, parts=2, tiles=5, order=(2, 1, 0, 3), inner=True),
+    "steps outside the parts": Product("wgmma", P.TIDy, parts=2, tiles=5, order=(2, 1, 0, 3), inner=True),
     "parts without a step": Product("wgmma", P.BIDz, parts=4, tiles=5),
     "threads without a step": Product("wgmma", P.TIDy, parts=4, tiles=5),
     "warpgroups of one index": Product("wgmma", P.TIDx, parts=2, tiles=3),
     "warpgroups of one index without a step": Product("wgmma", P.TIDx, parts=4, tiles=5),
 }
-UNEVEN = ("steps outside of the parts", "threads without a step", "warpgroups of one index", "warpgroups of one index without a step")
+UNEVEN = ("steps outside the parts", "threads without a step", "warpgroups of one index", "warpgroups of one index without a step")
 """Of threads whose parts have other numbers of steps."""

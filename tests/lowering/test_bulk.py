@@ -344,7 +344,7 @@ REFUSED: dict[str, tuple[Callable[[], tf.Fusion], str]] = {
     ),
     "overhang inside": (
         overhanging_inside,
-        "cannot lower tv2: its atom tma_store clips at the end of the tensor, and its tile overhangs an axis of 6 inside of it\n"
+        "cannot lower tv2: its atom tma_store clips at the end of the tensor, and its tile overhangs an axis of 6 inside it\n"
         "help: split by divisors, or split the tensor's own axis",
     ),
     "unequal blocks": (
@@ -359,7 +359,7 @@ REFUSED: dict[str, tuple[Callable[[], tf.Fusion], str]] = {
     ),
     "a consumer's axis": (
         an_axis_that_it_lacks,
-        "cannot lower tv2: loop axis 0 runs over an axis of a consumer inside of one fill of its ring: bulk copies would write a tile again\n"
+        "cannot lower tv2: loop axis 0 runs over an axis of a consumer inside one fill of its ring: bulk copies would write a tile again\n"
         "help: inline it into that loop, or give it no such axis (propagate with a smaller upto)",
     ),
     "two tasks": (

@@ -183,7 +183,7 @@ def test_boundaries_of_different_loops_are_two_channels() -> None:
 
 
 def test_the_endpoint_of_a_parallelized_horizontal_member_is_the_member() -> None:
-    """The founding example: everybody in it waits and arrives, outside of the dispatch below."""
+    """The founding example: everybody in it waits and arrives, outside the dispatch below."""
     with tf.Fusion("cat") as fusion:
         x = tf.define_tensor([3, 8], name="x")
         a, b = tf.neg(x), tf.add(x, 1.0)
@@ -702,6 +702,6 @@ def test_a_role_inside_of_a_loop_of_an_instance_takes_no_turns() -> None:
     assert (
         refused(lambda: tf.lower(scanned(3, apart=True)), LoweringError)
         == """\
-cannot lower t1: its instances on TIDz take turns in a channel, and its code stands in a loop inside of theirs that tv3 shares
+cannot lower t1: its instances on TIDz take turns in a channel, and its code stands in a loop inside theirs that tv3 shares
 help: put tv3 into the same task, or share fewer loops with it"""
     )

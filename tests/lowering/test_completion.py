@@ -16,7 +16,7 @@ from tests.lowering.running import agrees, buffer, numbers, refused, scopes
 
 
 def test_a_loop_over_an_axis_of_a_reader_copies_once() -> None:
-    """Copies are done at any later time and in no order: a second one of the same element, before the first is retired, would race with it."""
+    """Copies are done at any later time and in no order: a second one of the same element, before the first is waited for, would race with it."""
     with tf.Fusion("repeated") as fusion:
         x, y = tf.define_tensor([8], name="x"), tf.define_tensor(["N", 1], name="y")
         total = x + y

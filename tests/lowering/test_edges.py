@@ -1,4 +1,4 @@
-"""Overhangs of splits, past the end of a tensor and inside of it: what pads them, what reads them, and what lands where. All against NumPy, in the ring."""
+"""Overhangs of splits, past the end of a tensor and inside it: what pads them, what reads them, and what lands where. All against NumPy, in the ring."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_totals_of_a_padded_tile() -> None:
 
 
 def test_a_digit_inside_keeps_its_own_places() -> None:
-    """The rows of a shared loop and columns inside of it are digits of one index: the place of an element depends on both."""
+    """The rows of a shared loop and columns inside it are digits of one index: the place of an element depends on both."""
     with Fusion("digits") as fusion:
         x = tf.define_tensor([4, 2], name="x")
         fusion.add_output(tf.sum(x, axis=1))
@@ -197,7 +197,7 @@ def product(
 
 
 HELP = "help: copy its operands (cache_after) to Shared memory, or declare the extent with tf.dim(..., multiple_of=...)"
-UNFILLED = "cannot lower tv{0}: its atom computes whole tiles, the reduction axis of 40 may end inside of one, and tv{1} is not filled with 0 there\n" + HELP
+UNFILLED = "cannot lower tv{0}: its atom computes whole tiles, the reduction axis of 40 may end inside one, and tv{1} is not filled with 0 there\n" + HELP
 
 
 def pad_tiles(tv: TensorView) -> None:
@@ -207,9 +207,9 @@ def pad_tiles(tv: TensorView) -> None:
 REFUSED = {
     "bulk copies of a part": (lambda: product(slice(8, 48), loads=True, depth=64), UNFILLED.format(7, 3)),
     "a part of a tile": (lambda: product(slice(8, 48), depth=64), UNFILLED.format(7, 2)),
-    "a tile inside of the sum": (
+    "a tile inside the sum": (
         lambda: product(slice(None), depth=32, step=by_eights),
-        "cannot lower tv7: its atom computes whole tiles, and its tile overhangs an axis of 8 inside of the sum: elements would be added twice\n"
+        "cannot lower tv7: its atom computes whole tiles, and its tile overhangs an axis of 8 inside the sum: elements would be added twice\n"
         "help: split by divisors, or split the reduction axis itself",
     ),
     "places that nobody writes": (

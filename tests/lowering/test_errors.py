@@ -404,7 +404,7 @@ def test_a_foreign_loop_inside_of_a_reduction_would_accumulate_again() -> None:
 
     agrees(build(False), numbers(3, 4), numbers(5, 3))
     assert lowering(build(True)) == (
-        "cannot lower tv2: loop axis 2 runs over an axis of a consumer inside of the reduction: each element would be accumulated more than once\n"
+        "cannot lower tv2: loop axis 2 runs over an axis of a consumer inside the reduction: each element would be accumulated more than once\n"
         "help: reorder that axis before the reduction axes, or do not merge it with one"
     )
 

@@ -97,7 +97,7 @@ def test_which_lanes_exchange(shape: tuple[int, ...], axes: tuple[int, ...], pty
         ((20,), (0,), (TX,)),  # not a warp
         ((40,), (0,), (TX,)),  # a warp and a part of one
         ((33, 32), (1,), (TX, S)),  # nothing is reduced across threads
-        ((64, 3), (0,), (TX, TX)),  # 64 groups of one lane are left, since 3 columns are no power of two
+        ((64, 3), (0,), (TX, TX)),  # 64 groups of one lane are left, since 3 columns are not a power of two
     ],
 )
 def test_other_sets_of_threads_have_a_tree(shape: tuple[int, ...], axes: tuple[int, ...], ptypes: tuple[P, ...]) -> None:

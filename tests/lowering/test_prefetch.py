@@ -310,8 +310,8 @@ def test_copies_that_write_an_element_again_are_waited_for_in_between() -> None:
 # -- what each statement is for ---------------------------------------------------------------------------------------------------------
 
 FAULTS = {
-    "no retire": ("  WAIT_GROUP copy <= 1\n", ""),
-    "a retire for one less": ("WAIT_GROUP copy <= 1", "WAIT_GROUP copy <= 2"),
+    "no wait_group": ("  WAIT_GROUP copy <= 1\n", ""),
+    "a wait_group for one less": ("WAIT_GROUP copy <= 1", "WAIT_GROUP copy <= 2"),
     "no barrier": ("  SYNC block  # tv2 crosses TIDx in t0\n", ""),
     "a prologue of one trip less": ("0..2 UNROLL", "0..1 UNROLL"),
     "no commit before the loop": ("  COMMIT copy\nFOR i0 in", "FOR i0 in"),

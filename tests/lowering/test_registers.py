@@ -180,7 +180,7 @@ def test_a_budget_belongs_to_a_role(node: str) -> None:
             fusion.add_output(y)
         fusion.task([y], "alone").registers(40)
     assert refused(lambda: tf.lower(fusion), LoweringError) == (
-        f"cannot lower {'g' if node == 'group' else 'alone'}: registers(40): it is no member of a parallelized group\n"
+        f"cannot lower {'g' if node == 'group' else 'alone'}: registers(40): it is not a member of a parallelized group\n"
         "help: give the budget to a role: a member of a vertical group"
     )
     assert (load.budget, compute.budget) == (None, None)

@@ -102,7 +102,7 @@ def test_roles() -> None:
 
 
 def test_a_total_begins_outside_of_the_ring_that_it_fills() -> None:
-    """The ring's loop is the inner part of the axis, and the dispatch stands inside of the outer part: no wait belongs to where the total is set."""
+    """The ring's loop is the inner part of the axis, and the dispatch stands inside the outer part: no wait belongs to where the total is set."""
     with tf.Fusion("nested") as fusion:
         x = tf.define_tensor(["N"], name="x")
         a = tf.neg(x)

@@ -106,7 +106,7 @@ def test_a_loop_variable_outside_of_its_loop() -> None:
     loops = [n for _, n in nodes(plan) if isinstance(n, PLoop)]
     loop, user = next((n, s) for n in loops for _, s in nodes(n.body) if isinstance(s, PStmt) and any(n.var in e.free for e in expressions(s.stmt)))
     plan.append(user)
-    assert f"uses {loop.var} outside of its loop" in refused(plan)
+    assert f"uses {loop.var} outside its loop" in refused(plan)
 
 
 def test_a_local_index_of_another_task() -> None:

@@ -394,7 +394,7 @@ def test_data_that_enters_a_vertical_group_is_synchronized_before_it() -> None:
 
 
 def test_channels_are_needed_entirely() -> None:
-    """Every wait and every arrival of a pipeline of threads that are no whole warps."""
+    """Every wait and every arrival of a pipeline of threads that are not whole warps."""
     with tf.Fusion("channel") as fusion:
         x = tf.define_tensor([5, 6], name="x")
         a = tf.neg(x)

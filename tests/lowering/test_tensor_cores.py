@@ -108,7 +108,7 @@ def in_flight_without_a_ring() -> Fusion:
 
 
 REFUSED: dict[str, tuple[Callable[[], Fusion], str]] = {
-    "remainder": (lambda: padded_remainder(computed=True), "its atom computes whole tiles, the reduction axis of 40 may end inside of one"),
+    "remainder": (lambda: padded_remainder(computed=True), "its atom computes whole tiles, the reduction axis of 40 may end inside one"),
     "rows between two multiples": (
         lambda: by_warps(padding=4),
         "rows of its atom's tile start at multiples of 36 elements of tv6, and one access takes 8 that start at a multiple of 8\n"

@@ -110,21 +110,21 @@ def test_errors() -> None:
     wrong: Any = None
     with Fusion("f") as fusion:
         assert message(lambda: tf.define_tensor([-1])) == "define_tensor: extent -1 is negative"
-        assert message(lambda: tf.define_tensor(["S -"])).startswith("define_tensor: 'S -' is no extent: ")
+        assert message(lambda: tf.define_tensor(["S -"])).startswith("define_tensor: 'S -' is not an extent: ")
         assert message(lambda: tf.define_tensor([wrong])) == (
-            "define_tensor: None is no extent\nhelp: use an int, a name such as 'S', an expression such as '4*S', or tf.dim(...)"
+            "define_tensor: None is not an extent\nhelp: use an int, a name such as 'S', an expression such as '4*S', or tf.dim(...)"
         )
         assert message(lambda: tf.define_tensor(["i0"])) == (
             "fusion '?': 'i0' is no name for a dimension\nhelp: use an identifier other than i0, i1, ... and v0, v1, ..., which index maps use"
         )
-        assert "'a b' is no name" in message(lambda: tf.dim("a b"))
+        assert "'a b' is not a name" in message(lambda: tf.dim("a b"))
         assert message(lambda: tf.dim("S", multiple_of=8, min=9, max=15)) == (
             "fusion '?': no extent meets the facts of dimension 'S': min=9, max=15, multiple_of=8"
         )
         assert "no extent meets" in message(lambda: tf.dim("S", min=-1))
         assert "no extent meets" in message(lambda: tf.dim("S", multiple_of=0))
         assert message(lambda: tf.full([2], 300, "uint8")) == "full: 300 is no uint8\nhelp: cast the tensor to a dtype that holds it"
-        assert message(lambda: tf.full([2], wrong)) == "full: NoneType is no value\nhelp: use a Python number or a run-time scalar"
+        assert message(lambda: tf.full([2], wrong)) == "full: NoneType is not a value\nhelp: use a Python number or a run-time scalar"
         assert message(lambda: tf.full([2], 0.5, "int8")).startswith("full: 0.5 is no int8")
         assert message(lambda: tf.iota([2], 1)) == "iota: axis 1 is out of range for 1 dimensions\nhelp: use an axis in [-1, 0]"
         assert message(lambda: tf.arange(0, 5, 0)) == "arange: step is 0"

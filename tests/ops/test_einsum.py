@@ -128,7 +128,7 @@ REFUSED: list[tuple[Callable[[TensorView, TensorView], object], str]] = [
     (lambda x, y: tf.einsum("ij,jk->ik", x), "einsum: 'ij,jk->ik' names 2 operands, and 1 are given"),
     (
         lambda x, y: tf.einsum("i1->i", x),
-        "einsum: 'i1' in 'i1->i' is no list of axes\nhelp: use letters, and ... for the axes that have none",
+        "einsum: 'i1' in 'i1->i' is not a list of axes\nhelp: use letters, and ... for the axes that have none",
     ),
     (lambda x, y: tf.einsum("ijk->i", x), "einsum: 'ijk' names 3 axes of tv0 [M, 4], which has 2"),
     (lambda x, y: tf.einsum("i->i", x), "einsum: 'i' names 1 axes of tv0 [M, 4], which has 2"),
@@ -147,7 +147,7 @@ REFUSED: list[tuple[Callable[[TensorView, TensorView], object], str]] = [
         "einsum: tv0 (float32), tv1 (float32) have no product in int32\nhelp: ask for a float dtype, then cast",
     ),
     (lambda x, y: tf.einsum("i,i", x, NUMBER), "einsum: takes a tensor, not float\nhelp: make constants with tf.full, inputs with tf.define_tensor"),
-    (lambda x, y: EINSUM(x, y), 'einsum: the subscripts are no text, but TensorView\nhelp: write einsum("ij,jk->ik", a, b)'),
+    (lambda x, y: EINSUM(x, y), 'einsum: the subscripts are not text, but TensorView\nhelp: write einsum("ij,jk->ik", a, b)'),
 ]
 
 

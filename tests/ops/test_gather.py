@@ -85,7 +85,7 @@ def test_one_hot(dtype: str) -> None:
     with Fusion("f"):
         a = tf.define_tensor(["N"], "int16")
         assert [str(e) for e in tf.one_hot(a, "C").shape] == ["N", "C"]
-        assert message(lambda: tf.one_hot(tf.cast(a, "float32"), 3)) == "one_hot: tv3 (float32) are no indices\nhelp: cast them to int64"
+        assert message(lambda: tf.one_hot(tf.cast(a, "float32"), 3)) == "one_hot: tv3 (float32) are not indices\nhelp: cast them to int64"
 
 
 @settings(max_examples=40)
@@ -141,9 +141,9 @@ EXTENTS = "help: extents must be the same expression, or the constant 1"
 
 NUMBER: Any = 3  # a value that type checkers refuse
 REFUSED: list[tuple[Callable[[TensorView, TensorView, TensorView, TensorView], object], str]] = [
-    (lambda x, i, f, m: tf.take(x, f, 0), "take: tv2 (float32) are no indices\nhelp: cast them to int64"),
-    (lambda x, i, f, m: tf.take(x, m, 0), "take: tv3 (bool) are no indices\nhelp: select with tf.where: the shape of what a mask selects depends on data"),
-    (lambda x, i, f, m: x[m], "index: tv3 (bool) are no indices\nhelp: select with tf.where: the shape of what a mask selects depends on data"),
+    (lambda x, i, f, m: tf.take(x, f, 0), "take: tv2 (float32) are not indices\nhelp: cast them to int64"),
+    (lambda x, i, f, m: tf.take(x, m, 0), "take: tv3 (bool) are not indices\nhelp: select with tf.where: the shape of what a mask selects depends on data"),
+    (lambda x, i, f, m: x[m], "index: tv3 (bool) are not indices\nhelp: select with tf.where: the shape of what a mask selects depends on data"),
     (lambda x, i, f, m: tf.take(x, i, 2), "take: axis 2 is out of range for tv0 [A, B]\nhelp: use an axis in [-2, 1]"),
     (lambda x, i, f, m: tf.take(x, NUMBER, 0), "take: takes a tensor, not int\nhelp: make constants with tf.full, inputs with tf.define_tensor"),
     (

@@ -325,7 +325,7 @@ def test_dtype_errors() -> None:
         assert message(lambda: x + 10**400) == "add: the constant is out of the range of float32"
         assert message(lambda: tf.sin(1.0)) == ("sin: needs a tensor or a run-time scalar among its operands\nhelp: make constants with tf.full")
         wrong: Any = "1"
-        assert message(lambda: x + wrong) == "add: str is no operand\nhelp: use tensors, run-time scalars and Python numbers: float(x), int(x)"
+        assert message(lambda: x + wrong) == "add: str is not an operand\nhelp: use tensors, run-time scalars and Python numbers: float(x), int(x)"
         assert message(lambda: tf.cast(wrong, "float32")) == "cast: takes a tensor, not str\nhelp: make constants with tf.full, inputs with tf.define_tensor"
         assert len(fusion.tensors()) == count
 

@@ -57,7 +57,7 @@ ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {
     "take_along_axis": lambda x, at: tf.take_along_axis(x, at, axis=0),
     "gather": lambda x, at: tf.gather(x, 0, at),
 }
-# How each op that is no elementwise function is called on tensors [2, 2] of some dtypes.
+# How each op that is not an elementwise function is called on tensors [2, 2] of some dtypes.
 CALLS: dict[str, Callable[..., Any]] = {
     **{name: getattr(tf, name) for name in ("sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "argmax", "argmin", "softmax", "log_softmax")},
     **{name: getattr(tf, name) for name in ("layer_norm", "rms_norm", "squeeze", "transpose", "flip", "full_like", "zeros_like", "ones_like", "matmul")},
@@ -129,5 +129,5 @@ def test_dtypes_of_others() -> None:
 
     assert tf.supports("exp", Torch("float8_e4m3fn"), float8_e4m3)
     assert not tf.supports("left_shift", Torch("float16"))
-    with pytest.raises(TaskfuseError, match="is no dtype of taskfuse"):
+    with pytest.raises(TaskfuseError, match="is not a dtype of taskfuse"):
         tf.supports("exp", Torch("complex64"))

@@ -149,7 +149,7 @@ def test_shape_errors() -> None:
         assert message(lambda: tf.expand_dims(x, 3)) == ("expand_dims: axis 3 is out of range for the 3-d result of tv0 [2, 3]\nhelp: use an axis in [-3, 2]")
         assert message(lambda: tf.expand_dims(x, (0, 0))) == "expand_dims: axes (0, 0) repeat an axis"
         assert message(lambda: tf.squeeze(s, 0)) == "squeeze: dimension 0 of tv1 [S, T] has extent S, not 1"
-        assert message(lambda: tf.permute(x, (0, 0))) == "permute: (0, 0) is no permutation of the 2 dimensions of tv0 [2, 3]"
+        assert message(lambda: tf.permute(x, (0, 0))) == "permute: (0, 0) is not a permutation of the 2 dimensions of tv0 [2, 3]"
         assert message(lambda: tf.reshape(x, [4])) == (
             "reshape: tv0 [2, 3] has 6 elements, [4] has 4\n"
             "help: the numbers of elements must be provably equal: give facts about symbols with tf.dim(..., multiple_of=)"
@@ -159,7 +159,7 @@ def test_shape_errors() -> None:
         )
         assert message(lambda: tf.reshape(x, [-1, -1])) == "reshape: [-1, -1] has more than one -1\nhelp: only one extent may be -1"
         assert message(lambda: tf.reshape(x, [-2, 3])) == "reshape: [-2, 3] has a negative extent\nhelp: only one extent may be -1"
-        assert message(lambda: tf.reshape(x, ["2*"])).startswith("reshape: '2*' is no extent: ")
+        assert message(lambda: tf.reshape(x, ["2*"])).startswith("reshape: '2*' is not an extent: ")
         assert len(fusion.tensors()) == count
 
 
@@ -184,10 +184,10 @@ def test_index_errors() -> None:
             message(lambda: x[True])
             == "index: tv0 [2, 3] cannot be indexed with bool\nhelp: index with integers, slices, None, Ellipsis and tensors of integers"
         )
-        assert message(lambda: x[1.5:]) == "index: slice bound 1.5 is no integer\nhelp: index with integers, slices, None, Ellipsis and tensors of integers"
+        assert message(lambda: x[1.5:]) == "index: slice bound 1.5 is not an integer\nhelp: index with integers, slices, None, Ellipsis and tensors of integers"
         assert (
             message(lambda: x[:: sym("S")])
-            == "index: slice step S is no integer constant\nhelp: index with integers, slices, None, Ellipsis and tensors of integers"
+            == "index: slice step S is not an integer constant\nhelp: index with integers, slices, None, Ellipsis and tensors of integers"
         )
         assert message(lambda: tf.slice(x, [0], [1, 2])) == "slice: 1 starts, 2 stops and 1 steps\nhelp: give one of each per dimension"
         assert message(lambda: tf.slice(x, [0] * 3, [1] * 3)) == "slice: 3 indices for the 2 dimensions of tv0 [2, 3]"

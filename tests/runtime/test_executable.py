@@ -87,9 +87,9 @@ def test_out_in_the_simulator() -> None:
         (frozen, "the array is read-only"),
         (
             np.lib.stride_tricks.as_strided(np.zeros(32, np.float32), X.shape, (0, 4)),
-            "two of its elements share memory: shape [4, 32], strides [0, 4] bytes\nhelp: pass an array that is no broadcast view",
+            "two of its elements share memory: shape [4, 32], strides [0, 4] bytes\nhelp: pass an array that is not a broadcast view",
         ),
-        ([1.0], "a float is no NumPy array, as the inputs are"),
+        ([1.0], "a float is not a NumPy array, as the inputs are"),
         (np.zeros((4, 32)), "'x1' has dtype float32, the array float64"),
         (np.zeros((3, 32), np.float32), "'x1' has shape [4, 32], the array [3, 32]"),
     ):

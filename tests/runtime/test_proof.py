@@ -110,7 +110,7 @@ def test_extents_alone() -> None:
     refuted = tf.parse_kernel(PAIRS).verify({"M": 3})
     assert refuted.verdict is Verdict.REFUTED
     assert tf.parse_kernel(PAIRS).verify({"M": 4}).is_proved
-    with pytest.raises(tf.errors.InputError, match="65 is no value of extent M"):
+    with pytest.raises(tf.errors.InputError, match="65 is not a value of extent M"):
         tf.parse_kernel(PAIRS).verify({"M": 65})
     with pytest.raises(tf.errors.InputError, match="extent M is not given"):
         tf.parse_kernel(PAIRS).verify({})

@@ -243,7 +243,7 @@ def test_cuts_are_specialized_by_piece() -> None:
     ("sizes", "reason"),
     [
         ({"M": 4}, "'N' is not given"),
-        ({"M": 4, "N": 4, "Q": 4}, "'Q' is no dimension of it"),
+        ({"M": 4, "N": 4, "Q": 4}, "'Q' is not a dimension of it"),
         ({"M": 4, "N": 0}, "N is 0, and the fusion says tf.dim('N')"),
     ],
 )

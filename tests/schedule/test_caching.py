@@ -193,8 +193,8 @@ def test_refused() -> None:
     assert refused(lambda: a.cache_before(), a.fusion) == (
         "cache_before(tv1): tv1 is inlined at 1\nhelp: call cache_before before inlining, or tv1.inline_at(0)"
     )
-    assert refused(lambda: a.cache_fork(), a.fusion) == "cache_fork(tv1): it is no output"
-    assert refused(lambda: x.cache_fork(), a.fusion) == "cache_fork(tv0): it is no output"
+    assert refused(lambda: a.cache_fork(), a.fusion) == "cache_fork(tv1): it is not an output"
+    assert refused(lambda: x.cache_fork(), a.fusion) == "cache_fork(tv0): it is not an output"
     assert refused(lambda: b.cache_fork(), a.fusion) == "cache_fork(tv2): nothing reads it\nhelp: tv2.cache_before() puts a copy in front of it"
     with Fusion("g") as fusion:
         y = tf.define_tensor([4], dtype=float32)

@@ -28,7 +28,7 @@ def test_a_position_that_is_not_there(axis: int) -> None:
 def test_a_domain_without_axes_has_no_position_to_advise() -> None:
     _, a, _ = pair()
     assert refused(lambda: Call("split", a).position(0, a.schedule.loop), a.fusion) == "split(tv1): axis 0 is out of range: the loop domain has 0 axes"
-    assert refused(lambda: Call("split", a).position(NUMBER, a.schedule.loop), a.fusion) == "split(tv1): 2.5 is no position of an axis"
+    assert refused(lambda: Call("split", a).position(NUMBER, a.schedule.loop), a.fusion) == "split(tv1): 2.5 is not a position of an axis"
 
 
 def test_errors_name_the_task_behind_other_notes() -> None:
@@ -47,7 +47,7 @@ def test_readers_are_given_once_and_known() -> None:
         call.readers([x], (b,))
     with pytest.raises(ScheduleError, match="no reader is given"):
         call.readers([], (b,))
-    with pytest.raises(ScheduleError, match=r"'b' is no tensor"):
+    with pytest.raises(ScheduleError, match=r"'b' is not a tensor"):
         call.readers(["b"], (b,))
     with pytest.raises(ScheduleError, match="help: its readers are none"):
         call.readers([], ())

@@ -105,7 +105,7 @@ def test_refused() -> None:
     fusion, tv = scan(["M", 8], 1)
     product = fusion.tensors()[1]
     before = str(fusion)
-    assert refused(product, 4) == "chunk_scan(tv1): tv1 is no scan of a tensor"
+    assert refused(product, 4) == "chunk_scan(tv1): tv1 is not a scan of a tensor"
     assert refused(tv, 0) == "chunk_scan(tv2): a chunk has 0 elements\nhelp: use a positive integer"
     assert refused(tv, True) == "chunk_scan(tv2): a chunk has True elements\nhelp: use a positive integer"
     assert str(fusion) == before
@@ -121,7 +121,7 @@ def test_refused() -> None:
 def test_a_scan_in_chunks_is_none_any_more() -> None:
     _, tv = scan([8], 0)
     tv.chunk_scan(2)
-    with pytest.raises(TaskfuseError, match="is no scan of a tensor"):
+    with pytest.raises(TaskfuseError, match="is not a scan of a tensor"):
         tv.chunk_scan(2)
 
 

@@ -110,7 +110,7 @@ def test_rasters_are_bijections(name: str) -> None:
         domain.rasterize(on, axes, [0, 1], maps, None)
         assert shown(axes) == ["24", "2"]
     else:
-        with pytest.raises(ScheduleError, match="the maps are no bijection"):
+        with pytest.raises(ScheduleError, match="the maps are not a bijection"):
             domain.rasterize(on, axes, [0, 1], maps, None)
         assert axes == before
 

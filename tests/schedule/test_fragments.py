@@ -32,7 +32,7 @@ def test_threads_hold_what_the_instructions_table_says(family: Family, rows: int
 
 def test_axes_side_by_side() -> None:
     _, a, _ = pair(16, 8, 16)
-    text = "are no two axes side by side\nhelp: use axes such as (-2, -1), after reorder"
+    text = "are not two axes side by side\nhelp: use axes such as (-2, -1), after reorder"
     for axes in ((1, 0), (0, 2), (0,), (0, 1, 2)):
         assert refused(lambda axes=axes: a.fragment(axes), a.fusion) == f"fragment(tv1): axes {list(axes)} {text}"
 
@@ -40,5 +40,5 @@ def test_axes_side_by_side() -> None:
 @pytest.mark.parametrize(("shape", "position", "unit"), [((12, 8), 0, 16), ((16, 12), 1, 8), (("N", 8), 0, 16)])
 def test_whole_tiles_alone(shape: tuple[int | str, int], position: int, unit: int) -> None:
     _, a, _ = pair(*shape)
-    expected = f"fragment(tv1): axis {position} (extent {shape[position]}) is no constant multiple of {unit}\nhelp: split it by a multiple of {unit}"
+    expected = f"fragment(tv1): axis {position} (extent {shape[position]}) is not a constant multiple of {unit}\nhelp: split it by a multiple of {unit}"
     assert refused(lambda: a.fragment((0, 1)), a.fusion) == expected

@@ -93,7 +93,7 @@ def test_atoms_are_no_loops() -> None:
     x, a, _ = pair(8, 4)
     c = x.cache_after()
     c.set_atom(VECTOR, [1])
-    assert refused(lambda: c.inline_at(2), a.fusion) == ("inline_at(tv3): axis 1 of tv3 is no loop: it is bound to Vectorize\nhelp: inline at 1 or less")
+    assert refused(lambda: c.inline_at(2), a.fusion) == ("inline_at(tv3): axis 1 of tv3 is not a loop: it is bound to Vectorize\nhelp: inline at 1 or less")
     d = c.cache_before()
     assert d.schedule.atom is VECTOR
     assert c.axis(1).ptype is P.Serial

@@ -63,9 +63,9 @@ def test_swizzled_tiles() -> None:
     [
         ((16, 64), 48, "there is no swizzle with a span of 48 bytes\nhelp: use 32, 64 or 128"),
         ((64,), 128, "it needs two axes, rows and columns, but there are 1"),
-        (("M", 64), 128, "axis 0 (extent M) is no constant multiple of 8 rows\nhelp: split the loop axes into tiles first"),
-        ((12, 64), 128, "axis 0 (extent 12) is no constant multiple of 8 rows\nhelp: split the loop axes into tiles first"),
-        ((16, 32), 128, "axis 1 (extent 32) is no constant multiple of 64 elements\nhelp: split the loop axes into tiles first"),
+        (("M", 64), 128, "axis 0 (extent M) is not a constant multiple of 8 rows\nhelp: split the loop axes into tiles first"),
+        ((12, 64), 128, "axis 0 (extent 12) is not a constant multiple of 8 rows\nhelp: split the loop axes into tiles first"),
+        ((16, 32), 128, "axis 1 (extent 32) is not a constant multiple of 64 elements\nhelp: split the loop axes into tiles first"),
     ],
 )
 def test_refused(shape: tuple[int | str, ...], span: int, text: str) -> None:

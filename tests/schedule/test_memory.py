@@ -73,7 +73,7 @@ def test_allocation_of_given_axes() -> None:
         ),
         (
             lambda a: [a.logical[0], a.logical[1], a.fusion.inputs[0].logical[1]],
-            "the axis of extent 8 is no axis of it: tv1 has no element per index of it\nhelp: derive the axes from the logical axes [S, 8]",
+            "the axis of extent 8 is not an axis of it: tv1 has no element per index of it\nhelp: derive the axes from the logical axes [S, 8]",
         ),
     ],
 )
@@ -107,5 +107,5 @@ def test_refused_tensors_and_rasters() -> None:
     assert refused(lambda: b.set_allocation_domain(b.logical), a.fusion) == f"set_allocation_domain(tv2): an output: {text}tv2.cache_before()"
     a.rasterize([0, 1], [W // 6, W % 6])
     assert refused(lambda: a.set_allocation_domain(a.loop), a.fusion) == (
-        "set_allocation_domain(tv1): a rasterized axis is no allocation axis\nhelp: an element must find its place: use merge and swizzle"
+        "set_allocation_domain(tv1): a rasterized axis is not an allocation axis\nhelp: an element must find its place: use merge and swizzle"
     )

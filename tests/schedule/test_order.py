@@ -97,7 +97,7 @@ def test_members_of_a_vertical_group_may_interleave_and_others_may_not() -> None
     assert [n for n in order(fusion)] == [a.name, b.name, c.name, d.name]
     assert refused(lambda: a.inline_at(1), OrderError) == (
         f"inline_at({a.name}): load and work would share a loop that does not enclose all code of load\n"
-        f"note: {b.name} of load stands outside of the loop over axis 0 of {a.name}\n"
+        f"note: {b.name} of load stands outside the loop over axis 0 of {a.name}\n"
         f"help: inline {a.name} at 0 or less, or group differently"
     )
     fusion.inline_most()
@@ -112,7 +112,7 @@ def test_loops_are_contiguous() -> None:
 
 
 def test_two_members_of_a_role_share_a_loop_that_encloses_all_code_of_both() -> None:
-    """The passing twin of the error above: there is no code outside of the loop."""
+    """The passing twin of the error above: there is no code outside the loop."""
     with tf.Fusion("pair") as fusion:
         x = tf.define_tensor([3, 4], name="x")
         a = tf.neg(x)

@@ -123,9 +123,9 @@ def test_no_element_is_lost_or_counted_twice(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     ("axes", "text"),
     [
-        ([], "axes [] are no set of one or more axes"),
-        ([1, 1], "axes [1, 1] are no set of one or more axes"),
-        ([0, 1], "axis 0 (extent 4) is no reduction axis\nhelp: the reduction axes are 1, 2"),
+        ([], "axes [] are not a set of one or more axes"),
+        ([1, 1], "axes [1, 1] are not a set of one or more axes"),
+        ([0, 1], "axis 0 (extent 4) is not a reduction axis\nhelp: the reduction axes are 1, 2"),
         ([1, 2], "all reduction axes are given: one must be left\nhelp: split a reduction axis first"),
         ([3], "axis 3 is out of range: the loop domain has 3 axes\nhelp: use an axis in [-3, 2]"),
     ],
@@ -137,7 +137,7 @@ def test_refused(axes: list[int], text: str) -> None:
 
 def test_refused_tensors() -> None:
     _, a, _ = pair(4, 4)
-    assert refused(lambda: a.rfactor([0]), a.fusion) == "rfactor(tv1): tv1 is no reduction"
+    assert refused(lambda: a.rfactor([0]), a.fusion) == "rfactor(tv1): tv1 is not a reduction"
     with Fusion("f") as fusion:
         x = tf.define_tensor([4, 8], dtype=float32)
         e = tf.exp(x)

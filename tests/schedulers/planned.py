@@ -39,7 +39,7 @@ def checked(fusion: tf.Fusion, arguments: list[Any], seed: int = 0, trial: Trial
     for step, again in zip(found.steps, pasted(fusion, found), strict=True):
         kernel = tf.lower(step.fusion)
         assert str(tf.lower(again)) == str(kernel)
-        values |= {name: StridedView(fusion, name, "sim").of(values, sizes, None, 0) for name in step.views}
+        values |= {name: StridedView(found.whole_fusion or fusion, name, "sim").of(values, sizes, None, 0) for name in step.views}
         given = [values[name] for name in [*(tv.name for tv in step.fusion.inputs), *(s.name for s in step.fusion.scalars)]]
         if not kernel.verify().is_proved:  # an argument with a gap: the extents of the call close it
             shapes = {tv.name: np.shape(array) for tv, array in zip(step.fusion.inputs, given, strict=False)}

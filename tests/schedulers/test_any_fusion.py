@@ -15,6 +15,11 @@ from taskfuse.schedulers.candidates import INTERNAL, Candidates
 from taskfuse.schedulers.schedule import Chosen
 from taskfuse.schedulers.segmenter import Plan, plan
 from taskfuse.target import DEFAULT
+from taskfuse.testing.case import Case, Outcome
+from taskfuse.testing.chooser import RandomChooser
+from taskfuse.testing.graphs import Graph
+from taskfuse.testing.options import CaseOptions
+from taskfuse.testing.program import Recorder
 from tests.schedulers.fusions import FUSIONS, Build, halves_of_a_product, mlp_of_a_block, tensor
 from tests.schedulers.planned import checked
 
@@ -127,3 +132,46 @@ def test_a_plan_that_is_not_cut_is_not_hurried() -> None:
     found = plan(built(product), budget=0.0)
     assert isinstance(found, Plan)
     assert not found.is_hurried
+
+
+def test_heads_of_one_tile_of_k() -> None:
+    """One step of k: its loop has the trip that the guard of a tile leaves, and products begin anew in each tile."""
+    with tf.Fusion("heads") as fusion:
+        q, k = (tensor(name, 16, 1024, 64, dtype=tf.bfloat16) for name in "qk")
+        fusion.add_output(q @ k.permute(0, 2, 1))
+    assert tf.schedulers.matmul(fusion).config.is_pingpong
+    kernel = tf.lower(fusion)
+    assert kernel.verify().is_proved
+    wrong = kernel.text(witness=True).replace("accumulate i18 >= 1", "accumulate i18 >= 2")
+    assert "accumulate i18 >= 2" in wrong
+    assert not tf.parse_kernel(wrong).verify().is_proved
+
+
+ANYTHING = CaseOptions(
+    ops=8,
+    functions=True,
+    dtypes=(tf.float32, tf.bfloat16, tf.float16, tf.float64, tf.int32, tf.int64, tf.int8, tf.uint8, tf.bool_),
+    symbolic=0,
+    sizes=(1, 2, 3, 4, 5, 7, 8, 16),
+    elements=600,
+    empty=10,
+    gathers=8,
+    scans=6,
+    positions=4,
+    einsums=6,
+    matmuls=12,
+    composites=6,
+    views=25,
+)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_graph_at_all(seed: int) -> None:
+    """All ops and dtypes, extents of 0, 1, primes and powers of two: kernels are made and proved, and are right over the ring."""
+    recorder = Recorder()
+    graph = Graph(RandomChooser(seed), ANYTHING, recorder)
+    graph.grow()
+    program, fusion = recorder.program(), recorder.fusion
+    case = Case(program, program, graph.sizes, seed, fusion, fusion, Outcome(None, None, None), ANYTHING)
+    found = checked(fusion, case.arguments(), seed, trial=made)
+    assert INTERNAL not in found.explain()

@@ -325,7 +325,7 @@ FAULTS: list[tuple[Callable[[tf.Executable], Any], str]] = [
     ),
     (lambda run: run(*ARGUMENTS, out=array(30, 20)), "output 1 of fusion 'scores': out= has 1 arrays; there are 2 outputs\nhelp: the outputs are: {0}, {1}"),
     (lambda run: run(*ARGUMENTS, out=(array(30, 20), array(1))), "output 1 of fusion 'scores': '{1}' has shape [], the array [1]"),
-    (lambda run: run(*ARGUMENTS, out=(3, array())), "output 0 of fusion 'scores': a int is no NumPy array, as the inputs are"),
+    (lambda run: run(*ARGUMENTS, out=(3, array())), "output 0 of fusion 'scores': a int is not a NumPy array, as the inputs are"),
 ]
 
 

@@ -36,8 +36,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         lambda: tf.compile(tf.Fusion("empty")),
         "an automatic schedule of fusion 'empty' is not supported: it has no outputs\nhelp: fusion.add_output(tensor)",
     ),
-    (lambda: tf.compile(exp(), options=3), "options 3 is not supported: they are none\nhelp: use tf.LoweringOptions(...)"),
-    (lambda: tf.compile(exp())(X, seed="a"), "seed 'a' is not supported: it is no integer\nhelp: use one such as 0: it picks the interleaving"),
+    (lambda: tf.compile(exp(), options=3), "options 3 is not supported: it is not a tf.LoweringOptions\nhelp: use tf.LoweringOptions(...)"),
+    (lambda: tf.compile(exp())(X, seed="a"), "seed 'a' is not supported: it is not an integer\nhelp: use one such as 0: it picks the interleaving"),
     (lambda: tf.dim("N", min=2.5), "fusion '?': dimension 'N' has min=2.5\nhelp: use an integer"),
     (lambda: tf.dim("N", max=True), "fusion '?': dimension 'N' has max=True\nhelp: use an integer"),
     (lambda: tf.dim("N", multiple_of="4"), "fusion '?': dimension 'N' has multiple_of='4'\nhelp: use an integer"),
@@ -122,7 +122,7 @@ def test_errors_go_to_other_processes(call: Callable[[], object]) -> None:
 
 
 def test_rings_deeper_than_what_may_be_unfinished() -> None:
-    """A ring may have more slots than a retire can leave unfinished: it then waits for more copies than it needs."""
+    """A ring may have more slots than a wait_group can leave unfinished: it then waits for more copies than it needs."""
     with tf.Fusion("product") as fusion:
         fusion.add_output(tf.define_tensor([20, 24], name="x") @ tf.define_tensor([24, 28], name="y"))
     x, y = np.random.default_rng(0).uniform(-1, 1, (2, 28, 28)).astype(np.float32)

@@ -368,7 +368,7 @@ def test_sizes_are_named_as_in_the_new_fusion() -> None:
     assert [m.blocks for m in few.members] == [1, 1]
     assert many.members[0].blocks == (1 << 24) // 64
     assert many.alone[0] > few.alone[0]
-    assert "sizes has 'N', which is no dimension of it" in text_of(lambda: tf.horizontal_cost(members, sizes={"N": 3}))
+    assert "sizes has 'N', which is not a dimension of it" in text_of(lambda: tf.horizontal_cost(members, sizes={"N": 3}))
 
 
 def test_waves_fill_with_the_next_members_blocks() -> None:

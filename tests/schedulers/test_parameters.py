@@ -122,7 +122,7 @@ def test_sizes_are_a_mapping_of_dimensions() -> None:
         with pytest.raises(UnsupportedError, match=r"sizes is \[\('N', 3\)\]") as caught:
             tf.compile(make(), sizes=[("N", 3)])
         assert caught.value.help == "give a mapping from names of dimensions to extents, such as {'N': 1024}"
-        with pytest.raises(UnsupportedError, match="sizes has 'Q', which is no dimension of it"):
+        with pytest.raises(UnsupportedError, match="sizes has 'Q', which is not a dimension of it"):
             tf.compile(make(), sizes={"Q": 3})
     assert tf.compile(rows(), sizes={"N": np.int64(0)}).certificate.is_proved
 

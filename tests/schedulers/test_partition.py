@@ -156,7 +156,7 @@ def test_the_code_does_what_apply_does(build: Callable[[], tf.Fusion]) -> None:
 def test_refusals() -> None:
     assert text_of(lambda: founding.build().partition()) == "t1: fusion 'cat' has tasks already\nhelp: partition it before its first task is made"
     assert text_of(lambda: tf.Fusion("empty").partition()) == "fusion 'empty': it computes nothing\nhelp: add an output first"
-    with pytest.raises(UnsupportedError, match="sizes has 'Q', which is no dimension of it"):
+    with pytest.raises(UnsupportedError, match="sizes has 'Q', which is not a dimension of it"):
         branches().partition(sizes={"Q": 3})
     proposal = branches().partition()
     proposal.apply()

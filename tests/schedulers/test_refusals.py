@@ -143,7 +143,7 @@ def test_parameters_that_do_not_fit_the_fusion() -> None:
             tf.schedulers.matmul(Product().fusion(), config)
     with pytest.raises(UnsupportedError, match="tile_n = 32 of a factor with n contiguous"):
         tf.schedulers.matmul(Product(layout="kn").fusion(), MatmulConfig(64, 32, warpgroups=1))
-    with pytest.raises(UnsupportedError, match="sizes has 'Q', which is no dimension of it"):
+    with pytest.raises(UnsupportedError, match="sizes has 'Q', which is not a dimension of it"):
         tf.schedulers.matmul(Product().fusion(), sizes={"Q": 1})
 
 

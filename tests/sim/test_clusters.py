@@ -107,7 +107,7 @@ IF threadIdx.x == 0:
 
 
 def test_the_grid_is_whole_clusters() -> None:
-    with pytest.raises(SimulationError, match="4 blocks along x are no whole clusters of 3"):
+    with pytest.raises(SimulationError, match="4 blocks along x are not whole clusters of 3"):
         changed(("CLUSTER (2", "CLUSTER (3"), text=TEXT).simulate(X)
 
 

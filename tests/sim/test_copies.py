@@ -54,7 +54,7 @@ def test_every_interleaving_gives_the_copy(name: str) -> None:
         replaced(RING_TEXT, "ARRIVE.async", "ARRIVE"),
         without(RING_TEXT, "WAIT full"),
     ],
-    ids=["no commit", "no retire", "a retire of all but one", "no barrier", "barrier before retire", "arrival at once", "no wait"],
+    ids=["no commit", "no wait_group", "a wait_group of all but one", "no barrier", "barrier before wait_group", "arrival at once", "no wait"],
 )
 def test_what_a_copy_needs(text: str) -> None:
     k = parse_kernel(text)
@@ -65,7 +65,7 @@ def test_what_a_copy_needs(text: str) -> None:
 
 
 def test_a_retire_is_the_issuing_threads() -> None:
-    """Half a warp retires, all of it reads: that is late enough for half of what is read."""
+    """Half a warp waits for, all of it reads: that is late enough for half of what is read."""
     k = parse_kernel(replaced(TILE, "  WAIT_GROUP copy <= 0", "  IF threadIdx.x % 2 == 0:\n    WAIT_GROUP copy <= 0"))
     assert errors(k, [rows(5)]) == {f"async_tile: {IN_FLIGHT}"}
 
@@ -111,7 +111,7 @@ def test_zeros_where_the_condition_fails() -> None:
         (
             "COMMIT copy\nWAIT_GROUP copy <= 0\nSYNC block\ny[31 - threadIdx.x] = copy(s[31 - threadIdx.x])",
             "y[threadIdx.x] = copy(0.0)",
-            "k: thread exits with an asynchronous copy that was never retired",
+            "k: thread exits with an asynchronous copy that was never waited for",
         ),
     ],
 )
@@ -122,7 +122,7 @@ def test_faults(old: str, new: str, message: str) -> None:
 def test_an_address_is_a_multiple_of_the_size() -> None:
     body = "IF threadIdx.x == 0:\n  COPY.async s[0] <- x[1] width 2\nCOMMIT copy\nWAIT_GROUP copy <= 0\ny[threadIdx.x] = copy(0.0)"
     k = kernel(body, "SHARED s: float32[32] align 16")
-    assert error(k).startswith("k: access of 8 bytes to input 'x' at an address that is no multiple of 8")
+    assert error(k).startswith("k: access of 8 bytes to input 'x' at an address that is not a multiple of 8")
 
 
 def test_arrivals_to_come_when_the_block_exits() -> None:

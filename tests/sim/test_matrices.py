@@ -69,7 +69,7 @@ def test_gemms_under_every_scheduler(case: Case) -> None:
 
 RS, SYNC = load("gemm_rs"), load("gemm_sync")
 FAULTS = {
-    "fragments not retired": (gemm_rs, without(RS, "WAIT_GROUP wgmma <= 1"), "k: Local 'a_r' accessed while a wgmma that reads it is in flight"),
+    "fragments not waited for": (gemm_rs, without(RS, "WAIT_GROUP wgmma <= 1"), "k: Local 'a_r' accessed while a wgmma that reads it is in flight"),
     "one fragment": (gemm_rs, RS.replace("a_r[8*(kk % 2)", "a_r[0*(kk % 2)"), "k: Local 'a_r' accessed while a wgmma that reads it is in flight"),
     "no wgmma fence": (gemm_rs, without(RS, "FENCE wgmma"), "k: missing wgmma.fence: a warp has not fenced its registers"),
     "fragments written behind the fence": (
@@ -106,7 +106,7 @@ def test_faults(name: str) -> None:
 def test_help_of_registers_in_flight() -> None:
     args, _ = gemm_rs(64, 64, 64)
     lines = error(parse_kernel(without(RS, "WAIT_GROUP wgmma <= 1")), args).splitlines()
-    assert lines[-1] == "help: retire the wgmma before its operand registers are touched"
+    assert lines[-1] == "help: wait for the wgmma before its operand registers are touched"
 
 
 def test_operands_in_registers_are_read_when_the_engine_gets_to_them() -> None:

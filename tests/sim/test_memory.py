@@ -160,7 +160,7 @@ def test_a_vector_copy_by_threads_that_agree() -> None:
 def test_vector_copies_must_be_aligned() -> None:
     k = kernel("COPY a[0] <- x[2*threadIdx.x] width 4", "LOCAL a: float32[4]", block="(8, 1, 1)")
     assert error(k).splitlines() == [
-        "k: access of 16 bytes to input 'x' at an address that is no multiple of 16",
+        "k: access of 16 bytes to input 'x' at an address that is not a multiple of 16",
         "note: statement: COPY a[0] <- x[2*threadIdx.x] width 4",
         "note: block (0, 0, 0), thread (1, 0, 0)",
         "note: index [2]",

@@ -98,7 +98,7 @@ def test_texts() -> None:
         "note: statement: TMA s[0, 0] <- m(0, 0) on full[0]",
         "note: block (0, 0, 0), thread (0, 0, 0)",
         "note: written by thread 0 of block 0",
-        "help: the writer must execute fence.proxy.async.global after the write, or the retire of its store, and before it publishes it",
+        "help: the writer must execute fence.proxy.async.global after the write, or the wait_group of its store, and before it publishes it",
     ]
 
 

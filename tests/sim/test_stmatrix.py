@@ -38,7 +38,7 @@ def test_faults() -> None:
     unset = replaced(BODY, "0..8 UNROLL", "0..7 UNROLL")
     assert errors(_kernel(unset), [X]) == {"k: read of uninitialized Local 'a'"}
     odd = kernel(BODY.replace("y[", "z["), DECLARATIONS[0], "SHARED s: float16[2, 5, 8, 9] align 16", outputs="z: float16[2, 4, 64]", block="(32, 2, 1)")
-    assert error(odd, [X]).splitlines()[0] == "k: access of 16 bytes to Shared 's' at an address that is no multiple of 16"
+    assert error(odd, [X]).splitlines()[0] == "k: access of 16 bytes to Shared 's' at an address that is not a multiple of 16"
 
 
 def test_a_warp_comes_together_for_it() -> None:

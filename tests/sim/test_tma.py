@@ -78,8 +78,8 @@ def test_swizzles(span: int, chunk: str) -> None:
         ("s: float32[8, 32]", "s: int32[8, 32]", "double: TMA between float32 and int32"),
         ("  FENCE mbarrier_init", "  PASS", "double: mbarrier full[0] used by the copy engine before fence.mbarrier_init by the thread that initialized it"),
         ("FENCE proxy.async", "SYNC warp", "double: missing fence.proxy.async: Shared 's' was written by a thread and is accessed by an asynchronous engine"),
-        ("  COMMIT bulk", "  PASS", "double: thread exits with a TMA store that was never retired"),
-        ("  WAIT_GROUP bulk <= 0", "  WAIT_GROUP bulk <= 1", "double: thread exits with a TMA store that was never retired"),
+        ("  COMMIT bulk", "  PASS", "double: thread exits with a TMA store that was never waited for"),
+        ("  WAIT_GROUP bulk <= 0", "  WAIT_GROUP bulk <= 1", "double: thread exits with a TMA store that was never waited for"),
         ("TMA map_y(8*blockIdx.x, 0)", "TMA map_x(8*blockIdx.x, 0)", "double: write to input 'x'"),
         ("bytes 1024", "bytes 1020", "double: deadlock: no thread can go on"),
         ("EXPECT full[0] bytes 1024", "PASS", "double: deadlock: no thread can go on"),
@@ -137,10 +137,10 @@ def test_a_source_is_written_again_only_after_it_was_read() -> None:
     expected = np.arange(32) + np.arange(3, dtype=np.float32)[:, None]
     run_all(kernel(REUSE, *declarations, outputs="y: float32[3, 32]"), [np.zeros(32, np.float32)], expected)
     broken = kernel(without(REUSE, "WAIT_GROUP bulk.read"), *declarations, outputs="y: float32[3, 32]")
-    message = "k: Shared 's' written before the asynchronous operation that reads it was retired"
+    message = "k: Shared 's' written before the asynchronous operation that reads it was waited for"
     assert errors(broken, [np.zeros(32, np.float32)]) == {message}
     assert error(broken, [np.zeros(32, np.float32)]).splitlines()[-1] == (
-        "help: retire the operation, and let the thread that did so tell the writer, before the write"
+        "help: wait for the operation, and let the thread that did so tell the writer, before the write"
     )
 
 
@@ -166,14 +166,14 @@ def test_a_load_into_a_source_that_is_not_retired() -> None:
     )
     k = kernel(body, *declarations, outputs="y: float32[2, 32]")
     x = _rows(1)[0]
-    assert errors(k, [x]) == {"k: TMA load into Shared 's' before the asynchronous operation that reads it was retired"}
-    assert error(k, [x]).splitlines()[-1] == "help: retire the operation before its slot is released"
+    assert errors(k, [x]) == {"k: TMA load into Shared 's' before the asynchronous operation that reads it was waited for"}
+    assert error(k, [x]).splitlines()[-1] == "help: wait for the operation before its slot is released"
     fixed = kernel(replaced(body, "COMMIT bulk\n", "COMMIT bulk\n        WAIT_GROUP bulk.read <= 0\n"), *declarations, outputs="y: float32[2, 32]")
     run_all(fixed, [x], np.stack([x, x]))
 
 
 def test_a_retire_waits_for_the_write_too() -> None:
-    """A thread reads back what its store wrote: right after a full retire, too early after a retire of the read, whenever the store runs."""
+    """A thread reads back what its store wrote: right after a full wait_group, too early after a wait_group of the read, whenever the store runs."""
     body = """
     s[threadIdx.x] = copy(x[threadIdx.x])
     FENCE proxy.async
@@ -202,5 +202,5 @@ def test_a_store_is_retired_for_good_before_the_exit() -> None:
     for line in ("WAIT_GROUP bulk <= 0", "WAIT_GROUP bulk.read <= 0"):
         text = replaced(DOUBLE, "WAIT_GROUP bulk <= 0", line)
         assert errors(parse_kernel(text), [_rows(8)]) == (
-            {"none"} if line == "WAIT_GROUP bulk <= 0" else {"double: thread exits with a TMA store that was never retired"}
+            {"none"} if line == "WAIT_GROUP bulk <= 0" else {"double: thread exits with a TMA store that was never waited for"}
         )

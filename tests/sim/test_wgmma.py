@@ -112,7 +112,7 @@ FAULTS = {
     ("  COMMIT wgmma\n  WAIT_GROUP", "  WAIT_GROUP"): "k: Local 'acc' accessed while a wgmma that writes it is in flight",
     ("WAIT_GROUP wgmma <= 0", "WAIT_GROUP wgmma <= 1"): "k: Local 'acc' accessed while a wgmma that writes it is in flight",
     ("COMMIT wgmma\n", "COMMIT wgmma\n  acc[3] = copy(0.0)\n"): "k: Local 'acc' accessed while a wgmma that writes it is in flight",
-    ("COMMIT wgmma\n", "COMMIT wgmma\n  b_s[0] = copy(0.0)\n"): "k: Shared 'b_s' written before the asynchronous operation that reads it was retired",
+    ("COMMIT wgmma\n", "COMMIT wgmma\n  b_s[0] = copy(0.0)\n"): "k: Shared 'b_s' written before the asynchronous operation that reads it was waited for",
     ("accumulate t > 0", "accumulate t >= 0"): "k: read of uninitialized Local 'acc'",
     ("desc(a_s[0]", "desc(a_s[0] + 8"): "k: wgmma operand at byte 8 of Shared memory, no multiple of 16",
     ("desc(a_s[0]", "desc(a_s[3584]"): "k: Shared 'a_s' accessed out of bounds",
@@ -145,7 +145,7 @@ def test_texts() -> None:
     assert text("  WAIT_GROUP wgmma <= 0\n", "")[1:] == [
         "note: statement: d[16*(threadIdx.x//32) + threadIdx.x//4 % 8 + 8*(v//2 % 2), 8*(v//4) + 2*(threadIdx.x % 4) + v % 2] = copy(acc[v])",
         "note: block (0, 0, 0), thread (0, 0, 0)",
-        "help: retire the wgmma before its accumulators are touched",
+        "help: wait for the wgmma before its accumulators are touched",
     ]
     assert text("  FENCE wgmma\n", "")[-1] == "help: wgmma.fence comes before the first wgmma and after every write to accumulators or operand registers"
     assert text("  FENCE wgmma\n", "  FENCE wgmma\n  IF threadIdx.x < 16:\n    COMMIT wgmma\n")[-1] == "help: all 32 threads must execute it together"
@@ -153,7 +153,7 @@ def test_texts() -> None:
 
 def test_a_wgmma_that_is_never_retired() -> None:
     body = BODY[: BODY.index("  WAIT_GROUP")] + "  d[threadIdx.x//2, threadIdx.x % 2] = copy(0.0)\n"
-    assert errors(product(LAYOUTS[3], LAYOUTS[3], body=body), operands()) == {"k: thread exits with a wgmma that was never retired"}
+    assert errors(product(LAYOUTS[3], LAYOUTS[3], body=body), operands()) == {"k: thread exits with a wgmma that was never waited for"}
 
 
 def test_a_warpgroup_that_is_not_complete() -> None:

@@ -88,7 +88,7 @@ def test_a_block_that_nobody_is_in() -> None:
 
 
 def test_rules_are_not_taken_for_granted() -> None:
-    """A kernel that breaks a rule, here one of its witness, is outside of the model, and nothing of it is argued."""
+    """A kernel that breaks a rule, here one of its witness, is outside the model, and nothing of it is argued."""
     with tf.Fusion("one") as fusion:
         fusion.add_output(tf.exp(tf.define_tensor([8], name="x")))
     kernel = tf.lower(fusion)

@@ -36,9 +36,9 @@ ARGUMENTS: dict[str, list[npt.NDArray[Any]]] = {
 BUILT: dict[str, Callable[[], tf.Fusion]] = {"stream": lambda: stream.build(blocks=2, rows=4, columns=32, warps=1, stages=2)}
 TRIED = {
     "ahead": (
-        "drop retire",
-        "retire one less",
-        "retire later",
+        "drop wait_group",
+        "wait for one less",
+        "wait_group later",
         "drop commit",
         "commit later",
         "copy later",
@@ -53,8 +53,8 @@ TRIED = {
     "stream": (
         "drop proxy fence",
         "proxy fence later",
-        "retire later",
-        "retire sources only",
+        "wait_group later",
+        "wait for sources only",
         "commit later",
         "wait later",
         "barrier later",
@@ -103,7 +103,9 @@ WRONG = {
         "one slot more in a cursor", "one slot less in a cursor", "count one more", "count one less", "drop init", "drop barrier after init", "arrive earlier",
         "block barrier inside a role", "role begins one thread early", "one trip more", "write the next slot", "read the next slot",
     ),
-    "double": ("expect more bytes", "expect fewer bytes", "arrive without bytes", "drop expect", "drop load", "drop proxy fence", "drop retire", "wait later"),
+    "double": (
+        "expect more bytes", "expect fewer bytes", "arrive without bytes", "drop expect", "drop load", "drop proxy fence", "drop wait_group", "wait later",
+    ),
     "exchange": ("drop named barrier", "warp barrier for a larger one", "one id for all named barriers", "named barrier of more threads", "barrier later"),
     "rotate": ("drop grid barrier",),
     "share": (
@@ -112,15 +114,15 @@ WRONG = {
     ),
     "pipeline": ("drop warp barrier", "arrive by all threads", "drop guard", "overlay buffers", "count threads for warps", "arrive much earlier"),
     "stream": (
-        "drop proxy fence", "proxy fence later", "drop retire", "retire one less", "retire later", "drop commit", "commit later", "expect more bytes",
+        "drop proxy fence", "proxy fence later", "drop wait_group", "wait for one less", "wait_group later", "drop commit", "commit later", "expect more bytes",
         "expect fewer bytes", "drop load", "barrier earlier", "one trip less", "drop arrive", "flip parity",
     ),
     "async_ring": (
         "drop async arrive", "repeat async arrive", "arrive at once for copies", "async arrive earlier", "copy later", "copy what is not there", "drop wait",
         "wait later", "count threads for warps", "count one less",
     ),
-    "async_tile": ("drop commit", "commit later", "drop retire", "retire one less", "retire later", "drop block barrier", "barrier earlier"),
-    "gemm": ("retire one less", "registers of one warpgroup more"),
+    "async_tile": ("drop commit", "commit later", "drop wait_group", "wait for one less", "wait_group later", "drop block barrier", "barrier earlier"),
+    "gemm": ("wait for one less", "registers of one warpgroup more"),
     "blocks": (
         "drop acquire", "acquire one phase less", "acquire one phase more", "acquire later", "drop barrier after acquire", "drop release", "repeat release",
         "release earlier", "drop barrier before release", "semaphore of one release more", "semaphore of one release less", "all blocks use the first ring",

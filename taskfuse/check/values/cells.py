@@ -1,7 +1,7 @@
 """The cells of a launch: registers of threads, Shared memory of blocks, Global memory; each holds a term.
 
 Shared buffers that overlap share cells. Such cells are as large as the smallest element; a larger element fills several: its term stands in the first,
-and the others say how far they are behind it, so that an element of which a part was overwritten is none any more.
+and the others say how far they are behind it, so that a partly overwritten element is not an element any more.
 """
 
 from __future__ import annotations
@@ -142,11 +142,11 @@ class Cells:
 
     @staticmethod
     def addressed(store: Store, owners: Ints, addresses: Ints, what: str) -> Ints:
-        """The cells at byte addresses of Shared memory, which an engine computes. Raises :class:`Refuted` outside of the buffers around ``store``."""
+        """The cells at byte addresses of Shared memory, which an engine computes. Raises :class:`Refuted` outside the buffers around ``store``."""
         region = store.region
         assert region is not None
         at = addresses - region.first
         outside = (at < 0) | (at + store.dtype.itemsize > region.count * region.grain)
         if outside.any():
-            raise Refuted(store.name, f"{what} touches byte {int(addresses[outside].flat[0])} of Shared memory, outside of it")
+            raise Refuted(store.name, f"{what} touches byte {int(addresses[outside].flat[0])} of Shared memory, outside it")
         return owners * region.count + at // region.grain

@@ -225,7 +225,7 @@ class Instructions:
         offset = operand_offset(row, term, size, d.swizzle, d.lbo, d.sbo, d.major)
         last = evaluate(d.offset + offset, {name: rows - 1, "tile.2": k - 1}) if isinstance(d.offset, Const) else None
         if last is None:
-            raise Open("the offset of a matrix descriptor is no constant", node)
+            raise Open("the offset of a matrix descriptor is not a constant", node)
         index, start = self._start(node, d.base, int(last) + size)
         return Place(node, d.base.buffer, index, tensor, element, ((name, rows), ("tile.2", k)), start + d.offset + offset, d.swizzle)
 
@@ -233,7 +233,7 @@ class Instructions:
         """The index on the first axes, and the bytes from there to an element of the last ones, which have room for ``most`` bytes behind it."""
         shape, size = self.shapes[access.buffer], self.sizes[access.buffer]
         first, room = len(shape), size
-        while first > 1 and isinstance(extent := shape[first - 1], Const):
+        while first and isinstance(extent := shape[first - 1], Const):
             first -= 1
             room *= extent.value
             start = flattened(shape, access.index, first) * size

@@ -21,7 +21,7 @@ ADD, MUL, FMA, COPY = (ELEMENTWISE[name] for name in ("add", "mul", "fma", "copy
 
 
 def reduced(state: State, stmt: Compute, fold: Fold, holds: Holds, lanes: Lanes, operands: list[Terms]) -> Terms | None:
-    """What a computation for a reduction or a scan gives; ``None`` if it is none: it moves a partial result.
+    """What a computation for a reduction or a scan gives; ``None`` for one that moves a partial result.
 
     A multiply-add is the body of a sum of products, and the sum, in one.
     """
@@ -62,7 +62,7 @@ def _term(state: State, stmt: Compute, fold: Fold, holds: Holds, lanes: Lanes, o
         reason = _at_points(state, stmt, lanes, operands, expected, fold, good, inside, places, reason)
     found = chosen(good, done, reason)
     bad = np.flatnonzero(~good)
-    if op is COPY:  # what is no term may be a partial result, or neutral
+    if op is COPY:  # what is not a term may be a partial result, or neutral
         theirs = operands[0][bad]
         kept = (theirs.tag == fold.part) | (theirs.tag == fold.body)
         found[bad[kept]] = theirs[kept]
@@ -115,7 +115,7 @@ def _combined(state: State, stmt: Compute, fold: Fold, lanes: Lanes, left: Terms
     sides = [chosen(a_known[bad], right[bad], left[bad])]
 
     def say(k: int) -> str:
-        return f"joins {state.text(sides[0][k : k + 1])}, which is no partial result of {fold.tensor.name}"
+        return f"joins {state.text(sides[0][k : k + 1])}, which is not a partial result of {fold.tensor.name}"
 
     found[bad] = inherited([left, right], bad, state.wrong(stmt, lanes.role, lanes.ids[bad], say))
     return found

@@ -151,7 +151,7 @@ def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...
     for k, extent in enumerate(extents):
         width, reach = reach_of(columns[k], form.weights[k], v, knowledge)
         if not isinstance(reach, Const) or not isinstance(extent, Const):
-            raise Open("how large its tiles are is no constant", v.node)
+            raise Open("how large its tiles are is not a constant", v.node)
         if reach is const(0):
             raise Open("its tiles have no points", v.node)
         if not form.weights[k]:
@@ -254,7 +254,7 @@ def _above(v: Visits, few: Mapping[str, tuple[int, int]], many: Mapping[str, Spa
 
 
 def _tied(v: Visits) -> set[str]:
-    """Symbols that an order of tiles, which has no digits, makes one number of: those of quotients and remainders by what is no digit of them."""
+    """Symbols that an order of tiles, which has no digits, makes one number of: those of quotients and remainders by what is not a digit of them."""
     found: set[str] = set()
     rows = 1 if v.rows is None else next(iter(v.rows.values())).size
     if rows * _product(_count(v, n) for n in v.spans if v.rows is None or n not in v.rows) <= LIMIT:
@@ -334,7 +334,7 @@ def _parted(e: Expr, few: Iterable[str], tied: Iterable[str], many: Mapping[str,
         else:
             name, weight = _weight(term, k, many, node)
             if name in form or not weight.free.isdisjoint(here | above | many.keys()):
-                raise Open(f"{term} is no digit of a point", node)
+                raise Open(f"{term} is not a digit of a point", node)
             form[name] = weight
     return table, tiles, form
 
@@ -353,4 +353,4 @@ def _weight(term: Expr, k: int, many: Mapping[str, Span], node: Node) -> tuple[s
                 return str(mine[0]), weight
         case _:
             pass
-    raise Open(f"{term} is no digit of a point", node)
+    raise Open(f"{term} is not a digit of a point", node)

@@ -89,7 +89,7 @@ class Elements:
         return self.at(tensor, np.arange(tensor.size))
 
     def place(self, tensor: Tensor, index: tuple[Expr, ...], at: Symbols, count: int) -> tuple[Ints, Bools]:
-        """Row-major places of an index at ``count`` points, and which are in the tensor's shape; a place outside of it is 0."""
+        """Row-major places of an index at ``count`` points, and which are in the tensor's shape; a place outside it is 0."""
         return row_major([value(e, at) for e in index], tensor.extents, count)
 
     def operand(self, operand: Operand, at: Symbols, count: int) -> Terms:

@@ -124,7 +124,7 @@ class _Execution:
             case Wgmma():
                 tiles.wgmma(state, stmt, lanes)
             case _:
-                pass  # commits, retires and fences order what has already happened
+                pass  # commits, waits for and fences order what has already happened
 
     def _apart(self, stmt: Stmt) -> bool:
         """True if a statement reads no storage that it writes."""

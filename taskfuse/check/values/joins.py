@@ -235,7 +235,7 @@ class Joins:
                 else:
                     self._write(node, out, env, mask, self._sum(node, self._read(node, a, env, mask), self._read(node, b, env, mask), mask))
             case _:
-                raise Open("it is no step that joins partial results", node)
+                raise Open("it is not a step that joins partial results", node)
         if isinstance(stmt, Compute) and stmt.dtype is not self.rule.dtype:
             raise Open(f"it joins partial results in {stmt.dtype}", node)
 

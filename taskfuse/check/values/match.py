@@ -1,7 +1,7 @@
 """Does a write leave the element that a read must find? One claim against one read, for all threads and iterations at once.
 
 The read's index is what the write's index must have been. Symbols of the write that have no value there (its thread, its own loops, its points) are
-solved for; then its element must be the one that is wanted, and its conditions must hold. Where indices are no sums of single symbols (fragments,
+solved for; then its element must be the one that is wanted, and its conditions must hold. Where indices are not sums of single symbols (fragments,
 swizzles, digits of thread indices), all values of the symbols in them are written down in a table, of the write and of the read, and the two are joined:
 what else an index and an element depend on must cancel.
 """
@@ -51,8 +51,8 @@ class Found:
     """The write leaves the element.
 
     Attributes:
-        under: where these hold; everywhere if there are none.
-        rest: the points of the read at which it does not; ``None``: there are none.
+        under: where these hold; empty: everywhere.
+        rest: the points of the read at which it does not; ``None``: empty.
     """
 
     under: tuple[Expr, ...] = ()
@@ -296,7 +296,7 @@ class Match:
         return found + [(original, part) for original, c in self.conditions for part in conjuncts(substitute(c, at))]
 
     def _some(self, every: list[tuple[Expr | None, Expr]], at: Mapping[str, Expr], mine: set[str]) -> dict[str, Expr] | None:
-        """Values of the symbols that neither index nor element depends on, at which what speaks of them alone holds; ``None`` if there are none."""
+        """Values of the symbols that neither index nor element depends on, that satisfy the conditions on them alone, or ``None``."""
         free = {n: span for n, span in self.spans.items() if n not in at and n not in mine}
         parts = [p for _, p in every if not p.free.isdisjoint(free) and p.free <= free.keys()]
         names = {n for p in parts for n in p.free}

@@ -49,7 +49,7 @@ class Outputs:
         covered(visits, definition.shape, self.program.root.context.knowledge)
 
     def identity(self, place: Place) -> None:
-        """An element of an output is stored at its own index, wherever that is inside of it (:mod:`taskfuse.check.bounds`). Raises :class:`Open`."""
+        """An element of an output is stored at its own index, wherever that is inside it (:mod:`taskfuse.check.bounds`). Raises :class:`Open`."""
         if place.tensor != place.buffer:
             raise Open(f"it stores {place.tensor} in {place.buffer}", place.node)
         knowledge = known_at(place).given(*inside(place.index, self.reach.shape(place.tensor)))

@@ -1,7 +1,7 @@
 """A product of two tiles, added to accumulators: each accumulator takes the terms of a reduction at some points.
 
 A term counts if its two operands are what the body reads at the point. It may stand for nothing if both are zeros, as the padding of a tile is: a zero
-alone is not enough for floats, since its product with an infinity or a NaN is none.
+alone is not enough for floats, since its product with an infinity or a NaN is not 0.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def multiply(state: State, stmt: Mma | Wgmma, lanes: Lanes, acc: Terms, a: Terms
     if not known.all():
         where = np.flatnonzero(~known)
         was = acc.flat()[where]
-        new = state.wrong(stmt, lanes.role, threads[where], lambda j: f"adds to {state.text(was[j : j + 1])}, which is no partial result of {fold.tensor.name}")
+        aim = fold.tensor.name
+        new = state.wrong(stmt, lanes.role, threads[where], lambda j: f"adds to {state.text(was[j : j + 1])}, which is not a partial result of {aim}")
         found[where] = Terms(np.full(len(where), WRONG, np.int64), np.where(was.tag == WRONG, was.data, new.data))
     if bad is not None:
         where = np.flatnonzero(bad.any(axis=-1).reshape(-1) & known)

@@ -275,6 +275,8 @@ class Reductions:
         if not (f is not TRUE and (isinstance(f, Const) or begin.ranges.refutes(f) or proves(begin, not_(f)))):
             raise Open("the first product adds to what its accumulator held before", first.node)
         for s in loops:
+            if proves(around, ge(s.start + s.step, s.stop)):
+                continue  # there is one trip at most: the bound of a loop may be a condition
             if not proves(around.given(ge(sym(s.var), s.start + s.step)), f):
                 raise Open("a product of a later trip may set its accumulator anew", first.node)
         if any(g is not TRUE and not proves(known_at(t.place), g) for t, g in zip(group[1:], flags[1:], strict=True)):

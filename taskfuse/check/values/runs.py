@@ -36,7 +36,7 @@ class Visits:
         spans: symbols that run.
         conditions: under which they do, as far as these choose among points that there are.
         rows: values that some of the symbols have together, where these are not all of their spans.
-        ranges: constant bounds of symbols whose spans are no constants.
+        ranges: constant bounds of symbols whose spans are not constants.
     """
 
     node: Node

@@ -97,7 +97,7 @@ class Scans:
 
     @staticmethod
     def _in_order(term: Node, own: list[Node], index: tuple[Expr, ...], axis: int, total: Access) -> None:
-        """The loops along an axis, from the innermost one on: each steps by as much as all inside of it run over."""
+        """The loops along an axis, from the innermost one on: each steps by as much as all inside it run over."""
         facts = term.context.facts
         terms, constant = terms_of(index[axis])
         weights = {str(t): k for t, k in terms}

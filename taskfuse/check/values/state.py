@@ -98,7 +98,7 @@ class State:
     # -- cells --------------------------------------------------------------------------------------------------------------------------
 
     def places(self, access: Access, lanes: Lanes, width: int = 1) -> Ints:
-        """The row-major place of the first of ``width`` elements, for each thread. Raises :class:`Refuted` outside of the buffer."""
+        """The row-major place of the first of ``width`` elements, for each thread. Raises :class:`Refuted` outside the buffer."""
         store = self.cells.stores[access.buffer]
         place = np.zeros(len(lanes), np.int64)
         for axis, (e, extent) in enumerate(zip(access.index, store.extents, strict=True)):
@@ -112,7 +112,7 @@ class State:
             if outside:
                 number = at if isinstance(at, int) else int(at[which])
                 shown = number if number < 0 else number + width - 1 if axis == len(store.extents) - 1 else number
-                raise Refuted(access.buffer, f"index {shown} of axis {axis} is outside of 0..{extent}", self.launch.thread(int(lanes.ids[which])))
+                raise Refuted(access.buffer, f"index {shown} of axis {axis} is outside 0..{extent}", self.launch.thread(int(lanes.ids[which])))
             place = place * extent + at
         return place
 
@@ -144,7 +144,7 @@ class State:
         return found if whole is None else self._whole(store, found, whole, stmt, threads, role)
 
     def _whole(self, store: Store, found: Terms, whole: Bools, stmt: Stmt, threads: Ints, role: str) -> Terms:
-        """Terms of cells that buffers share: those that are no elements of this one are wrong."""
+        """Terms of cells that buffers share: those that are not elements of this one are wrong."""
         bad = ~whole | (self.dtype_numbers(found) != NUMBERS[store.dtype]) & (found.tag > WRONG)
         if bad.any():
             who = np.broadcast_to(threads.reshape(-1, *(1 for _ in range(found.tag.ndim - 1))), found.tag.shape)[bad]

@@ -58,7 +58,7 @@ class Statements:
                 self._value(w)
             case Content.BODY | Content.TERM:
                 if not isinstance(definition.rule, Reduce | Accumulate):
-                    raise Open(f"{holds.tensor} is no reduction", node)
+                    raise Open(f"{holds.tensor} is not a reduction", node)
                 self._accumulated(w, definition.rule)
                 self._term(w)
             case Content.ZERO:
@@ -66,7 +66,7 @@ class Statements:
                     raise Open("it writes no zero", node)
             case Content.START | Content.PART:
                 if not isinstance(definition.rule, Reduce | Accumulate):
-                    raise Open(f"{holds.tensor} is no reduction", node)
+                    raise Open(f"{holds.tensor} is not a reduction", node)
                 self._accumulated(w, definition.rule)
                 stmt = node.stmt
                 constant = isinstance(stmt, Compute) and stmt.op is COPY and isinstance(stmt.operands[0], Immediate)
@@ -96,12 +96,12 @@ class Statements:
         match definition.rule:
             case Reduce():
                 if not (isinstance(stmt, Compute) and stmt.op is COPY and isinstance(stmt.operands[0], Access)):
-                    raise Open("it is no copy of an accumulator", w.node)
+                    raise Open("it is not a copy of an accumulator", w.node)
                 self._computed(w, definition.rule.dtype, definition.dtype)
                 self.reductions.complete(Place(w.node, stmt.operands[0].buffer, stmt.operands[0].index, w.holds.tensor, w.holds.index), exists)
             case Accumulate():
                 if not (isinstance(stmt, Compute) and stmt.op is COPY and isinstance(stmt.operands[0], Access)):
-                    raise Open("it is no copy of a total", w.node)
+                    raise Open("it is not a copy of a total", w.node)
                 self._computed(w, definition.rule.dtype, definition.dtype)
                 self.scans.complete(w.node, stmt.operands[0], w.holds)
             case Apply() as rule:
@@ -217,7 +217,7 @@ class Statements:
             case StMatrix():
                 want = i.matrix_registers(node, stmt, source.buffer, element)
             case _:
-                raise Open("it is no copy", node)
+                raise Open("it is not a copy", node)
         if not past:  # in the terms of what the instruction touches
             given = inside(want.element, self.reach.shape(source.buffer))
         self.read(want, given, past=past)
@@ -244,7 +244,7 @@ class Statements:
         """Each case is the case of the definition that holds wherever it does."""
         stmt = w.node.stmt
         if not isinstance(stmt, Choose):
-            raise Open("it is no choice", w.node)
+            raise Open("it is not a choice", w.node)
         point = {f"i{k}": e for k, e in enumerate(w.holds.index)}
         conditions = [substitute(c.cond, point) for c in rule.cases]
         around = w.node.context.knowledge.given(*exists)
@@ -294,7 +294,7 @@ class Statements:
         if isinstance(rule, Accumulate):
             step = taken(stmt, rule.combine)
             if step is None or not isinstance(stmt, Compute) or stmt.dtype is not rule.dtype:
-                raise Open("it is no step of its scan", node)
+                raise Open("it is not a step of its scan", node)
             self._operand(node, step, rule.operand, w.holds.index, exists)
             return
         assert isinstance(rule, Reduce)
@@ -316,10 +316,10 @@ class Statements:
         if not beyond:
             return
         if not isinstance(rule, Reduce) or rule.combine.op is not ELEMENTWISE["add"] or rule.body not in (MUL, COPY):
-            raise Open("terms behind the end may be taken, and it is no sum of products", node)
+            raise Open("terms behind the end may be taken, and it is not a sum of products", node)
         for want in rule.operands:
             if not isinstance(want, Access):
-                raise Open("terms behind the end may be taken, and a factor is no tensor", node)
+                raise Open("terms behind the end may be taken, and a factor is not a tensor", node)
             shape = self.reach.shape(want.buffer)
             for k in beyond:
                 if not any(e is sym(f"i{k}") and equal(around, n, definition.space[k]) for e, n in zip(want.index, shape, strict=True)):
@@ -358,7 +358,7 @@ class Statements:
         """The factors of a product of matrices: the one with its rows and the one with its columns."""
         factors = [o for o in rule.operands if isinstance(o, Access)]
         if len(factors) != 2 or len(rule.operands) != 2:
-            raise Open("its factors are no tensors", node)
+            raise Open("its factors are not tensors", node)
         elements = [self._element(f, holds) for f in factors]
         rows = next((k for k, e in enumerate(elements) if any("tile.0" in x.free for x in e)), 0)
         for side, k in ((0, rows), (1, 1 - rows)):

@@ -54,7 +54,7 @@ def _same_dtype(stmt: Stmt, dtypes: set[DType]) -> None:
 
 
 def tma_load(state: State, barriers: Barriers, stmt: TmaLoad, lanes: Lanes) -> None:
-    """A box from Global to Shared memory of each block that it reaches; zeros outside of the tensor."""
+    """A box from Global to Shared memory of each block that it reaches; zeros outside the tensor."""
     box = state.maps[stmt.map]
     tensor, places, inside = _box(state, box, stmt.coords, lanes)
     store, addresses = _image(state, stmt.out, box, lanes)

@@ -321,7 +321,7 @@ def sym(name: str) -> Sym:
 
 
 def private(name: str) -> Sym:
-    """A symbol for the internal use of an analysis. Its printed name has a form that no text can have, so it is none that a user gave."""
+    """A symbol for the internal use of an analysis. Its printed name has a form that cannot occur in text, so it differs from all names of users."""
     return intern(Sym, f"'{name}")
 
 

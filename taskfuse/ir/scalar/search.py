@@ -70,7 +70,7 @@ def nonnegative(form: Expr, facts: Facts) -> bool:
 
 
 def _without_remainders(form: Expr, facts: Facts) -> tuple[Expr, Facts] | None:
-    """The form with a symbol of its range for each innermost remainder by a symbol that is divided again; ``None`` if there is none.
+    """The form with a symbol of its range for each innermost remainder by a symbol that is divided again, or ``None``.
 
     A tile of one matrix in a batch is such a remainder: of the index of work, which the search would put in its place.
     """

@@ -86,7 +86,7 @@ class Box:
 
     @property
     def size(self) -> int:
-        """Bytes, also of what lies outside of the tensor."""
+        """Bytes, also of what lies outside the tensor."""
         return math.prod(self.shape) * self.tensor.itemsize
 
 

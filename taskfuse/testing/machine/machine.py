@@ -206,7 +206,7 @@ class Machine:
             raise OutOfSteps("too long")
 
     def anything(self, extent: int) -> int:
-        """Data that an index is read from: inside of the extent, or not."""
+        """Data that an index is read from: inside the extent, or not."""
         return self.chance.randint(-1, extent)
 
     # -- what threads may not do ----------------------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class Machine:
 
     def misaligned(self, t: int, site: int, address: int, size: int) -> None:
         """An address is not a multiple of what the instruction needs."""
-        raise FaultFound(FaultKind.ALIGNMENT, f"byte {address % BLOCK_BYTES}, which is no multiple of {size}", t, site)
+        raise FaultFound(FaultKind.ALIGNMENT, f"byte {address % BLOCK_BYTES}, which is not a multiple of {size}", t, site)
 
     def positive(self, t: int, site: int, count: int) -> int:
         """A count of threads."""

@@ -26,7 +26,7 @@ class Operation:
         site: the statement that issued it; issuer: the thread.
         generic: it is of the generic proxy.
         is_store: it is a bulk store.
-        retired: the issuer's epoch at its full retire, for these two.
+        waited for: the issuer's epoch at its full wait_group, for these two.
     """
 
     clock: Clock
@@ -135,7 +135,7 @@ class Memory:
             if op.generic or not (before.generic or before.is_store) or (before.is_store and before.issuer == op.issuer):
                 return
             if before.retired is None:
-                raise FaultFound(FaultKind.PROXY, "a copy that its issuer has not retired is seen by an engine", op.issuer, op.site)
+                raise FaultFound(FaultKind.PROXY, "a copy that its issuer has not waited for is seen by an engine", op.issuer, op.site)
             writer, epoch = before.issuer, before.retired
         if not op.generic and not any(epoch < f <= known[writer] for f in fences[writer]):
             raise FaultFound(FaultKind.PROXY, f"no proxy fence of the writer stands behind statement {other}", op.issuer, op.site)

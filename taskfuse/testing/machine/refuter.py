@@ -16,7 +16,7 @@ ORDERS = (Order.RANDOM, Order.FIRST, Order.LAST)
 
 
 def find_fault(kernel: Kernel, launches: Iterable[Mapping[str, int]] = ({},), schedules: int = 2, most_steps: int = MOST_STEPS) -> Fault | None:
-    """The first fault of some launches, each in a few orders; ``None`` if there is none. Launches that are refused are left out.
+    """The first fault of some launches, each in a few orders, or ``None``. Launches that are refused are left out.
 
     A run of more than ``most_steps`` iterations of loops, of all threads together, ends there.
     """

@@ -52,7 +52,7 @@ def target(i: Instruction) -> str:
         case (Symbol(name),):
             return name
         case _:
-            raise PtxError(i.line, "a branch to what is no label")
+            raise PtxError(i.line, "a branch to what is not a label")
 
 
 def joins(found: Sequence[Block]) -> tuple[int, ...]:

@@ -38,7 +38,7 @@ class Report:
     """What was compared.
 
     Attributes:
-        difference: the first one; ``None``: there is none.
+        difference: the first one, or ``None``.
         launches, threads, steps: how many of each were compared.
         unseen: instructions that synchronize or access memory which no thread came to.
     """
@@ -132,7 +132,7 @@ def _apart(launch: Launch, places: dict[str, int]) -> None:
     for k, (low, high, name) in enumerate(found):
         space = (SHARED_AT, SHARED_AT + launch.shared_bytes) if name in slots else (min(counters), min(counters) + 8 * len(launch.kernel.counters))
         if low % 8 or low < space[0] or high > space[1]:
-            raise Difference(f"{name} lies at {low - space[0]}: no multiple of 8, or not inside of the {space[1] - space[0]} bytes that there are")
+            raise Difference(f"{name} lies at {low - space[0]}: no multiple of 8, or not inside the {space[1] - space[0]} bytes that there are")
         for other_low, other_high, other in found[k + 1 :] + buffers:
             if low < other_high and other_low < high:
                 raise Difference(f"{name} and {other} overlap")

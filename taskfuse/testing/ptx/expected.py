@@ -350,7 +350,7 @@ class _Walk:
 
 
 def _is_asked_of_a_lane(branch: Branch) -> bool:
-    """True if a warp takes a branch as its first lane says: what multiplies there is of a batch that was opened outside of it."""
+    """True if a warp takes a branch as its first lane says: what multiplies there is of a batch that was opened outside it."""
     inside = list(walk(branch.body))
     depends = any(p.index_name in branch.cond.free for p in THREAD_TYPES)
     return depends and any(isinstance(s, Wgmma) for s in inside) and not any(isinstance(s, WgmmaFence) for s in inside)

@@ -36,7 +36,7 @@ class Float:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A name that is no register: of a parameter, of data, of a function; ``_``: nothing."""
+    """A name that is not a register: of a parameter, of data, of a function; ``_``: nothing."""
 
     name: str
 

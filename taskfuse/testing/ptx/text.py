@@ -157,7 +157,7 @@ class _Body:
     def _register(self, name: str, line: int) -> Register:
         found = self._name(name)
         if not isinstance(found, Register):
-            raise PtxError(line, f"{name!r} is no register")
+            raise PtxError(line, f"{name!r} is not a register")
         return found
 
     def _name(self, name: str) -> Register | Symbol:
@@ -197,7 +197,7 @@ def _integer(token: str, line: int) -> int:
     try:
         return int(token.rstrip("U"), 0)
     except ValueError as error:
-        raise PtxError(line, f"{token!r} is no integer") from error
+        raise PtxError(line, f"{token!r} is not an integer") from error
 
 
 def _declaration(t: _Tokens, data: dict[str, Data]) -> None:

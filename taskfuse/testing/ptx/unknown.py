@@ -81,7 +81,7 @@ def shifted(a: Value, count: Value) -> Value:
 
 
 def bits(a: Value, first: Value, count: Value, signed: bool) -> Value:
-    """``bfe``: a field of bits inside of the register."""
+    """``bfe``: a field of bits inside the register."""
     if isinstance(a, Unknown) or isinstance(first, Unknown) or isinstance(count, Unknown):
         return UNKNOWN
     found = a >> first & (1 << count) - 1

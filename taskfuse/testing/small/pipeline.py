@@ -17,7 +17,7 @@ class Fill(Enum):
     THREADS = "stores of threads"
     BULK = "TMA"
     COPIES = "asynchronous copies, for which arrivals wait"
-    RETIRED = "asynchronous copies, which their threads retire"
+    RETIRED = "asynchronous copies, which their threads wait for"
 
 
 @dataclass(slots=True)

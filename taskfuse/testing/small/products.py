@@ -1,4 +1,4 @@
-"""Tensor cores and whole warps: wgmmas that read Shared memory while their warpgroup goes on, and releases that follow their retire; shuffles,
+"""Tensor cores and whole warps: wgmmas that read Shared memory while their warpgroup goes on, and releases that follow their wait_group; shuffles,
 matrices moved to and from registers, and products of them.
 """
 

@@ -174,7 +174,7 @@ def test_a_guard_too_tight_and_dropped() -> None:
     wrong = edited(kernel, guard, lambda s: replace(s, branches=(replace(s.branches[0], cond=tight),)))
     assert (found(wrong).subject, found(wrong).reason) == ("tv3[15]", "is never stored")
     loose = edited(kernel, guard, lambda s: replace(s, branches=(replace(s.branches[0], cond=parse_expr("16*i0 + threadIdx.x < 41")),)))
-    assert found(loose).reason == "index 40 of axis 0 is outside of 0..40"
+    assert found(loose).reason == "index 40 of axis 0 is outside 0..40"
 
 
 def test_an_output_stored_twice() -> None:
@@ -281,7 +281,7 @@ def test_a_shuffle_with_another_mask() -> None:
 def test_a_start_that_is_not_neutral() -> None:
     kernel = total()
     wrong = edited(kernel, line(kernel, "copy(0.0)"), lambda s: replace(s, operands=(Immediate(1.0, tf.float32),)))
-    assert "joins the constant 1.0, which is no partial result of tv1" in found(wrong).reason
+    assert "joins the constant 1.0, which is not a partial result of tv1" in found(wrong).reason
 
 
 def test_a_term_of_another_row() -> None:

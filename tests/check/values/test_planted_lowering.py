@@ -1,6 +1,6 @@
 """Two faults that lowering had once, planted again: the proof refutes what comes of them, and says which element lacks which terms.
 
-A contraction of tensor cores whose summed axis is spread over blocks or threads was finished without joining the parts; and an overhang inside of a tensor
+A contraction of tensor cores whose summed axis is spread over blocks or threads was finished without joining the parts; and an overhang inside a tensor
 was taken for one past its end, so that zeros of a padded copy landed on elements.
 """
 

@@ -25,7 +25,7 @@ FAULTS = {
     "an arrival that releases nothing": ("ring", r"mbarrier.arrive.shared", "mbarrier.arrive.relaxed.cta.shared", "relaxed"),
     "mbarriers that overlap": ("ring", r"shared \+ 272", "shared + 264", "overlap"),
     "mbarriers in a buffer": ("ring", r"shared \+ 272", "shared + 128", "overlap"),
-    "mbarriers behind the end": ("ring", r"shared \+ 272", "shared + 280", "not inside of the 288 bytes"),
+    "mbarriers behind the end": ("ring", r"shared \+ 272", "shared + 280", "not inside the 288 bytes"),
     "a buffer somewhere else": ("ring", r"shared \+ 0\)", "shared + 32)", "written"),
     "a store behind its arrival": ("ring", r"(      s\[p_slot.*\n)(.*arrive.*\n)", r"\2\1", "not written"),
     "a load of the wrong slot": ("ring", r"= s\[c_slot", "= s[(1 - c_slot)", "read"),

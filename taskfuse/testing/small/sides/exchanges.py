@@ -8,7 +8,7 @@ from taskfuse.testing.small.text import Text
 
 
 def queues(c: Chooser) -> Side:
-    """Who copies, who commits, who retires, and who arrives for copies, each under a condition of its own."""
+    """Who copies, who commits, who waits for, and who arrives for copies, each under a condition of its own."""
     of = Shape(c.pick(((32, 1, 1), (32, 2, 1), (16, 1, 1), (8, 4, 1), (48, 1, 1))))
     n = of.threads
     h = Declared(of, [f"SHARED s: float32[3, {n}] align 16", "MBARRIER b[1]"], [f"x: float32[3, {n}]"], [f"y: float32[3, {n}]"])

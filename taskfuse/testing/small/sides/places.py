@@ -39,7 +39,7 @@ def aliases(c: Chooser) -> Side:
 
 
 def choices(c: Chooser) -> Side:
-    """Choices between accesses, of which each is inside of its extent only where its case holds, or not even there."""
+    """Choices between accesses, of which each is inside its extent only where its case holds, or not even there."""
     of = shape(c)
     n = of.threads
     cut, size, more = c.integer(0, n), c.pick((n, max(n // 2, 1), n + 1)), c.pick((n, max(n // 2, 1)))

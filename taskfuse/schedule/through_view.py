@@ -1,0 +1,89 @@
+"""through_view: an operand that is read at any index becomes one that is read at the reader's own axes, through a view that has the index.
+
+``y[m, n] = sum of x[m // S, m % S, k] * w[k, n]`` reads ``x`` at an index that is not a list of axes; ``y[m, n] = sum of v[m, k] * w[k, n]`` with the view
+``v[m, k] = x[m // S, m % S, k]`` computes the same. A view is not code. What asks for factors with axes of rows, columns and k finds them; and a view
+that has strides is an array that a kernel may take as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from taskfuse.ir.axes import axis, iteration_position, iteration_symbol
+from taskfuse.ir.expr import Assemble, MathExpr, Operand, Read, View
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, simplify, substitute
+from taskfuse.ir.storage import resolve
+from taskfuse.ir.tensor import TensorView
+from taskfuse.location import caller
+from taskfuse.schedule.call import Call
+
+
+def through_view(tv: TensorView, operand: int) -> TensorView:
+    """See :meth:`TensorView.through_view`.
+
+    Raises:
+        ScheduleError: ``tv`` has no such operand, it is not a tensor's or may lack elements, or ``tv`` is put together of parts, which are no operands.
+    """
+    call = Call("through_view", tv)
+    fusion = tv.fusion
+    expr = fusion.definition(tv)
+    if expr is None or isinstance(expr, Assemble | View):
+        raise call.error(f"{tv.name} has no operands", "name what reads the view")
+    if not 0 <= operand < len(expr.operands):
+        raise call.error(f"it has no operand {operand}", f"it has {len(expr.operands)}")
+    given = expr.operands[operand]
+    if not isinstance(given, Read):
+        raise call.error(f"operand {operand} reads no tensor")
+    fusion.check()
+    read = resolve(fusion, given)
+    if read.valid is not TRUE:
+        raise call.error(f"operand {operand} has elements of {read.tensor.name} for some iterations alone")
+    index = own_index(fusion, expr, read)
+    free = {name for e in index for name in e.free}
+    used = _ordered(fusion, read, index, [p for p in range(len(tv.root)) if str(iteration_symbol(p)) in free], tv)
+    place: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(k) for k, p in enumerate(used)}
+    view = fusion.new_tensor([axis(tv.root[p].extent) for p in used], read.tensor.dtype, location=caller(), origin=None)
+    fusion.define(View(view, "through_view", Read(read.tensor, tuple(substitute(e, place) for e in index)), view.location))
+    new: list[Operand] = list(expr.operands)
+    new[operand] = Read(view, tuple(map(iteration_symbol, used)))
+    fusion.define(replace(expr, operands=tuple(new)))
+    if given.tensor is not read.tensor:
+        fusion.remove_unread([given.tensor])
+    return view
+
+
+def own_index(fusion: Fusion, expr: MathExpr, read: Read) -> tuple[Expr, ...]:
+    """The index of a storage read of ``expr``, simplified by what its iteration symbols can be."""
+    facts = fusion.facts()
+    for k, a in enumerate(expr.output.root):
+        facts = facts.with_range(str(iteration_symbol(k)), 0, a.extent - 1)
+    return tuple(simplify(e, facts) for e in read.index)
+
+
+def is_whole(expr: MathExpr, read: Read, index: tuple[Expr, ...]) -> bool:
+    """True if an index is a list of different axes of ``expr``, each of the extent of the axis that is read, or the one element of an axis."""
+    found: list[int] = []
+    for e, n in zip(index, read.tensor.shape, strict=True):
+        position = iteration_position(e)
+        if position is not None and expr.output.root[position].extent is n:
+            found.append(position)
+        elif n is not ONE or e is not ZERO:
+            return False
+    return len(set(found)) == len(found)
+
+
+def _ordered(fusion: Fusion, read: Read, index: tuple[Expr, ...], used: list[int], tv: TensorView) -> list[int]:
+    """The axes of the view: that along which neighbors lie side by side comes last."""
+    facts = fusion.facts()
+    for p in used:
+        facts = facts.with_range(str(iteration_symbol(p)), 0, tv.root[p].extent - 1)
+    place: Expr = ZERO
+    for e, extent in zip(index, read.tensor.shape, strict=True):
+        place = place * extent + e
+    nowhere: dict[str, Expr] = {str(iteration_symbol(p)): ZERO for p in used}
+    start = simplify(substitute(place, nowhere), facts)
+    for p in used:
+        if tv.root[p].extent is not ONE and simplify(substitute(place, nowhere | {str(iteration_symbol(p)): ONE}) - start, facts) is ONE:
+            return [*(q for q in used if q != p), p]
+    return used

@@ -1,0 +1,125 @@
+"""The canonical form of a fusion with products: views stand before the products, as arrays of other strides or as copies, and nowhere else.
+
+A product is scheduled well where its factors are tensors with axes of rows, columns and k, and where what follows reads each element in its place. Models
+put views everywhere: rows are merged before a product and split after it, heads are taken out of columns and permuted. Three rules, each of them
+scheduling calls that anybody could make, move these views:
+
+1. what is elementwise is computed at the points of what reads it (an elementwise function commutes with an index map);
+2. so is a product that is read at other points than its own, if that takes no more of them: its rows or columns become several axes;
+3. a factor, and what is read beside a product, that is then read at an index is read through a view with the axes of its reader; a view that is not an array of
+   other strides is copied once.
+
+The law: the fusion computes what it did before (``fusion.evaluate`` agrees, in the ring bit for bit).
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from taskfuse.errors import TaskfuseError
+from taskfuse.ir.expr import Pointwise, Read, Reduction, Select, View
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import TRUE
+from taskfuse.ir.storage import needed, resolve, storage_reads, storage_uses, strided
+from taskfuse.ir.tensor import TensorView
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.through_view import is_whole, own_index
+from taskfuse.schedulers.elementwise import ancestors, is_aligned, recompute_all
+from taskfuse.schedulers.machine import VECTOR_BYTES
+from taskfuse.schedulers.schedule import Sizes
+from taskfuse.schedulers.script import Script
+
+
+def canonical(fusion: Fusion, extent: Sizes) -> Script | None:
+    """A copy of ``fusion`` in canonical form, with the calls that brought it there; ``None`` if it has that form, or cannot be brought there.
+
+    Args:
+        extent: numbers for extents.
+    """
+    if not _products(fusion):
+        return None
+    script = Script(copy_fusion(fusion)[0])
+    try:
+        _behind(script, extent)
+        _before(script)
+    except TaskfuseError:
+        return None
+    return script if script.lines else None
+
+
+def _products(fusion: Fusion) -> list[Reduction]:
+    """Reductions of two tensors, each of which has an axis that the other lacks, at whatever index that is."""
+    found: list[Reduction] = []
+    for expr in needed(fusion):
+        reads = storage_reads(fusion, expr)
+        if isinstance(expr, Reduction) and len(reads) == 2:
+            a, b = (frozenset(name for e in own_index(fusion, expr, read) for name in e.free) for read in reads)
+            if a - b and b - a and a & b:
+                found.append(expr)
+    return found
+
+
+# -- behind products ----------------------------------------------------------------------------------------------------------------------
+
+
+def _behind(script: Script, extent: Sizes) -> None:
+    """Rules 1 and 2."""
+    fusion = script.fusion
+    products = {e.output for e in _products(fusion)}
+    after = {e.output for e in needed(fusion) if products.intersection(ancestors(fusion, e.output))}
+    recompute_all(script, fusion, lambda read, reader: _stays(fusion, read, reader, after))
+    for product in [e.output for e in _products(fusion)]:
+        if product.is_output:
+            continue
+        uses = storage_uses(fusion, product)
+        reads = {use.output: [r for r in storage_reads(fusion, use) if r.tensor is product] for use in uses}
+        if any(not isinstance(use, Pointwise | View) for use in uses) or all(is_aligned(r, tv) for tv, own in reads.items() for r in own):
+            continue
+        if any(r.valid is not TRUE for own in reads.values() for r in own):
+            continue
+        spaces: dict[tuple[object, ...], list[TensorView]] = {}
+        for tv in reads:
+            spaces.setdefault(tuple(a.extent for a in tv.root), []).append(tv)
+        points = {tuple(r.index): prod(extent(a.extent) for a in tv.root) for tv, own in reads.items() for r in own}
+        if sum(points.values()) <= extent.elements(product):
+            for readers in spaces.values():
+                script.recompute(product, readers)
+
+
+def _stays(fusion: Fusion, read: Read, reader: TensorView, after: set[TensorView]) -> bool:
+    """True for what is not an elementwise function of a product, or is read in place; and for what reductions read, which takes more points than there are."""
+    expr = fusion.definition(reader)
+    return read.tensor not in after or not isinstance(expr, Pointwise | Select | View) or is_aligned(read, reader)
+
+
+# -- before products ----------------------------------------------------------------------------------------------------------------------
+
+
+def _before(script: Script) -> None:
+    """Rule 3."""
+    fusion = script.fusion
+    products = _products(fusion)
+    behind = [e for e in needed(fusion) if isinstance(e, Pointwise) and any(p.output in ancestors(fusion, e.output) for p in products)]
+    for expr in (*products, *behind):
+        _operands(script, expr.output, isinstance(expr, Reduction))
+
+
+def _operands(script: Script, tv: TensorView, is_product: bool) -> None:
+    fusion = script.fusion
+    expr = fusion.definition(tv)
+    assert expr is not None
+    for k, operand in enumerate(expr.operands):
+        if not isinstance(operand, Read):
+            continue
+        read = resolve(fusion, operand)
+        index = own_index(fusion, expr, read)
+        is_array = is_whole(expr, read, index) and not (is_product and any(not e.free for e in index))  # axes of one element are in a factor's way
+        is_plain = is_array and index == read.index
+        if read.valid is not TRUE or is_plain or not (is_product or read.tensor.is_input):
+            continue
+        is_viewed = fusion.is_view(operand.tensor) and is_whole(expr, operand, operand.index) and all(e.free for e in operand.index)
+        view = operand.tensor if is_viewed else script.through_view(tv, k)
+        place = strided(fusion, view)
+        if not is_array and (place is None or not place.has_rows(VECTOR_BYTES, fusion.facts())):
+            script.new(view, "cache_after")
+

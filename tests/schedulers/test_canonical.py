@@ -1,0 +1,161 @@
+"""The canonical form: views out of the way of products, and the same values."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.errors import ScheduleError
+from taskfuse.ir.evaluate import evaluate
+from taskfuse.ir.expr import Reduction, View
+from taskfuse.ir.values import RING
+from taskfuse.schedulers.canonical import canonical
+from taskfuse.schedulers.schedule import Sizes
+from taskfuse.schedulers.segmenter import plan
+from taskfuse.target import DEFAULT
+from taskfuse.testing.case import Case, Outcome
+from taskfuse.testing.chooser import RandomChooser
+from taskfuse.testing.graphs import Graph
+from taskfuse.testing.options import CaseOptions
+from taskfuse.testing.program import Recorder
+from tests.schedulers.fusions import HALF, Build, tensor
+from tests.schedulers.planned import checked
+from tests.schedulers.test_any_fusion import arguments, built, made
+
+
+def form(fusion: tf.Fusion) -> tf.Fusion | None:
+    before = str(fusion)
+    found = canonical(fusion, Sizes(fusion, None, DEFAULT))
+    assert str(fusion) == before
+    return None if found is None else found.fusion
+
+
+def products(fusion: tf.Fusion) -> list[str]:
+    return [str(e.output.shape) for e in fusion.exprs() if isinstance(e, Reduction)]
+
+
+def residual() -> list[tf.TensorView]:
+    x, r, w = tensor("x", 8, 19, 64, dtype=HALF), tensor("r", 8, 19, 64, dtype=HALF), tensor("w", 64, 64, dtype=HALF)
+    return [r + (x.reshape(8 * 19, 64) @ w).reshape(8, 19, 64)]
+
+
+def heads(n: int) -> list[tf.TensorView]:
+    x, w, b = tensor("x", 16, 64, dtype=HALF), tensor("w", 64, 96, dtype=HALF), tensor("b", 96, dtype=HALF)
+    y = (x @ w + b).reshape(2, 8, 3, 2, 16)
+    return [y[:, :, i].permute(0, 2, 1, 3) for i in range(n)]
+
+
+def scaled_slice() -> list[tf.TensorView]:
+    return [(tensor("x", 32, 64, dtype=HALF) @ tensor("w", 64, 64, dtype=HALF))[:, 32:] * 2.0]
+
+
+def turned_factor() -> list[tf.TensorView]:
+    return [tf.flip(tensor("x", 32, 64, dtype=HALF), 1) @ tensor("w", 64, 64, dtype=HALF)]
+
+
+def merged_heads() -> list[tf.TensorView]:
+    return [tensor("x", 2, 2, 8, 32, dtype=HALF).permute(0, 2, 1, 3).reshape(16, 64) @ tensor("w", 64, 64, dtype=HALF)]
+
+
+@pytest.mark.parametrize("build", [residual, partial(heads, 1), partial(heads, 3), scaled_slice, turned_factor, merged_heads])
+def test_the_form_computes_the_same(build: Build) -> None:
+    fusion = built(build)
+    found = form(fusion)
+    assert found is not None
+    given = arguments(fusion)
+    for a, b in zip(evaluate(fusion, given, RING), evaluate(found, given, RING), strict=True):
+        assert np.array_equal(a, b)
+    checked(fusion, given, trial=made)
+
+
+def test_rows_that_are_split_after_a_product_are_split_before_it() -> None:
+    found = form(built(residual))
+    assert found is not None
+    assert products(found) == ["(8, 19, 64)"]
+    assert len(plan(built(residual)).steps) == 1
+
+
+def test_slices_of_a_product_are_products_of_slices() -> None:
+    found = form(built(scaled_slice))
+    assert found is not None
+    assert products(found) == ["(32, 32)"]
+
+
+def test_a_factor_that_is_no_array_of_other_strides_is_copied() -> None:
+    found = form(built(turned_factor))
+    assert found is not None
+    assert next(e.output.name for e in found.exprs() if not isinstance(e, View)) == next(tv.name for tv in found.tensors() if tv.origin is not None)
+
+
+def test_what_has_the_form_is_left_alone() -> None:
+    def plain() -> list[tf.TensorView]:
+        return [tf.relu(tensor("x", 32, 64, dtype=HALF) @ tensor("w", 64, 64, dtype=HALF))]
+
+    def no_product() -> list[tf.TensorView]:
+        return [tf.exp(tensor("x", 32, 64)).reshape(64, 32)]
+
+    assert form(built(plain)) is None
+    assert form(built(no_product)) is None
+
+
+def test_a_product_that_is_read_twice_is_not_done_twice() -> None:
+    def twice() -> list[tf.TensorView]:
+        y = tensor("x", 32, 64, dtype=HALF) @ tensor("w", 64, 64, dtype=HALF)
+        return [y * 2.0, tf.flip(y, 1) * 3.0]
+
+    found = form(built(twice))
+    assert found is None or len(products(found)) == 1
+
+
+MIXES = (
+    CaseOptions(ops=7, matmuls=25, views=35),
+    CaseOptions(ops=6, matmuls=20, einsums=10, views=25, selects=10, gathers=6),
+    CaseOptions(ops=5, rank=4, sizes=(1, 2, 3, 4, 8), elements=400, matmuls=25, views=30),
+)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_law_on_random_graphs(seed: int) -> None:
+    recorder = Recorder()
+    graph = Graph(RandomChooser(seed), MIXES[seed % len(MIXES)], recorder)
+    graph.grow()
+    program, fusion = recorder.program(), recorder.fusion
+    found = form(fusion)
+    if found is None:
+        return
+    case = Case(program, program, graph.sizes, seed, fusion, fusion, Outcome(None, None, None), CaseOptions())
+    for a, b in zip(evaluate(fusion, case.arguments(), RING), evaluate(found, case.arguments(), RING), strict=True):
+        assert np.array_equal(a, b)
+
+
+# -- the call ---------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_through_view() -> None:
+    with tf.Fusion("rows") as fusion:
+        x, w = tf.define_tensor([8, 2, 4], name="x"), tf.define_tensor([4, 8], name="w")
+        y = tf.matmul(x.permute(1, 0, 2).reshape(16, 4), w)
+        fusion.add_output(y)
+    before = fusion.evaluate(*(args := arguments(fusion)))
+    view = y.through_view(0)
+    assert fusion.is_view(view)
+    assert [str(e) for e in view.shape] == ["16", "4"]
+    assert np.array_equal(before[0], fusion.evaluate(*args)[0])
+
+
+def test_what_has_no_view() -> None:
+    with tf.Fusion("none") as fusion:
+        x = tf.define_tensor([8], name="x")
+        padded = tf.pad(x, [(1, 1)])
+        y = x * 2.0
+        fusion.add_output(padded)
+        fusion.add_output(y)
+    for call, text in (
+        (lambda: x.through_view(0), "x has no operands"),
+        (lambda: y.through_view(5), "it has no operand 5"),
+        (lambda: y.through_view(1), "operand 1 reads no tensor"),
+        (lambda: padded.through_view(0), "for some iterations alone"),
+    ):
+        with pytest.raises(ScheduleError, match=text):
+            call()
