@@ -21,7 +21,7 @@ from taskfuse.check.threads import Conditions, Threads, box_count
 from taskfuse.ir.scalar import ZERO, Const, Expr, eq, prove, simplify, sym
 from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.nodes import For, TmaLoad
-from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, CursorInit, Expect, InitBarrier, Wait
+from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, Cursor, CursorInit, Expect, InitBarrier, Wait
 from taskfuse.target import WARP
 
 
@@ -323,11 +323,11 @@ def uneven(node: Node, *, grid: bool = False, alike: frozenset[str] = frozenset(
         names = frozenset[str]().union(*(e.free for e in bounds))
         if any(e.free & THREADS - alike and not same(e) for e in bounds):
             return f"the loop over {loop.stmt.var} has other trips in other threads"
-        if any(n.endswith((".slot", ".parity", ".phase")) for n in names):
+        if any(Cursor.of(n) is not None for n in names):
             return f"the loop over {loop.stmt.var} depends on a cursor"
         if grid and names & BLOCKS:
             return f"the loop over {loop.stmt.var} has other trips in other blocks"
-    if any(n.endswith((".slot", ".parity", ".phase")) for c in node.conditions for n in c.free):
+    if any(Cursor.of(n) is not None for c in node.conditions for n in c.free):
         return "a condition around it depends on a cursor"
     return ""
 

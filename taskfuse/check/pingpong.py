@@ -20,7 +20,7 @@ from taskfuse.check.program import THREADS, Node
 from taskfuse.check.threads import Conditions
 from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, prove, select, substitute, sym, xor
 from taskfuse.kir.nodes import For
-from taskfuse.kir.synchronization import Advance, Arrive, BarrierScope, CursorInit, Wait
+from taskfuse.kir.synchronization import Advance, Arrive, BarrierScope, Cursor, CursorInit, CursorPart, Wait
 
 if TYPE_CHECKING:
     from taskfuse.check.barriers import BarrierSite
@@ -165,7 +165,7 @@ def _check_token(rings: Rings, name: str, count: int, w: Expr, take: Node, give:
     assert isinstance(take.stmt, Wait)
     assert isinstance(give.stmt, Arrive)
     facts = take.context.facts
-    cursors = [n.removesuffix(".parity") for n in take.stmt.parity.free if n.endswith(".parity")]
+    cursors = [of[0].name for n in take.stmt.parity.free if (of := Cursor.of(n)) is not None and of[1] is CursorPart.PARITY]
     if len(cursors) != 1:
         raise NotRing("the parity of its turn is not that of a cursor", take)
     turn = cursors[0]

@@ -28,7 +28,7 @@ from taskfuse.check.threads import Conditions, Threads
 from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, prove, sym
 from taskfuse.kir.clusters import reached
 from taskfuse.kir.nodes import TmaLoad
-from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, CursorInit, Expect, InitBarrier, Wait
+from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, Cursor, CursorInit, Expect, InitBarrier, Wait
 
 Shot = tuple[str, int]
 """An mbarrier that completes once: its array and its place in it."""
@@ -115,7 +115,8 @@ class Rings:
 
     @staticmethod
     def _cursor(slot: Expr) -> str | None:
-        return slot.name.removesuffix(".slot") if isinstance(slot, Sym) and slot.name.endswith(".slot") else None
+        found = Cursor.at(slot)
+        return None if found is None else found.name
 
     def _only_slot(self, node: Node, stmt: Wait | Arrive | ArriveAsync | Expect | TmaLoad) -> str | None:
         """The cursor of a use of the only mbarrier of an array by the constant 0: that of the parity, or the one that then advances.

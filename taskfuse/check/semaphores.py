@@ -24,11 +24,11 @@ from taskfuse.check.forms import Choice, Either, Item, Match, NotRing, Part, Rep
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, Node, Program
 from taskfuse.check.rings import Rings
 from taskfuse.check.threads import Conditions, Threads, bounds_of, box_count
-from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, ge, le, prove, simplify, sym
+from taskfuse.ir.scalar import Const, Expr, const, eq, ge, le, prove, simplify, sym
 from taskfuse.kir.declarations import Semaphore
 from taskfuse.kir.nodes import For
 from taskfuse.kir.operands import SemaphoreSlot
-from taskfuse.kir.synchronization import Acquire, Advance, CursorInit, Release
+from taskfuse.kir.synchronization import Acquire, Advance, Cursor, CursorInit, Release
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +95,8 @@ class BlockRings:
     @staticmethod
     def _cursor(slot: SemaphoreSlot) -> str | None:
         last = slot.index[-1] if slot.index else None
-        return last.name.removesuffix(".slot") if isinstance(last, Sym) and last.name.endswith(".slot") else None
+        found = None if last is None else Cursor.at(last)
+        return None if found is None else found.name
 
     def _partners(self, name: str) -> set[str]:
         """The semaphores that the same cursors are used for."""

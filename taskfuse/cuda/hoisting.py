@@ -13,7 +13,7 @@ from collections.abc import Container, Iterator, Mapping
 from taskfuse.ir.scalar import Expr, FloorDiv, Mod, children
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import For, Stmt
-from taskfuse.kir.synchronization import CursorInit
+from taskfuse.kir.synchronization import Cursor, CursorInit
 from taskfuse.kir.walk import bodies, expressions, own_symbols, walk
 
 _MANY = 2
@@ -30,7 +30,7 @@ class Divisions:
     def __init__(self, kernel: Kernel, uniform: frozenset[str]) -> None:
         self._uniform = uniform
         statements = list(walk(kernel))
-        self._moving = {f"{s.name}.{part}" for s in statements if isinstance(s, CursorInit) for part in ("slot", "parity", "phase")}
+        self._moving = {symbol for s in statements if isinstance(s, CursorInit) for symbol in Cursor(s.name).symbols}
         self._any = any(self._is_costly(e) for s in statements for whole in expressions(s) for e in _inside(whole))
 
     def _is_costly(self, e: Expr) -> bool:

@@ -20,7 +20,7 @@ from taskfuse.ir.shared_layouts import Major
 from taskfuse.kir.nodes import For, Stmt
 from taskfuse.kir.operands import Access, Descriptor
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
-from taskfuse.kir.synchronization import CursorInit, WgmmaFence
+from taskfuse.kir.synchronization import Cursor, CursorInit, WgmmaFence
 from taskfuse.kir.walk import bodies
 
 _SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}
@@ -247,7 +247,7 @@ def _collect(body: tuple[Stmt, ...], values: Mapping[str, Expr], unset: set[str]
                 if not any(e.free & unset for e in index):
                     found[Access(buffer, index)] = None
             case CursorInit(name=name):
-                unset |= {f"{name}.slot", f"{name}.parity"}
+                unset |= {*Cursor(name).symbols}
             case For(var=var, start=Const(start), stop=Const(stop), step=Const(step), unroll=True):
                 if any(_collect(stmt.body, {**values, var: const(i)}, unset, found) for i in range(start, stop, step)):
                     return True

@@ -14,7 +14,7 @@ from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, bodies, expressions
 from taskfuse.kir.declarations import HostParam, TensorParam
 from taskfuse.kir.nodes import For, Gather, Stmt
-from taskfuse.kir.synchronization import CursorInit
+from taskfuse.kir.synchronization import Cursor, CursorInit
 from taskfuse.kir.walk import own_symbols
 from taskfuse.target import MAX_BLOCK, MAX_GRID
 
@@ -170,7 +170,7 @@ MOST_PHASES = INT32[1] - 1  # a ring is walked around less often
 
 def cursor_ranges(cursor: CursorInit) -> dict[str, Range]:
     """Ranges of a ring cursor's symbols."""
-    return {f"{cursor.name}.slot": (0, cursor.slots - 1), f"{cursor.name}.parity": (0, 1), f"{cursor.name}.phase": (0, MOST_PHASES)}
+    return dict(zip(Cursor(cursor.name).symbols, ((0, cursor.slots - 1), (0, 1), (0, MOST_PHASES)), strict=True))
 
 
 def fits(kernel: Kernel, values: Mapping[str, int]) -> bool:

@@ -9,9 +9,9 @@ from taskfuse.cuda.expressions import Level
 from taskfuse.cuda.ranges import cursor_ranges
 from taskfuse.cuda.storage import row_major
 from taskfuse.cuda.writer import Scope, Writer
-from taskfuse.ir.scalar import ONE, Expr, eq, prove, sym
+from taskfuse.ir.scalar import ONE, Expr, eq, prove
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir import expressions, walk
+from taskfuse.kir import walk
 from taskfuse.kir.channels import carried
 from taskfuse.kir.clusters import ranks
 from taskfuse.kir.operands import Queue, SemaphoreSlot
@@ -23,6 +23,7 @@ from taskfuse.kir.synchronization import (
     Barrier,
     BarrierScope,
     Commit,
+    Cursor,
     CursorInit,
     Expect,
     FenceInit,
@@ -34,6 +35,7 @@ from taskfuse.kir.synchronization import (
     WaitGroup,
     WgmmaFence,
 )
+from taskfuse.kir.walk import phased
 
 SyncStmt = (
     Barrier
@@ -75,7 +77,7 @@ class Synchronization:
         self._debug = debug
         self._semaphores = {s.name: s for s in kernel.semaphores}
         self._slots: dict[str, int] = {}
-        self._phased = {n.removesuffix(".phase") for s in walk(kernel) for e in expressions(s) for n in e.free if n.endswith(".phase")}
+        self._phased = phased(walk(kernel))
         self._carries = carried(kernel) if debug else {}
         self.waits: list[WaitPoint] = []
 
@@ -204,7 +206,7 @@ class Synchronization:
         slots = self._slots[stmt.cursor]
         phase = w.names[f"{stmt.cursor}.phase"] if stmt.cursor in self._phased else ""
         indices = scope.indices
-        moved = sym(f"{stmt.cursor}.slot") + stmt.count
+        moved = Cursor(stmt.cursor).slot + stmt.count
         if slots == 1:
             further = f", {phase} += {indices.text(stmt.count)}" if phase else ""
             w.line(scope, f"{parity} ^= {indices.text(stmt.count, Level.BIT_AND)}{'' if stmt.count is ONE else ' & 1'}{further};")

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
-from taskfuse.ir.scalar import Const, Expr, const, simplify, sym
+from taskfuse.ir.scalar import Const, Expr, const, simplify
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declarations import Mbarrier
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import If, Stmt, TmaLoad
-from taskfuse.kir.synchronization import Acquire, CursorInit, Expect, InitBarrier, Release, Wait
+from taskfuse.kir.synchronization import Acquire, Cursor, CursorInit, Expect, InitBarrier, Release, Wait
 from taskfuse.kir.walk import accesses, barrier_slots, bodies, held
 
 
@@ -161,7 +161,7 @@ def _note(stmt: Stmt, label: str, cursor: _Cursor, name: str) -> None:
     slot = f"{name}.slot"
     match stmt:
         case Acquire(semaphore=semaphore, phases=phases) if any(slot in e.free for e in semaphore.index):
-            cursor.fills = phases is sym(f"{name}.phase")
+            cursor.fills = phases is Cursor(name).phase
             cursor.waits[semaphore.name] = None
             cursor.nodes[label] = None
         case Release(semaphore=semaphore) if any(slot in e.free for e in semaphore.index):

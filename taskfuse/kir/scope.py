@@ -12,18 +12,12 @@ from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, INDEX_TYPES, THREAD_TY
 from taskfuse.kir.declarations import Buffer, HostParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
 from taskfuse.kir.forms import RESERVED
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.synchronization import CursorInit
+from taskfuse.kir.synchronization import Cursor, CursorInit
 from taskfuse.kir.walk import walk
 from taskfuse.kir.witness import Definition
 
 INDEX_SYMBOLS = frozenset(p.index_name for p in INDEX_TYPES)
 _INDEX_WORDS = frozenset(name.partition(".")[0] for name in INDEX_SYMBOLS)
-CURSOR_PARTS = ("slot", "parity", "phase")
-
-
-def parts_of(cursor: str) -> frozenset[str]:
-    """The symbols of a cursor."""
-    return frozenset(f"{cursor}.{part}" for part in CURSOR_PARTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +101,10 @@ class Declarations:
         That is what can be read back: of the expressions' form and no word of the grammar; and it means nothing by itself: it does not begin as the indices
         do (``threadIdx.``), and is not a symbol of a cursor.
         """
-        cursor, _, part = name.rpartition(".")
         if SYMBOL_NAME.fullmatch(name) is None or name in RESERVED or name.partition(".")[0] in _INDEX_WORDS:
             return False
-        return cursor not in self.cursors or part not in CURSOR_PARTS
+        found = Cursor.of(name)
+        return found is None or found[0].name not in self.cursors
 
     def is_declared(self, name: str) -> bool:
         """True for the name of a parameter, an extent, a buffer, an mbarrier array, a counter or a semaphore."""
@@ -144,7 +138,7 @@ class Scope:
 
     def with_cursor(self, name: str) -> Scope:
         """The scope after a cursor is initialized."""
-        return replace(self, symbols=self.symbols | parts_of(name), cursors=self.cursors | {name})
+        return replace(self, symbols=self.symbols | frozenset(Cursor(name).symbols), cursors=self.cursors | {name})
 
 
 def kernel_facts(kernel: Kernel) -> Facts:

@@ -14,8 +14,8 @@ from taskfuse.kir.fields import fields_of
 from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, If, Stmt, TmaStore
 from taskfuse.kir.operands import Access, Immediate, Operand, ScalarValue
 from taskfuse.kir.products import Wgmma
-from taskfuse.kir.scope import CURSOR_PARTS, Scope, parts_of
-from taskfuse.kir.synchronization import Advance, Barrier, CursorInit
+from taskfuse.kir.scope import Scope
+from taskfuse.kir.synchronization import Advance, Barrier, Cursor, CursorInit
 from taskfuse.kir.walk import accesses, barrier_slots, expressions, own_symbols, walk
 
 Subject = Stmt | Branch
@@ -80,8 +80,8 @@ def symbols_are_in_scope(subject: Subject, scope: Scope) -> str | None:
     for e in used:
         if not e.free <= known:
             name = min(e.free - known)
-            kind, dot, member = name.rpartition(".")
-            return f"cursor '{kind}' is not initialized here" if dot and member in CURSOR_PARTS else f"'{name}' is not in scope"
+            found = Cursor.of(name)
+            return f"'{name}' is not in scope" if found is None else f"cursor '{found[0].name}' is not initialized here"
     return None
 
 
@@ -180,9 +180,12 @@ def loops_advance(subject: Subject, scope: Scope) -> str | None:
 def loops_keep_their_bounds(subject: Subject, scope: Scope) -> str | None:
     """What a loop runs over is known when it begins: its body moves no cursor that its bounds speak of."""
     match subject:
-        case For(start=start, stop=stop, step=step, body=body) if any(n in start.free | stop.free | step.free for c in scope.cursors for n in parts_of(c)):
+        case For(start=start, stop=stop, step=step, body=body):
+            used = start.free | stop.free | step.free
+            if not any(n in used for c in scope.cursors for n in Cursor(c).symbols):
+                return None
             moved = {s.cursor if isinstance(s, Advance) else s.name for s in walk(body) if isinstance(s, Advance | CursorInit)}
-            cursor = next((c for c in sorted(moved) if any(n in start.free | stop.free | step.free for n in parts_of(c))), None)
+            cursor = next((c for c in sorted(moved) if any(n in used for n in Cursor(c).symbols)), None)
             return None if cursor is None else f"the loop moves the cursor '{cursor}', of which its own bounds speak"
         case _:
             return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
-from taskfuse.ir.scalar import Expr
+from taskfuse.ir.scalar import Expr, Sym, sym
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir.operands import BarrierSlot, CursorName, Located, Queue, SemaphoreSlot
 
@@ -116,6 +116,57 @@ class Acquire(Located):
     FORM: ClassVar[str] = "ACQUIRE {semaphore} phases {phases}"
     semaphore: SemaphoreSlot
     phases: Expr
+
+
+class CursorPart(Enum):
+    """What the symbols of a ring cursor are: the slot, the parity of the phase, and the phase: the wraps so far. The value ends the symbol."""
+
+    SLOT = "slot"
+    PARITY = "parity"
+    PHASE = "phase"
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The symbols of the ring cursor of a name."""
+
+    name: str
+
+    def part(self, part: CursorPart) -> Sym:
+        """One of them."""
+        return sym(f"{self.name}.{part.value}")
+
+    @property
+    def slot(self) -> Sym:
+        """The slot where it is."""
+        return self.part(CursorPart.SLOT)
+
+    @property
+    def parity(self) -> Sym:
+        """The parity of its phase."""
+        return self.part(CursorPart.PARITY)
+
+    @property
+    def phase(self) -> Sym:
+        """The wraps so far."""
+        return self.part(CursorPart.PHASE)
+
+    @property
+    def symbols(self) -> tuple[str, str, str]:
+        """The names of all three."""
+        return self.slot.name, self.parity.name, self.phase.name
+
+    @staticmethod
+    def at(slot: Expr) -> Cursor | None:
+        """The cursor whose slot an expression is."""
+        found = Cursor.of(slot.name) if isinstance(slot, Sym) else None
+        return found[0] if found is not None and found[1] is CursorPart.SLOT else None
+
+    @staticmethod
+    def of(symbol: str) -> tuple[Cursor, CursorPart] | None:
+        """The cursor that a symbol would be a part of, and which; ``None``: by its form it is none of a cursor."""
+        name, _, end = symbol.rpartition(".")
+        return next(((Cursor(name), part) for part in CursorPart if name and end == part.value), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from taskfuse.ir.scalar import Expr
@@ -10,6 +10,7 @@ from taskfuse.kir.fields import ExprMap, fields_of, map_access, map_operand
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Bind, For, Gather, If, Stmt
 from taskfuse.kir.operands import Access, BarrierSlot, Case, Holds, Operand, Writer
+from taskfuse.kir.synchronization import Cursor, CursorPart
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
 from taskfuse.location import Location
 
@@ -36,8 +37,9 @@ def walk(root: Kernel | Body | Stmt) -> Iterator[Stmt]:
     while stack:
         stmt = stack.pop()
         yield stmt
-        for body in reversed(bodies(stmt)):
-            stack.extend(reversed(body))
+        if isinstance(stmt, For | If | Bind):
+            for body in reversed(bodies(stmt)):
+                stack.extend(reversed(body))
 
 
 def with_bodies(stmt: Stmt, new: tuple[Body, ...]) -> Stmt:
@@ -138,3 +140,9 @@ def own_symbols(stmt: Stmt) -> dict[str, Expr]:
 def barrier_slots(stmt: Stmt) -> tuple[BarrierSlot, ...]:
     """The mbarriers that a statement itself names."""
     return tuple(getattr(stmt, name) for name in fields_of(type(stmt)).slots)
+
+
+def phased(stmts: Iterable[Stmt]) -> frozenset[str]:
+    """The cursors whose phase some statements use: the others need not count their wraps."""
+    used = (Cursor.of(name) for stmt in stmts for e in expressions(stmt) for name in e.free)
+    return frozenset(found[0].name for found in used if found is not None and found[1] is CursorPart.PHASE)

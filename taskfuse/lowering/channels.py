@@ -13,11 +13,12 @@ from itertools import pairwise
 from taskfuse.errors import LoweringError
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, const, eq, is_multiple, maximum, prove, simplify, sym
+from taskfuse.ir.scalar import Const, Expr, const, eq, is_multiple, maximum, prove, simplify
 from taskfuse.ir.storage import has_code, made_from, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, MemoryType, ParallelType
+from taskfuse.kir.synchronization import Cursor
 from taskfuse.lowering.clusters import is_multicast, shared_types
 from taskfuse.lowering.completion import has_copies_of_threads, is_transfer
 from taskfuse.lowering.pingpong import Pingpong, Trips, check_bindings, find_pingpong
@@ -321,10 +322,10 @@ class Channels:
         if channel is None:
             return None
         if task is self.tree.place[tv]:
-            return sym(f"{channel.producer.cursor}.slot")
+            return Cursor(channel.producer.cursor).slot
         for end in channel.consumers:
             if task is end.node or (isinstance(end.node, Group) and self._below(task, end.node)):
-                return sym(f"{end.cursor}.slot")
+                return Cursor(end.cursor).slot
         return None
 
     def _below(self, task: Task, group: Group) -> bool:

@@ -21,7 +21,7 @@ from taskfuse.kir import walk
 from taskfuse.kir.nodes import Branch, If, Stmt
 from taskfuse.kir.operands import BarrierSlot, Queue
 from taskfuse.kir.products import Shuffle
-from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, CursorInit, Expect, FenceProxyAsync, Wait, WaitGroup
+from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, Cursor, CursorInit, Expect, FenceProxyAsync, Wait, WaitGroup
 from taskfuse.lowering.bulk import fill_bytes
 from taskfuse.lowering.channels import Channel, Channels, Endpoint
 from taskfuse.lowering.completion import (
@@ -159,7 +159,7 @@ class Endpoints:
 
     def _endpoint(self, plan: list[PNode], ch: Channel, end: Endpoint, wait: str, arrive: str, touches: Touch, parity: int) -> None:
         c = end.cursor
-        slot = sym(f"{c}.slot")
+        slot = Cursor(c).slot
         level = end.pingpong.outer if end.pingpong is not None and end.pingpong.loop is ch.loop else ch.loop
         first, last = cut_around(level_blocks(plan, end.node, level), touches, end.pingpong is not None)
         issued = [s for blocks in level_blocks(plan, end.node, level) for n in blocks for s in statements([n]) if touches(s)]
@@ -173,7 +173,7 @@ class Endpoints:
         lag = min(batches.values(), default=0)
         self._late |= {s.tv for s in issued if issues_to(s) in batches}
         released = self._release(plan, ch, end, last, issued, batches, lag, BarrierSlot(arrive, slot))
-        waiting = Wait(BarrierSlot(wait, slot), sym(f"{c}.parity"))
+        waiting = Wait(BarrierSlot(wait, slot), Cursor(c).parity)
         start = [_sync(ch, end, waiting)]
         if end is ch.producer and ch.transfers:
             starter, expect = self._expect(ch, BarrierSlot(arrive, slot), issued)
@@ -236,7 +236,7 @@ class Endpoints:
             nodes.insert(at, released)
             return released
         behind = _behind(end)
-        give = (*self._give(ch, end, BarrierSlot(slot.name, sym(f"{behind}.slot"))), Advance(behind, ONE))
+        give = (*self._give(ch, end, BarrierSlot(slot.name, Cursor(behind).slot)), Advance(behind, ONE))
         around = loop_of(plan, end.node, ch.loop)
         if around is None or lag >= ch.stages:
             raise LoweringError(
@@ -313,7 +313,7 @@ class Endpoints:
         w = pingpong.instance
         slot = f"{c}.round"
         first, last = cut_around(level_blocks(plan, end.node, pingpong.outer), touches, True)
-        parity = xor(sym(f"{slot}.parity"), select(eq(w, 0), 1, 0))
+        parity = xor(Cursor(slot).parity, select(eq(w, 0), 1, 0))
         follow = simplify((w + 1) % pingpong.count, self.ranges.facts)
         passing = self.arrive(end, BarrierSlot(f"{c}.order", follow))
         start = next((k for k, n in enumerate(first[0]) if n is wait), first[1])

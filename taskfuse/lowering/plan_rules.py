@@ -14,12 +14,10 @@ from taskfuse.errors import VerifyError
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import THREAD_TYPES
 from taskfuse.kir import walk
-from taskfuse.kir.synchronization import Advance, CursorInit
+from taskfuse.kir.synchronization import Advance, Cursor, CursorInit
 from taskfuse.kir.walk import expressions
 from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, children, is_base
 
-PARTS = (".slot", ".parity", ".phase")
-"""What code reads of a cursor."""
 _THREADS = frozenset(p.index_name for p in THREAD_TYPES)
 
 
@@ -27,7 +25,7 @@ def verify_plan(plan: list[PNode], step: str) -> None:
     """Check the rules. Raises :class:`VerifyError`, which names the ``step`` that broke one."""
     loops = frozenset(n.var for n in _all(plan) if isinstance(n, PLoop))
     cursors = {s.name for n in _all(plan) if isinstance(n, PSync) for s in walk(n.stmts) if isinstance(s, CursorInit)}
-    _Rules(step, loops, {f"{name}{part}": name for name in cursors for part in PARTS}, cursors).block(plan, frozenset(), set())
+    _Rules(step, loops, {symbol: name for name in cursors for symbol in Cursor(name).symbols}, cursors).block(plan, frozenset(), set())
 
 
 def _all(nodes: list[PNode]) -> Iterator[PNode]:

@@ -26,7 +26,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import TmaLoad
 from taskfuse.kir.operands import BarrierSlot, Queue
-from taskfuse.kir.synchronization import Commit, Expect, Wait, WaitGroup
+from taskfuse.kir.synchronization import Commit, Cursor, Expect, Wait, WaitGroup
 from taskfuse.kir.synchronization_rules import MAX_PENDING
 from taskfuse.lowering.bulk import fill_bytes
 from taskfuse.lowering.channels import Channels
@@ -165,7 +165,7 @@ def _skew(block: list[PNode], ahead: Prefetch, filled: set[TensorView], st: Stat
     if ahead.full is not None:
         loading = _where_loads_begin(fills)
         loading[0].insert(loading[1], _expected(ahead, ahead.full, list(statements(fills)), st))
-        wait = [PSync((Wait(BarrierSlot(ahead.full, slot), sym(f"{ahead.cursor}.parity")),), of)]
+        wait = [PSync((Wait(BarrierSlot(ahead.full, slot), Cursor(ahead.cursor).parity),), of)]
     for s in statements(loop.body):
         rename(s, {f"{tv.name}.ring.slot": slot for tv in ahead.tensors})
     fill = PGuard(lt(var + distance, loop.extent), moved(fills, at(var + distance, (slot + distance) % stages), later))
@@ -197,7 +197,7 @@ def _expected(ahead: Prefetch, full: str, fills: list[PStmt], st: Statements) ->
         assert isinstance(s.stmt, TmaLoad)
         s.stmt = replace(s.stmt, barrier=BarrierSlot(full, s.stmt.barrier.slot))
     total = sum(fill_bytes(st, tv, ahead.loop.loop, loads) for tv in ahead.tensors if is_transfer(tv))
-    expect = Expect(BarrierSlot(full, sym(f"{first.tv.name}.ring.slot")), const(total))
+    expect = Expect(BarrierSlot(full, Cursor(f"{first.tv.name}.ring").slot), const(total))
     return PStmt(first.tv, first.task, expect, first.guards, first.facts, (), ())
 
 

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from taskfuse.ir.scalar import Const, Expr, Facts, const, lt, simplify, sym
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.kir.synchronization import Advance, CursorInit
+from taskfuse.kir.synchronization import Advance, Cursor, CursorInit
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.domains import refused
 from taskfuse.lowering.plan import PGuard, PLoop, PNode, PSync, children, moved, selected, statements
@@ -77,7 +77,7 @@ class Rings:
 
     def slot(self, tv: TensorView, task: Task) -> Expr | None:
         """The slot that code of ``task`` uses; ``None`` if ``tv`` has no ring."""
-        return sym(f"{tv.name}.ring.slot") if tv in self._ring else self._channels.slot(tv, task)
+        return Cursor(f"{tv.name}.ring").slot if tv in self._ring else self._channels.slot(tv, task)
 
     def full(self, tv: TensorView) -> str | None:
         """The mbarriers at which a fill of the ring of ``tv`` is complete, until rings share them."""

@@ -8,12 +8,12 @@ they lie in workspace that belongs to the launch.
 
 from __future__ import annotations
 
-from taskfuse.ir.scalar import Expr, and_, const, eq, simplify, sym
+from taskfuse.ir.scalar import Expr, and_, const, eq, simplify
 from taskfuse.ir.types import GRID_TYPES, THREAD_TYPES
 from taskfuse.kir.declarations import Semaphore
 from taskfuse.kir.nodes import Branch, If, Stmt
 from taskfuse.kir.operands import SemaphoreSlot
-from taskfuse.kir.synchronization import Acquire, Release
+from taskfuse.kir.synchronization import Acquire, Cursor, Release
 from taskfuse.lowering.channels import Channel, Channels, Endpoint
 from taskfuse.lowering.plan import PSync
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
@@ -42,7 +42,7 @@ def _blocks(ranges: ThreadRanges, ch: Channel, end: Endpoint) -> Expr:
 
 def acquire(ranges: ThreadRanges, ch: Channel, end: Endpoint) -> list[PSync]:
     """Wait until the slot of the endpoint's cursor is empty (producer) or full (consumer)."""
-    phase = sym(f"{end.cursor}.phase")
+    phase = Cursor(end.cursor).phase
     name, phases = (f"{ch.name}.empty", phase) if end is ch.producer else (f"{ch.name}.full", phase + 1)
     acquired = _elected(ranges, ch, end, Acquire(_slot(ranges, ch, end, name), phases))
     return [acquired, *_barrier_in_block(ranges, ch, end, "what one thread has acquired, all have")]
@@ -56,7 +56,7 @@ def release(ranges: ThreadRanges, ch: Channel, end: Endpoint) -> list[PSync]:
 
 def _slot(ranges: ThreadRanges, ch: Channel, end: Endpoint, name: str) -> SemaphoreSlot:
     own = (simplify(hardware_index(p) - ranges.range(end.node, p).start, ranges.facts) for p in ch.instances)
-    return SemaphoreSlot(name, (*own, sym(f"{end.cursor}.slot")))
+    return SemaphoreSlot(name, (*own, Cursor(end.cursor).slot))
 
 
 def _elected(ranges: ThreadRanges, ch: Channel, end: Endpoint, stmt: Stmt) -> PSync:

@@ -22,7 +22,7 @@ from taskfuse.ir.types import GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Access, BarrierSlot, Queue
-from taskfuse.kir.synchronization import Advance, Arrive, Barrier, BarrierScope, CursorInit, FenceProxyAsync, Wait, WaitGroup
+from taskfuse.kir.synchronization import Advance, Arrive, Barrier, BarrierScope, Cursor, CursorInit, FenceProxyAsync, Wait, WaitGroup
 from taskfuse.lowering.completion import close_batch, drain_at_exit, is_transfer, issues_to, open_batch, wait_for_reads
 from taskfuse.lowering.plan import Origin, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base, statements
 from taskfuse.lowering.rings import Rings
@@ -427,7 +427,7 @@ class Synchronizer:
             self.cursors.append(f"{name}.c")
         slot = BarrierSlot(name, const(0))
         cursor = f"{name}.c"
-        return PSync((Arrive(slot), Wait(slot, sym(f"{cursor}.parity")), Advance(cursor, ONE)), of, True, types)
+        return PSync((Arrive(slot), Wait(slot, Cursor(cursor).parity), Advance(cursor, ONE)), of, True, types)
 
     def cursor_inits(self) -> list[CursorInit]:
         """The cursors of the mbarriers that stand in for named barriers."""

@@ -20,7 +20,6 @@ from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, Operand
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
-from taskfuse.kir.scope import CURSOR_PARTS
 from taskfuse.kir.synchronization import (
     Acquire,
     Advance,
@@ -29,6 +28,7 @@ from taskfuse.kir.synchronization import (
     Barrier,
     BarrierScope,
     Commit,
+    Cursor,
     CursorInit,
     Expect,
     FenceInit,
@@ -40,7 +40,7 @@ from taskfuse.kir.synchronization import (
     WaitGroup,
     WgmmaFence,
 )
-from taskfuse.kir.walk import expressions, walk
+from taskfuse.kir.walk import phased, walk
 from taskfuse.sim import collectives, computation, copies, engines, matrices, semaphores, synchronization, tma, wgmma
 from taskfuse.sim.agent import Agent, Detour, Signal
 from taskfuse.sim.fault import Fault
@@ -97,7 +97,7 @@ class Program:
         self.factors = frozenset(self.numbers[s.a.buffer] for s in multiplies if isinstance(s.a, Access))
         visible = {p.name for p in tensors if p.is_output} | {b.name for b in kernel.buffers if not MEDIA[b.memory].is_private}
         self._visible = frozenset(visible)
-        self._phased = {n.removesuffix(".phase") for s in statements for e in expressions(s) for n in e.free if n.endswith(".phase")}
+        self._phased = phased(statements)
         self._codes: dict[Expr, Code] = {}
         self._stmt: Stmt | None = None
         self._label: str | None = None
@@ -374,13 +374,12 @@ def _waits(stmt: Stmt) -> bool:
 
 def _defines(stmt: Stmt) -> tuple[str, ...]:
     """The symbols that a statement brings into scope."""
-    return tuple(f"{stmt.name}.{part}" for part in CURSOR_PARTS) if isinstance(stmt, CursorInit) else ()
+    return Cursor(stmt.name).symbols if isinstance(stmt, CursorInit) else ()
 
 
 def _cursor_init(stmt: CursorInit, phased: bool) -> Instruction:
     """``phased``: its phase is asked for somewhere."""
-    slot_name, parity_name, slot, parity = f"{stmt.name}.slot", f"{stmt.name}.parity", stmt.slot, stmt.parity
-    phase_name = f"{stmt.name}.phase"
+    (slot_name, parity_name, phase_name), slot, parity = Cursor(stmt.name).symbols, stmt.slot, stmt.parity
 
     def init(agent: Agent) -> None:
         agent.env[slot_name] = slot
@@ -392,7 +391,7 @@ def _cursor_init(stmt: CursorInit, phased: bool) -> Instruction:
 
 
 def _advance(stmt: Advance, count: Code, slots: int, phased: bool) -> Instruction:
-    slot_name, parity_name, phase_name = (f"{stmt.cursor}.{part}" for part in CURSOR_PARTS)
+    slot_name, parity_name, phase_name = Cursor(stmt.cursor).symbols
 
     def advance(agent: Agent) -> None:
         env = agent.env

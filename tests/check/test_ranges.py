@@ -11,7 +11,7 @@ from taskfuse.ir.scalar import Expr, const, eq, evaluate, ge, le, lt, maximum, m
 
 NAMES = ("a", "b")
 LEAST, GREATEST = -5, 6
-POINTS = [dict(zip(NAMES, values, strict=True)) for values in product(range(LEAST, GREATEST + 1), repeat=2)]
+POINTS: list[dict[str, int]] = [dict(zip(NAMES, values, strict=True)) for values in product(range(LEAST, GREATEST + 1), repeat=2)]
 LEAVES = st.one_of(st.sampled_from([sym(n) for n in NAMES]), st.integers(-4, 4).map(const))
 EXPRS = st.recursive(
     LEAVES,

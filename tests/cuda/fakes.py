@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
@@ -101,10 +101,10 @@ class FakeDriver(Driver):
     def is_current(self, device: Device) -> bool:
         return self.current_context == device.context
 
-    def replace_address(self, address: int, pointer: int) -> int:
-        assert address % 64 == 0
-        ctypes.memmove(address, struct.pack("<Q", pointer), 8)
-        self.log.append(("replace", pointer))
+    def replace_address(self, tensor_map: int, address: int) -> int:
+        assert tensor_map % 64 == 0
+        ctypes.memmove(tensor_map, struct.pack("<Q", address), 8)
+        self.log.append(("replace", address))
         return 0
 
     def fill(self, address: int, value: int, size: int, stream: int) -> int:
@@ -121,7 +121,7 @@ class FakeDriver(Driver):
         return self.devices[ordinal]
 
     @contextmanager
-    def current(self, device: Device) -> Iterator[None]:
+    def current(self, device: Device) -> Generator[None]:
         self.stack.append(self.current_context)
         self.current_context = device.context
         try:
@@ -271,7 +271,7 @@ class FakeTorch(ModuleType):
         return FakeTensor(aligned(shape, {"bfloat16": "uint16", "float8_e4m3fn": "uint8"}.get(dtype, dtype)), device, dtype, self.made)
 
     @contextmanager
-    def _using(self, stream: tuple[int, int]) -> Iterator[None]:
+    def _using(self, stream: tuple[int, int]) -> Generator[None]:
         handle, device = stream
         before, self.streams[device] = self.streams[device], handle
         self.used.append(stream)
@@ -352,7 +352,7 @@ class FakeCuPy(ModuleType):
         return FakeCuPyArray(aligned(shape if isinstance(shape, tuple) else (shape,), dtype))
 
     @contextmanager
-    def _using(self, stream: int) -> Iterator[None]:
+    def _using(self, stream: int) -> Generator[None]:
         before, self.stream = self.stream, stream
         yield
         self.stream = before

@@ -206,7 +206,7 @@ def test_each_kernel_warns(compiler: Compiler, settings: Options) -> None:
 
 
 def test_a_warning_that_is_an_error_loses_nothing(compiler: Compiler, settings: Options) -> None:
-    with pytest.raises(TaskfuseWarning):
+    with pytest.raises(TaskfuseWarning, match="registers spill to local memory"):
         compiled("spill", "k", OPTIONS, settings)
     assert compiled("spill", "k", OPTIONS, settings).code == b"spill"
     assert compiler.calls == ["spill"]

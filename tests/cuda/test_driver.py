@@ -105,7 +105,7 @@ def test_the_types_of_all_calls_are_known() -> None:
 
 def test_events_go_whatever_happens() -> None:
     library = Library(cuEventCreate=stores(77), cuEventRecord=lambda *args: 700)
-    with pytest.raises(CudaError):
+    with pytest.raises(CudaError, match="cuEventRecord: "):
         driver_of(library).order(1, 2)
     assert library.called[-1] == ("cuEventDestroy_v2", 77)
 

@@ -50,7 +50,7 @@ def test_mma_of_ampere() -> None:
 def test_8_bit_floats_need_a_newer_gpu() -> None:
     source = emit(WarpProduct(float8_e4m3, float8_e5m2).kernel())
     check_target(source, "sm_89")
-    with pytest.raises(UnsupportedError):
+    with pytest.raises(UnsupportedError, match="it has instructions of sm_89 and newer"):
         check_target(source, "sm_80")
 
 

@@ -1,6 +1,9 @@
 """Fragments against the formulas that the PTX ISA prints beside its figures."""
 
+from collections.abc import Callable
+
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from taskfuse.ir.fragments import Fragment, four_matrices, matrices
@@ -16,14 +19,18 @@ EVERY = [
 ]
 
 
-def formula(fragment: Fragment, row, column):
+Place = Callable[[int, int, int], int]
+Table = npt.NDArray[np.int64]
+
+
+def formula(fragment: Fragment, row: Place, column: Place) -> tuple[Table, Table]:
     """The fragment's rows and columns, from functions of the group id, the thread in the group, and the register."""
     lanes, registers = np.arange(fragment.threads), range(fragment.count)
     table = np.array([[(row(t % 32 // 4, t % 4, i) + 16 * (t // 32), column(t % 32 // 4, t % 4, i)) for i in registers] for t in lanes])
     return table[..., 0], table[..., 1]
 
 
-def same(fragment: Fragment, row, column) -> bool:
+def same(fragment: Fragment, row: Place, column: Place) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(fragment.table(), formula(fragment, row, column), strict=True))
 
 
@@ -39,19 +46,19 @@ def test_every_element_has_one_owner(fragment: Fragment):
 
 
 @pytest.mark.parametrize("make", [mma_a, wgmma_a])
-def test_a_of_16_bits(make):
+def test_a_of_16_bits(make: Callable[[int], Fragment]) -> None:
     # m16n8k16: row = groupID for 0 <= i < 2 || 4 <= i < 6, else groupID + 8; col = threadID*2 + (i & 1), + 8 for i >= 4
     assert same(make(2), lambda g, _, i: g if i in (0, 1, 4, 5) else g + 8, lambda _, t, i: t * 2 + (i & 1) + (8 if i >= 4 else 0))
 
 
 @pytest.mark.parametrize("make", [mma_a, wgmma_a])
-def test_a_of_8_bits(make):
+def test_a_of_8_bits(make: Callable[[int], Fragment]) -> None:
     # m16n8k32: row = groupID for 0 <= i < 4 || 8 <= i < 12, else groupID + 8; col = threadID*4 + (i & 3), + 16 for i >= 8
     assert same(make(1), lambda g, _, i: g if i // 4 in (0, 2) else g + 8, lambda _, t, i: t * 4 + (i & 3) + (16 if i >= 8 else 0))
 
 
 @pytest.mark.parametrize("make", [mma_a, wgmma_a])
-def test_a_of_tf32(make):
+def test_a_of_tf32(make: Callable[[int], Fragment]) -> None:
     # m16n8k8: row = groupID for a0 and a2, else groupID + 8; col = threadID for a0 and a1, else threadID + 4
     assert same(make(4), lambda g, _, i: g if i in (0, 2) else g + 8, lambda _, t, i: t if i in (0, 1) else t + 4)
 

@@ -1,10 +1,10 @@
 """The text of fusions: pinned texts, the round trip, and the errors of the parser."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -62,11 +62,11 @@ class Same:
         assert [(n.name, n.budget) for n in a.tasks.nodes] == [(n.name, n.budget) for n in b.tasks.nodes]
         self.group(a.tasks.root, b.tasks.root)
 
-    def axis(self, x: object, y: object) -> None:
+    def axis(self, x: Axis, y: Axis) -> None:
         assert (x.extent, x.kind) == (y.extent, y.kind)
         assert self.axes.setdefault(x, y) is y
 
-    def all_axes(self, xs: object, ys: object) -> None:
+    def all_axes(self, xs: Sequence[Axis], ys: Sequence[Axis]) -> None:
         for x, y in zip(xs, ys, strict=True):
             self.axis(x, y)
 
@@ -98,7 +98,7 @@ class Same:
 
     def definition(self, x: MathExpr | None, y: MathExpr | None) -> None:
         assert type(x) is type(y)
-        if x is None:
+        if x is None or y is None:
             return
         for o, p in zip(x.operands, y.operands, strict=True):
             self.operand(o, p)
@@ -130,15 +130,15 @@ class Same:
                 assert names(m.tensors) == names(n.tensors)
 
 
-def name(x: object) -> str | None:
+def name(x: Any) -> str | None:
     return None if x is None else x.name
 
 
-def names(xs: object) -> list[str]:
+def names(xs: Iterable[Any]) -> list[str]:
     return [x.name for x in xs]
 
 
-def nest(items: object) -> list[object]:
+def nest(items: Iterable[Any]) -> list[object]:
     """The sequential nest by names."""
     return [nest(i.body) if isinstance(i, LoopItem) else i.tv.name for i in items]
 

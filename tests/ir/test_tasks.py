@@ -498,7 +498,7 @@ def test_the_kind_is_right_after_a_refused_call() -> None:
     k = Chain()
     t1, t2, t3 = k.fusion.task([k.a]), k.fusion.task([k.b, k.e]), k.fusion.task([k.d])
     group = k.fusion.group([t1, t2, t3]).parallelize(P.TIDx)
-    with pytest.raises(TaskError):
+    with pytest.raises(TaskError, match="group1: it is neither horizontal nor vertical"):
         t3.add(k.e)
     assert group.kind is GroupKind.VERTICAL
 

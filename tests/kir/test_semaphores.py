@@ -50,9 +50,16 @@ def test_rules(old: str, new: str, message: str) -> None:
     assert refusal(changed(old, new)) == message
 
 
-@pytest.mark.parametrize(("old", "new"), [("RELEASE full[", "RELEASE other["), ("p.slot] phases", "p.slot] parity"), ("full[2, 2] count 1", "full[2, 2]")])
-def test_what_the_parser_refuses(old: str, new: str) -> None:
-    with pytest.raises(ParseError):
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("RELEASE full[", "RELEASE other[", "there is no semaphore 'other'"),
+        ("p.slot] phases", "p.slot] parity", "expected 'phases', found 'parity'"),
+        ("full[2, 2] count 1", "full[2, 2]", "expected 'count', found ','"),
+    ],
+)
+def test_what_the_parser_refuses(old: str, new: str, message: str) -> None:
+    with pytest.raises(ParseError, match=message):
         changed(old, new)
 
 

@@ -457,6 +457,6 @@ def test_rules_are_looked_at_once_for_each_kernel_object(monkeypatch: pytest.Mon
     wrong = replace(found, name="", params=())  # another object
     assert not wrong.keeps_rules
     for _ in range(2):
-        with pytest.raises(VerifyError):
+        with pytest.raises(VerifyError, match="'' is not a name"):
             verify_kernel(wrong)
     assert pickle.loads(pickle.dumps(found)) == found

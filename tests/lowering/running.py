@@ -95,7 +95,8 @@ class Measured:
 
     def launch(self) -> tuple[str, str, str]:
         """Threads per block."""
-        return tuple(str(self.ranges.launch[p]) for p in (P.TIDx, P.TIDy, P.TIDz))
+        x, y, z = (str(self.ranges.launch[p]) for p in (P.TIDx, P.TIDy, P.TIDz))
+        return x, y, z
 
 
 def barriers(kernel: tf.Kernel) -> list[Barrier]:

@@ -12,7 +12,7 @@ from taskfuse.kir.nodes import Choose, For, If
 from taskfuse.kir.operands import Access
 from taskfuse.kir.synchronization import BarrierScope, Commit, CursorInit, Expect, InitBarrier, WaitGroup
 from tests.lowering.copying import pipeline, two_tiles
-from tests.lowering.running import agrees, bind, buffer, numbers, refused, scopes
+from tests.lowering.running import agree, agrees, bind, buffer, numbers, refused, scopes
 from tests.proofs import proved
 
 S, TX, BX = P.Serial, P.TIDx, P.BIDx
@@ -181,8 +181,10 @@ def test_stores_run_ahead_with_one_barrier_per_trip(stages: int) -> None:
 
 @pytest.mark.parametrize("stages", [2, 3])
 def test_registers_are_loaded_ahead(stages: int) -> None:
+    fusion = summed(stages)
+    kernel = tf.lower(fusion)
     for rows in range(2 * stages + 2):
-        kernel = agrees(summed(stages), numbers(rows, 8), schedulers=LATE[:1])
+        agree(kernel, fusion, numbers(rows, 8), schedulers=LATE[:1])
     proved(kernel, *({"N": rows} for rows in range(2 * stages + 2)))
     assert str(buffer(kernel, "tv3").shape[0]) == str(stages)
     assert not any(isinstance(s, CursorInit) for s in walk(kernel))

@@ -40,7 +40,7 @@ def test_refusals(count: int) -> None:
     with pytest.raises(FusionError) as caught:
         fusion(count)
     assert text(caught.value) == f"fusion 'f': {count} resident blocks of a multiprocessor\nhelp: use 1 to 32"
-    with pytest.raises(FusionError):
+    with pytest.raises(FusionError, match=f"{count} resident blocks of a multiprocessor"):
         tf.parse_fusion(str(fusion(12)).replace("RESIDENT 12", f"RESIDENT {count}"))
     wrong = tf.parse_kernel(str(tf.lower(fusion(12))).replace("RESIDENT 12", f"RESIDENT {count}"))
     with pytest.raises(VerifyError, match=f"{count} resident blocks of a multiprocessor; 1 to 32 are possible"):

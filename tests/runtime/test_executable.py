@@ -144,5 +144,5 @@ def test_nothing_of_cuda_is_needed_before_a_call(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(arrays, "kinds", kinds)
     run = tf.compile(scaled(), "cuda")
-    with pytest.raises(CudaUnavailableError):
+    with pytest.raises(CudaUnavailableError, match="a GPU is not available: there is none"):
         run(X, 2.0)

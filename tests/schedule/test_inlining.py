@@ -155,7 +155,7 @@ def test_inline_most_of_some_cannot_move_others() -> None:
         fusion.add_output(y)
     x.schedule.inline = 2
     before = positions(fusion)
-    with pytest.raises(ScheduleError):
+    with pytest.raises(ScheduleError, match="must be complete before tv4 reads it"):
         inline_most(fusion, [m])
     assert positions(fusion) == before
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import taskfuse.ops as tf
 from taskfuse.dtypes import float32, int64
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.ir.expr import Literal, Reduction
+from taskfuse.ir.expr import Literal, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import evaluate as number
 from taskfuse.ir.tensor import TensorView
@@ -28,7 +28,7 @@ def executed(tv: TensorView, arrays: dict[TensorView, np.ndarray]) -> np.ndarray
     """The sum that the loop nest of ``tv`` computes, point by point."""
     definition = tv.fusion.definition(tv)
     assert isinstance(definition, Reduction)
-    (read,) = [o for o in definition.operands if not isinstance(o, Literal)]
+    (read,) = [o for o in definition.operands if isinstance(o, Read)]
     found, inside = indices(tv.schedule.loop, tv.schedule.transforms, tv.root)
     env = {f"i{k}": found[a] for k, a in enumerate(tv.root)}
     out = np.zeros([size(a) for a in tv.logical], np.int64)

@@ -20,29 +20,9 @@ from taskfuse.testing.chooser import RandomChooser
 from taskfuse.testing.graphs import Graph
 from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.program import Recorder
-from tests.schedulers.fusions import FUSIONS, Build, halves_of_a_product, mlp_of_a_block, tensor
+from tests.schedulers.fusions import FUSIONS, halves_of_a_product, mlp_of_a_block, tensor
 from tests.schedulers.planned import checked
-
-RNG = np.random.default_rng(0)
-
-
-def built(build: Build, name: str = "fusion") -> tf.Fusion:
-    with tf.Fusion(name) as fusion:
-        for out in build():
-            fusion.add_output(out)
-    return fusion
-
-
-def arguments(fusion: tf.Fusion) -> list[Any]:
-    shapes = [([int(str(e)) for e in tv.shape], tv.dtype) for tv in fusion.inputs]
-    return [RNG.uniform(0.1, 1.0, s).astype(d.numpy) if d.is_float else RNG.integers(0, 4, s).astype(d.numpy) for s, d in shapes]
-
-
-def made(fusion: tf.Fusion, schedule: Chosen[Any]) -> None:
-    """A kernel that is proved, or an error."""
-    certificate = tf.lower(fusion).verify()
-    if not certificate.is_proved:
-        certificate.refuse()
+from tests.schedulers.tried import arguments, built, made
 
 
 @pytest.mark.parametrize("name", FUSIONS)

@@ -99,6 +99,8 @@ def test_what_compile_returns_goes_to_other_processes() -> None:
     run, x = tf.compile(quotient()), np.ones((3, 5), np.float32)
     for again in (pickle.loads(pickle.dumps(run)), copy.deepcopy(run)):
         np.testing.assert_array_equal(again(x)[0], run(x)[0])
+        assert again.schedule is not None
+        assert run.schedule is not None
         assert again.schedule.code == run.schedule.code
         assert again.schedule.explain() == run.schedule.explain()
     for certificate, again in zip(run.certificates, pickle.loads(pickle.dumps(run.certificates)), strict=True):

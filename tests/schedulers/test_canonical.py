@@ -21,7 +21,7 @@ from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.program import Recorder
 from tests.schedulers.fusions import HALF, Build, tensor
 from tests.schedulers.planned import checked
-from tests.schedulers.test_any_fusion import arguments, built, made
+from tests.schedulers.tried import arguments, built, made
 
 
 def form(fusion: tf.Fusion) -> tf.Fusion | None:

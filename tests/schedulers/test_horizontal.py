@@ -10,7 +10,7 @@ import pytest
 import taskfuse as tf
 from examples import block_roles, founding, pipeline
 from taskfuse import ParallelType as P
-from taskfuse.errors import TaskfuseError
+from taskfuse.errors import TaskfuseError, TaskfuseWarning
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import walk
 from taskfuse.kir.synchronization import Barrier, BarrierScope
@@ -63,7 +63,7 @@ def test_random_fusions_side_by_side(first: int) -> None:
         if a.kernel is None or b.kernel is None:
             continue
         with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore", TaskfuseError)
+            warnings.simplefilter("ignore", TaskfuseWarning)
             joined = tf.horizontal([a.fusion, b.fusion], force=True)
             x, y = a.arguments(), b.arguments()
             n, m = len(a.fusion.inputs), len(b.fusion.inputs)

@@ -100,7 +100,9 @@ def test_parameters_that_do_not_suit_leave_the_fusion_as_it_was() -> None:
 def test_no_candidate_is_larger_than_a_block() -> None:
     """Parameters that suit a block, of which neighbors are tried, may have none that do."""
     schedule = tf.schedulers.pointwise(scaled(), PointwiseConfig(1, 256, 4, 1))
-    assert max(option.block[0] * option.block[1] for option in schedule.alternatives) <= 1024
+    blocks = [option.block for option in schedule.alternatives]
+    assert max(block[0] * block[1] for block in blocks if block is not None) <= 1024
+    assert None not in blocks
 
 
 @pytest.mark.parametrize("size", [-1, 2.5, "4", None, True, float("nan"), 2**63], ids=repr)

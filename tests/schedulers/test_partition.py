@@ -160,7 +160,7 @@ def test_refusals() -> None:
         branches().partition(sizes={"Q": 3})
     proposal = branches().partition()
     proposal.apply()
-    with pytest.raises(TaskError):
+    with pytest.raises(TaskError, match="it has got tasks since it was partitioned"):
         proposal.apply()
 
 

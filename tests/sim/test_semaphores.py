@@ -109,5 +109,5 @@ def test_the_timeline_shows_which_release_ended_a_wait() -> None:
     recorded = timeline(parse_kernel(SMALL), [x], scheduler=SCHEDULERS[0])
     assert {"full[0]", "full[1]"} <= {f.name for f in recorded.flows}
     assert {c.barrier for c in recorded.completions} == {"full", "empty"}
-    with pytest.raises(SimulationError):
+    with pytest.raises(SimulationError, match=r"semaphore 'full' of shape \[1\] has no counter \[1\]"):
         simulate(parse_kernel(SMALL.replace("SEMAPHORE full[2]", "SEMAPHORE full[1]")), [x])

@@ -1,5 +1,7 @@
 """The PTX of every kernel of the tests does what kernel IR says, thread by thread."""
 
+from pathlib import Path
+
 import pytest
 
 import taskfuse as tf
@@ -9,7 +11,7 @@ from taskfuse.kir.nodes import AsyncCopy
 from taskfuse.kir.walk import walk
 from taskfuse.testing import seeded_case
 from taskfuse.testing.options import Mix
-from tests.products import PRODUCTS, WARP_PRODUCTS
+from tests.products import PRODUCTS, WARP_PRODUCTS, Product, WarpProduct
 from tests.testing.ptx.compiled import TESTS, compared
 
 WRITTEN = [
@@ -22,8 +24,7 @@ RANDOM = {Mix.MIXED: 10, Mix.WARPS: 5, Mix.BLOCKS: 5, Mix.PERSISTENT: 4, Mix.STR
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda p: p.stem)
-def test_kernels(path: object) -> None:
-    assert hasattr(path, "read_text")
+def test_kernels(path: Path) -> None:
     report = compared(tf.parse_kernel(path.read_text(encoding="utf-8")))
     assert report.difference is None
     assert report.launches > 0
@@ -36,8 +37,7 @@ def is_event(site: str) -> bool:
 
 
 @pytest.mark.parametrize("product", [*PRODUCTS, *WARP_PRODUCTS], ids=lambda p: p.name)
-def test_products(product: object) -> None:
-    assert hasattr(product, "kernel")
+def test_products(product: Product | WarpProduct) -> None:
     report = compared(product.kernel())
     assert report.difference is None
     assert [u for u in report.unseen if is_event(u)] == []

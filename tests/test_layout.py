@@ -1,0 +1,183 @@
+"""Tests mirror the package: ``tests/a/test_b.py`` tests ``taskfuse/a/b.py``. What has no such file is listed here with the tests that do reach it.
+
+The list may only get shorter: a module that has its file, or is gone, must leave it.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+ELSEWHERE: dict[str, str] = {
+    "tests/check": """
+        check/accesses check/arrivals check/barriers check/bounds check/defined check/endpoints check/enumeration check/forms check/handover
+        check/instance check/items check/knowledge check/order check/participation check/paths check/private check/program check/races
+        check/refills check/registers check/relation check/remote check/rewritten check/ring_instances check/threads check/trace
+    """,
+    "tests/check/values": """
+        check/values/barriers check/values/cells check/values/claims check/values/combining check/values/computing check/values/copies
+        check/values/cover check/values/elements check/values/lanes check/values/machine check/values/matching check/values/outputs
+        check/values/partials check/values/products check/values/reach check/values/runs check/values/scans check/values/state
+        check/values/statements check/values/steps check/values/stores check/values/terms check/values/tiles check/values/verify
+    """,
+    "tests/cli/test_main.py": """
+        cli/load cli/trial cli/versions
+    """,
+    "tests/cuda/test_functions.py": """
+        testing/accuracy
+    """,
+    "tests/cuda/test_launch.py": """
+        cuda/arrays cuda/debug cuda/device_array cuda/fit cuda/outputs cuda/parameters cuda/plan cuda/planner cuda/present cuda/shape cuda/timing
+    """,
+    "tests/cuda/test_source.py": """
+        cuda/c_types cuda/code cuda/copies cuda/copy_instructions cuda/disassembly cuda/frame cuda/hoisting cuda/instructions cuda/ranges
+        cuda/statements cuda/synchronization cuda/text cuda/writer
+    """,
+    "tests/ir": """
+        ir/arguments ir/atoms ir/calls ir/draw_layout ir/elementwise ir/expr ir/fusion ir/matrix_instructions ir/tensor ir/types
+    """,
+    "tests/ir/scalar": """
+        ir/scalar/evaluation ir/scalar/facts ir/scalar/intervals ir/scalar/logic ir/scalar/queries ir/scalar/search ir/scalar/tokens
+        ir/scalar/transform
+    """,
+    "tests/ir/test_parser.py": """
+        ir/grammar ir/printer ir/reader ir/readers ir/spelling ir/syntax
+    """,
+    "tests/ir/test_picture.py": """
+        svg
+    """,
+    "tests/ir/test_tasks.py": """
+        ir/assignment ir/task_tree
+    """,
+    "tests/kir": """
+        kir/arguments kir/fields kir/kernel kir/operand_parser kir/operand_printer kir/operands kir/products kir/readers kir/statement_parser
+        kir/synchronization kir/witness_parser
+    """,
+    "tests/kir/test_verify.py": """
+        kir/declaration_rules kir/instruction_rules kir/scope kir/statement_rules kir/synchronization_rules kir/witness_rules
+    """,
+    "tests/lowering": """
+        lowering/copies lowering/domains lowering/emit lowering/endpoints lowering/fragments lowering/guards lowering/index_maps lowering/indexing
+        lowering/lines lowering/matrix lowering/names lowering/nest lowering/pingpong lowering/places lowering/plan lowering/plan_rules
+        lowering/plan_text lowering/prepare lowering/ring_instances lowering/rings lowering/state lowering/statements lowering/vectors
+    """,
+    "tests/ops": """
+        ops/build ops/elementwise ops/indexing ops/operators
+    """,
+    "tests/runtime": """
+        runtime/chain runtime/compile runtime/kernel runtime/readers
+    """,
+    "tests/schedule": """
+        schedule/through_view
+    """,
+    "tests/schedulers": """
+        schedulers/candidates schedulers/cat schedulers/config schedulers/contraction schedulers/elementwise schedulers/fallback
+        schedulers/horizontal_cost schedulers/loads schedulers/members schedulers/persistent_buffers schedulers/pointwise schedulers/propose
+        schedulers/row_cost schedulers/rows schedulers/schedule schedulers/script schedulers/segmenter schedulers/space schedulers/transpose
+        schedulers/warp_specialized
+    """,
+    "tests/sim": """
+        sim/agent sim/block sim/collectives sim/computation sim/engines sim/fault sim/happens_before sim/lanes sim/launch sim/machine sim/observer
+        sim/picture sim/program sim/recording sim/state sim/stepper sim/synchronization
+    """,
+    "tests/test_locations.py": """
+        location
+    """,
+    "tests/testing/machine/test_machine.py": """
+        testing/machine/barriers testing/machine/engines testing/machine/fault testing/machine/launch testing/machine/memory
+        testing/machine/program testing/machine/refuter testing/machine/threads testing/machine/writer
+    """,
+    "tests/testing/ptx": """
+        testing/ptx/blocks testing/ptx/compare testing/ptx/events testing/ptx/expected testing/ptx/happenings testing/ptx/launch testing/ptx/nodes
+        testing/ptx/operands testing/ptx/operations testing/ptx/reading testing/ptx/text
+    """,
+    "tests/testing/test_agreement.py": """
+        testing/small/ahead testing/small/barriers testing/small/blocks testing/small/kinds testing/small/pingpong testing/small/pipeline
+        testing/small/products testing/small/text
+    """,
+    "tests/testing/test_checks.py": """
+        testing/automatic testing/graphs testing/options testing/partitions testing/rewrites testing/schedules testing/strategies testing/streams
+    """,
+    "tests/testing/test_minimize.py": """
+        testing/case testing/chooser testing/fuzz testing/measure testing/mechanisms testing/program
+    """,
+    "tests/testing/test_operators.py": """
+        testing/mutations testing/outcomes
+    """,
+    "tests/testing/test_products.py": """
+        testing/contractions testing/epilogues testing/layouts testing/loops testing/operands testing/tensor_cores
+    """,
+    "tests/testing/test_refutation.py": """
+        testing/small/sides/engines testing/small/sides/exchanges testing/small/sides/kinds testing/small/sides/participants
+        testing/small/sides/places testing/small/sides/side testing/small/sides/values
+    """,
+    "tests/testing/test_value_faults.py": """
+        testing/block_operators testing/definition_operators testing/instruction_subjects testing/lie_operators testing/meaning
+        testing/tile_operators testing/value_edits testing/value_operators testing/value_subjects
+    """,
+}
+"""Modules by the file, or the folder, whose tests reach them."""
+
+
+def has_logic(source: str) -> bool:
+    """Whether a module has a function with a body: not declarations, tables and protocols alone."""
+    tree = ast.parse(source)
+    protocols = {n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and any("Protocol" in ast.unparse(b) for b in n.bases)}
+    declared = {f for p in protocols for f in ast.walk(p)}
+    return any(isinstance(n, ast.FunctionDef) and n not in declared for n in ast.walk(tree))
+
+
+def modules() -> list[str]:
+    """Modules with logic, as ``a/b``."""
+    paths = sorted(p for p in (ROOT / "taskfuse").rglob("*.py") if p.name not in ("__init__.py", "__main__.py"))
+    return [p.relative_to(ROOT / "taskfuse").with_suffix("").as_posix() for p in paths if has_logic(p.read_text(encoding="utf-8"))]
+
+
+def file_of(module: str) -> Path:
+    folder, _, name = module.rpartition("/")
+    return ROOT / "tests" / folder / f"test_{name}.py"
+
+
+def listed() -> list[str]:
+    return [name for names in ELSEWHERE.values() for name in names.split()]
+
+
+def test_every_module_has_its_tests_or_is_listed() -> None:
+    names = listed()
+    missing = [name for name in modules() if not file_of(name).exists() and name not in names]
+    assert not missing, "write tests at the mirrored path"
+
+
+def test_the_list_says_what_is_so() -> None:
+    names, known = listed(), modules()
+    assert len(set(names)) == len(names)
+    assert not [name for name in names if name not in known], "no such module with logic"
+    assert not [name for name in names if file_of(name).exists()], "it has its tests: take it off the list"
+    assert not [path for path in ELSEWHERE if not (ROOT / path).exists()]
+
+
+def test_what_several_tests_use_is_no_test_module() -> None:
+    """A test module may need what others have not: NVRTC, a GPU, a tool. Helpers need nothing that their readers do not."""
+    found = {
+        path.relative_to(ROOT).as_posix(): names
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if (names := re.findall(r"^ *(?:from|import) (tests(?:\.\w+)*\.test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("X = 1\n", False),
+        ("class A:\n    x: int\n", False),
+        ("class A(Protocol):\n    def f(self) -> int: ...\n", False),
+        ("def f() -> int:\n    return 1\n", True),
+        ("class A:\n    def f(self) -> int:\n        return 1\n", True),
+    ],
+)
+def test_what_counts_as_logic(source: str, expected: bool) -> None:
+    assert has_logic(source) is expected
