@@ -40,31 +40,31 @@ class Expr:
     __match_args__: ClassVar[tuple[str, ...]] = ()
 
     def __add__(self, other: IntLike) -> Expr:
-        return add(self, wrap(other))
+        return add(self, other if isinstance(other, Expr) else const(other))
 
     def __radd__(self, other: IntLike) -> Expr:
         return add(wrap(other), self)
 
     def __sub__(self, other: IntLike) -> Expr:
-        return sub(self, wrap(other))
+        return sub(self, other if isinstance(other, Expr) else const(other))
 
     def __rsub__(self, other: IntLike) -> Expr:
         return sub(wrap(other), self)
 
     def __mul__(self, other: IntLike) -> Expr:
-        return mul(self, wrap(other))
+        return mul(self, other if isinstance(other, Expr) else const(other))
 
     def __rmul__(self, other: IntLike) -> Expr:
         return mul(self, wrap(other))
 
     def __floordiv__(self, other: IntLike) -> Expr:
-        return floordiv(self, wrap(other))
+        return floordiv(self, other if isinstance(other, Expr) else const(other))
 
     def __rfloordiv__(self, other: IntLike) -> Expr:
         return floordiv(wrap(other), self)
 
     def __mod__(self, other: IntLike) -> Expr:
-        return mod(self, wrap(other))
+        return mod(self, other if isinstance(other, Expr) else const(other))
 
     def __rmod__(self, other: IntLike) -> Expr:
         return mod(wrap(other), self)
