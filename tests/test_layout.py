@@ -15,13 +15,13 @@ ELSEWHERE: dict[str, str] = {
     "tests/check": """
         check/accesses check/arrivals check/barriers check/bounds check/defined check/endpoints check/enumeration check/forms check/handover
         check/instance check/items check/knowledge check/order check/participation check/paths check/private check/program check/races
-        check/refills check/registers check/relation check/remote check/rewritten check/ring_instances check/threads check/trace
+        check/refills check/registers check/relation check/remote check/rewritten check/threads check/trace
     """,
     "tests/check/values": """
         check/values/barriers check/values/cells check/values/claims check/values/combining check/values/computing check/values/copies
         check/values/cover check/values/elements check/values/lanes check/values/machine check/values/matching check/values/outputs
-        check/values/partials check/values/products check/values/reach check/values/runs check/values/scans check/values/state
-        check/values/statements check/values/steps check/values/stores check/values/terms check/values/tiles check/values/verify
+        check/values/partials check/values/products check/values/questions check/values/reach check/values/runs check/values/scans
+        check/values/state check/values/statements check/values/terms check/values/tiles check/values/verify
     """,
     "tests/cli/test_main.py": """
         cli/load cli/trial cli/versions

@@ -1,15 +1,22 @@
-"""The ends of a ring: who waits and arrives there, with which cursors, at which positions."""
+"""The ends of a ring: who waits and arrives there, with which cursors, at which positions; which of several rings between blocks an element belongs to.
+
+Blocks with rings of their own must keep to elements of their own: two accesses of one element at the ends of a ring are ordered only if the
+element tells which ring it is of. It does if an axis of its index is the ring's number, or if several axes are digits that make it up.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from taskfuse.check.accesses import Use
 from taskfuse.check.clusters import Types
 from taskfuse.check.forms import Part, Pingpong, Visit, visits
-from taskfuse.check.program import Node
+from taskfuse.check.program import BLOCK_NAMES, Node
 from taskfuse.check.threads import Conditions
-from taskfuse.ir.scalar import Expr
+from taskfuse.ir.scalar import Const, Expr, Mod, private, simplify, substitute, sym
+
+RING = private("ring.number")
 
 
 @dataclass(slots=True, eq=False)
@@ -57,3 +64,36 @@ class Ring:
     def endpoints(self) -> list[Endpoint]:
         """Producer and consumers."""
         return [self.producer, *self.consumers]
+
+
+def share_ring(a: Use, mine: Endpoint, b: Use, theirs: Endpoint) -> bool:
+    """True only if accesses of one element, at two ends of rings, are made by blocks that use the same ring."""
+    if not mine.instance:
+        return True
+    return a.buffer == b.buffer and all(_tells(a, e, b, f) for e, f in zip(mine.instance, theirs.instance, strict=True))
+
+
+def _tells(a: Use, e: Expr, b: Use, f: Expr) -> bool:
+    """True only if the index of an element determines ``e`` (in ``a``) and ``f`` (in ``b``), which are then equal."""
+    pairs = [(x, y) for x, y in zip(a.index, b.index, strict=True) if x is not None and y is not None]
+    if any(x is e and y is f for x, y in pairs):
+        return True
+    digits = {g for x, y in pairs if (g := _in_terms_of(x, e, a)) is _in_terms_of(y, f, b) and g.free == RING.free}
+    return _determined(RING, digits)
+
+
+def _in_terms_of(index: Expr, ring: Expr, use: Use) -> Expr:
+    """An index with the block index replaced by the number of the block's ring."""
+    name = next(n for n in BLOCK_NAMES if n in ring.free)
+    shift = simplify(sym(name) - ring)
+    lo, hi = use.context.ranges.of(sym(name))
+    facts = use.context.facts.with_range(RING.name, None if lo is None else lo - shift, None if hi is None else hi - shift)
+    return simplify(substitute(index, {name: RING + shift}), facts)
+
+
+def _determined(e: Expr, digits: set[Expr]) -> bool:
+    """True only if an expression follows from some digits: it is one, or its remainder is, and its quotient follows."""
+    if e in digits:
+        return True
+    remainders = [d for d in digits if isinstance(d, Mod) and d.a is e and isinstance(d.b, Const) and d.b.value > 0]
+    return any(_determined(simplify(e // d.b), digits - {d}) for d in remainders)

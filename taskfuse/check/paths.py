@@ -84,7 +84,8 @@ class Paths:
         self._constant = BLOCKS | {e.name for e in program.kernel.extents} | {p.name for p in program.kernel.params}
         self._inner: dict[Block, list[Node]] = {}
         self._holds: set[Node] = set()
-        self._bodies: dict[Node, list[Step]] = {}
+        self._stays: dict[Block, frozenset[Expr]] = {}
+        self._passed: dict[tuple[Block, Region, frozenset[Expr], frozenset[Expr]], tuple[list[Step], list[int]]] = {}
         self._behind: dict[tuple[Node, int, frozenset[Expr]], list[Step]] = {}
         self._ahead: dict[tuple[Node, int, frozenset[Expr]], list[Step]] = {}
         self._turning: dict[Node, tuple[frozenset[Expr], frozenset[Expr]]] = {}
@@ -99,11 +100,23 @@ class Paths:
         """True if a statement synchronizes, or holds one that does."""
         return node in self._holds
 
-    def _within(self, block: Block, low: int, high: int, known: frozenset[Expr]) -> Iterator[Node]:
-        """What is passed in a block at positions ``low <= index < high``."""
-        for node in self._inner.get(block, ()):
-            if low <= node.index < high:
-                yield from self._inside(node, known)
+    def _within(
+        self, block: Block, low: int, high: int, region: Region, known: frozenset[Expr], given: frozenset[Expr] = frozenset()
+    ) -> list[Step]:
+        """What is passed in a block at positions ``low <= index < high``: a part of what is passed in all of it."""
+        if block not in self._inner or low >= high:
+            return []
+        key = block, region, known, given
+        found = self._passed.get(key)
+        if found is None:
+            steps: list[Step] = []
+            ends = [0]  # for each position, how many steps there are in front of it
+            for node in self._inner[block]:
+                ends += [len(steps)] * (node.index + 1 - len(ends))
+                steps += [Step(n, region, given) for n in self._inside(node, known)]
+            found = self._passed[key] = steps, ends + [len(steps)] * (len(block.nodes) + 1 - len(ends))
+        steps, ends = found
+        return steps[ends[low] : ends[high]]
 
     def _inside(self, node: Node, known: frozenset[Expr]) -> Iterator[Node]:
         if not node.blocks:
@@ -112,11 +125,15 @@ class Paths:
             for block in node.blocks:
                 added = block.context.conditions[len(node.conditions) :]
                 if all(c in known or (c.free <= THREADS | self._constant and not c.free.isdisjoint(THREADS)) for c in added):
-                    yield from self._within(block, 0, len(block.nodes), known)
+                    for inner in self._inner.get(block, ()):
+                        yield from self._inside(inner, known)
 
-    def _known(self, *nodes: Node) -> frozenset[Expr]:
-        """Conditions around some nodes that hold throughout the kernel if they hold once."""
-        return frozenset(c for n in nodes for c in n.conditions if c.free <= self._constant)
+    def _known(self, node: Node) -> frozenset[Expr]:
+        """Conditions around a node that hold throughout the kernel if they hold once."""
+        found = self._stays.get(node.block)
+        if found is None:
+            found = self._stays[node.block] = frozenset([c for c in node.conditions if c.free <= self._constant])
+        return found
 
     def forward(self, a: Node, b: Node) -> list[Step] | None:
         """From ``a`` to ``b`` in one iteration of their common loops; ``None`` if control never goes there."""
@@ -129,7 +146,7 @@ class Paths:
         first, second = one[depth], two[depth]
         if first.block is not second.block or first.index >= second.index:
             return None
-        between = [Step(n, Region.BETWEEN) for n in self._within(first.block, first.index + 1, second.index, self._known(a, b))]
+        between = self._within(first.block, first.index + 1, second.index, Region.BETWEEN, self._known(a) | self._known(b))
         return self._after(a, depth + 1) + between + self._before(b, depth + 1)
 
     def around(self, a: Node, b: Node, loop: Node, between: int = 0) -> list[Step]:
@@ -164,7 +181,7 @@ class Paths:
 
     def again(self, a: Node, b: Node, block: Block, between: int) -> list[Step]:
         """From ``a`` to ``b`` in a later execution of a block around both, with at least ``between`` whole ones between the two."""
-        whole = [Step(n, Region.BETWEEN) for n in self._within(block, 0, len(block.nodes), self._known(a, b))] if between else []
+        whole = self._within(block, 0, len(block.nodes), Region.BETWEEN, self._known(a) | self._known(b)) if between else []
         return self.rest(a, block) + between * whole + self.start(b, block)
 
     def rest(self, a: Node, block: Block) -> list[Step]:
@@ -181,11 +198,8 @@ class Paths:
 
     def body(self, loop: Node) -> list[Step]:
         """A whole iteration of a loop."""
-        found = self._bodies.get(loop)
-        if found is None:
-            block = loop.blocks[0]
-            found = self._bodies[loop] = [Step(n, Region.BETWEEN) for n in self._within(block, 0, len(block.nodes), self._known(loop))]
-        return found
+        block = loop.blocks[0]
+        return self._within(block, 0, len(block.nodes), Region.BETWEEN, self._known(loop))
 
     def to_end(self, a: Node) -> list[Step]:
         """From ``a`` to the end of the kernel."""
@@ -201,8 +215,9 @@ class Paths:
         found = self._behind.get(key)
         if found is None:
             known = self._known(a) | given
-            inner = ((node.block, node.index + 1) for node in reversed(a.path[depth:]))
-            found = self._behind[key] = [Step(n, Region.AFTER, given) for block, low in inner for n in self._within(block, low, len(block.nodes), known)]
+            found = self._behind[key] = []
+            for node in reversed(a.path[depth:]):
+                found += self._within(node.block, node.index + 1, len(node.block.nodes), Region.AFTER, known, given)
         return found
 
     def _before(self, b: Node, depth: int, given: frozenset[Expr] = frozenset()) -> list[Step]:
@@ -211,8 +226,9 @@ class Paths:
         found = self._ahead.get(key)
         if found is None:
             known = self._known(b) | given
-            inner = ((node.block, node.index) for node in b.path[depth:])
-            found = self._ahead[key] = [Step(n, Region.BEFORE, given) for block, high in inner for n in self._within(block, 0, high, known)]
+            found = self._ahead[key] = []
+            for node in b.path[depth:]:
+                found += self._within(node.block, 0, node.index, Region.BEFORE, known, given)
         return found
 
 

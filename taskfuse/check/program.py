@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from taskfuse.check.items import Element, Trip
 from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.masks import THREAD_NAMES, THREADS, Masks
-from taskfuse.check.ranges import Ranges
+from taskfuse.check.ranges import Ranges, Span
 from taskfuse.check.rewritten import BLOCK_NAMES, CLUSTER_NAMES, in_blocks, in_iteration, unrolled
 from taskfuse.ir.dims import facts_of
-from taskfuse.ir.scalar import TRUE, And, Expr, Facts, ge, lt, not_, sym
+from taskfuse.ir.scalar import TRUE, And, Expr, Facts, IntLike, ge, lt, not_, sym
 from taskfuse.kir import Kernel, stmt_text, walk
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.nodes import Bind, Branch, Choose, For, If, Stmt
@@ -155,6 +155,7 @@ class Program:
     nodes: list[Node]
     masks: Masks
     evaluated: list[tuple[Stmt, Context]] = field(default_factory=lambda: list[tuple[Stmt, Context]]())
+    _leaves: tuple[Node, ...] | None = None
 
     @staticmethod
     def of(kernel: Kernel) -> Program:
@@ -164,9 +165,11 @@ class Program:
         program._fill(program.root, unrolled(in_blocks(kernel, known.facts, known.ranges), known.ranges))
         return program
 
-    def leaves(self) -> Iterator[Node]:
-        """The statements that hold no others."""
-        return (n for n in self.nodes if not n.blocks)
+    def leaves(self) -> tuple[Node, ...]:
+        """The statements that hold no others, in the order of the text."""
+        if self._leaves is None:
+            self._leaves = tuple([n for n in self.nodes if not n.blocks])
+        return self._leaves
 
     def _fill(self, block: Block, body: tuple[Stmt, ...]) -> None:
         for stmt in body:
@@ -275,15 +278,18 @@ def _outermost(kernel: Kernel) -> Context:
     facts, ranges = context.facts, context.ranges
     for extent in kernel.cluster:
         facts, ranges = facts.with_assumption(ge(extent, 1)), ranges.under(ge(extent, 1))
+    bounds: dict[str, tuple[int, IntLike | None]] = {}
+    spans: dict[Expr, Span] = {}
     for s in walk(kernel):
         if isinstance(s, CursorInit):
             for name, most in ((f"{s.name}.slot", s.slots - 1), (f"{s.name}.parity", 1), (f"{s.name}.phase", None)):
-                facts = facts.with_range(name, 0, most)
-                ranges = ranges.with_span(sym(name), (0, most))
-    for names, shape in ((BLOCK_NAMES, kernel.grid), (THREAD_NAMES, kernel.block)):
-        for name, extent in zip(names, shape, strict=True):
-            facts = facts.with_range(name, 0, extent - 1).with_assumption(ge(extent, 1))
-            ranges = ranges.under(ge(extent, 1))
-            hi = ranges.of(extent)[1]
-            ranges = ranges.with_span(sym(name), (0, None if hi is None else hi - 1))
-    return Context((), (), Knowledge(ranges, facts), "", kernel)
+                bounds[name] = 0, most
+                spans[sym(name)] = 0, most
+    indices = dict(zip((*BLOCK_NAMES, *THREAD_NAMES), (*kernel.grid, *kernel.block), strict=True))
+    for extent in indices.values():
+        facts, ranges = facts.with_assumption(ge(extent, 1)), ranges.under(ge(extent, 1))
+    for name, extent in indices.items():
+        hi = ranges.of(extent)[1]
+        bounds[name] = 0, extent - 1
+        spans[sym(name)] = 0, None if hi is None else hi - 1
+    return Context((), (), Knowledge(ranges.with_spans(spans), facts.with_ranges(bounds)), "", kernel)

@@ -14,7 +14,7 @@ from taskfuse.check.accesses import Engine, Use, Uses, overlapping
 from taskfuse.check.barriers import Barriers, BarrierSite, ordered_by
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.chains import Chains
-from taskfuse.check.endpoints import Endpoint, Ring
+from taskfuse.check.endpoints import Endpoint, Ring, share_ring
 from taskfuse.check.enumeration import Pairs, Table
 from taskfuse.check.forms import Visit, visits
 from taskfuse.check.paths import Cuts, Paths, Region, Step, common_loops
@@ -23,7 +23,6 @@ from taskfuse.check.program import BLOCKS, THREADS, Node, Program
 from taskfuse.check.refills import Refills
 from taskfuse.check.relation import Relation, pinned
 from taskfuse.check.remote import apart
-from taskfuse.check.ring_instances import share_ring
 from taskfuse.check.rings import Rings
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr

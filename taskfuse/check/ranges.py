@@ -6,7 +6,8 @@ A deliberately small interval arithmetic: the races between accesses are decided
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from taskfuse.ir.scalar import And, Compare, CompareOp, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Table, Xor, compare
 
@@ -14,6 +15,8 @@ Span = tuple[int | None, int | None]
 """Inclusive bounds; ``None``: none is known."""
 
 OPEN: Span = (None, None)
+MEMORY = 1 << 14
+"""Conditions of which it is remembered what they say: they are the same in many places, and in many kernels."""
 
 
 def terms_of(e: Expr) -> tuple[tuple[tuple[Expr, int], ...], int]:
@@ -60,13 +63,21 @@ class Ranges:
         """Ranges in which ``atom`` also lies in ``span``."""
         return Ranges({**self.known, atom: meet(self.known.get(atom, OPEN), span)}, under=self, changed=atom.free)
 
+    def with_spans(self, spans: Mapping[Expr, Span]) -> Ranges:
+        """Ranges in which several atoms also lie in some spans."""
+        met = {atom: meet(self.known.get(atom, OPEN), span) for atom, span in spans.items()}
+        return Ranges({**self.known, **met}, under=self, changed=frozenset[str]().union(*(atom.free for atom in met)))
+
     def under(self, condition: Expr) -> Ranges:
         """Ranges in which ``condition`` also holds."""
         found = self._next.get(condition)
         if found is None:
             learned: dict[Expr, Span] = {}
             empty = self.empty or self.refutes(condition)
-            for atom, span in (*_spans(condition), *self._without_an_end(condition)):
+            says = _spans(condition)
+            if isinstance(condition, Compare) and condition.op is CompareOp.NE:
+                says = (*says, *self._without_an_end(condition))
+            for atom, span in says:
                 known = learned.get(atom) or self.known.get(atom)
                 before = known or self.of(atom)
                 lo, hi = after = meet(before, span)
@@ -245,12 +256,12 @@ def _times(a: Span, b: Span) -> Span:
     return a[0] * b[0], None if a[1] is None or b[1] is None else a[1] * b[1]
 
 
-def _spans(condition: Expr) -> Iterable[tuple[Expr, Span]]:
+@lru_cache(MEMORY)
+def _spans(condition: Expr) -> tuple[tuple[Expr, Span], ...]:
     """What a condition says about single atoms."""
     match condition:
         case And(args):
-            for a in args:
-                yield from _spans(a)
+            return tuple(pair for a in args for pair in _spans(a))
         case Compare(op, a, b) if op is not CompareOp.NE:
             terms, constant = terms_of(b - a)  # >= 0, or > 0, or == 0
             if len(terms) > 1:  # the form without its constant, by itself or negated
@@ -262,15 +273,11 @@ def _spans(condition: Expr) -> Iterable[tuple[Expr, Span]]:
             elif terms:
                 ((atom, k),) = terms
             else:
-                return
+                return ()
             if op is CompareOp.LT:
                 constant -= 1
             if op is CompareOp.EQ:
-                if constant % k == 0:
-                    yield atom, (-constant // k, -constant // k)
-            elif k > 0:
-                yield atom, (-(constant // k), None)
-            else:
-                yield atom, (None, constant // -k)
+                return ((atom, (-constant // k, -constant // k)),) if constant % k == 0 else ()
+            return ((atom, (-(constant // k), None) if k > 0 else (None, constant // -k)),)
         case _:
-            return
+            return ()

@@ -92,16 +92,21 @@ def unrolled(body: tuple[Stmt, ...], ranges: Ranges) -> tuple[Stmt, ...]:
     Unrolled loops around the other ends of the mbarriers in them are copied out alike. Copies of threads are no reason in a loop whose iterations
     leave none in flight: a ring that such a loop fills ahead stays in one piece.
     """
-    pending = any(isinstance(s, WaitGroup) and s.queue is Queue.COPY and s.pending for s in walk(body))
+    every = list(walk(body))
+    loops = [s for s in every if isinstance(s, For) and _copies(s)]
+    if not loops:
+        return body
+    pending = any(isinstance(s, WaitGroup) and s.queue is Queue.COPY and s.pending for s in every)
 
     def counts(loop: For) -> bool:
         left = pending and not _drains(loop.body)
         return any(isinstance(s, QUEUED) and (left or not _is_of_copies(s)) for s in walk(loop.body))
 
-    loops = [s for s in walk(body) if isinstance(s, For) and _copies(s)]
+    cursors = {f"{s.name}.slot" for s in every if isinstance(s, CursorInit)}
+    chosen = {id(loop) for loop in loops if counts(loop) or (cursors and _numbers_slots(loop, cursors))}
+    if not chosen:
+        return body
     inside = {id(loop): {slot.name for s in walk(loop.body) for slot in barrier_slots(s)} for loop in loops}
-    cursors = {f"{s.name}.slot" for s in walk(body) if isinstance(s, CursorInit)}
-    chosen = {id(loop) for loop in loops if counts(loop) or _numbers_slots(loop, cursors)}
     while True:
         names = {name for loop in chosen for name in inside[loop]}
         more = {loop for loop, mine in inside.items() if mine & names} | chosen

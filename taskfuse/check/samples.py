@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.items import Element, Trip
-from taskfuse.ir.scalar import Expr, Facts, evaluate, sym
+from taskfuse.ir.scalar import Const, Expr, Facts, evaluate, sym
 
 if TYPE_CHECKING:
     from taskfuse.check.knowledge import Knowledge
@@ -34,7 +34,8 @@ def fails(knowledge: Knowledge, condition: Expr) -> bool:
     if not condition.free <= table.keys() or not _rows(table):
         return False
     try:
-        return not np.all(np.asarray(evaluate(condition, table)))
+        found = evaluate(condition, table)
+        return not (found if isinstance(found, int) else found.all())
     except ZeroDivisionError:  # of constants
         return True
 
@@ -68,21 +69,24 @@ def _with(table: Table, knowledge: Knowledge) -> Table:
                 table = _where(table, c)
             return table
         case Element(symbol=symbol, span=(lo, hi)):
-            return _drawn(table, str(symbol), np.full(_rows(table), lo), np.full(_rows(table), hi))
+            return _drawn(table, str(symbol), lo, hi)
         case condition:
             return _where(table, condition)
 
 
-def _values(e: Expr, table: Table) -> Ints:
+def _values(e: Expr, table: Table) -> Ints | int:
+    """A value for each row, or the one of all."""
+    if isinstance(e, Const):
+        return e.value
     return np.broadcast_to(np.asarray(evaluate(e, table), np.int64), _rows(table))
 
 
-def _drawn(table: Table, name: str, lo: Ints, hi: Ints) -> Table:
+def _drawn(table: Table, name: str, lo: Ints | int, hi: Ints | int) -> Table:
     """A table with one more symbol between two bounds, where it has a value."""
     if name in table:
         return {}
-    values = lo + np.floor(_random(table) * (hi - lo + 1)).astype(np.int64)
-    return _chosen({**table, name: values}, lo <= hi)
+    values = (_random(table) * (hi - lo + 1) // 1).astype(np.int64) + lo
+    return _chosen({**table, name: values}, np.broadcast_to(lo <= hi, _rows(table)))
 
 
 def _where(table: Table, condition: Expr) -> Table:
@@ -92,7 +96,7 @@ def _where(table: Table, condition: Expr) -> Table:
 
 
 def _chosen(table: Table, mask: NDArray[np.bool_]) -> Table:
-    return table if mask.all() else {name: values[mask] for name, values in table.items()}
+    return table if np.count_nonzero(mask) == mask.size else {name: values[mask] for name, values in table.items()}
 
 
 def _root(facts: Facts) -> Table:
@@ -106,10 +110,11 @@ def _root(facts: Facts) -> Table:
         for name in ready:
             low, high = left.pop(name)
             step = facts.multiples.get(sym(name), 1)
-            lo = np.zeros(_rows(table), np.int64) if low is None else -(-_values(low, table) // step)
+            lo = 0 if low is None else -(-_values(low, table) // step)
             width = np.where(np.arange(_rows(table)) % 2, FAR, NEAR) if high is None else np.minimum(_values(high, table) // step - lo, MOST)
             table = _drawn(table, name, lo, lo + width)
-            table = {**table, name: table[name] * step}
+            if step != 1:
+                table = {**table, name: table[name] * step}
     for condition in facts.known:
         table = _where(table, condition)
     return table

@@ -99,9 +99,14 @@ class Table:
 
 
 class Tables:
-    """The tables of symbols that are independent of each other, of one proof."""
+    """The tables of symbols that are independent of each other, of one proof.
+
+    Attributes:
+        left: what was left of a table when another one was joined to it, by both and what was asked of them.
+    """
 
     def __init__(self) -> None:
+        self.left: dict[tuple[object, ...], Table] = {}
         self._known: dict[tuple[object, ...], Table] = {}
 
     def of(self, spans: Mapping[str, tuple[int, int]], filters: Iterable[Expr] = ()) -> Table:

@@ -37,8 +37,9 @@ def walk(root: Kernel | Body | Stmt) -> Iterator[Stmt]:
     while stack:
         stmt = stack.pop()
         yield stmt
-        for body in reversed(bodies(stmt)):
-            stack.extend(reversed(body))
+        if isinstance(stmt, For | If | Bind):
+            for body in reversed(bodies(stmt)):
+                stack.extend(reversed(body))
 
 
 def with_bodies(stmt: Stmt, new: tuple[Body, ...]) -> Stmt:

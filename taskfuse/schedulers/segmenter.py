@@ -262,7 +262,8 @@ class _Ways:
         assert self.step is not None
         found = self._viewed if self.step.views else self._plain
         assert found is not None
-        found.drop(reason)
+        if found.best is not None and found.best.schedule is self.step.schedule:  # else the search of another form has dropped it
+            found.drop(reason)
         self.step = self._fastest()
 
     def error(self) -> UnsupportedError:

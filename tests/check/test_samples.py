@@ -47,6 +47,10 @@ def test_nothing_is_said_of_what_is_not_known() -> None:
     assert not fails(inside(), parse_expr("other < 3"))
 
 
+def test_a_condition_that_has_no_value_does_not_follow() -> None:
+    assert fails(inside(), parse_expr("M < 5//0"))
+
+
 def test_contradictions_have_no_samples() -> None:
     assert not fails(inside().given(parse_expr("threadIdx.x < 0")), parse_expr("M < 0"))
 

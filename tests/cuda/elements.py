@@ -28,7 +28,7 @@ def special(dtype: DType) -> Array:
         near = np.concatenate([bits, bits - np.array(1, unsigned), bits[1:] + np.array(1, unsigned), subnormals]).view(dtype.numpy)
         round_numbers = np.array([0, 0.5, 2.5, 3, 7, 10, 100, np.inf, np.nan])
         with np.errstate(all="ignore"):
-            positive = np.concatenate([near, round_numbers.astype(dtype.numpy)])
+            positive: Array = np.concatenate([near, round_numbers.astype(dtype.numpy)])
             return np.concatenate([positive, -positive])
     low, high = int(dtype.min_value), int(dtype.max_value)
     small = [i for i in (*range(-4, 11), dtype.bits - 1, dtype.bits, dtype.bits + 1, -dtype.bits) if low <= i <= high]

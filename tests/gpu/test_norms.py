@@ -20,8 +20,8 @@ def run(kind: Kind, shape: tuple[int, int], config: RowConfig | None = None, dty
     scheduler(kind)(ours, config)
     args = arguments(fusion, {})
     wanted = accepted(fusion, args)
-    outs = tuple(poisoned(w.low.shape, tv.dtype) for w, tv in zip(wanted, fusion.outputs, strict=True))
-    tf.compile(ours, backend="cuda")(*map(to_torch, args), out=outs if len(outs) > 1 else outs[0])
+    outs = [poisoned(w.low.shape, tv.dtype) for w, tv in zip(wanted, fusion.outputs, strict=True)]
+    tf.compile(ours, backend="cuda")(*map(to_torch, args), out=tuple(outs) if len(outs) > 1 else outs[0])
     for out, expected in zip(outs, wanted, strict=True):
         wrong = expected.wrong(to_numpy(out))
         assert not len(wrong), f"{len(wrong)} elements, the first at {wrong[0]}"

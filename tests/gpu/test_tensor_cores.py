@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -22,7 +24,7 @@ LARGE: dict[Case, tuple[int, int, int]] = {
 }
 
 
-def launch(kernel: tf.Kernel, args: list[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+def launch(kernel: tf.Kernel, args: Sequence[object], shape: tuple[int, ...]) -> np.ndarray:
     out = poisoned(shape, kernel.outputs[0].dtype)
     tf.compile(kernel, backend="cuda")(*(to_torch(a) if isinstance(a, np.ndarray) else a for a in args), out=out)
     return to_numpy(out)

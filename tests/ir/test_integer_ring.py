@@ -1,6 +1,9 @@
 """The integer ring: words whose sums and products are exact, hashes for all else, the same in every process."""
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,7 +63,7 @@ def test_widening_changes_nothing(value: float) -> None:
 
 @pytest.mark.parametrize("dtype", [bfloat16, float8_e4m3], ids=str)
 def test_different_values_between_the_ends_have_different_words(dtype: DType) -> None:
-    values = np.arange(2**dtype.bits, dtype=f"u{dtype.itemsize}").view(dtype.numpy)
+    values: npt.NDArray[Any] = np.arange(2**dtype.bits, dtype=f"u{dtype.itemsize}").view(dtype.numpy)
     with np.errstate(invalid="ignore"):  # of NaN
         values = values[(values > dtype.lowest) & (values < dtype.highest) & (values != 0)]
     assert len(set(embed(values, dtype).tolist())) == len(values)

@@ -456,7 +456,9 @@ def test_literals(value: float, dtype: object, text: str) -> None:
     tv = fusion.new_tensor([], float32)
     fusion.define(Pointwise(tv, ELEMENTWISE["copy"], (Literal(value, dtype),)))
     assert fusion_to_text(fusion) == f"FUSION fusion\ntv0: float32[] = copy({text})"
-    (parsed,) = check_round_trip(fusion).tensors()[0].definition.operands
+    definition = check_round_trip(fusion).tensors()[0].definition
+    assert definition is not None
+    (parsed,) = definition.operands
     assert repr(parsed) == repr(Literal(value, dtype))
 
 
@@ -507,7 +509,9 @@ def test_the_parsed_fusion_computes_the_same_and_goes_on_alike() -> None:
 def test_locations_point_into_the_text() -> None:
     fusion = parse_fusion("FUSION f\nINPUT x: float32[4]\ny: float32[4] = sin(x)")
     assert str(fusion.tensor("y").location) == "<fusion text>:3:1"
-    assert str(fusion.tensor("y").definition.location) == "<fusion text>:3:1"
+    definition = fusion.tensor("y").definition
+    assert definition is not None
+    assert str(definition.location) == "<fusion text>:3:1"
 
 
 def test_tasks_that_are_lawful_only_together() -> None:

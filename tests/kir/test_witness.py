@@ -480,7 +480,5 @@ def test_the_kernel_is_quoted_with_its_witness() -> None:
     ids=["definitions", "contents"],
 )
 def test_every_rule_is_in_its_table(table: tuple[object, ...], names: list[str]) -> None:
-    defined = {
-        f for name, f in vars(rules).items() if callable(f) and getattr(f, "__module__", "") == rules.__name__ and list(signature(f).parameters) == names
-    }
+    defined = {f for f in vars(rules).values() if callable(f) and getattr(f, "__module__", "") == rules.__name__ and list(signature(f).parameters) == names}
     assert set(table) == defined

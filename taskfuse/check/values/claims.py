@@ -13,13 +13,14 @@ from dataclasses import dataclass
 
 from taskfuse.check.program import THREAD_NAMES, Node, linear_thread
 from taskfuse.check.values.solve import Open, solved
+from taskfuse.ir.elementwise import Combine
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, Fragment, matrices
 from taskfuse.ir.scalar import Const, Expr, const, evaluate, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import operand_offset
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaStore, VectorCopy
-from taskfuse.kir.operands import Access, Content, Descriptor, Holds
+from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access, Content, Descriptor, Holds, Operand
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.witness import Apply
 from taskfuse.target import WARP, WARPGROUP
@@ -253,3 +254,12 @@ def flattened(shape: tuple[Expr, ...], index: tuple[Expr, ...], first: int) -> E
 def renamed(points: Points, prefix: str) -> Mapping[str, Expr]:
     """Other names for points."""
     return {name: sym(f"{prefix}{name}") for name, _ in points}
+
+
+def taken(stmt: Stmt, combine: Combine) -> Operand | None:
+    """The operand that a statement combines with its own result; ``None`` if it is no such step. Functions that reductions combine with are commutative."""
+    match stmt:
+        case Compute(op=op, out=out, operands=(a, b)) if op is combine.op:
+            return b if a == out else a if b == out else None
+        case _:
+            return None

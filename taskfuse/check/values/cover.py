@@ -19,8 +19,8 @@ from taskfuse.check.program import Node
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.tables import Table
 from taskfuse.check.values.digits import without_digits
-from taskfuse.check.values.match import equal, proves
 from taskfuse.check.values.orders import merged, named, reach_of
+from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.runs import Span, Visits
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import Const, Expr, Product, Sym, children, const, ge, simplify, substitute, sym
@@ -152,6 +152,8 @@ def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...
         width, reach = reach_of(columns[k], form.weights[k], v, knowledge)
         if not isinstance(reach, Const) or not isinstance(extent, Const):
             raise Open("how large its tiles are is not a constant", v.node)
+        if reach is const(0):
+            raise Open("its tiles have no points", v.node)
         if not form.weights[k]:
             width = reach.value
         widths.append(width)
@@ -213,7 +215,7 @@ def _form(v: Visits, knowledge: Knowledge, *, above: bool) -> _Form:
         many[name] = v.spans[name]
         if few.pop(name)[0]:
             moved[name] = sym(name) + v.spans[name][0]
-    divided = None if v.rows is None else _divided_rows(v.rows, tied)
+    divided = None if v.rows is None or tied.isdisjoint(bound) else _divided_rows(v.rows, tied)
     mine, theirs = divided if divided is not None else (v.rows, None) if tied & bound else (None, v.rows)
     table = _table(v, few, theirs or None, [c for c in v.conditions if c.free.isdisjoint(tied)])
     spans = {n: (lo, lo + _count(v, n)) for n in tied - bound if (lo := _first(v, n)) is not None}

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from taskfuse.check.items import Trip
 from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, Block, Node, conjuncts
-from taskfuse.check.values.match import Storage, equal, proves
+from taskfuse.check.values.claims import taken
+from taskfuse.check.values.match import Storage
+from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.solve import Open, solved
-from taskfuse.check.values.steps import taken
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import Const, Expr, const, evaluate, ge, lt, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType

@@ -12,17 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from taskfuse.check.bounds import by_parts
 from taskfuse.check.items import Element
 from taskfuse.check.knowledge import Knowledge
-from taskfuse.check.linear import Linear
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Node, conjuncts
 from taskfuse.check.ranges import terms_of
-from taskfuse.check.samples import fails
-from taskfuse.check.tables import Ints, Join, Table
+from taskfuse.check.tables import KEPT, Ints, Join, Table
 from taskfuse.check.values.claims import Place, flattened
+from taskfuse.check.values.questions import equal, inside, proves
 from taskfuse.check.values.solve import Equation, Open, solved
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Facts, FloorDiv, Mod, const, eq, ge, le, lt, ne, simplify, substitute, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Facts, Substitution, const, eq, le, lt, ne, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import swizzled_place
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For
@@ -61,60 +59,12 @@ class Found:
     rest: Table | None = None
 
 
-def inside(element: Iterable[Expr], shape: Iterable[Expr]) -> tuple[Expr, ...]:
-    """The conditions that an element exists."""
-    return tuple(c for e, n in zip(element, shape, strict=True) for c in (ge(e, 0), lt(e, n)) if not isinstance(c, Const) or not c.value)
-
-
-def proves(knowledge: Knowledge, condition: Expr) -> bool:
-    """True only if a condition holds."""
-    if isinstance(condition, Const):
-        return condition.value != 0
-    if knowledge.ranges.implies(condition):
-        return True
-    match condition:
-        case Compare(op=CompareOp.LT, a=a, b=b):
-            form = b - a - 1
-        case Compare(op=CompareOp.LE, a=a, b=b):
-            form = b - a
-        case _:
-            return knowledge.proves(condition)
-    narrow, question = knowledge.closely(form)
-    if Linear.of(narrow).nonnegative(question, 1):
-        return True
-    narrow, question = knowledge.about(form)
-    if fails(narrow, ge(question, 0)):
-        return False
-    if Linear.of(narrow).nonnegative(question, 1) or knowledge.proves(condition):
-        return True
-    terms, constant = terms_of(question)
-    divisions = any(isinstance(t, FloorDiv | Mod) and not isinstance(t.b, Const) for t, _ in terms)
-    return divisions and constant >= 0 and all(k > 0 for _, k in terms) and by_parts(question, narrow)
-
-
-def equal(knowledge: Knowledge, a: Expr, b: Expr) -> bool:
-    """True only if two expressions have one value."""
-    if a is b:
-        return True
-    difference = a - b
-    if difference is const(0) or isinstance(difference, Const):
-        return difference is const(0)
-    if fails(*knowledge.about(eq(difference, 0))):
-        return False
-    return simplify(difference, knowledge.facts) is const(0) or proves(knowledge, eq(a, b))
-
-
-def known_at(place: Place) -> Knowledge:
-    """What holds where an access happens."""
-    spans = (Element(sym(name), (0, n - 1)) for name, n in place.points)
-    return place.node.context.knowledge.given(*spans, *place.given)
-
-
 class Writing:
     """A claim in symbols of its own: those of its threads, loops and points have other names than those of a read, but for what is the same there.
 
     Attributes:
         element, index, offset: as those of the claim.
+        named: puts an expression of the claim in these symbols.
         conditions: those around it as they stand, ``None`` for steps of loops, and in these symbols.
         spans: first values of the symbols, and behind the last ones.
 
@@ -134,7 +84,7 @@ class Writing:
         if memory is MemoryType.Global:
             hardware |= dict(zip(BLOCK_NAMES, kernel.grid, strict=True))
         hardware = {name: extent for name, extent in hardware.items() if name not in same}
-        self._rename: dict[str, Expr] = {**same, **{n: sym(W + n) for n in (*names, *hardware)}}
+        self.named = Substitution({**same, **{n: sym(W + n) for n in (*names, *hardware)}})
         self.element = tuple(map(self.named, claim.element))
         self.index = tuple(map(self.named, claim.index))
         self.conditions: list[tuple[Expr | None, Expr]] = [(part, self.named(part)) for c in (*claim.node.conditions, *claim.given) for part in conjuncts(c)]
@@ -147,10 +97,6 @@ class Writing:
                 self.conditions.append((None, step))
         for name, n in claim.points:
             self.spans[W + name] = const(0), const(n)
-
-    def named(self, e: Expr) -> Expr:
-        """An expression of the claim in these symbols."""
-        return e if e.free.isdisjoint(self._rename) else substitute(e, self._rename)
 
     def who(self) -> Iterator[Equation]:
         """What conditions say of its symbols alone."""
@@ -403,10 +349,7 @@ class Match:
             read = read.within(self.among)
         if not read.count:
             return None
-        keys = [(write.grid(sym(n)), read.grid(sym(n))) for n in sorted(shared)]
-        keys += [self._sides(d, write, read) for d in differences]
-        wrong = [self._sides(d, write, read) for d in elements]
-        return self._compare(write, read, keys, wrong, [*under, *residual])
+        return self._compare(write, read, sorted(shared), differences, elements, [*under, *residual])
 
     def _near(self, differences: list[Expr], elements: list[Expr], mine: set[str]) -> set[str]:
         """The symbols of the read that a table needs: those that stand in no term with others that have no such table."""
@@ -493,20 +436,38 @@ class Match:
         spans = {n: span for n in sorted(names) if (span := self._span(n)) is not None}
         return self.knowledge.tables.of(spans, filters if spans else ())
 
-    def _compare(self, write: Table, read: Table, keys: list[Sides], elements: list[Sides], residual: list[Expr]) -> Found | None:
-        if not write.count:
+    def _compare(
+        self, write: Table, read: Table, shared: list[str], differences: list[Expr], elements: list[Expr], residual: list[Expr]
+    ) -> Found | None:
+        """Where differences are 0, those of elements must be. Copies of a statement ask this of the same tables again and again."""
+        key = write, read, *shared, *differences, None, *elements
+        left = self.knowledge.tables.left.get(key)
+        if left is None:
+            left = self._left(write, read, shared, differences, elements)
+            if self.among is None and write.count + read.count <= KEPT:
+                self.knowledge.tables.left[key] = left
+        if left is read:
             return None
-        join = Join(write, read, keys)
-        if not join.hit.any():
-            return None
-        if not join.is_one(elements):
-            for k, sides in enumerate(elements):
-                self._fault(join.fault([sides]), k, read)
-        if join.hit.all():
+        if not left.count:
             return Found(tuple(residual))
         if residual:
             raise Open("only some of the elements are written there", self.claim.node)
-        return Found((), read.some(~join.hit))
+        return Found((), left)
+
+    def _left(self, write: Table, read: Table, shared: list[str], differences: list[Expr], elements: list[Expr]) -> Table:
+        """The points of the read that the write does not leave; its table if these are all. Raises :class:`Open`."""
+        keys = [(write.grid(sym(n)), read.grid(sym(n))) for n in shared]
+        keys += [self._sides(d, write, read) for d in differences]
+        wrong = [self._sides(d, write, read) for d in elements]
+        if not write.count:
+            return read
+        join = Join(write, read, keys)
+        if not join.hit.any():
+            return read
+        if not join.is_one(wrong):
+            for k, sides in enumerate(wrong):
+                self._fault(join.fault([sides]), k, read)
+        return read.some(~join.hit)
 
     def _fault(self, fault: int | None, axis: int, read: Table) -> None:
         """An element is another on an axis. Raises :class:`Open`."""

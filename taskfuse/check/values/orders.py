@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.ranges import terms_of
-from taskfuse.check.values.match import equal, proves
+from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.runs import Span, Visits, below
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Min, Mod, children, const, le, rebuild, simplify, sym

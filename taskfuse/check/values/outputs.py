@@ -5,10 +5,10 @@ from __future__ import annotations
 from taskfuse.check.program import Program
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
-from taskfuse.check.values.match import equal, inside, known_at
+from taskfuse.check.values.questions import equal, inside, known_at
 from taskfuse.check.values.reach import Reach
+from taskfuse.check.values.runs import stores
 from taskfuse.check.values.solve import Open
-from taskfuse.check.values.stores import stores
 from taskfuse.ir.scalar import const
 from taskfuse.kir.operands import Content, Holds
 from taskfuse.kir.witness import Whole

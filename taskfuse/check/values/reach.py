@@ -22,9 +22,10 @@ from taskfuse.check.rings import Rings
 from taskfuse.check.tables import Table
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
-from taskfuse.check.values.match import Found, Match, Storage, W, Writing, equal, inside, known_at
+from taskfuse.check.values.match import Found, Match, Storage, W, Writing
+from taskfuse.check.values.questions import equal, inside, known_at
+from taskfuse.check.values.runs import stores
 from taskfuse.check.values.solve import Open
-from taskfuse.check.values.stores import stores
 from taskfuse.ir.scalar import Const, Expr, Sym, and_, const, eq, ge, not_, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, MemoryType
 from taskfuse.kir import accesses

@@ -20,7 +20,8 @@ from taskfuse.check.tables import Table
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.joins import Joined, Joins
-from taskfuse.check.values.match import LIMIT, Found, Match, Writing, inside, known_at, proves
+from taskfuse.check.values.match import LIMIT, Found, Match, Writing
+from taskfuse.check.values.questions import inside, known_at, proves
 from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.runs import Span, Visits, known_of, runs
 from taskfuse.check.values.solve import Open
@@ -392,8 +393,9 @@ class Reductions:
         joins = Joins(definition, want.buffer, others, storages, (shape[0], shape[1], shape[2]), around)
         scope = [n for n in first.node.loops if n in want.node.loops]
         block = scope[-1].blocks[0] if scope else program.root
-        nodes = [n for n in block.nodes if any(p in _below(n) for p in parts)]
-        again = next((n for n in want.node.loops if n not in scope and any(p in _below(n) for p in parts)), None)
+        holders = {n for p in parts for n in p.path}
+        nodes = [n for n in block.nodes if n in holders]
+        again = next((n for n in want.node.loops if n not in scope and n in holders), None)
         if again is not None:
             raise Open("partial results are joined in a loop that reads them", again)
         free = [e for e in want.index if not isinstance(e, Const)]
@@ -582,14 +584,6 @@ def _determined(t: Term, scope: list[Node]) -> set[str]:
 
 def _is_determined(loop: Node, t: Term) -> bool:
     return isinstance(loop.stmt, For) and any(loop.stmt.var in e.free for e in t.place.index)
-
-
-def _below(node: Node) -> set[Node]:
-    found = {node}
-    for block in node.blocks:
-        for inner in block.nodes:
-            found |= _below(inner)
-    return found
 
 
 def _touches(node: Node, place: Place) -> bool:

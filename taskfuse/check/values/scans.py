@@ -7,7 +7,8 @@ from dataclasses import replace
 from taskfuse.check.program import Node, conjuncts
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.values.claims import Instructions
-from taskfuse.check.values.match import Match, Writing, equal, inside, known_at, proves
+from taskfuse.check.values.match import Match, Writing
+from taskfuse.check.values.questions import equal, inside, known_at, proves
 from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.elementwise import ELEMENTWISE

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.program import Node, conjuncts
-from taskfuse.check.values.claims import Instructions, Place
-from taskfuse.check.values.match import equal, inside, known_at, proves
+from taskfuse.check.values.claims import Instructions, Place, taken
+from taskfuse.check.values.questions import equal, inside, known_at, proves
 from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.reductions import Reductions
 from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
-from taskfuse.check.values.steps import taken
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
 from taskfuse.ir.scalar import TRUE, Expr, ge, lt, not_, substitute, sym

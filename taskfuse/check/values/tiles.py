@@ -65,11 +65,11 @@ def tma_load(state: State, barriers: Barriers, stmt: TmaLoad, lanes: Lanes) -> N
         found[inside] = state.fetch(tensor, np.zeros(len(threads), np.int64), places[inside], stmt, threads, lanes.role)
     own = barriers.cells(lanes, stmt.barrier)
     reached = barriers.reached(stmt.across)[lanes.blocks] if stmt.across else lanes.blocks[:, None]
-    for blocks, cells in zip(reached.T, barriers.across(lanes, own, stmt.across).T, strict=True):
+    for blocks, full in zip(reached.T, barriers.across(lanes, own, stmt.across).T, strict=True):
         owners = np.broadcast_to(blocks[:, None], addresses.shape)
         cells = Cells.addressed(store, owners, addresses, "a TMA load")
         state.place(store, cells.reshape(-1), found.flat(), stmt, np.repeat(lanes.ids, addresses.shape[1]), lanes.role)
-        barriers.loaded(cells, addresses.shape[1] * tensor.dtype.itemsize)
+        barriers.loaded(full, addresses.shape[1] * tensor.dtype.itemsize)
 
 
 def tma_store(state: State, stmt: TmaStore, lanes: Lanes) -> None:

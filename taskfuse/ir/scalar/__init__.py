@@ -42,7 +42,7 @@ from taskfuse.ir.scalar.logic import and_, compare, eq, ge, gt, is_boolean, le, 
 from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify
 from taskfuse.ir.scalar.text import parse_expr, parse_tokens, to_text
 from taskfuse.ir.scalar.tokens import Token, TokenKind, tokenize
-from taskfuse.ir.scalar.transform import rebuild, substitute
+from taskfuse.ir.scalar.transform import Substitution, rebuild, substitute
 
 __all__ = [
     "FALSE",
@@ -68,6 +68,7 @@ __all__ = [
     "Or",
     "Product",
     "Select",
+    "Substitution",
     "Sum",
     "Sym",
     "Table",

@@ -36,6 +36,9 @@ from taskfuse.ir.scalar.logic import is_boolean
 Value = int | npt.NDArray[Any]
 
 
+_INTEGERS = (Sum, Sym, Product, FloorDiv, Mod)
+"""Expressions that are no booleans by their form."""
+
 KEPT = 1 << 12
 """Elements of an array that is kept for the next expression."""
 
@@ -69,9 +72,9 @@ class Evaluation:
 
     def of(self, e: IntLike) -> Value:
         """As :func:`evaluate`."""
-        with np.errstate(divide="ignore"):
-            found = self._of(wrap(e))
-        self._done.clear()
+        found = self._of(wrap(e))
+        if self._done:
+            self._done.clear()
         return found
 
     def _of(self, e: Expr) -> Value:
@@ -93,7 +96,7 @@ class Evaluation:
     def _number(self, e: Expr) -> Any:
         """The value of an operand that is wanted as an integer, so that booleans add up."""
         value = self._of(e)
-        return _as_int(value) if is_boolean(e) else value
+        return value if isinstance(e, _INTEGERS) or not is_boolean(e) else _as_int(value)
 
     def _compute(self, e: Expr) -> Value:
         number = self._number
@@ -106,10 +109,16 @@ class Evaluation:
                 return total
             case Product(factors):
                 return reduce(lambda x, y: x * y, map(number, factors))
+            case FloorDiv(a, Const(value=d)) if d:
+                return number(a) // d
             case FloorDiv(a, b):
-                return number(a) // number(b)
+                with np.errstate(divide="ignore"):
+                    return number(a) // number(b)
+            case Mod(a, Const(value=d)) if d:
+                return number(a) % d
             case Mod(a, b):
-                return number(a) % number(b)
+                with np.errstate(divide="ignore"):
+                    return number(a) % number(b)
             case Xor(a, b):
                 return number(a) ^ number(b)
             case Min(args):

@@ -76,7 +76,7 @@ class Expr:
 
     def __add__(self, other: IntLike) -> Expr:
         try:
-            return add(self, wrap(other))
+            return add(self, other if isinstance(other, Expr) else wrap(other))
         except NotAnIntegerError:
             return _applied("add", self, other)
 
@@ -88,7 +88,7 @@ class Expr:
 
     def __sub__(self, other: IntLike) -> Expr:
         try:
-            return sub(self, wrap(other))
+            return sub(self, other if isinstance(other, Expr) else wrap(other))
         except NotAnIntegerError:
             return _applied("sub", self, other)
 
@@ -100,7 +100,7 @@ class Expr:
 
     def __mul__(self, other: IntLike) -> Expr:
         try:
-            return mul(self, wrap(other))
+            return mul(self, other if isinstance(other, Expr) else wrap(other))
         except NotAnIntegerError:
             return _applied("mul", self, other)
 
@@ -112,7 +112,7 @@ class Expr:
 
     def __floordiv__(self, other: IntLike) -> Expr:
         try:
-            return floordiv(self, wrap(other))
+            return floordiv(self, other if isinstance(other, Expr) else wrap(other))
         except NotAnIntegerError:
             return _applied("floordiv", self, other)
 
@@ -124,7 +124,7 @@ class Expr:
 
     def __mod__(self, other: IntLike) -> Expr:
         try:
-            return mod(self, wrap(other))
+            return mod(self, other if isinstance(other, Expr) else wrap(other))
         except NotAnIntegerError:
             return _applied("mod", self, other)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import lcm
 
 from taskfuse.ir.scalar.expr import TRUE, And, Compare, CompareOp, Const, Expr, IntLike, Mod, Not, Or, linear_parts, sub, sym, wrap
@@ -83,6 +84,20 @@ class Facts:
         result = self._copy()
         result.ranges[name] = bounds
         self._derived[name, bounds] = result
+        return result
+
+    def with_ranges(self, ranges: Mapping[str, tuple[IntLike | None, IntLike | None]]) -> Facts:
+        """As :meth:`with_range`, of several symbols.
+
+        Raises:
+            ValueError: the bounds of one would depend on it.
+        """
+        result = self._copy()
+        for name, (lo, hi) in ranges.items():
+            bounds = (None if lo is None else wrap(lo), None if hi is None else wrap(hi))
+            if result._depends(bounds, name):
+                raise ValueError(f"the range of '{name}' depends on '{name}'")
+            result.ranges[name] = bounds
         return result
 
     def _depends(self, bounds: tuple[Expr | None, Expr | None], name: str) -> bool:

@@ -76,11 +76,14 @@ def rebuild(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
 
 def substitute(e: Expr, values: Mapping[str, IntLike]) -> Expr:
     """``e`` with symbols replaced, all at once, by name."""
-    return e if e.free.isdisjoint(values) else _Substitution(values)(e)
+    return e if e.free.isdisjoint(values) else Substitution(values)(e)
 
 
-class _Substitution:
-    """One substitution, with what it has made of subexpressions. A function that calls itself would be a cycle, which only the collector frees."""
+class Substitution:
+    """One substitution in several expressions, with what it has made of subexpressions.
+
+    A function that calls itself would be a cycle, which only the collector frees.
+    """
 
     __slots__ = ("done", "values")
 

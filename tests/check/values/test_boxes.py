@@ -1,4 +1,4 @@
-"""Values of bulk copies: a box may be all of a buffer that has no slots."""
+"""Values of bulk copies and of products: a box may be all of a buffer that has no slots; launches of each instruction can be run to the end."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,10 +9,12 @@ import pytest
 import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse.check import Layer, Verdict
+from taskfuse.check.values.execution import execute
 from taskfuse.ir.scalar import const
 from taskfuse.kir import Kernel, map_stmts
 from taskfuse.kir.nodes import Compute, For, Stmt
 from taskfuse.kir.operands import Access
+from taskfuse.testing.instruction_subjects import INSTRUCTIONS
 
 
 def stored(rows: int) -> Kernel:
@@ -52,3 +54,10 @@ def test_what_does_not_fill_it(mistake: Callable[[Any], Stmt]) -> None:
     wrong = replace(kernel, body=map_stmts(kernel.body, mistake))
     assert any(o.layer is Layer.VALUES and o.verdict is not Verdict.PROVED for o in wrong.verify().argument)
     assert wrong.verify({"N": 40}).verdict is Verdict.REFUTED
+
+
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+def test_one_run_decides_them(name: str) -> None:
+    """A run that stopped on the way would be too large to look at."""
+    kernel = tf.lower(INSTRUCTIONS[name]())
+    assert execute(kernel, {e.name: e.multiple_of * -(-max(e.min, 24) // e.multiple_of) for e in kernel.extents}) is None

@@ -98,3 +98,21 @@ def test_another_order_does_not_visit_each_once(name: str) -> None:
     found = gaps(ordered(**WRONG[name]))
     assert found, name
     assert not verify(ordered(**WRONG[name]), SIZES[1]).is_proved
+
+
+EMPTY = """\
+KERNEL copied(x: float32[4096, 2048]) -> (y: float32[4096, 2048])
+  GRID (512, {blocks}, 1)  BLOCK (32, 4, 1)
+  DEFINE y: float32[4096, 2048] = copy(x[i0, i1])
+
+FOR w in 0..16:
+  FOR v in 0..8:
+    y[{row}, {column}] = copy(x[{row}, {column}])  ~ value y[{row}, {column}]
+"""
+
+
+def test_tiles_of_no_blocks_have_no_points() -> None:
+    number = "(blockIdx.x + 512*blockIdx.y)"
+    changes = {"row": f"32*({number}//4) + 4*v + threadIdx.y", "column": f"512*({number} % 4) + 32*w + threadIdx.x"}
+    assert gaps(ordered(EMPTY, blocks="0", **changes)) == ["its tiles have no points"]
+    ordered(EMPTY, blocks="1", **changes).verify().require()

@@ -1,0 +1,75 @@
+"""Questions of the value layer: what holds where an access happens, whether an element exists, and what follows from that.
+
+A question goes to constant bounds first, then to linear arithmetic with what is close to it, then to samples, which only say "no", and last to the prover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from taskfuse.check.bounds import by_parts
+from taskfuse.check.items import Element
+from taskfuse.check.knowledge import Knowledge
+from taskfuse.check.linear import Linear
+from taskfuse.check.ranges import terms_of
+from taskfuse.check.samples import fails
+from taskfuse.check.values.claims import Place
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Mod, const, eq, ge, lt, simplify, sym
+
+MEMORY = 1 << 14
+"""Elements of which it is remembered when they exist."""
+
+
+def inside(element: Iterable[Expr], shape: Iterable[Expr]) -> tuple[Expr, ...]:
+    """The conditions that an element exists."""
+    return _inside(tuple(element), tuple(shape))
+
+
+@lru_cache(MEMORY)
+def _inside(element: tuple[Expr, ...], shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    return tuple(c for e, n in zip(element, shape, strict=True) for c in (ge(e, 0), lt(e, n)) if not isinstance(c, Const) or not c.value)
+
+
+def proves(knowledge: Knowledge, condition: Expr) -> bool:
+    """True only if a condition holds."""
+    if isinstance(condition, Const):
+        return condition.value != 0
+    if knowledge.ranges.implies(condition):
+        return True
+    match condition:
+        case Compare(op=CompareOp.LT, a=a, b=b):
+            form = b - a - 1
+        case Compare(op=CompareOp.LE, a=a, b=b):
+            form = b - a
+        case _:
+            return knowledge.proves(condition)
+    narrow, question = knowledge.closely(form)
+    if Linear.of(narrow).nonnegative(question, 1):
+        return True
+    narrow, question = knowledge.about(form)
+    if fails(narrow, ge(question, 0)):
+        return False
+    if Linear.of(narrow).nonnegative(question, 1) or knowledge.proves(condition):
+        return True
+    terms, constant = terms_of(question)
+    divisions = any(isinstance(t, FloorDiv | Mod) and not isinstance(t.b, Const) for t, _ in terms)
+    return divisions and constant >= 0 and all(k > 0 for _, k in terms) and by_parts(question, narrow)
+
+
+def equal(knowledge: Knowledge, a: Expr, b: Expr) -> bool:
+    """True only if two expressions have one value."""
+    if a is b:
+        return True
+    difference = a - b
+    if difference is const(0) or isinstance(difference, Const):
+        return difference is const(0)
+    if fails(*knowledge.about(eq(difference, 0))):
+        return False
+    return simplify(difference, knowledge.facts) is const(0) or proves(knowledge, eq(a, b))
+
+
+def known_at(place: Place) -> Knowledge:
+    """What holds where an access happens."""
+    spans = (Element(sym(name), (0, n - 1)) for name, n in place.points)
+    return place.node.context.knowledge.given(*spans, *place.given)
