@@ -6,6 +6,7 @@ limits is not tried.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 
@@ -36,9 +37,20 @@ COMPOSITES = ("softmax", "layer_norm", "rms_norm", "log_softmax")
 EVERY_UNARY, EVERY_BINARY, EVERY_TERNARY = (
     tuple(row.name for row in ELEMENTWISE.values() if row.arity == arity and row.rule is not DTypeRule.CAST) for arity in (1, 2, 3)
 )
-EVERY_REDUCTION, EVERY_SCAN, EVERY_COMPOSITE = (
-    tuple(row.name for row in OPS.values() if row.kind is kind and row.name not in POSITIONS) for kind in (Kind.REDUCTION, Kind.SCAN, Kind.COMPOSITE)
-)
+
+
+def _every(kind: Kind, *parameters: str) -> tuple[str, ...]:
+    """The ops of a kind that give one tensor, and take these parameters."""
+    found: list[str] = []
+    for row in OPS.values():
+        if row.kind is kind and row.name not in POSITIONS:
+            called = inspect.signature(getattr(tf, row.name))
+            if called.return_annotation == "TensorView" and called.parameters.keys() >= set(parameters):
+                found.append(row.name)
+    return tuple(found)
+
+
+EVERY_REDUCTION, EVERY_SCAN, EVERY_COMPOSITE = _every(Kind.REDUCTION, "axis", "keepdims"), _every(Kind.SCAN, "axis"), _every(Kind.COMPOSITE, "axis")
 
 Dimension = str | int
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taskfuse.ir.arithmetic import among
-from taskfuse.ir.expr import Assemble, Scan, Select
+from taskfuse.ir.expr import Assemble, Pointwise, Reduction, Scan, Select
 from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.testing.chooser import Chooser
@@ -11,7 +11,11 @@ from taskfuse.testing.program import Recorder
 
 
 def rewrite(chooser: Chooser, recorder: Recorder, share: int) -> None:
-    """Try ``duplicate``, ``recompute``, ``cache_fork``, ``chunk_scan`` and ``scatter`` where they may be possible, ``share`` times of 100 each."""
+    """Try ``duplicate``, ``recompute``, ``cache_fork``, ``through_view``, ``chunk_scan`` and ``scatter`` where they may be possible.
+
+    Args:
+        share: of 100, how often each tensor is tried.
+    """
     fusion = recorder.fusion
     for tv in fusion.tensors():
         if not among(tv, fusion.tensors()) or tv.is_input or not chooser.chance(share):
@@ -21,7 +25,11 @@ def rewrite(chooser: Chooser, recorder: Recorder, share: int) -> None:
                 recorder.attempt(tv, call, *([] if call == "scatter" else [chooser.pick((4, 2, 3, 5))]))
                 break
         else:
-            _moved(chooser, recorder, tv)
+            made = tv.definition
+            if isinstance(made, Pointwise | Reduction) and chooser.chance(25):
+                recorder.attempt(tv, "through_view", chooser.integer(0, len(made.operands) - 1))
+            else:
+                _moved(chooser, recorder, tv)
 
 
 def _moved(chooser: Chooser, recorder: Recorder, tv: TensorView) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import taskfuse as tf
+from taskfuse import ops
 from taskfuse.ir.atoms import Atom
 from taskfuse.ir.tensor import AxisRef, TensorView
 from taskfuse.testing.case import Case, Outcome, seeded_case
@@ -15,8 +16,11 @@ from taskfuse.testing.options import OPTIONS, Mix
 MATH = "math: drawn by taskfuse/testing/graphs.py"
 READS = "says what there is, and changes nothing"
 BUILDS = "what ops are built from"
+SCHEDULING = ("split", "scatter")
+"""Scheduling calls that share their name with an op."""
 NOT_DRAWN = {
-    **{f"TensorView.{name}": MATH for name in ("permute", "reshape", "astype", "sum", "prod", "max", "min", "mean")},
+    **{f"TensorView.{name}": MATH for name in vars(TensorView) if name in ("astype", *ops.__all__) and name not in SCHEDULING},
+    **{name: "a name: no kernel depends on it" for name in ("TensorView.set_name", "TensorView.named", "TensorView.label", "Fusion.rename")},
     **{f"TensorView.{name}": READS for name in ("position", "axis")},
     **{f"Fusion.{name}": READS for name in ("facts", "definition", "uses", "tensor", "tensors", "owner", "exprs", "is_view", "evaluate", "draw", "check")},
     **{f"Fusion.{name}": BUILDS for name in ("add_dim", "new_tensor", "define", "call", "add_input", "add_output", "add_scalar", "set_owner", "remove_unread")},
