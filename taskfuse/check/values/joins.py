@@ -21,7 +21,7 @@ from taskfuse.check.values.match import Storage
 from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.solve import Open, solved
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.scalar import Const, Expr, const, evaluate, ge, lt, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, const, evaluate, ge, lt, ne, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import held
 from taskfuse.kir.nodes import Compute, For, If
@@ -379,8 +379,12 @@ class Joins:
                 continue
             equations = [(substitute(x, rename), y) for x, y in zip(place, wanted, strict=True)]
             found, left = solved(equations, unknown, lambda e: simplify(e, facts))
-            if any(x.free.isdisjoint(unknown) and not equal(self.knowledge, x, y) for x, y in left):
+            fixed = [(x, y) for x, y in left if x.free.isdisjoint(unknown)]
+            if any(proves(self.knowledge, ne(x, y)) for x, y in fixed):
                 continue
+            for x, y in fixed:
+                if not equal(self.knowledge, x, y):
+                    raise Open(f"whether the place that is read at {y} is the one that is written at {x} is not known", node)
             if left and any(not x.free.isdisjoint(unknown) for x, _ in left):
                 raise Open("whose partial results it takes is not known", node)
             moved = {n.removeprefix("written."): e for n, e in found.items() if e is not sym(n.removeprefix("written."))}

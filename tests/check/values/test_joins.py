@@ -83,3 +83,19 @@ def test_results_are_of_blocks_that_there_are() -> None:
 def test_quotient_and_remainder_are_by_the_extent_of_their_axis() -> None:
     wrong = edited((TERM, TERM.replace("% M]", "% N]")))
     assert gaps(wrong)
+
+
+@pytest.mark.parametrize(("place", "is_right"), [("N - 1", False), ("N", True)])
+def test_a_later_result_that_may_lie_in_the_same_place_hides_an_older_one(place: str, is_right: bool) -> None:
+    kernel = edited(
+        ("tv1.blocks: float32[128, 1024]", "tv1.blocks: float32[N + 1, 128, 1024]"),
+        (STORE, STORE.replace("[blockIdx.y", "[0, blockIdx.y")),
+        (
+            "tv1.acc = copy(0.0)  ~ part tv1\nSYNC grid",
+            f"tv1.acc = copy(0.0)  ~ part tv1\ntv1.blocks[{place}, blockIdx.y, threadIdx.x] = copy(tv1.acc)  ~ part tv1\nSYNC grid",
+        ),
+        ("tv1.blocks[tv1.BIDy", "tv1.blocks[0, tv1.BIDy"),
+    )
+    assert gaps(kernel) == ([] if is_right else [f"whether the place that is read at 0 is the one that is written at {place} is not known"])
+    assert verify(kernel, {"N": 1, "M": 40}).is_proved is is_right
+    assert verify(kernel, {"N": 3, "M": 40}).is_proved
