@@ -158,9 +158,8 @@ def as_dtype(x: DTypeLike) -> DType:
         return DTYPES[x]
     if isinstance(x, type) and x in _BY_PYTHON:
         return _BY_PYTHON[x]
-    given: object = x  # NumPy takes nothing for float64
     try:
-        found = None if given is None else _BY_NUMPY.get(np.dtype(x))
+        found = None if cast("object", x) is None else _BY_NUMPY.get(np.dtype(x))  # NumPy takes nothing for float64
     except TypeError:
         found = None
     if found is None:

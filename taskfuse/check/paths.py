@@ -100,9 +100,7 @@ class Paths:
         """True if a statement synchronizes, or holds one that does."""
         return node in self._holds
 
-    def _within(
-        self, block: Block, low: int, high: int, region: Region, known: frozenset[Expr], given: frozenset[Expr] = frozenset()
-    ) -> list[Step]:
+    def _within(self, block: Block, low: int, high: int, region: Region, known: frozenset[Expr], given: frozenset[Expr] = frozenset()) -> list[Step]:
         """What is passed in a block at positions ``low <= index < high``: a part of what is passed in all of it."""
         if block not in self._inner or low >= high:
             return []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, Protocol, Self, SupportsIndex, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,8 @@ class Fusion:
     """
 
     def __init__(self, name: str = "fusion") -> None:
+        if not isinstance(cast("object", name), str):
+            raise FusionError(fusion=name, reason=f"its name is of type {type(name).__name__}", help="use a string", location=caller())
         self.name = name
         self.inputs: list[TensorView] = []
         self.outputs: list[TensorView] = []

@@ -302,6 +302,12 @@ STEPS: tuple[Step, ...] = (
 DEFAULT = LoweringOptions()
 
 
+def check_options(options: LoweringOptions) -> None:
+    """Raises :class:`UnsupportedError` if the argument is something else."""
+    if not isinstance(cast("object", options), LoweringOptions):
+        raise UnsupportedError(what=f"options {options!r}", reason="it is not a tf.LoweringOptions", help="use tf.LoweringOptions(...)", location=caller())
+
+
 def lower(fusion: Fusion, options: LoweringOptions = DEFAULT, after: Callable[[Step, State], None] | None = None) -> Kernel:
     """The kernel of a fusion: a pure function of the fusion and the options.
 
@@ -316,8 +322,7 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT, after: Callable[[S
         VerifyError: a fault of lowering itself: an invalid plan or kernel, or definitions that differ from the fusion's.
     """
     fusion = as_fusion(fusion, "tf.lower")
-    if not isinstance(cast("object", options), LoweringOptions):
-        raise UnsupportedError(what=f"options {options!r}", reason="it is not a tf.LoweringOptions", help="use tf.LoweringOptions(...)", location=caller())
+    check_options(options)
     if not fusion.outputs:
         reason, help = "it has no outputs, so that there is nothing to compute", "fusion.add_output(tensor)"
         raise LoweringError(what=f"fusion '{fusion.name}'", reason=reason, help=help, location=caller())

@@ -81,7 +81,6 @@ def nan_to_num(x: TensorView, nan: float = 0.0, posinf: float | None = None, neg
         return where(eq(x, infinite), float(high), where(eq(x, -infinite), float(low), value))
 
 
-
 @op(Kind.COMPOSITE, same, numpy="")
 def masked_fill(x: TensorView, mask: TensorView, value: Value) -> TensorView:
     """``x`` with ``value`` where ``mask`` is not 0, in the dtype of ``x``; the three broadcast.

@@ -42,7 +42,7 @@ def dim(name: str, multiple_of: int = 1, min: int = 1, max: int | None = None) -
     if not _is_identifier(name) or is_map_symbol(name):
         raise FusionError(
             fusion="?",
-            reason=f"{name!r} is no name for a dimension",
+            reason=f"{name!r} is not a name for a dimension",
             help="use an identifier other than i0, i1, ... and v0, v1, ..., which index maps use",
             location=caller(),
         )

@@ -11,11 +11,11 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.kir import Kernel
 from taskfuse.location import caller
-from taskfuse.lowering import LoweringOptions
+from taskfuse.lowering import LoweringOptions, check_options
 from taskfuse.options import Backend
 from taskfuse.runtime.chain import Chain, link, planned
 from taskfuse.runtime.executable import Executable
-from taskfuse.runtime.kernel import one_kernel
+from taskfuse.runtime.kernel import check_backend, one_kernel
 from taskfuse.runtime.specialization import specialized
 from taskfuse.schedule.cut import Cut
 from taskfuse.schedulers.schedule import Sizes
@@ -77,6 +77,8 @@ def compile(
         raise UnsupportedError(what=f"schedule {schedule!r}", reason="there is no such choice", help=help, location=caller())
     machine = present() if target is None else as_target(target)
     options = options or LoweringOptions(target=machine)
+    check_backend(backend)
+    check_options(options)
     make = partial(one_kernel, backend=backend, arch=arch, fast_math=fast_math, debug=debug, unsafe=unsafe, options=options)
     match fusion:
         case Cut(fusion=whole, parts=parts):

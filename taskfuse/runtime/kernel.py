@@ -179,6 +179,13 @@ class CompiledKernel(Executable):
         return f"CompiledKernel({self.kernel.name!r}, backend={self.backend!r})"
 
 
+def check_backend(backend: str) -> None:
+    """Raises :class:`UnsupportedError` if there is no such backend."""
+    if backend not in BACKENDS:
+        help = f"use one of {', '.join(BACKENDS)}"
+        raise UnsupportedError(what=f"backend '{backend}'", reason="there is no such backend", help=help, location=caller())
+
+
 def one_kernel(
     fusion: Fusion | Kernel,
     backend: Backend = "auto",
@@ -191,9 +198,7 @@ def one_kernel(
     schedule: Schedule | None = None,
 ) -> Executable:
     """:func:`taskfuse.compile` of a kernel, or of a fusion as it is scheduled. ``schedule``: what scheduled it."""
-    if backend not in BACKENDS:
-        help = f"use one of {', '.join(BACKENDS)}"
-        raise UnsupportedError(what=f"backend '{backend}'", reason="there is no such backend", help=help, location=caller())
+    check_backend(backend)
     settings = read_options()
     if isinstance(fusion, Kernel):
         kernel = fusion

@@ -122,4 +122,3 @@ def _operands(script: Script, tv: TensorView, is_product: bool) -> None:
         place = strided(fusion, view)
         if not is_array and (place is None or not place.has_rows(VECTOR_BYTES, fusion.facts())):
             script.new(view, "cache_after")
-

@@ -343,9 +343,7 @@ class _Search:
         steps = [self._kept[p] for p in pieces]
         crossing, dropped = self._crossing(pieces), tuple(self._dropped)
         whole = self.fusion if self._moves else None
-        return Plan(
-            self.fusion.name, tuple(steps), crossing, reason, moved=self._moves, whole_fusion=whole, dropped=dropped, is_hurried=self._is_late()
-        )
+        return Plan(self.fusion.name, tuple(steps), crossing, reason, moved=self._moves, whole_fusion=whole, dropped=dropped, is_hurried=self._is_late())
 
     def _joined(self, pieces: list[Piece]) -> list[Piece]:
         """``pieces`` put together as long as that is faster."""

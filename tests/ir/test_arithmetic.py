@@ -4,7 +4,7 @@ import ast
 import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -146,13 +146,14 @@ def test_extents_are_operands() -> None:
     with tf.Fusion("g"):
         z = tf.define_tensor([3])
         with pytest.raises(FusionError, match="mul of N: 'N' is none of its dimensions"):
-            z * n
+            _ = z * n
 
 
 def test_numbers_of_numpy() -> None:
     with tf.Fusion("f") as fusion:
         x = tf.define_tensor([4, 6], dtype=tf.float16, name="x")
-        fusion.add_output(x * np.float32(3), x[np.int64(1) : np.int32(3), :: np.int64(2)], np.float64(2) - x, x[np.int64(2)], x + np.bool_(True))
+        three, true = cast("float", np.float32(3)), cast("bool", np.bool_(True))
+        fusion.add_output(x * three, x[np.int64(1) : np.int32(3), :: np.int64(2)], np.float64(2) - x, x[np.int64(2)], x + true)
     assert {tv.dtype for tv in fusion.outputs} == {tf.float16}
     a = np.arange(24, dtype=np.float16).reshape(4, 6)
     for value, wanted in zip(fusion.evaluate(a), [a * 3, a[1:3, ::2], 2 - a, a[2], a + 1], strict=True):
@@ -174,11 +175,15 @@ def test_methods() -> None:
 
 
 # What np.ndarray and torch.Tensor both have, but for what needs values or places in memory.
-BOTH = ("T", "mT", "all", "any", "argmax", "argmin", "clip", "cumprod", "cumsum", "diagonal", "dot", "dtype", "flatten", "max", "mean", "min")
-BOTH += ("ndim", "prod", "ravel", "reshape", "round", "shape", "squeeze", "std", "sum", "swapaxes", "trace", "transpose", "var")
+BOTH = (
+    *("T", "mT", "all", "any", "argmax", "argmin", "clip", "cumprod", "cumsum", "diagonal", "dot", "dtype", "flatten", "max", "mean", "min"),
+    *("ndim", "prod", "ravel", "reshape", "round", "shape", "squeeze", "std", "sum", "swapaxes", "trace", "transpose", "var"),
+)
 UNKNOWN, FIRST = "its elements are not known", "call the framework"
-REFUSED = {"item": UNKNOWN, "tolist": UNKNOWN, "nonzero": "keep the mask", "sort": FIRST, "argsort": FIRST}
-REFUSED |= {"size": "x.shape", "repeat": "tf.repeat", "take": "tf.take", "view": "x.reshape", "exp": "write tf.exp(x)"}
+REFUSED = {
+    **{"item": UNKNOWN, "tolist": UNKNOWN, "nonzero": "keep the mask", "sort": FIRST, "argsort": FIRST},
+    **{"size": "x.shape", "repeat": "tf.repeat", "take": "tf.take", "view": "x.reshape", "exp": "write tf.exp(x)"},
+}
 
 
 def test_methods_that_numpy_and_torch_share() -> None:

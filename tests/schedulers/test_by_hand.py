@@ -43,11 +43,11 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: tf.dim("N", multiple_of="4"), "fusion '?': dimension 'N' has multiple_of='4'\nhelp: use an integer"),
     (
         lambda: tf.dim(3),
-        "fusion '?': 3 is no name for a dimension\nhelp: use an identifier other than i0, i1, ... and v0, v1, ..., which index maps use",
+        "fusion '?': 3 is not a name for a dimension\nhelp: use an identifier other than i0, i1, ... and v0, v1, ..., which index maps use",
     ),
     (
         lambda: tf.lower(exp(3)),
-        "cannot lower fusion '3': a name in a kernel is made of letters, digits and _, and begins with none of the digits\nhelp: give the fusion another name",
+        "fusion '3': its name is of type int\nhelp: use a string",
     ),
     (
         lambda: tf.schedulers.tune(exp(), X, scheduler=3),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taskfuse as tf
-from taskfuse.errors import TaskfuseError, UnsupportedError
+from taskfuse.errors import LoweringError, TaskfuseError, UnsupportedError
 from taskfuse.kir.synchronization import BarrierScope
 from taskfuse.schedulers import Keep, RowConfig
 from taskfuse.schedulers.row_cost import RowProblem, candidates, estimate, rank
@@ -106,11 +106,15 @@ def test_refusals_leave_the_fusion_as_it_was(name: str) -> None:
     assert str(fusion) == before
 
 
-def test_what_cannot_be_lowered_is_refused_before_anything_changes() -> None:
+def test_what_cannot_be_lowered_is_refused_before_anything_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: tf.Fusion) -> None:
+        raise LoweringError(what="tv1", reason="no room")
+
+    monkeypatch.setattr("taskfuse.schedulers.reduction.lower", refuse)
     with tf.Fusion("f") as fusion:
-        fusion.add_output(tf.sum(x(4, 6, name="table"), 1))
+        fusion.add_output(tf.sum(x(4, 6), 1))
     before = str(fusion)
-    with pytest.raises(UnsupportedError, match="a reduction schedule of fusion 'f' is not supported: cannot lower tensor 'table'"):
+    with pytest.raises(UnsupportedError, match="a reduction schedule of fusion 'f' is not supported: cannot lower tv1: no room"):
         tf.schedulers.reduction(fusion)
     assert str(fusion) == before
 

@@ -90,7 +90,7 @@ FAULTS = {
         replaced(SYNC, "        MMA", "        IF threadIdx.x < 16:\n          MMA"),
         "k: mma executed by 16 threads of warp 0",
     ),
-    "unaligned rows": (gemm_sync, SYNC.replace("[64, 40] align 16", "[64, 36] align 16"), "no multiple of 16"),
+    "unaligned rows": (gemm_sync, SYNC.replace("[64, 40] align 16", "[64, 36] align 16"), "not a multiple of 16"),
 }
 
 

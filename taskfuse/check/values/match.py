@@ -436,9 +436,7 @@ class Match:
         spans = {n: span for n in sorted(names) if (span := self._span(n)) is not None}
         return self.knowledge.tables.of(spans, filters if spans else ())
 
-    def _compare(
-        self, write: Table, read: Table, shared: list[str], differences: list[Expr], elements: list[Expr], residual: list[Expr]
-    ) -> Found | None:
+    def _compare(self, write: Table, read: Table, shared: list[str], differences: list[Expr], elements: list[Expr], residual: list[Expr]) -> Found | None:
         """Where differences are 0, those of elements must be. Copies of a statement ask this of the same tables again and again."""
         key = write, read, *shared, *differences, None, *elements
         left = self.knowledge.tables.left.get(key)

@@ -181,7 +181,7 @@ TWINS: list[tuple[str, str, Sequence[Change], FaultKind, str]] = [
         plain("IF threadIdx.x < 8:\n  COPY s[4*threadIdx.x] <- x[4*threadIdx.x + 4] width 4\n"),
         [(" + 4", " + 2")],
         FaultKind.ALIGNMENT,
-        "no multiple of 16",
+        "not a multiple of 16",
     ),
     ("beyond", plain("y[threadIdx.x] = copy(x[63 - threadIdx.x])\n"), [("63 -", "64 -")], FaultKind.BOUNDS, "index 64 of axis 0 of 'x'"),
     (
