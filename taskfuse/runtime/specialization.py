@@ -108,7 +108,7 @@ class Specialized(Executable):
         dims = self._fusion.dims
         strange = next(iter(sorted(sizes.keys() ^ dims.keys())), None)
         if strange is not None:
-            raise self._refuse(f"'{strange}' is {'not given' if strange in dims else 'no dimension of it'}")
+            raise self._refuse(f"'{strange}' is {'not given' if strange in dims else 'not a dimension of it'}")
         for name, d in dims.items():
             if not d.admits(sizes[name]):
                 raise self._refuse(f"{name} is {sizes[name]}, and the fusion says {d}")

@@ -88,7 +88,7 @@ def _check_cover(call: Call, allocation: tuple[Axis, ...]) -> None:
             present[a] = None
     foreign = [a for a in present if a not in logical]
     if foreign:
-        kind = "a reduction axis" if foreign[0].is_reduction else "a foreign axis" if foreign[0].is_foreign else "no axis of it"
+        kind = "a reduction axis" if foreign[0].is_reduction else "a foreign axis" if foreign[0].is_foreign else "not an axis of it"
         raise call.error(f"the axis of extent {foreign[0].extent} is {kind}: {tv.name} has no element per index of it", _logical_text(tv.logical))
     left = [k for k, a in enumerate(tv.logical) if a not in present and a.extent is not ONE]
     if left:
