@@ -320,14 +320,21 @@ def fusion(graph: Graph) -> tf.Fusion:
 # -- torch ------------------------------------------------------------------------------------------------------------------------------
 
 
-def torch_function(graph: Graph) -> Callable[..., Any]:
-    """The graph as a function of torch tensors, op by op."""
-    import torch
+MADE = ("full", "scalar_tensor", "arange", "zeros", "ones")
+"""Ops that make a tensor of nothing: it lies where the inputs do."""
+
+
+def torch_function(graph: Graph, *, exact: bool = False) -> Callable[..., Any]:
+    """The graph as a function of torch tensors, op by op; ``exact``: every float is a float64, those of the arguments, too."""
+    torch: Any = __import__("torch")
 
     def value(arg: Argument, made: dict[str, Any]) -> Any:
         match arg:
+            case Name(text=text) if text in made:
+                return made[text]
             case Name(text=text):
-                return made[text] if text in made else getattr(torch, text, text)
+                kind: Any = getattr(torch, text, text)
+                return torch.float64 if exact and text.startswith(("float", "bfloat")) else kind
             case tuple():
                 return [value(x, made) for x in cast("Arguments", arg)]
             case _:
@@ -338,8 +345,16 @@ def torch_function(graph: Graph) -> Callable[..., Any]:
         for n in graph.nodes:
             if n.op:
                 name, _, overload = n.op.partition(".")
-                op = getattr(getattr(torch.ops.aten, name), overload or "default")
-                made[n.name] = op(*(value(x, made) for x in n.args), **{k: value(v, made) for k, v in n.options})
+                options = {k: value(v, made) for k, v in n.options}
+                args = [value(x, made) for x in n.args]
+                if name in MADE:
+                    options["device"] = arrays[0].device if arrays else "cuda"
+                if name == "clone":  # the graph was traced with the strides that this gives
+                    made[n.name] = args[0].contiguous() if not args[0].is_contiguous() else args[0].clone()
+                elif name == "view":
+                    made[n.name] = args[0].reshape(args[1])
+                else:
+                    made[n.name] = getattr(getattr(torch.ops.aten, name), overload or "default")(*args, **options)
         return tuple(made[name] for name in graph.outputs)
 
     return call
