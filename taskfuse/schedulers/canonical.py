@@ -17,6 +17,7 @@ from __future__ import annotations
 from math import prod
 
 from taskfuse.errors import TaskfuseError
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE
@@ -99,7 +100,7 @@ def _before(script: Script) -> None:
     """Rule 3."""
     fusion = script.fusion
     products = _products(fusion)
-    behind = [e for e in needed(fusion) if isinstance(e, Pointwise) and any(p.output in ancestors(fusion, e.output) for p in products)]
+    behind = [e for e in needed(fusion) if isinstance(e, Pointwise) and any(among(p.output, ancestors(fusion, e.output)) for p in products)]
     for expr in (*products, *behind):
         _operands(script, expr.output, isinstance(expr, Reduction))
 

@@ -20,7 +20,7 @@ def chain(starts: list[Expr], extents: list[int | Expr]) -> If:
     arms: list[Branch] = []
     for k, (start, extent) in enumerate(zip(starts, extents, strict=True)):
         at = INDEX - start
-        arms.append(Branch(eq(INDEX, start) if extent == 1 else and_(ge(at, 0), lt(at, extent)), (), f"m{k}"))
+        arms.append(Branch(eq(INDEX, start) if isinstance(extent, int) and extent == 1 else and_(ge(at, 0), lt(at, extent)), (), f"m{k}"))
     return If(tuple(arms))
 
 

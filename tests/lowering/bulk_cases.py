@@ -74,7 +74,7 @@ def made_and_read(*loads: bool, tasks: Callable[[tf.Fusion, list[tf.TensorView]]
         if load:
             tv.set_atom(LOAD, (1, 2))
         ring(tv, 1)
-    rest = [tv for tv in fusion.tensors() if tv not in (*inputs, *brought)]
+    rest = [tv for tv in fusion.tensors() if tv not in {*inputs, *brought}]
     for tv in (*(tv for tv, load in zip(brought, loads, strict=True) if not load), *rest):
         tv.axis(2).parallelize(TX)
     for tv in rest[:-1]:

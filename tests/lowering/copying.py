@@ -66,7 +66,7 @@ def brought(*kinds: str, columns: int = 32) -> tf.Fusion:
         if kind == "copy":
             tv.set_atom(COPY, ())
         ring(tv, 1)
-    rest = [tv for tv in fusion.tensors() if tv not in (*inputs, *made)]
+    rest = [tv for tv in fusion.tensors() if tv not in {*inputs, *made}]
     for tv in rest:
         tv.axis(2).parallelize(TX)
     for tv in rest[:-1]:

@@ -60,7 +60,7 @@ def test_a_tensor_map_has_a_name_of_its_own() -> None:
         x = tf.define_tensor([8, 32], name="map_tv1")
         y = tf.neg(tf.copy(x))
         fusion.add_output(y)
-    (a,) = (tv for tv in fusion.tensors() if tv not in (x, y))
+    (a,) = (tv for tv in fusion.tensors() if tv not in {x, y})
     a.set_atom(LOAD, (0, 1))
     a.set_memory_type(SHARED)
     y.axis(1).parallelize(TX)

@@ -193,7 +193,7 @@ def test_the_endpoint_of_a_parallelized_horizontal_member_is_the_member() -> Non
         if not tv.is_input:
             bind(tv, TY, TX)
     h = fusion.group([fusion.task([a], "ta"), fusion.task([b], "tb")], "h")
-    v = fusion.group([h, fusion.task([tv for tv in fusion.tensors() if not tv.is_input and tv not in (a, b)], "tc")], "v")
+    v = fusion.group([h, fusion.task([tv for tv in fusion.tensors() if not tv.is_input and tv not in {a, b}], "tc")], "v")
     h.parallelize(TY)
     v.parallelize(TZ)
     kernel = agrees(fusion, numbers(3, 8))

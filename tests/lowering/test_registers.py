@@ -70,7 +70,7 @@ def sum_of(load_count: int, compute_count: int) -> tf.Fusion:
         if tv.ndim == 1 and not tv.is_input:
             bind(tv, P.TIDx)
     load, compute = fusion.task([a], "load"), fusion.task([b], "compute")
-    rest = fusion.task([tv for tv in fusion.tensors() if not tv.is_input and tv not in (a, b)], "rest")
+    rest = fusion.task([tv for tv in fusion.tensors() if not tv.is_input and tv not in {a, b}], "rest")
     fusion.group([load, compute, rest], "g").parallelize(P.TIDz)
     load.registers(load_count)
     compute.registers(compute_count)

@@ -318,7 +318,7 @@ def test_a_tensor_without_the_axis_follows_in_the_same_loop() -> None:
         y = x + b
         fusion.add_output(y)
     deal(y)
-    y.propagate([tv for tv in fusion.tensors() if tv not in (x, w, y)])
+    y.propagate([tv for tv in fusion.tensors() if tv not in {x, w, y}])
     tf.parallelize_like(y, [b])
     fusion.inline_most()
     for count in (1, 4, 7):

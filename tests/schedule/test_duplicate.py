@@ -38,7 +38,7 @@ def test_chosen_readers_read_the_new_one() -> None:
     assert isinstance(new.definition, Pointwise)
     assert new.definition.op.name == "exp"
     assert [u.output for u in new.uses] == [y]
-    assert y not in [u.output for u in a.uses]
+    assert y not in {u.output for u in a.uses}
     assert (fusion.evaluate(x)[0] == before).all()
     assert np.allclose(tf.lower(fusion).simulate(x)[0], before)
     assert str(tf.parse_fusion(str(fusion))) == str(fusion)

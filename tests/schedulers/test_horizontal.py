@@ -216,7 +216,7 @@ def test_barriers_of_one_block_stay_apart() -> None:
         tv.axis(0).parallelize(P.BIDx)
         tv.split(1, 64).axis(2).parallelize(P.TIDx)
     pair.inline_most()
-    tasks = [pair.task([sums[0]], "plain"), pair.task([*(t for t in computed(pair) if t not in sums), sums[1]], "raised")]
+    tasks = [pair.task([sums[0]], "plain"), pair.task([*(t for t in computed(pair) if t not in set(sums)), sums[1]], "raised")]
     pair.group(tasks, "both").parallelize(P.TIDx)
     kernel = lowered(tf.horizontal([pair, row_sum(threads=64), pair]))
     named = {str(s.id) for s in walk(kernel) if isinstance(s, Barrier) and s.scope is BarrierScope.NAMED}
