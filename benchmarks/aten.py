@@ -178,7 +178,7 @@ def _binary(b: _Build, n: Node) -> tf.TensorView:
         if mode.text != "floor":
             raise Unknown(f"{n.op} that rounds {mode.text}")
         return tf.floor_divide(x, y)
-    if name == "pow" and y == 2:
+    if name == "pow" and isinstance(y, int | float) and y == 2:
         return tf.square(x)
     return getattr(tf, BINARY[name])(x, y)
 

@@ -26,7 +26,7 @@ from taskfuse.check.values.lanes import Lanes, Launch
 from taskfuse.check.values.machine import Machine
 from taskfuse.check.values.state import State
 from taskfuse.check.values.terms import NOTHING, WRONG, Terms
-from taskfuse.ir.scalar import evaluate
+from taskfuse.ir.scalar import TableIndexError, evaluate
 from taskfuse.kir import Kernel, accesses
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, Stmt, TmaLoad, TmaStore, VectorCopy
@@ -74,7 +74,7 @@ def execute(kernel: Kernel, extents: Mapping[str, int], budget: Budget | None = 
             if isinstance(p, HostParam):
                 symbols[p.name] = int(evaluate(p.value, symbols))
         _Execution(kernel, symbols, budget or Budget()).run()
-    except (ZeroDivisionError, IndexError):
+    except (ZeroDivisionError, TableIndexError):  # no other IndexError: that is a fault of this code
         raise TooLarge from None
     except Refuted as e:
         at = (f"extents {', '.join(f'{n} = {v}' for n, v in extents.items())}",) if extents else ()

@@ -4,7 +4,7 @@
 ``search`` the prover behind them, ``queries`` the questions one asks, ``text`` and ``tokens`` the notation, ``evaluation`` the numbers.
 """
 
-from taskfuse.ir.scalar.evaluation import Evaluation, compile_expr, evaluate
+from taskfuse.ir.scalar.evaluation import Evaluation, TableIndexError, compile_expr, evaluate
 from taskfuse.ir.scalar.expr import (
     FALSE,
     ONE,
@@ -72,6 +72,7 @@ __all__ = [
     "Sum",
     "Sym",
     "Table",
+    "TableIndexError",
     "Token",
     "TokenKind",
     "Xor",

@@ -36,6 +36,10 @@ from taskfuse.ir.scalar.logic import is_boolean
 Value = int | npt.NDArray[Any]
 
 
+class TableIndexError(IndexError):
+    """An expression has no value: it looks up an entry that its table does not have."""
+
+
 _INTEGERS = (Sum, Sym, Product, FloorDiv, Mod)
 """Expressions that are no booleans by their form."""
 
@@ -182,7 +186,7 @@ def _lookup(values: tuple[int, ...], index: Any) -> Any:
         entries: Any = np.array(values, dtype=np.int64)
         return entries.take(index, mode="clip")
     if not 0 <= index < len(values):
-        raise IndexError(f"table index {index} is outside [0, {len(values)})")
+        raise TableIndexError(f"table index {index} is outside [0, {len(values)})")
     return values[index]
 
 
