@@ -12,8 +12,34 @@ from taskfuse.ir.scalar import Expr
 from taskfuse.kir.operands import Access, Descriptor, Updated, Writer, Written
 
 
+class _Product(Writer):
+    """What products of matrices have in common: the element types of A and B, and a row in the table of matrix instructions."""
+
+    __slots__ = ()
+    FAMILY: ClassVar[Family]
+    k: int
+    dtype: DType
+    b_dtype: DType | None
+
+    def __post_init__(self) -> None:
+        if self.b_dtype is self.dtype:
+            object.__setattr__(self, "b_dtype", None)
+
+    @property
+    def factors(self) -> tuple[DType, DType]:
+        """The element types of A and B."""
+        return self.dtype, self.b_dtype or self.dtype
+
+    @property
+    def row(self) -> MatrixInstruction:
+        """Its row in the table of matrix instructions, which a kernel that its verifier accepts has."""
+        found = find(self.FAMILY, *self.factors, self.k)
+        assert found is not None
+        return found
+
+
 @dataclass(frozen=True, slots=True)
-class Wgmma(Writer):
+class Wgmma(_Product):
     """``acc += A @ B^T`` by one warpgroup, asynchronously: A is m64 x k, B is n x k; operands are read when the engine gets to it.
 
     Fragments (of accumulators, and of A in registers) are those of :mod:`taskfuse.ir.matrix_instructions`. Products of float32 operands are tf32.
@@ -27,6 +53,7 @@ class Wgmma(Writer):
         b_dtype: element type of B where it differs (8-bit types of one kind mix); ``None``: that of A.
     """
 
+    FAMILY: ClassVar[Family] = Family.WGMMA
     n: int
     k: int
     acc: Updated
@@ -36,22 +63,6 @@ class Wgmma(Writer):
     dtype: DType
     b_dtype: DType | None = None
 
-    def __post_init__(self) -> None:
-        if self.b_dtype is self.dtype:
-            object.__setattr__(self, "b_dtype", None)
-
-    @property
-    def factors(self) -> tuple[DType, DType]:
-        """The element types of A and B."""
-        return self.dtype, self.b_dtype or self.dtype
-
-    @property
-    def row(self) -> MatrixInstruction:
-        """Its row in the table of matrix instructions, which a kernel that its verifier accepts has."""
-        found = find(Family.WGMMA, *self.factors, self.k)
-        assert found is not None
-        return found
-
     @property
     def accumulators(self) -> Fragment:
         """How the sums lie in registers."""
@@ -59,7 +70,7 @@ class Wgmma(Writer):
 
 
 @dataclass(frozen=True, slots=True)
-class Mma(Writer):
+class Mma(_Product):
     """``mma.sync``: ``acc += A @ B`` by one warp; A is m16 x k, B is k x n8, all in registers (fragments: :mod:`taskfuse.ir.matrix_instructions`).
 
     Products of float32 operands are tf32.
@@ -71,6 +82,7 @@ class Mma(Writer):
         b_dtype: element type of B where it differs (8-bit types of one kind mix); ``None``: that of A.
     """
 
+    FAMILY: ClassVar[Family] = Family.MMA
     k: int
     acc: Updated
     a: Access
@@ -78,26 +90,10 @@ class Mma(Writer):
     dtype: DType
     b_dtype: DType | None = None
 
-    def __post_init__(self) -> None:
-        if self.b_dtype is self.dtype:
-            object.__setattr__(self, "b_dtype", None)
-
     @property
     def n(self) -> int:
         """Columns of B and of the sums."""
         return self.row.shape.widths[0]
-
-    @property
-    def factors(self) -> tuple[DType, DType]:
-        """The element types of A and B."""
-        return self.dtype, self.b_dtype or self.dtype
-
-    @property
-    def row(self) -> MatrixInstruction:
-        """Its row in the table of matrix instructions, which a kernel that its verifier accepts has."""
-        found = find(Family.MMA, *self.factors, self.k)
-        assert found is not None
-        return found
 
     @property
     def accumulators(self) -> Fragment:
