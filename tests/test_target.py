@@ -98,11 +98,11 @@ def test_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch, library: Calla
         return library()
 
     monkeypatch.setattr(ctypes, "CDLL", opened)
-    present.present.cache_clear()
+    present.found.cache_clear()
     try:
         assert present.present() is target
     finally:
-        present.present.cache_clear()
+        present.found.cache_clear()
 
 
 def product() -> tf.Fusion:

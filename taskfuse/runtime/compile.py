@@ -12,7 +12,7 @@ from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.kir import Kernel
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, check_options
-from taskfuse.options import Backend
+from taskfuse.options import Backend, read_options
 from taskfuse.runtime.chain import Chain, link, planned
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import check_backend, one_kernel
@@ -75,6 +75,7 @@ def compile(
     if schedule not in ("auto", None):
         help = "use 'auto', or None to take the fusion as it is"
         raise UnsupportedError(what=f"schedule {schedule!r}", reason="there is no such choice", help=help, location=caller())
+    read_options()
     machine = present() if target is None else as_target(target)
     options = options or LoweringOptions(target=machine)
     check_backend(backend)

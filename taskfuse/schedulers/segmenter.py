@@ -27,7 +27,7 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.cut import piece
 from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.auto import PRODUCTS, candidates
-from taskfuse.schedulers.candidates import Candidates, Trial, tried
+from taskfuse.schedulers.candidates import Candidates, Trial, failure, tried
 from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.elementwise import cost, is_aligned
 from taskfuse.schedulers.machine import VECTOR_BYTES
@@ -72,7 +72,7 @@ class Plan:
         whole: why it is not the kernel that takes it whole; empty if it is.
         chunked: scans that are split before the fusion is cut.
         moved: the calls that bring views out of the way of products before the fusion is cut, as Python.
-        whole_fusion: what is cut, with the names that ``steps`` speak of; ``None``: the fusion itself.
+        whole_fusion: what is cut, with the names that ``steps`` speak of; ``None``: there is one kernel.
         dropped: what was to be one kernel and is none, and why.
         is_hurried: the budget was spent before the search had ended.
     """
@@ -180,14 +180,27 @@ def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, tri
     """The fastest plan of several kernels: of the fusion as it is, and with views moved out of the way of products."""
     known: dict[Hashable, Candidates] = {}
     searches = [_Search(fusion, sizes, extent.target, trial, deadline, known)]
-    if thread_time() < deadline and (form := canonical(fusion, extent)) is not None:
-        searches.append(_Search(form.fusion, sizes, extent.target, trial, deadline, known, tuple(form.lines)))
-    searches.sort(key=lambda search: search.us)
-    best = searches[0].plan(reason)
-    for other in searches[1:]:
-        if other.us < best.us:
-            best = min(best, other.plan(reason), key=lambda plan: plan.us)
-    return best
+
+    def moved() -> None:
+        form = canonical(fusion, extent)
+        if form is not None:
+            searches.append(_Search(form.fusion, sizes, extent.target, trial, deadline, known, tuple(form.lines)))
+
+    fault = failure(moved) if thread_time() < deadline else None
+    best: Plan | None = None
+    refused: UnsupportedError | None = None
+    for search in sorted(searches, key=lambda search: search.us):
+        if best is None or search.us < best.us:
+            try:
+                found = search.plan(reason)
+            except UnsupportedError as error:
+                refused = refused or error
+                continue
+            best = found if best is None else min(best, found, key=lambda plan: plan.us)
+    if best is None:
+        assert refused is not None
+        raise refused
+    return best if fault is None else replace(best, dropped=(*best.dropped, f"no form with views in front of products: {fault}"))
 
 
 def _whole(fusion: Fusion, found: Candidates) -> Plan:
@@ -342,8 +355,7 @@ class _Search:
             pieces = self._sorted(self._without(pieces, refused))
         steps = [self._kept[p] for p in pieces]
         crossing, dropped = self._crossing(pieces), tuple(self._dropped)
-        whole = self.fusion if self._moves else None
-        return Plan(self.fusion.name, tuple(steps), crossing, reason, moved=self._moves, whole_fusion=whole, dropped=dropped, is_hurried=self._is_late())
+        return Plan(self.fusion.name, tuple(steps), crossing, reason, moved=self._moves, whole_fusion=self.fusion, dropped=dropped, is_hurried=self._is_late())
 
     def _joined(self, pieces: list[Piece]) -> list[Piece]:
         """``pieces`` put together as long as that is faster."""

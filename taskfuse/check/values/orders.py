@@ -69,6 +69,9 @@ def _number(upper: Expr, lower: Expr, most: Expr, size: Expr, knowledge: Knowled
             return a
         case Mod(a=FloorDiv(a=a, b=n), b=m), Mod(a=b, b=k) if a is b and n is k and equal(knowledge, n, size) and equal(knowledge, m, most):
             return a % (n * m)
+        case _, Mod(a=a, b=k) if equal(knowledge, k, size):  # the quotient is simpler where digits of the number fall out of it
+            above = simplify(a // k, knowledge.facts)
+            return a if upper is above else a % (k * most) if upper is simplify(above % most, knowledge.facts) else None
         case _:
             return None
 
