@@ -19,7 +19,7 @@ ELSEWHERE: dict[str, str] = {
     """,
     "tests/check/values": """
         check/values/barriers check/values/cells check/values/claims check/values/combining check/values/computing check/values/copies
-        check/values/cover check/values/elements check/values/lanes check/values/machine check/values/matching check/values/outputs
+        check/values/elements check/values/lanes check/values/machine check/values/matching
         check/values/partials check/values/products check/values/questions check/values/reach check/values/runs check/values/scans
         check/values/state check/values/statements check/values/terms check/values/tiles check/values/verify
     """,
