@@ -61,8 +61,8 @@ ELSEWHERE: dict[str, str] = {
     """,
     "tests/lowering": """
         lowering/copies lowering/domains lowering/emit lowering/endpoints lowering/fragments lowering/guards lowering/index_maps lowering/indexing
-        lowering/lines lowering/matrix lowering/names lowering/nest lowering/pingpong lowering/places lowering/plan lowering/plan_rules
-        lowering/plan_text lowering/prepare lowering/ring_instances lowering/rings lowering/state lowering/statements lowering/vectors
+        lowering/insertion_points lowering/locations lowering/matrix_descriptors lowering/names lowering/nest lowering/pingpong lowering/plan
+        lowering/plan_rules lowering/plan_text lowering/prepare lowering/ring_instances lowering/rings lowering/state lowering/statements lowering/vectors
     """,
     "tests/ops": """
         ops/build ops/elementwise ops/indexing ops/operators
