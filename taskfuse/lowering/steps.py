@@ -120,7 +120,7 @@ def _memory(state: State) -> None:
 
 
 def _grid_stride(state: State) -> None:
-    """Find the loops whose trips the block index decides; the remainder of their splits is a bound of the loop, not a guard.
+    """Find the grid-stride loops, whose trips the block index decides; the remainder of their splits is a bound of the loop, not a guard.
 
     Requires: memory types. Ensures: ``index_maps`` with grid-stride loops, and without the guards that these replace.
     """

@@ -15,7 +15,7 @@ from taskfuse.ir.axes import Axis, Split
 from taskfuse.ir.scalar import Expr, Facts
 from taskfuse.ir.tensor import TensorView
 from taskfuse.kir import Kernel
-from taskfuse.lowering import guards, index_maps, nest
+from taskfuse.lowering import guard_elimination, guards, index_maps, nest, overhang
 from taskfuse.lowering.domains import forward
 from taskfuse.lowering.plan import PNode
 from taskfuse.lowering.statements import Statements
