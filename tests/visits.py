@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import product
 
-from taskfuse.check.program import Node, Program
+from taskfuse.check.statement_tree import Node, StatementTree
 from taskfuse.check.values.runs import Span, Visits
 from taskfuse.ir.scalar import Expr, const, evaluate, parse_expr
 from taskfuse.kir import parse_kernel
@@ -16,8 +16,8 @@ KERNEL k(x: float32[4]) -> (y: float32[4])
 
 y[threadIdx.x] = neg(x[threadIdx.x])
 """
-PROGRAM = Program.of(parse_kernel(TEXT))
-KNOWN = PROGRAM.root.context.knowledge
+PROGRAM = StatementTree.of(parse_kernel(TEXT))
+KNOWN = PROGRAM.root.context.constraints
 
 
 def expressions(texts: Sequence[str]) -> tuple[Expr, ...]:
