@@ -54,7 +54,8 @@ def check_code(kernel: Kernel, target: Target, arch: str | None, fast_math: bool
                 raise refused(kernel, f"{blocks} blocks in {axis}; a grid has at most {most}")
         held = target.sms * occupancy(resources, shape.threads, shape.shared_bytes, target.arch)
         if shape.threads and not held:
-            raise refused(kernel, f"no multiprocessor holds a block: {resources.registers} registers of each of {shape.threads} threads, {shape.shared_bytes} bytes")
+            taken = f"{resources.registers} registers of each of {shape.threads} threads, {shape.shared_bytes} bytes of Shared memory"
+            raise refused(kernel, f"no multiprocessor holds a block: {taken}")
         if kernel.meets_blocks and math.prod(shape.grid) > held:
             raise refused(kernel, f"its {math.prod(shape.grid)} blocks wait for each other, and {target.name} holds {held} of them at once")
 
