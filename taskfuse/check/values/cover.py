@@ -14,9 +14,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.knowledge import Knowledge
-from taskfuse.check.program import Node
+from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import terms_of
+from taskfuse.check.statement_tree import Node
 from taskfuse.check.tables import Table
 from taskfuse.check.values.digits import without_digits
 from taskfuse.check.values.orders import merged, named, reach_of
@@ -38,7 +38,7 @@ class _Form:
     tiles: list[Ints] | None
 
 
-def covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledge) -> bool:
+def covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints) -> bool:
     """All points of a box are visited once.
 
     Returns:
@@ -49,40 +49,40 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledg
     """
     if not visits:
         raise Open("nothing is known to visit its points")
-    visits, extents = merged(visits, extents, knowledge)
+    visits, extents = merged(visits, extents, constraints)
     fewer, shorter = without_digits(visits, extents)
     if fewer is not visits:
         try:
-            return _all_of(fewer, shorter, knowledge)
+            return _all_of(fewer, shorter, constraints)
         except Open:
             pass  # in the words of the points as they are
-    return _all_of(visits, extents, knowledge)
+    return _all_of(visits, extents, constraints)
 
 
-def _all_of(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledge) -> bool:
+def _all_of(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints) -> bool:
     """The same, of all points."""
     try:
-        return _covered([named(v, knowledge, every=False) for v in visits], extents, knowledge)
+        return _covered([named(v, constraints, every=False) for v in visits], extents, constraints)
     except Open:
         pass
     try:
-        return _covered([named(v, knowledge, every=False) for v in visits], extents, knowledge, above=True)
+        return _covered([named(v, constraints, every=False) for v in visits], extents, constraints, above=True)
     except Open as error:
-        others = [named(v, knowledge, every=True) for v in visits]
+        others = [named(v, constraints, every=True) for v in visits]
         if all(a is b for a, b in zip(others, visits, strict=True)):
             raise
         try:
-            return _covered(others, extents, knowledge)
+            return _covered(others, extents, constraints)
         except Open:
             raise error from None
 
 
-def _covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledge, *, above: bool = False) -> bool:
-    forms = [_form(v, knowledge, above=above) for v in visits]
+def _covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints, *, above: bool = False) -> bool:
+    forms = [_form(v, constraints, above=above) for v in visits]
     first = forms[0]
     for v, f in zip(visits, forms, strict=True):
         same = [a.keys() for a in f.weights] == [a.keys() for a in first.weights]
-        if not same or any(a[n] is not b[n] for a, b in zip(f.weights, first.weights, strict=True) for n in a):
+        if not same or any(a[n] is not b[n] or not _alike(v, visits[0], n, constraints) for a, b in zip(f.weights, first.weights, strict=True) for n in a):
             raise Open("its copies run over different loops", v.node)
     node = visits[0].node
     if not extents:
@@ -91,17 +91,23 @@ def _covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowled
             raise Open(f"the only point is visited {count} times", node)
         return False
     if first.tiles is not None:
-        return _tiled(_moved(forms, visits), first, visits[0], extents, knowledge)
+        return _tiled(_moved(forms, visits), first, visits[0], extents, constraints)
     columns = [np.concatenate([f.table[k] for f in forms]) for k in range(len(extents))]
     widths: list[int] = []
     rest = False
     for k, extent in enumerate(extents):
-        width, beyond = _axis(columns[k], first.weights[k], visits[0], extent, knowledge)
+        width, beyond = _axis(columns[k], first.weights[k], visits[0], extent, constraints)
         widths.append(width)
         rest = rest or beyond
     ends = [w if first.weights[k] or not isinstance(e, Const) else e.value for k, (w, e) in enumerate(zip(widths, extents, strict=True))]
     _once(columns, widths, ends, node)
     return rest
+
+
+def _alike(one: Visits, two: Visits, name: str, constraints: Constraints) -> bool:
+    """True only if a symbol of this name runs over the same values in both."""
+    pairs = zip(one.spans[name], two.spans[name], strict=True)
+    return all(a is b or (a is not None and b is not None and equal(constraints, a, b)) for a, b in pairs)
 
 
 def _once(columns: list[Ints], widths: list[int], ends: list[int], node: Node) -> None:
@@ -141,7 +147,7 @@ def _moved(forms: list[_Form], visits: list[Visits]) -> list[Ints]:
     return [np.concatenate(c) for c in columns]
 
 
-def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...], knowledge: Knowledge) -> bool:
+def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...], constraints: Constraints) -> bool:
     """Boxes of points, and the tiles that say where they lie."""
     assert form.tiles is not None
     starts = [int(c.min()) if c.size else 0 for c in columns]
@@ -149,7 +155,7 @@ def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...
     widths: list[int] = []
     ends: list[int] = []
     for k, extent in enumerate(extents):
-        width, reach = reach_of(columns[k], form.weights[k], v, knowledge)
+        width, reach = reach_of(columns[k], form.weights[k], v, constraints)
         if not isinstance(reach, Const) or not isinstance(extent, Const):
             raise Open("how large its tiles are is not a constant", v.node)
         if reach is const(0):
@@ -173,26 +179,26 @@ def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...
     return not there.all() or any(isinstance(e, Const) and e.value % s for e, s in zip(extents, ends, strict=True))
 
 
-def _axis(column: Ints, weights: dict[str, Expr], v: Visits, extent: Expr, knowledge: Knowledge) -> tuple[int, bool]:
+def _axis(column: Ints, weights: dict[str, Expr], v: Visits, extent: Expr, constraints: Constraints) -> tuple[int, bool]:
     """How many points a table has along an axis, and whether those of its loops may lie behind the end."""
-    width, reach = reach_of(column, weights, v, knowledge)
+    width, reach = reach_of(column, weights, v, constraints)
     if reach is None:
         return width, True
     if not weights:
         if isinstance(extent, Const):
             return max(width, extent.value), width > extent.value
-        if not proves(knowledge, ge(const(width), extent)):
+        if not proves(constraints, ge(const(width), extent)):
             raise Open(f"{width} points are visited along an axis of {extent}", v.node)
-        return width, not proves(knowledge, ge(extent, const(width)))
-    if not proves(knowledge, ge(reach, extent)):
+        return width, not proves(constraints, ge(extent, const(width)))
+    if not proves(constraints, ge(reach, extent)):
         raise Open(f"only {reach} points along an axis of {extent} are visited", v.node)
-    return width, not proves(knowledge, ge(extent, reach))
+    return width, not proves(constraints, ge(extent, reach))
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------------------------
 
 
-def _form(v: Visits, knowledge: Knowledge, *, above: bool) -> _Form:
+def _form(v: Visits, constraints: Constraints, *, above: bool) -> _Form:
     """A statement's points by what its symbols are."""
     bound = set(v.rows or ())
     many: dict[str, Span] = {}
@@ -228,15 +234,17 @@ def _form(v: Visits, knowledge: Knowledge, *, above: bool) -> _Form:
     places: list[Ints] = []
     used: set[str] = set()
     for e in v.point:
-        e = simplify(substitute(e, moved) if moved else e, knowledge.facts)
+        e = simplify(substitute(e, moved) if moved else e, constraints.facts)
         inside, upper, form = _parted(e, table.names, tiles.names if tiles is not None else (), many, v.node)
         columns.append(table.values(inside))
         weights.append(form)
         if tiles is not None:
             places.append(tiles.values(upper))
+        if not used.isdisjoint(form):
+            raise Open(f"{', '.join(sorted(used & form.keys()))} moves along several axes at once", v.node)
         used |= form.keys()
     for name, (start, stop) in many.items():
-        if name not in used and (stop is None or not equal(knowledge, stop - start, const(1))):
+        if name not in used and (stop is None or not equal(constraints, stop - start, const(1))):
             raise Open(f"its points are visited again in each iteration of {name}", v.node)
     return _Form(columns or [np.zeros(table.count, np.int64)], weights, places if tiles is not None else None)
 
@@ -284,20 +292,19 @@ def _divided_rows(rows: Mapping[str, Ints], tied: set[str]) -> tuple[dict[str, I
 
 
 def _first(v: Visits, name: str) -> int | None:
+    """The first value of a symbol; ``None`` if it is not one constant: a bound below it is none of its values."""
     start = v.spans[name][0]
-    return start.value if isinstance(start, Const) else v.ranges.of(start)[0]
+    return start.value if isinstance(start, Const) else None
 
 
 def _count(v: Visits, name: str) -> int:
-    """How many values a symbol has at most."""
-    start, stop = v.spans[name]
+    """How many values a symbol has at most: as many as the table of it has rows, but for those that conditions leave out."""
+    _, stop = v.spans[name]
     lo = _first(v, name)
     hi = stop.value if isinstance(stop, Const) else None
-    if hi is None and lo is not None:
+    if stop is None:
         most = v.ranges.of(sym(name))[1]
-        hi = None if most is None or not isinstance(start, Const) or (stop is not None and not stop.free) else most + 1
-        if stop is not None and not isinstance(stop, Const):
-            hi = None
+        hi = None if most is None else most + 1
     return 1 << 60 if lo is None or hi is None else max(0, hi - lo)
 
 
