@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.arithmetic import among
-from taskfuse.ir.contraction import factors
 from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import made_from, needed, producers, resolve, storage_reads, strided
@@ -27,10 +26,11 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.segment import extract
 from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.auto import PRODUCTS, candidates
-from taskfuse.schedulers.candidates import Candidates, Trial, tried
+from taskfuse.schedulers.candidates import Candidate, Candidates, Trial, tried
 from taskfuse.schedulers.canonical import canonical
-from taskfuse.schedulers.elementwise import cost, is_aligned
+from taskfuse.schedulers.elementwise import is_aligned
 from taskfuse.schedulers.machine import VECTOR_BYTES
+from taskfuse.schedulers.roofline import bytes_of, instructions, roofline
 from taskfuse.schedulers.scan import LONG, chunk_long_rows
 from taskfuse.schedulers.schedule import Chosen, Sizes
 from taskfuse.target import DEFAULT, Target
@@ -172,10 +172,13 @@ def plan_segments(
                 several = replace(_several(fusion, extent, sizes, trial, deadline, reason), chunked=chunked)
             if one is None or several.us < one.schedule.us:
                 return several
-        refused = tried(trial, one.fusion, one.schedule)
-        if refused is None:
-            return _whole(fusion, found)
-        found.drop(refused)
+        came = tried(trial, one.fusion, one.schedule, roofline(one.fusion, extent))
+        if came.refused:
+            found.drop(came.refused)
+        elif came.schedule.is_far and not found.is_last and thread_time() < deadline:
+            found.put_aside(came.schedule)
+        else:
+            return _whole(fusion, one._replace(schedule=came.schedule))
 
 
 def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, trial: Trial | None, deadline: float, reason: str) -> Segmentation:
@@ -192,10 +195,9 @@ def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, tri
     return best
 
 
-def _whole(fusion: Fusion, found: Candidates) -> Segmentation:
+def _whole(fusion: Fusion, found: Candidate) -> Segmentation:
     """The segmentation of one kernel."""
-    assert found.best is not None
-    return Segmentation(fusion.name, (Step(found.best.fusion, found.best.schedule, tuple(e.output.name for e in needed(fusion))),))
+    return Segmentation(fusion.name, (Step(found.fusion, found.schedule, tuple(e.output.name for e in needed(fusion))),))
 
 
 def _rows_of(fusion: Fusion, tensors: Sequence[TensorView]) -> tuple[TensorView, ...]:
@@ -231,14 +233,8 @@ def _least(fusion: Fusion, extent: Sizes) -> float:
 
     What sums products of two tensors is not counted: tensor cores may do it, in a small part of the time.
     """
-    code = (e for e in needed(fusion) if factors(fusion, e) is None)
-    instructions = sum(prod(extent(a.extent) for a in e.output.root) * cost(e) for e in code)
     target = extent.target
-    return target.launch_us + max(_bytes(fusion, extent) / target.dram_bytes_per_us, instructions / (target.lanes * target.cycles_per_us))
-
-
-def _bytes(fusion: Fusion, extent: Sizes) -> float:
-    return float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in (*fusion.inputs, *fusion.outputs)))
+    return target.launch_us + max(bytes_of(fusion, extent) / target.dram_bytes_per_us, instructions(fusion, extent) / (target.lanes * target.cycles_per_us))
 
 
 class _Ways:
@@ -268,6 +264,16 @@ class _Ways:
             found.drop(reason)
         self.step = self._fastest()
 
+    def put_aside(self, schedule: Chosen[Any]) -> bool:
+        """Go on to the next way, and come back if none is better: :attr:`step` is far from its roofline. False if it has come back already."""
+        assert self.step is not None
+        found = self._viewed if self.step.views else self._plain
+        if found is None or found.best is None or found.is_last or found.best.schedule is not self.step.schedule:
+            return False
+        found.put_aside(schedule)
+        self.step = self._fastest()
+        return True
+
     def error(self) -> UnsupportedError:
         """What to raise where no way is left."""
         return (self._viewed or self._plain).error()
@@ -279,7 +285,7 @@ class _Ways:
         key = tuple(map(repr, (*part.inputs, *part.exprs(), *part.outputs))), tuple(sizes.items())
         if key not in search.known:
             search.known[key] = candidates(part, sizes=sizes, target=search.target)
-        return search.known[key], _bytes(part, Sizes(part, sizes, search.target))
+        return search.known[key], bytes_of(part, Sizes(part, sizes, search.target))
 
     def _fastest(self) -> Step | None:
         plain = self._plain.best
@@ -323,6 +329,7 @@ class _Search:
         self._deadline = deadline
         self._ways: dict[Segment, _Ways] = {}
         self._kept: dict[Segment, Step] = {}
+        self._made: dict[Segment, Chosen[Any]] = {}
         self._dropped: list[str] = []
         self._refused_us = 0.0
         self._sizes: dict[TensorView, float] = {}
@@ -369,17 +376,24 @@ class _Search:
         if step is None:
             return False
         kept = self._kept.get(p)
-        if kept is not None and kept.schedule is step.schedule and kept.fusion.name == name:
+        if kept is not None and self._made.get(p) is step.schedule and kept.fusion.name == name:
             return True
         named, _ = copy_fusion(step.fusion)
         named.name = name
-        reason = tried(self._trial, named, step.schedule)
-        if reason is None:
-            self._kept[p] = replace(step, fusion=named)
+        sizes = {name: value for name, value in (self.sizes or {}).items() if name in named.dims}
+        came = tried(self._trial, named, step.schedule, roofline(named, Sizes(named, sizes, self.target)))
+        schedule = came.schedule
+        if not came.refused and not (schedule.is_far and not self._is_late() and self._ways[p].put_aside(schedule)):
+            self._kept[p] = replace(step, fusion=named, schedule=schedule)
+            self._made[p] = step.schedule
             return True
-        self._refused_us = step.schedule.us
-        self._ways[p].drop(reason)
-        self._dropped.append(f"no kernel of {', '.join(step.tensors)} by {step.schedule.scheduler}, with {step.schedule.config.words}: {reason}")
+        self._refused_us = schedule.us
+        what = f"{', '.join(step.tensors)} by {schedule.scheduler}, with {schedule.config.words}"
+        if came.refused:
+            self._ways[p].drop(came.refused)
+            self._dropped.append(f"no kernel of {what}: {came.refused}")
+        else:
+            self._dropped.append(f"far from its roofline of {schedule.bound:.1f} us: {what}: {schedule.count}")
         return False
 
     def _without(self, segments: Sequence[Segment], refused: Segment) -> list[Segment]:
