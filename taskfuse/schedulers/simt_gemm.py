@@ -17,7 +17,7 @@ from math import ceil, prod
 from taskfuse.ir import atoms
 from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import iteration_position
-from taskfuse.ir.contraction import factors
+from taskfuse.ir.contraction import MatrixAxes, factors
 from taskfuse.ir.expr import Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, ge, is_multiple, prove
@@ -90,16 +90,12 @@ class _Problem:
     """The contraction of a fusion.
 
     Attributes:
-        batch, m, n, k, summed: positions in the iteration space of ``result``; ``summed`` are reduced axes beside k.
+        axes: of the contraction.
+        a, b: the factors with its rows and with its columns.
         vector: elements of a vector in registers.
     """
 
-    result: TensorView
-    batch: tuple[int, ...]
-    m: int
-    n: int
-    k: int
-    summed: tuple[int, ...]
+    axes: MatrixAxes
     a: _Factor
     b: _Factor
     vector: int
@@ -122,14 +118,15 @@ def simt_gemm(
     check_call(fusion, "simt_gemm", config, SimtGemmConfig)
     extent = Sizes(fusion, sizes, target)
     problem = _find(fusion)
-    m, n, k = (extent(problem.result.root[p].extent) for p in (problem.m, problem.n, problem.k))
+    axes = problem.axes
+    m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
     if min(m, n) < LEAST:
         raise refuse(fusion, "simt_gemm", f"it has {m} rows and {n} columns", "tf.schedulers.reduction")
     options = sorted((_option(problem, c, extent) for c in _candidates(problem)), key=lambda option: option.us)
     chosen = options[0] if config is None else _option(problem, config, extent)
     script = Script(fusion)
     _SimtGemm(script, problem, chosen.config).apply()
-    batch = " x ".join(str(extent(problem.result.root[p].extent)) for p in problem.batch)
+    batch = " x ".join(str(extent(axes.extent(p))) for p in axes.batch)
     size = f"{f'{batch} times ' if batch else ''}{m} x {n} x {k}"
     return Chosen("simt_gemm", size, chosen, tuple(options), config is not None, script.text)
 
@@ -152,15 +149,13 @@ def _find(fusion: Fusion) -> _Problem:
     for a in result.root:
         if not prove(ge(a.extent, 1), fusion.facts()):
             raise refuse(fusion, "simt_gemm", f"the extent {a.extent} may be 0", "declare it with tf.dim(..., min=1)")
-    m, n = max(found.rows), max(found.columns)
-    *summed, k = found.summed
+    axes = found.as_matrices(result)
     widest = max(tv.dtype.itemsize for tv in (result, found.a.tensor, found.b.tensor, *fusion.outputs))
     a, b = (
-        _Factor(r.tensor, place, iteration_position(r.index[-1]) == k, _vector(fusion, r.tensor))
+        _Factor(r.tensor, place, iteration_position(r.index[-1]) == axes.k, _vector(fusion, r.tensor))
         for r, place in zip((found.a, found.b), found.places, strict=True)
     )
-    batch = tuple(p for p in range(len(result.root)) if p not in (m, n, *found.summed))
-    return _Problem(result, batch, m, n, k, tuple(summed), a, b, min(4, VECTOR_BYTES // widest))
+    return _Problem(axes, a, b, min(4, VECTOR_BYTES // widest))
 
 
 def _contraction(fusion: Fusion) -> Reduction:
@@ -211,21 +206,21 @@ def _vector(fusion: Fusion, tv: TensorView) -> int:
 
 def _candidates(problem: _Problem) -> list[SimtGemmConfig]:
     """Parts of a tile for each thread, as large as its registers allow. A step takes longer than a load: two tiles in the ring were measured to be enough."""
-    most = 8 if problem.result.dtype.itemsize <= 4 else 4
+    most = 8 if problem.axes.result.dtype.itemsize <= 4 else 4
     return [SimtGemmConfig(rows, columns) for rows, columns in EFFICIENCY if max(rows, columns) <= most]
 
 
 def _option(problem: _Problem, c: SimtGemmConfig, extent: Sizes) -> Option[SimtGemmConfig]:
     """Its time: whole waves of blocks at the rate of multiply-adds, or the bytes of factors and result, whichever takes longer."""
-    space = problem.result.root
-    m, n = (extent(space[p].extent) for p in (problem.m, problem.n))
-    k = prod(extent(a.extent) for a in space if a.is_reduction)
-    batch = prod(extent(space[p].extent) for p in problem.batch)
+    axes = problem.axes
+    m, n = (extent(axes.extent(p)) for p in (axes.m, axes.n))
+    k = prod(extent(axes.extent(p)) for p in (*axes.summed, axes.k))
+    batch = prod(extent(axes.extent(p)) for p in axes.batch)
     blocks = batch * ceil(m / (SIDE * c.rows)) * ceil(n / (SIDE * c.columns))
     target = extent.target
-    rate = target.lanes * target.clock_mhz * EFFICIENCY.get((c.rows, c.columns), EFFICIENCY[8, 4]) / (1 if problem.result.dtype.itemsize <= 4 else 2)
+    rate = target.lanes * target.clock_mhz * EFFICIENCY.get((c.rows, c.columns), EFFICIENCY[8, 4]) / (1 if axes.result.dtype.itemsize <= 4 else 2)
     busy = ceil(blocks / target.sms) * SIDE * SIDE * c.rows * c.columns * k / rate
-    moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (problem.a.tensor, problem.b.tensor, problem.result))
+    moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (problem.a.tensor, problem.b.tensor, axes.result))
     return Option(c, target.launch_us + max(busy, moved / target.dram_bytes_per_us), block=(SIDE, SIDE, 1))
 
 
@@ -240,15 +235,15 @@ class _SimtGemm:
         self.fusion = script.fusion
         self.problem = problem
         self.config = config
-        self.heads = len(problem.batch) + 2
+        self.heads = len(problem.axes.batch) + 2
         """Axes on blocks."""
-        self.steps = self.heads + len(problem.summed) + 1
+        self.steps = self.heads + len(problem.axes.summed) + 1
         """These, and the serial ones over tiles of factors."""
 
     def apply(self) -> None:
         script, problem = self.script, self.problem
         script.comment("factors in Shared memory and, from there, in registers; results in registers")
-        result = problem.result
+        result = problem.axes.result
         acc = script.new(result, "cache_fork" if result.uses else "cache_before") if result.is_output else result
         outputs = self.fusion.outputs
         registers(script, [out for out in outputs if out is not result], [], self._stored())
@@ -288,11 +283,12 @@ class _SimtGemm:
     def _blocks(self, acc: TensorView, tiles: Sequence[TensorView], behind: Sequence[TensorView]) -> None:
         script, p, c = self.script, self.problem, self.config
         script.comment("[batch, row tile, column tile: blocks | others summed, k tile | rows, columns, k]")
-        order = [*p.batch, p.m, p.n, *p.summed, p.k]
+        axes = p.axes
+        order = [*axes.batch, axes.m, axes.n, *axes.summed, axes.k]
         call = script.on(acc)
         if order != sorted(order):
             call.reorder(order)
-        m, last = len(p.batch), len(order) - 1
+        m, last = len(axes.batch), len(order) - 1
         call.split(last, c.depth).split(m + 1, SIDE * c.columns).split(m, SIDE * c.rows)
         call.reorder([*range(m + 1), m + 2, *range(m + 4, last + 3), m + 1, m + 3, last + 3])
         for axis in range(self.heads):
