@@ -21,7 +21,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.recompute import is_gathered_elementwise, reduces_one
-from taskfuse.schedulers.machine import FUNCTION_COST, FUNCTIONS
+from taskfuse.schedulers.machine import FUNCTION_COST, FUNCTIONS, dram_us, issue_us, kernel_us
 from taskfuse.schedulers.schedule import Sizes, refuse
 from taskfuse.schedulers.script import Script
 from taskfuse.target import Target
@@ -288,8 +288,8 @@ class Work:
 
     def us(self, vector_bytes: int) -> float:
         """Microseconds, if a thread loads and stores so many bytes at a time: what takes longer of memory and arithmetic, and the launch."""
-        memory = (self.loaded + self.stored) / (self.target.dram_bytes_per_us * EFFICIENCY[vector_bytes])
-        return self.target.launch_us + max(memory, self.instructions / (self.target.lanes * self.target.cycles_per_us))
+        memory = dram_us(self.target, self.loaded + self.stored, EFFICIENCY[vector_bytes])
+        return kernel_us(self.target, memory, issue_us(self.target, self.instructions))
 
 
 def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = False) -> Work:

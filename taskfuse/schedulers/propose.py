@@ -26,7 +26,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.machine import FUNCTION_COST, FUNCTIONS
+from taskfuse.schedulers.machine import FUNCTION_COST, FUNCTIONS, dram_us, fill, issue_us
 from taskfuse.schedulers.partition import Body, Cut, Part, Partition, Refused
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.target import DEFAULT, Target
@@ -216,9 +216,8 @@ class _Proposal:
         moved = sum(map(self._bytes, given)) + sum(self._bytes(tv) for tv in tensors if tv.is_output)
         work = self._ops(tensors) if ops is None else ops
         target = self.target
-        fill = min(1.0, (self._threads(tensors) if threads is None else threads) / (target.sms * target.busy_threads))
-        per_us = target.cycles_per_us
-        return max(moved / target.dram_bytes_per_us, work / (target.lanes * per_us), shared / (target.shared_bytes_per_cycle * per_us)) / fill
+        busy = fill(target, self._threads(tensors) if threads is None else threads)
+        return max(dram_us(target, moved), issue_us(target, work), shared / (target.shared_bytes_per_cycle * target.cycles_per_us)) / busy
 
 
 def _next(members: Sequence[Part]) -> ParallelType | None:

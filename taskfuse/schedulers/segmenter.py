@@ -30,7 +30,7 @@ from taskfuse.schedulers.auto import PRODUCTS, candidates
 from taskfuse.schedulers.candidates import Candidates, Trial, tried
 from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.elementwise import cost, is_aligned
-from taskfuse.schedulers.machine import VECTOR_BYTES
+from taskfuse.schedulers.machine import VECTOR_BYTES, dram_us, issue_us, kernel_us
 from taskfuse.schedulers.scan import LONG, chunk_long_rows
 from taskfuse.schedulers.schedule import Chosen, Sizes
 from taskfuse.target import DEFAULT, Target
@@ -232,7 +232,7 @@ def _least(fusion: Fusion, extent: Sizes) -> float:
     code = (e for e in needed(fusion) if factors(fusion, e) is None)
     instructions = sum(prod(extent(a.extent) for a in e.output.root) * cost(e) for e in code)
     target = extent.target
-    return target.launch_us + max(_bytes(fusion, extent) / target.dram_bytes_per_us, instructions / (target.lanes * target.cycles_per_us))
+    return kernel_us(target, dram_us(target, _bytes(fusion, extent)), issue_us(target, instructions))
 
 
 def _bytes(fusion: Fusion, extent: Sizes) -> float:
@@ -253,7 +253,7 @@ class _Ways:
         self._names = tuple(tv.name for tv in tensors)
         self._plain, moved = self._candidates(())
         self._views = _rows_of(search.fusion, tensors)
-        self._limit = SLACK * (search.target.launch_us + moved / search.target.dram_bytes_per_us)
+        self._limit = SLACK * kernel_us(search.target, dram_us(search.target, moved))
         self._viewed: Candidates | None = None
         self.step = self._fastest()
 
@@ -481,7 +481,7 @@ class _Search:
         """True if a piece has products that take longer than ``us`` without a scheduler of products, and none of these takes it."""
         target = self.target
         points = [prod(self.extent(a.extent) for a in tv.root) for tv in p if isinstance(e := self.fusion.definition(tv), Reduction) and len(e.operands) > 1]
-        if p in self._ways or sum(points) / (target.lanes * target.cycles_per_us * PRODUCTS_WITHOUT_TILES) <= us:
+        if p in self._ways or issue_us(target, sum(points) / PRODUCTS_WITHOUT_TILES) <= us:
             return False
         tensors = [tv for tv in self.tensors if tv in p]
         parts = [piece(self.fusion, tensors, self.fusion.name, views) for views in ((), _rows_of(self.fusion, tensors))]

@@ -27,7 +27,7 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedulers.elementwise import divides, is_aligned, registers
-from taskfuse.schedulers.machine import ASYNC_BYTES, VECTOR_BYTES
+from taskfuse.schedulers.machine import ASYNC_BYTES, VECTOR_BYTES, dram_us, issue_us, kernel_us
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
@@ -35,10 +35,6 @@ from taskfuse.target import DEFAULT, Target
 
 SIDE = 16
 """Threads along the rows and along the columns of a tile."""
-EFFICIENCY = {(2, 2): 0.34, (2, 4): 0.41, (4, 2): 0.48, (4, 4): 0.63, (4, 8): 0.72, (8, 4): 0.76}
-"""Share of the multiply-adds that threads issue which have so many rows and columns of the result, at 32 of k in a tile: the rest are loads of factors.
-Measured on an H200 with one to 62 blocks on a multiprocessor, which makes little difference; with 16 of k it is 5 to 10% less. 8 x 8 spill where two
-blocks share a multiprocessor (0.83), and have 0.77 where one is alone."""
 DEPTH = 32
 RESIDENT = 2
 """Blocks of a multiprocessor, for which registers are kept."""
@@ -122,7 +118,7 @@ def simt_gemm(
     m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
     if min(m, n) < LEAST:
         raise refuse(fusion, "simt_gemm", f"it has {m} rows and {n} columns", "tf.schedulers.reduction")
-    options = sorted((_option(problem, c, extent) for c in _candidates(problem)), key=lambda option: option.us)
+    options = sorted((_option(problem, c, extent) for c in _candidates(problem, extent.target)), key=lambda option: option.us)
     chosen = options[0] if config is None else _option(problem, config, extent)
     script = Script(fusion)
     _SimtGemm(script, problem, chosen.config).apply()
@@ -204,10 +200,10 @@ def _vector(fusion: Fusion, tv: TensorView) -> int:
 # -- the parameters ---------------------------------------------------------------------------------------------------------------------
 
 
-def _candidates(problem: _Problem) -> list[SimtGemmConfig]:
+def _candidates(problem: _Problem, target: Target) -> list[SimtGemmConfig]:
     """Parts of a tile for each thread, as large as its registers allow. A step takes longer than a load: two tiles in the ring were measured to be enough."""
     most = 8 if problem.axes.result.dtype.itemsize <= 4 else 4
-    return [SimtGemmConfig(rows, columns) for rows, columns in EFFICIENCY if max(rows, columns) <= most]
+    return [SimtGemmConfig(rows, columns) for (rows, columns), _ in target.products.simt_shares if max(rows, columns) <= most]
 
 
 def _option(problem: _Problem, c: SimtGemmConfig, extent: Sizes) -> Option[SimtGemmConfig]:
@@ -218,10 +214,11 @@ def _option(problem: _Problem, c: SimtGemmConfig, extent: Sizes) -> Option[SimtG
     batch = prod(extent(axes.extent(p)) for p in axes.batch)
     blocks = batch * ceil(m / (SIDE * c.rows)) * ceil(n / (SIDE * c.columns))
     target = extent.target
-    rate = target.lanes * target.clock_mhz * EFFICIENCY.get((c.rows, c.columns), EFFICIENCY[8, 4]) / (1 if axes.result.dtype.itemsize <= 4 else 2)
-    busy = ceil(blocks / target.sms) * SIDE * SIDE * c.rows * c.columns * k / rate
+    shares = dict(target.products.simt_shares)
+    rate = shares.get((c.rows, c.columns), max(shares.values())) / (1 if axes.result.dtype.itemsize <= 4 else 2)
+    busy = issue_us(target, ceil(blocks / target.sms) * SIDE * SIDE * c.rows * c.columns * k / rate, 1)
     moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (problem.a.tensor, problem.b.tensor, axes.result))
-    return Option(c, target.launch_us + max(busy, moved / target.dram_bytes_per_us), block=(SIDE, SIDE, 1))
+    return Option(c, kernel_us(target, busy, dram_us(target, moved)), block=(SIDE, SIDE, 1))
 
 
 # -- the schedule -----------------------------------------------------------------------------------------------------------------------
