@@ -13,14 +13,14 @@ ROOT = Path(__file__).parents[1]
 
 ELSEWHERE: dict[str, str] = {
     "tests/check": """
-        check/accesses check/arrivals check/barriers check/bounds check/defined check/endpoints check/enumeration check/forms check/handover
-        check/instance check/items check/knowledge check/order check/participation check/paths check/private check/program check/races
-        check/refills check/registers check/relation check/remote check/rewritten check/threads check/trace
+        check/accesses check/arrivals check/barriers check/bounds check/defined check/endpoints check/enumeration check/forms check/slot_release
+        check/instance check/items check/constraints check/order check/convergence check/paths check/multibuffers check/statement_tree check/races
+        check/tma_prefetch check/registers check/relation check/remote check/normalize check/threads check/trace
     """,
     "tests/check/values": """
         check/values/barriers check/values/cells check/values/claims check/values/combining check/values/computing check/values/copies
         check/values/cover check/values/elements check/values/lanes check/values/machine check/values/matching check/values/outputs
-        check/values/partials check/values/products check/values/questions check/values/reach check/values/runs check/values/scans
+        check/values/partials check/values/products check/values/questions check/values/reaching_writes check/values/runs check/values/scans
         check/values/state check/values/statements check/values/terms check/values/tiles check/values/verify
     """,
     "tests/cli/test_main.py": """

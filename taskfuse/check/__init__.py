@@ -3,7 +3,7 @@
 ``verify(kernel)`` reads kernel IR and knows nothing above it; it shares no code with the simulator. docs/proof.md has the claim, the model and the
 argument; docs/memory-model.md the machine. The argument has three layers:
 
-* *structure* (``barriers``, ``rings``, ``turns``): who meets whom and how often. From equal trips, exact counts and cursors in lock step follow,
+* *structure* (``barriers``, ``rings``, ``pingpong``): who meets whom and how often. From equal trips, exact counts and cursors in lock step follow,
   by induction for all trip counts, the obligations of every wait for phase k of a barrier: completion of k-1 happens before it (E), it happens
   before completion of k+1 (L), and every arrival counted in k comes after completion of k-1 (A).
 * *order* (``order``, ``registers``): one order of all synchronization in which every wait comes after what it waits for.

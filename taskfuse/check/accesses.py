@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from taskfuse.check.program import THREAD_NAMES, Context, Node, Program, chosen, conjuncts, linear_thread
+from taskfuse.check.statement_tree import THREAD_NAMES, Context, Node, StatementTree, chosen, conjuncts, linear_thread
 from taskfuse.check.tiles import tile_bytes
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS
 from taskfuse.ir.scalar import Const, Expr, const, le, lt, private, prove, simplify, substitute, sym
@@ -104,9 +104,9 @@ class Use:
 class Uses:
     """All accesses of a program to Shared memory and to Global memory that the kernel writes."""
 
-    def __init__(self, program: Program) -> None:
-        kernel = program.kernel
-        self.program = program
+    def __init__(self, tree: StatementTree) -> None:
+        kernel = tree.kernel
+        self.tree = tree
         self.shapes: dict[str, tuple[Expr, ...]] = {}
         self.memory: dict[str, MemoryType] = {}
         self.sizes: dict[str, int] = {}
@@ -125,7 +125,7 @@ class Uses:
         self._placed = {b.name: b for b in kernel.buffers if b.memory is MemoryType.Shared}
         self.all: list[Use] = []
         self._places: dict[tuple[object, ...], int] = {}
-        for node in program.leaves():
+        for node in tree.leaves():
             self._collect(node)
         self.by_buffer: dict[str, list[Use]] = {}
         for use in self.all:
@@ -154,7 +154,7 @@ class Uses:
     ) -> None:
         memory = self.memory.get(buffer)
         if memory is not None and not context.ranges.empty:
-            where = buffer, index, context.conditions, context.knowledge, context.loops
+            where = buffer, index, context.conditions, context.constraints, context.loops
             place = self._places.setdefault(where, len(self._places))
             self.all.append(Use(node, buffer, memory, index, write, engine, context, len(self.all), place, span, partners))
 
@@ -164,7 +164,7 @@ class Uses:
 
     def _warp_rows(self, node: Node, access: Access, matrices: int, write: bool, partners: Partners) -> None:
         """Every lane reads or writes some of every row whose address a lane of its warp gives: its elements are of rows that others address."""
-        across = self.program.kernel.block[0]
+        across = self.tree.kernel.block[0]
         if not isinstance(across, Const) or across.value % WARP:  # a warp has more than one row of the block
             self._add(node, access.buffer, (None,) * len(access.index), write, Engine.THREAD, node.context, (), partners)
             return
@@ -180,7 +180,7 @@ class Uses:
         used = MATRIX_ROWS * matrices
         context = node.context
         if used < WARP:
-            context = context.under((lt(linear_thread(self.program.kernel) % WARP, used),))
+            context = context.under((lt(linear_thread(self.tree.kernel) % WARP, used),))
         self._vector(node, access, MATRIX_ROW_BYTES // self.sizes[access.buffer], True, context=context, partners=Partners.STORES)
 
     def _vector(
@@ -299,18 +299,18 @@ class Uses:
         return (d.base.index[0], *(None for _ in shape[1:]))
 
 
-def overlapping(program: Program) -> list[tuple[str, str]]:
+def overlapping(tree: StatementTree) -> list[tuple[str, str]]:
     """Pairs of Shared buffers that may have bytes in common. One without an offset lies behind those before it."""
-    buffers = [b for b in program.kernel.buffers if b.memory is MemoryType.Shared]
+    buffers = [b for b in tree.kernel.buffers if b.memory is MemoryType.Shared]
     placed = [b for b in buffers if b.offset is not None]
     if not placed:
         return []
     unknown = [(a.name, b.name) for i, b in enumerate(buffers) if b.offset is not None for a in buffers[:i] if a.offset is None]
-    return unknown + _overlapping(program, placed)
+    return unknown + _overlapping(tree, placed)
 
 
-def _overlapping(program: Program, placed: list[Buffer]) -> list[tuple[str, str]]:
-    facts = program.root.context.facts
+def _overlapping(tree: StatementTree, placed: list[Buffer]) -> list[tuple[str, str]]:
+    facts = tree.root.context.facts
     ends: list[Expr] = []
     for b in placed:
         assert b.offset is not None

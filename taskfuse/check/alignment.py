@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.enumeration import extremes
-from taskfuse.check.program import Context, Node, Program
 from taskfuse.check.ranges import terms_of
+from taskfuse.check.statement_tree import Context, Node, StatementTree
 from taskfuse.check.tiles import Storage, blocks
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES
 from taskfuse.ir.scalar import ONE, Expr, const, is_multiple, private, substitute
@@ -58,14 +58,14 @@ def needs_alignment(stmt: Stmt) -> bool:
     return isinstance(stmt, VectorCopy | AsyncCopy | TmaLoad | TmaStore) or (isinstance(stmt, Gather) and stmt.width > 1)
 
 
-def aligned(program: Program) -> Iterator[Obligation]:
+def aligned(tree: StatementTree) -> Iterator[Obligation]:
     """Every instruction that moves several elements begins where it can: those that may not, one by one; or one obligation for all."""
-    storage = Storage.of(program.kernel)
-    buffers = {b.name: b for b in program.kernel.buffers}
+    storage = Storage.of(tree.kernel)
+    buffers = {b.name: b for b in tree.kernel.buffers}
     questions = _Questions()
     failed = False
     shown = 0
-    for node in program.leaves():
+    for node in tree.leaves():
         if node.context.ranges.empty:
             continue
         for need in needs(node, storage):
@@ -130,7 +130,7 @@ class _Questions:
         terms, constant = terms_of(need.bytes)
         if constant % need.of < need.below and all(k % need.of == 0 for _, k in terms):
             return True
-        key = context.knowledge, need.bytes, need.of, need.below
+        key = context.constraints, need.bytes, need.of, need.below
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = _is_multiple(need, context)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from taskfuse.check.endpoints import Endpoint
 from taskfuse.check.forms import NotRing, Part, Visit, visits
-from taskfuse.check.program import BLOCKS, Node
+from taskfuse.check.statement_tree import BLOCKS, Node
 from taskfuse.check.threads import Conditions, Threads
 from taskfuse.ir.scalar import ONE, Expr, const, eq, maximum, prove, simplify
 from taskfuse.kir import Kernel

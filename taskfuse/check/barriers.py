@@ -15,8 +15,8 @@ import numpy as np
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.clusters import Clusters
 from taskfuse.check.enumeration import Pairs
-from taskfuse.check.paths import Cut
-from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREADS, Node, Program
+from taskfuse.check.paths import SyncPoint
+from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREADS, Node, StatementTree
 from taskfuse.check.threads import Conditions, Threads, box_count
 from taskfuse.ir.scalar import ZERO, Const, Expr, eq, prove, simplify, sym
 from taskfuse.ir.types import CLUSTER_TYPES
@@ -44,15 +44,15 @@ class BarrierSite:
     id: Expr | None = None
 
     @property
-    def cut(self) -> Cut | None:
+    def sync_point(self) -> SyncPoint | None:
         """What threads of one block have to have in common to meet there; ``None`` if that is no matter of a few indices."""
         match self.scope:
             case BarrierScope.BLOCK:
                 everyone = isinstance(self.node.stmt, Barrier)  # who comes to a barrier of the block is all of it
-                return Cut(self.node, frozenset(() if everyone else self.participants), frozenset())
+                return SyncPoint(self.node, frozenset(() if everyone else self.participants), frozenset())
             case BarrierScope.NAMED:
                 assert self.id is not None
-                return Cut(self.node, frozenset(self.participants), self.id.free & THREADS)
+                return SyncPoint(self.node, frozenset(self.participants), self.id.free & THREADS)
             case _:
                 return None
 
@@ -66,16 +66,16 @@ class Barriers:
         obligations: what was shown of them.
     """
 
-    def __init__(self, program: Program, threads: Threads) -> None:
-        self.program = program
+    def __init__(self, tree: StatementTree, threads: Threads) -> None:
+        self.tree = tree
         self.threads = threads
         self.at: dict[Node, BarrierSite] = {}
         self.mbarriers: set[str] = set()
         self.obligations: list[Obligation] = []
-        clusters = Clusters(program)
+        clusters = Clusters(tree)
         named: list[BarrierSite] = []
         counters: dict[str, list[BarrierSite]] = {}
-        for node in program.leaves():
+        for node in tree.leaves():
             stmt = node.stmt
             if not isinstance(stmt, Barrier):
                 continue
@@ -235,10 +235,10 @@ class Barriers:
 
     def _pairs(self) -> None:
         """mbarriers of one slot at which the same threads arrive and wait, one right after the other, each time."""
-        names = {m.name: m.slots for m in self.program.kernel.mbarriers}
+        names = {m.name: m.slots for m in self.tree.kernel.mbarriers}
         uses: dict[str, list[Node]] = {name: [] for name in names}
         cursors: dict[str, list[Node]] = {}
-        for node in self.program.leaves():
+        for node in self.tree.leaves():
             match node.stmt:
                 case Arrive() | ArriveAsync() | Wait() | Expect() | TmaLoad() | InitBarrier():
                     uses[node.stmt.barrier.name].append(node)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from taskfuse.check.certificate import Layer, Obligation, Verdict
+from taskfuse.check.constraints import Constraints
 from taskfuse.check.enumeration import extremes, named
-from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.linear import DEPTH, Linear
-from taskfuse.check.program import Context, Node, Program, chosen, conjuncts
+from taskfuse.check.statement_tree import Context, Node, StatementTree, chosen, conjuncts
 from taskfuse.check.tiles import Block, Storage, blocks, row_major
 from taskfuse.ir import fragments
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, Sum, const, ge, is_multiple, lt, prove, sym
@@ -21,15 +21,15 @@ from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.walk import own_symbols
 
 
-def inside(program: Program) -> Iterator[Obligation]:
+def inside(tree: StatementTree) -> Iterator[Obligation]:
     """Every index of every access is at least 0 and less than its extent: those that may not be, one by one; or one obligation for all."""
-    kernel = program.kernel
+    kernel = tree.kernel
     storage = Storage.of(kernel)
     shapes = storage.shapes
     local = {b.name for b in kernel.buffers if b.memory is MemoryType.Local}
     failed = False
     count = 0
-    for node in program.leaves():
+    for node in tree.leaves():
         for access, width, context in touched(node):
             shape = shapes[access.buffer]
             if (access.buffer in local and not shape) or context.ranges.empty:  # of an operand that nobody ever reads
@@ -45,14 +45,14 @@ def inside(program: Program) -> Iterator[Obligation]:
                     break
     if not failed:
         yield Obligation(Layer.ADDRESS, "bounds", Verdict.PROVED, f"{count} accesses stay inside their extents")
-    yield from _whole(program, storage)
+    yield from _whole(tree, storage)
 
 
-def _whole(program: Program, storage: Storage) -> Iterator[Obligation]:
+def _whole(tree: StatementTree, storage: Storage) -> Iterator[Obligation]:
     """Every box of a bulk copy, and every tile of a wgmma, ends inside its buffer: those that may not, one by one; or one obligation for all."""
     failed = False
     count = 0
-    for node in program.leaves():
+    for node in tree.leaves():
         if node.context.ranges.empty:
             continue
         empty = _may_be_empty(node, storage)
@@ -143,18 +143,18 @@ def at_least(e: Expr, low: int, context: Context) -> bool:
 
 
 def _less(a: Expr, b: Expr, context: Context) -> bool:
-    return _linear(b - a - 1, context, 1) or context.knowledge.proves(lt(a, b))
+    return _linear(b - a - 1, context, 1) or context.constraints.proves(lt(a, b))
 
 
 def _nonnegative(e: Expr, context: Context) -> bool:
-    knowledge, form = context.knowledge.about(e)
-    return Linear.of(knowledge).nonnegative(form) or by_parts(form, knowledge)
+    constraints, form = context.constraints.about(e)
+    return Linear.of(constraints).nonnegative(form) or by_parts(form, constraints)
 
 
 def _linear(e: Expr, context: Context, depth: int = DEPTH) -> bool:
     """True only if linear arithmetic finds that an expression is not negative. More than a depth of 1 takes long: what else may settle it goes first."""
-    knowledge, form = context.knowledge.about(e)
-    return Linear.of(knowledge).nonnegative(form, depth)
+    constraints, form = context.constraints.about(e)
+    return Linear.of(constraints).nonnegative(form, depth)
 
 
 def _enumerated(e: Expr, gap: Expr, context: Context) -> bool:
@@ -170,7 +170,7 @@ def _enumerated(e: Expr, gap: Expr, context: Context) -> bool:
     return low is not None and low >= 0 and high is not None and high > 0
 
 
-def by_parts(e: Expr, known: Knowledge) -> bool:
+def by_parts(e: Expr, known: Constraints) -> bool:
     """True only if an expression is found not to be negative: none of its terms is, and no dividend and no divisor in them."""
     lo, _ = known.ranges.of(e)
     if (lo is not None and lo >= 0) or prove(ge(e, 0), known.facts):

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from taskfuse.check.accesses import Engine, Use
 from taskfuse.check.barriers import Barriers, BarrierSite
 from taskfuse.check.paths import Paths, Region, Step
-from taskfuse.check.program import BLOCKS, Node
 from taskfuse.check.rings import Shot
+from taskfuse.check.statement_tree import BLOCKS, Node
 from taskfuse.check.threads import Conditions, Threads
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.synchronization import Arrive, ArriveAsync, BarrierScope, Expect, Wait

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskfuse.check.program import BLOCK_NAMES, Node, Program
+from taskfuse.check.statement_tree import BLOCK_NAMES, Node, StatementTree
 from taskfuse.ir.scalar import Expr, Facts, Sym, const, private, simplify, substitute
 from taskfuse.ir.types import CLUSTER_TYPES, ParallelType
 from taskfuse.kir.clusters import constant_shape
@@ -24,9 +24,9 @@ class Clusters:
         grid: blocks of the grid.
     """
 
-    def __init__(self, program: Program) -> None:
-        self.shape = constant_shape(program.kernel.cluster)
-        self.grid = program.kernel.grid
+    def __init__(self, tree: StatementTree) -> None:
+        self.shape = constant_shape(tree.kernel.cluster)
+        self.grid = tree.kernel.grid
 
     def _named(self, across: Types) -> dict[str, Expr]:
         """Block indices on some types, written as a cluster's index times its extent plus the block's place in it."""

@@ -15,7 +15,7 @@ from itertools import chain
 
 from taskfuse.check.bounds import at_least
 from taskfuse.check.certificate import Layer, Obligation, Verdict
-from taskfuse.check.program import Context, Program, conjuncts, declared
+from taskfuse.check.statement_tree import Context, StatementTree, conjuncts, declared
 from taskfuse.ir.scalar import And, Const, Expr, FloorDiv, Mod, Or, Select, Table, children, ge, lt, not_, sym
 from taskfuse.kir import Kernel, barrier_slots, expressions, stmt_text
 from taskfuse.kir.declarations import HostParam, TensorParam
@@ -206,14 +206,14 @@ def of_launch(kernel: Kernel) -> Iterator[tuple[Demand, str, Context]]:
             yield Demand("counts", f"the count of {s.name}:", s.count, 1), s.name, context
 
 
-def defined(program: Program) -> Iterator[Obligation]:
+def defined(tree: StatementTree) -> Iterator[Obligation]:
     """Every expression has a value that it may have: those that may not, one by one; or one obligation for all of a kind. What constants bound is not named."""
-    slots = {m.name: m.slots for m in program.kernel.mbarriers}
+    slots = {m.name: m.slots for m in tree.kernel.mbarriers}
     held: dict[str, int] = {}
     failed: set[str] = set()
     asked: dict[tuple[Demand, Context], bool] = {}
-    inner = ((d, stmt, context) for stmt, context in program.evaluated for d in of_statement(stmt, slots))
-    for d, where, context in chain(of_launch(program.kernel), inner):
+    inner = ((d, stmt, context) for stmt, context in tree.evaluated for d in of_statement(stmt, slots))
+    for d, where, context in chain(of_launch(tree.kernel), inner):
         key = d, context
         if key in asked or d.is_bounded(context):
             continue
@@ -222,7 +222,7 @@ def defined(program: Program) -> Iterator[Obligation]:
             held[d.kind] = held.get(d.kind, 0) + 1
         else:
             failed.add(d.kind)
-            yield Obligation(Layer.ADDRESS, d.kind, Verdict.OUTSIDE, d.reason, (where if isinstance(where, str) else _text(where, program.kernel),))
+            yield Obligation(Layer.ADDRESS, d.kind, Verdict.OUTSIDE, d.reason, (where if isinstance(where, str) else _text(where, tree.kernel),))
     for kind, count in held.items():
         if kind not in failed:
             yield Obligation(Layer.ADDRESS, kind, Verdict.PROVED, f"{count} {_HOLDS[kind]}")

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.accesses import Use
-from taskfuse.check.program import THREAD_NAMES, THREADS, Context
 from taskfuse.check.ranges import Ranges
+from taskfuse.check.statement_tree import THREAD_NAMES, THREADS, Context
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, const, evaluate, lt, private, rebuild, sym
 from taskfuse.kir.nodes import For

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from taskfuse.check.program import together
+from taskfuse.check.statement_tree import together
 from taskfuse.check.trace import BLOCKS, GRAIN, Budget, Clock, Event, Refuted, TooLarge, Trace, places
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.types import MemoryType, ParallelType

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import gcd
 
-from taskfuse.check.knowledge import Knowledge
+from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import terms_of
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, Xor, const
 
@@ -31,20 +31,20 @@ _Key = frozenset[tuple[Expr, int]]
 class Linear:
     """Questions under what is known, with what was asked before."""
 
-    def __init__(self, knowledge: Knowledge) -> None:
-        self.ranges = knowledge.ranges
-        self.facts = knowledge.facts
+    def __init__(self, constraints: Constraints) -> None:
+        self.ranges = constraints.ranges
+        self.facts = constraints.facts
         ends = ((e, *span) for e, span in self.facts.intervals.items() if not isinstance(e, Sym))  # conditions on one term
         self._assumed = (*self.facts.forms, *(form for e, low, high in ends for form in _between(e, low, high)))
         self._known: dict[Expr, tuple[bool, int]] = {}
         self._greatest: dict[FloorDiv, int | None] = {}
 
     @staticmethod
-    def of(knowledge: Knowledge) -> Linear:
-        """The one of some knowledge."""
-        if knowledge.linear is None:
-            knowledge.linear = Linear(knowledge)
-        return knowledge.linear
+    def of(constraints: Constraints) -> Linear:
+        """The one of some constraints."""
+        if constraints.linear is None:
+            constraints.linear = Linear(constraints)
+        return constraints.linear
 
     def nonnegative(self, form: Expr, depth: int = DEPTH) -> bool:
         """True only if ``form >= 0`` wherever what is known holds."""

@@ -16,8 +16,8 @@ from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.endpoints import Ring
 from taskfuse.check.forms import Choice, Either, Part, Repeat, Visit
 from taskfuse.check.paths import Paths
-from taskfuse.check.program import Block, Node, Program
 from taskfuse.check.rings import Rings
+from taskfuse.check.statement_tree import Block, Node, StatementTree
 from taskfuse.check.threads import Threads
 from taskfuse.ir.connectivity import find_cycle
 from taskfuse.ir.scalar import Const
@@ -107,7 +107,7 @@ def _whole(block: Block) -> _Span:
     return _Span(block, 0, len(block.nodes))
 
 
-def deadlocks(program: Program, paths: Paths, rings: Rings, others: Sequence[tuple[Node, Node]]) -> list[Obligation]:
+def deadlocks(tree: StatementTree, paths: Paths, rings: Rings, others: Sequence[tuple[Node, Node]]) -> list[Obligation]:
     """Whether such an order exists. ``others``: what comes before what, beside rings: fills and waits for them of rings inside one role, register budgets."""
     merged = _Merged()
     pingpong: dict[Block, list[tuple[_Span, Node]]] = {}
@@ -134,10 +134,10 @@ def deadlocks(program: Program, paths: Paths, rings: Rings, others: Sequence[tup
     for spans in pingpong.values():
         for span, loop in spans:
             groups.setdefault(merged.of(loop), []).append(span)
-    for n in program.nodes:
+    for n in tree.nodes:
         if isinstance(n.stmt, For) and paths.holds(n):
             groups.setdefault(merged.of(n), []).append(_whole(n.blocks[0]))
-    levels = [("the kernel", _Level([_whole(program.root)], merged, paths, pingpong))]
+    levels = [("the kernel", _Level([_whole(tree.root)], merged, paths, pingpong))]
     levels += [(f"the loop over {n.stmt.var}", _Level(spans, merged, paths, pingpong)) for n, spans in groups.items() if isinstance(n.stmt, For)]
     edges = [(a, b) for ring in rings.rings for a, b in _edges(ring)] + _once(rings) + list(others)
     for a, b in edges:
@@ -237,7 +237,7 @@ def _once(rings: Rings) -> list[tuple[Node, Node]]:
     return [(a, w) for w, k in shots if isinstance(w.stmt, Wait) for a, j in shots if j == k and not isinstance(a.stmt, Wait)]
 
 
-def initialization(program: Program, rings: Rings, paths: Paths) -> list[Obligation]:
+def initialization(tree: StatementTree, rings: Rings, paths: Paths) -> list[Obligation]:
     """Every mbarrier that is used is initialized once, by one thread, before a barrier of the whole block that comes before all its uses;
 
     of the whole cluster, if other blocks use it.
@@ -246,7 +246,7 @@ def initialization(program: Program, rings: Rings, paths: Paths) -> list[Obligat
     found: list[Obligation] = []
     inits: dict[str, list[Node]] = {}
     uses: dict[str, list[Node]] = {}
-    for n in program.leaves():
+    for n in tree.leaves():
         match n.stmt:
             case InitBarrier(barrier=slot):
                 inits.setdefault(slot.name, []).append(n)
@@ -255,9 +255,9 @@ def initialization(program: Program, rings: Rings, paths: Paths) -> list[Obligat
             case _:
                 pass
     wide = (BarrierScope.BLOCK, BarrierScope.CLUSTER)
-    barriers = [n for n in program.root.nodes if isinstance(n.stmt, Barrier) and n.stmt.scope in wide and n in rings.barriers.at]
-    remote = remote_barriers(n.stmt for n in program.leaves())
-    slots = {m.name: m.slots for m in program.kernel.mbarriers}
+    barriers = [n for n in tree.root.nodes if isinstance(n.stmt, Barrier) and n.stmt.scope in wide and n in rings.barriers.at]
+    remote = remote_barriers(n.stmt for n in tree.leaves())
+    slots = {m.name: m.slots for m in tree.kernel.mbarriers}
     held = 0
     for name, nodes in uses.items():
         reason = ""

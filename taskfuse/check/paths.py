@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from taskfuse.check.program import BLOCKS, THREADS, Block, Node, Program
+from taskfuse.check.statement_tree import BLOCKS, THREADS, Block, Node, StatementTree
 from taskfuse.ir.scalar import Expr, ge, lt, sym
 from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
@@ -80,8 +80,8 @@ class Step:
 class Paths:
     """Paths through one program, statements that synchronize alone."""
 
-    def __init__(self, program: Program) -> None:
-        self._constant = BLOCKS | {e.name for e in program.kernel.extents} | {p.name for p in program.kernel.params}
+    def __init__(self, tree: StatementTree) -> None:
+        self._constant = BLOCKS | {e.name for e in tree.kernel.extents} | {p.name for p in tree.kernel.params}
         self._inner: dict[Block, list[Node]] = {}
         self._holds: set[Node] = set()
         self._stays: dict[Block, frozenset[Expr]] = {}
@@ -89,10 +89,10 @@ class Paths:
         self._behind: dict[tuple[Node, int, frozenset[Expr]], list[Step]] = {}
         self._ahead: dict[tuple[Node, int, frozenset[Expr]], list[Step]] = {}
         self._turning: dict[Node, tuple[frozenset[Expr], frozenset[Expr]]] = {}
-        for node in reversed(program.nodes):
+        for node in reversed(tree.nodes):
             if isinstance(node.stmt, SYNCHRONIZING) or any(n in self._holds for block in node.blocks for n in block.nodes):
                 self._holds.add(node)
-        for node in program.nodes:
+        for node in tree.nodes:
             if node in self._holds:
                 self._inner.setdefault(node.block, []).append(node)
 
@@ -163,7 +163,7 @@ class Paths:
             asked = {c for c in self._conditions(loop.blocks[0]) if stmt.var in c.free and c.free <= usable}
             not_first = not_last = frozenset[Expr]()
             if asked:
-                inside, at = loop.blocks[0].context.knowledge, sym(stmt.var)
+                inside, at = loop.blocks[0].context.constraints, sym(stmt.var)
                 later, earlier = inside.given(ge(at, stmt.start + stmt.step)), inside.given(lt(at + stmt.step, stmt.stop))
                 not_first = frozenset(c for c in asked if later.ranges.implies(c) or later.proves(c))
                 not_last = frozenset(c for c in asked if earlier.ranges.implies(c) or earlier.proves(c))
@@ -231,7 +231,7 @@ class Paths:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class SyncPoint:
     """A statement that threads pass together.
 
     Attributes:
@@ -244,13 +244,13 @@ class Cut:
     alike: frozenset[str]
 
 
-class Cuts:
+class SyncPoints:
     """Statements that threads pass together, where they stand directly in the blocks around a place."""
 
-    def __init__(self, cuts: Iterable[Cut]) -> None:
-        self._cuts: dict[Block, list[Cut]] = {}
-        for cut in sorted(cuts, key=lambda c: c.node.number):
-            self._cuts.setdefault(cut.node.block, []).append(cut)
+    def __init__(self, sync_points: Iterable[SyncPoint]) -> None:
+        self._sync_points: dict[Block, list[SyncPoint]] = {}
+        for sync_point in sorted(sync_points, key=lambda c: c.node.number):
+            self._sync_points.setdefault(sync_point.node.block, []).append(sync_point)
 
     def separate(self, a: Node, b: Node, equal: frozenset[str]) -> bool:
         """True only if two threads that agree on some symbols pass one between ``a`` and ``b``, whichever comes first and whoever makes which."""
@@ -261,8 +261,8 @@ class Cuts:
             return False
         both = frozenset(a.conditions).intersection(b.conditions)
         passed: dict[Block, list[int]] = {}
-        for block in {n.block for n in (*a.path, *b.path)} & self._cuts.keys():
-            places = [c.node.index for c in self._cuts[block] if c.threads <= both and c.alike <= equal]
+        for block in {n.block for n in (*a.path, *b.path)} & self._sync_points.keys():
+            places = [c.node.index for c in self._sync_points[block] if c.threads <= both and c.alike <= equal]
             if places:
                 passed[block] = places
         one, two = a.path[depth], b.path[depth]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from taskfuse.check.barriers import uneven
 from taskfuse.check.forms import Choice, Item, NotRing, Part, Pingpong, Repeat, Visit, instance, parse, visits
-from taskfuse.check.program import THREADS, Node
+from taskfuse.check.statement_tree import THREADS, Node
 from taskfuse.check.threads import Conditions
 from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, prove, select, substitute, sym, xor
 from taskfuse.kir.nodes import For
@@ -151,7 +151,7 @@ def _equal(a: Expr, b: Expr, facts: Facts) -> bool:
 
 def _check_alone(rings: Rings, pingpong: Pingpong) -> None:
     """Instances take what stands between their first and last advance one after another: no barrier in between may need several of them."""
-    for node in rings.program.leaves():
+    for node in rings.tree.leaves():
         site = rings.barriers.at.get(node)
         if pingpong.count == 1 or site is None or not pingpong.before.number < node.number < pingpong.after.number:
             continue
@@ -196,7 +196,7 @@ def _check_token(rings: Rings, name: str, count: int, w: Expr, take: Node, give:
     (one,) = per if len(per) == 1 else (None,)
     if one is None or any(c is not one and not prove(eq(c, one), facts) for c in rings.counts(name)):
         raise NotRing("the arrivals of its turn are not what it counts", give)
-    if not rings.handover.covers(take, give, who, w):
+    if not rings.slot_release.covers(take, give, who, w):
         raise NotRing("threads that took the turn go on without meeting the one that passes it", take, give)
 
 

@@ -17,14 +17,14 @@ from taskfuse.check.chains import Chains
 from taskfuse.check.endpoints import Endpoint, Ring, share_ring
 from taskfuse.check.enumeration import Pairs, Table
 from taskfuse.check.forms import Visit, visits
-from taskfuse.check.paths import Cuts, Paths, Region, Step, common_loops
-from taskfuse.check.private import PrivatePair, PrivateRings
-from taskfuse.check.program import BLOCKS, THREADS, Node, Program
-from taskfuse.check.refills import Refills
+from taskfuse.check.multibuffers import MultiBuffers, PrivatePair
+from taskfuse.check.paths import Paths, Region, Step, SyncPoints, common_loops
 from taskfuse.check.relation import Relation, pinned
 from taskfuse.check.remote import apart
 from taskfuse.check.rings import Rings
+from taskfuse.check.statement_tree import BLOCKS, THREADS, Node, StatementTree
 from taskfuse.check.threads import Threads
+from taskfuse.check.tma_prefetch import TmaPrefetch
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For, TmaLoad
@@ -45,13 +45,15 @@ class Section:
 class Races:
     """The address layer for one program."""
 
-    def __init__(self, program: Program, threads: Threads, barriers: Barriers, rings: Rings, paths: Paths, private: PrivateRings, refills: Refills) -> None:
-        self.program = program
+    def __init__(
+        self, tree: StatementTree, threads: Threads, barriers: Barriers, rings: Rings, paths: Paths, multibuffers: MultiBuffers, prefetch: TmaPrefetch
+    ) -> None:
+        self.tree = tree
         self.threads = threads
         self.barriers = barriers
         self.rings = rings
         self.paths = paths
-        self.uses = Uses(program)
+        self.uses = Uses(tree)
         self._sections: dict[int, Section | None] = {}
         self._singles: dict[tuple[int, str], Section | None] = {}
         self._single = [r for r in rings.rings if r.slots == 1 and any(isinstance(v.wait.stmt, Wait) for v in r.producer.visits() if v.wait is not None)]
@@ -59,10 +61,10 @@ class Races:
         for ring in rings.rings:
             for e in ring.endpoints:
                 self._cursors[f"{e.cursor}.slot"] = (ring, e)
-        self._private = private
-        self._refills = refills
+        self._multibuffers = multibuffers
+        self._tma_prefetch = prefetch
         self._chains = Chains(threads, barriers, paths, rings.once)
-        self._cuts = Cuts(c for m in barriers.at.values() if (c := m.cut) is not None)
+        self._sync_points = SyncPoints(c for m in barriers.at.values() if (c := m.sync_point) is not None)
         self._relations: dict[tuple[int, int], Relation] = {}
         self._pairs: dict[tuple[int, int], Pairs | None] = {}
         self._tables: dict[tuple[int, tuple[int, ...]], Table | None] = {}
@@ -83,7 +85,7 @@ class Races:
                         if reason:
                             failed = True
                             yield self._obligation(buffer, a, b, reason)
-        for one, two in overlapping(self.program):
+        for one, two in overlapping(self.tree):
             for a in self.uses.by_buffer.get(one, []):
                 for b in self.uses.by_buffer.get(two, []):
                     if a.meets(b):
@@ -152,7 +154,7 @@ class Races:
         split = self.threads.split(wait.conditions)
         if not set(split.uniform) <= set(n.conditions) or not self.threads.implies(u.context.conditions, end.threads, u.context):
             return False
-        if isinstance(wait.stmt, Acquire) and (u.engine.is_async or not self.rings.handover.acquired(wait, n, end)):
+        if isinstance(wait.stmt, Acquire) and (u.engine.is_async or not self.rings.slot_release.acquired(wait, n, end)):
             return False
         if u.engine is Engine.LOAD:
             return n in visit.arrivals
@@ -174,7 +176,7 @@ class Races:
         if isinstance(arrival.stmt, ArriveAsync):
             return self._same_issuer(arrival, u)
         retired = self._retired(steps, Queue.COPY, u)
-        return retired is not None and (self._arrives(u, arrival) or self.rings.handover.released(steps[retired].node, arrival, end))
+        return retired is not None and (self._arrives(u, arrival) or self.rings.slot_release.released(steps[retired].node, arrival, end))
 
     def _fenced(self, u: Use, section: Section) -> bool:
         """The writer of a slot fences its write, then arrives, or meets the thread that arrives for it."""
@@ -187,7 +189,7 @@ class Races:
             if (
                 fence is not None
                 and not isinstance(a.stmt, (ArriveAsync, TmaLoad))
-                and (self._arrives(u, a) or self.rings.handover.released(fence, a, section.end))
+                and (self._arrives(u, a) or self.rings.slot_release.released(fence, a, section.end))
             ):
                 return True
         return False
@@ -202,7 +204,7 @@ class Races:
         return self.threads.implies(u.context.conditions, self.threads.split(arrival.conditions).threads, u.context)
 
     def _released(self, u: Use, arrival: Node, end: Endpoint) -> bool:
-        return self._arrives(u, arrival) or self.rings.handover.released(u.node, arrival, end)
+        return self._arrives(u, arrival) or self.rings.slot_release.released(u.node, arrival, end)
 
     def _read_released(self, u: Use, queue: Queue | None, end: Endpoint, visit: Visit) -> bool:
         """A read of a slot is over before the slot is released.
@@ -220,14 +222,14 @@ class Races:
             if steps is None:
                 return False
             if queue is None:
-                if not self._arrives(u, a) and not self.rings.handover.met(steps, a, end):
+                if not self._arrives(u, a) and not self.rings.slot_release.met(steps, a, end):
                     return False
                 continue
             retired = self._retired(steps, queue, u)
             if retired is None:
                 return False
             by_warps = queue is Queue.WGMMA and self.threads.covers_warps(end.threads, self.threads.split(a.conditions).threads)
-            if not (by_warps or self._arrives(u, a) or self.rings.handover.met(steps[retired + 1 :], a, end)):
+            if not (by_warps or self._arrives(u, a) or self.rings.slot_release.met(steps[retired + 1 :], a, end)):
                 return False
         return bool(release.arrivals)
 
@@ -254,7 +256,7 @@ class Races:
 
     def _pair(self, a: Use, b: Use) -> str:
         """Why two accesses may race; empty if they do not."""
-        if a.memory is MemoryType.Shared and not a.engine.is_async and not b.engine.is_async and self._cuts.separate(a.node, b.node, pinned(a, b)):
+        if a.memory is MemoryType.Shared and not a.engine.is_async and not b.engine.is_async and self._sync_points.separate(a.node, b.node, pinned(a, b)):
             return ""
         reason, relation = self._conflict(a, b)
         if not reason or relation is None:
@@ -318,14 +320,14 @@ class Races:
             same_ring = False
         same_position = same_ring and one is not None and two is not None and one.visit is two.visit
         loops = [loop for loop in common_loops(a.node, b.node) if isinstance(loop.stmt, For) and loop.stmt.var not in equal]
-        private = self._private.pair(a, b)
-        if private is not None and (self._refills.position(a.node) or self._refills.position(b.node)):
-            return self._refilled(private, equal), r
+        buffered = self._multibuffers.pair(a, b)
+        if buffered is not None and (self._tma_prefetch.position(a.node) or self._tma_prefetch.position(b.node)):
+            return self._refilled(buffered, equal), r
         if a.node is b.node:
             one_load = a.engine is b.engine is Engine.LOAD and same_position and self.threads.at_most_one(a.context.conditions)
             if not one_load and (generic or not equal >= THREADS | BLOCKS) and not self._once(a, b):
                 return "different threads may touch one element in one statement", r
-        elif (same_position or not same_ring) and (private is None or private.same):
+        elif (same_position or not same_ring) and (buffered is None or buffered.same):
             steps = self.paths.forward(a.node, b.node)
             if steps is None:
                 back = self.paths.forward(b.node, a.node)
@@ -336,12 +338,12 @@ class Races:
                     return f"{reason} in one iteration", r
             elif (reason := self._unordered(steps, a, b, equal)) and not self._once(a, b):
                 return f"{reason} in one iteration", r
-        if private is not None and not all(self._ordered(steps, x, y, equal) for x, y, steps, _ in private.later()):
-            return f"nothing orders the uses of one of {private.ring.slots} slots at different positions of {private.ring.cursor}", r
+        if buffered is not None and not all(self._ordered(steps, x, y, equal) for x, y, steps, _ in buffered.later()):
+            return f"nothing orders the uses of one of {buffered.ring.slots} slots at different positions of {buffered.ring.cursor}", r
         for loop in loops:
             if same_ring and self._advances(one, loop):
                 continue
-            if private is not None and private.ring.counts(loop):
+            if buffered is not None and buffered.ring.counts(loop):
                 continue
             for x, y in ((a, b), (b, a)):
                 if reason := self._unordered(self.paths.around(x.node, y.node, loop), x, y, equal):
@@ -366,9 +368,9 @@ class Races:
     def _refilled(self, pair: PrivatePair, equal: frozenset[str]) -> str:
         """Why uses of a slot that bulk loads of its own role fill may race; empty if the ring orders them."""
         (a, b), (one, two) = pair.uses, pair.at
-        loads = [u for u in pair.uses if self._refills.position(u.node) is not None]
+        loads = [u for u in pair.uses if self._tma_prefetch.position(u.node) is not None]
         for u, at in zip(pair.uses, pair.at, strict=True):
-            if u in loads and self._refills.position(u.node) != (pair.ring, at.count):
+            if u in loads and self._tma_prefetch.position(u.node) != (pair.ring, at.count):
                 return "a load completes at the barrier of another position than it writes"
         if len(loads) == 2:
             if not (isinstance(a.node.stmt, TmaLoad) and isinstance(b.node.stmt, TmaLoad) and a.node.stmt.barrier.name == b.node.stmt.barrier.name):
@@ -377,7 +379,7 @@ class Races:
             return "two loads of one position may overlap" if together else ""
         (load,) = loads
         use, position = (b, two) if load is a else (a, one)
-        if use.engine.is_async or not self._refills.waited(load.node, use, position):
+        if use.engine.is_async or not self._tma_prefetch.waited(load.node, use, position):
             return "it is no access of a thread that has waited for the load"
         for first, _, steps, distance in pair.later():
             if first is load and distance < 0:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from taskfuse.check.bounds import touched
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.paths import Paths, Step, common_loops
-from taskfuse.check.program import Node, Program
+from taskfuse.check.statement_tree import Node, StatementTree
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Const
 from taskfuse.kir.operands import Access, Queue
@@ -39,15 +39,15 @@ class Held:
         return self.buffer == other.buffer and self.first <= other.last and other.first <= self.last
 
 
-def in_flight(program: Program, paths: Paths, threads: Threads) -> list[Obligation]:
+def in_flight(tree: StatementTree, paths: Paths, threads: Threads) -> list[Obligation]:
     """Every access to an accumulator or an operand register comes after the wait_group of the wgmmas that use it, and before a fence in front of
     the next one."""
-    multiplies = [n for n in program.leaves() if isinstance(n.stmt, Wgmma)]
+    multiplies = [n for n in tree.leaves() if isinstance(n.stmt, Wgmma)]
     if not multiplies:
         return []
     used = {w: tuple(_registers(w)) for w in multiplies}
     names = {h.buffer for held in used.values() for h in held}
-    others = [(n, held) for n in program.leaves() if n not in used and (held := [h for h in _registers(n) if h.buffer in names])]
+    others = [(n, held) for n in tree.leaves() if n not in used and (held := [h for h in _registers(n) if h.buffer in names])]
     found: list[Obligation] = []
     for w in multiplies:
         if not any(isinstance(s.node.stmt, WgmmaFence) and _same(s.node, w, threads) for s in _entry(paths, w)):
@@ -137,13 +137,13 @@ def _open(node: Node, reason: str, other: Node | None = None) -> Obligation:
     return Obligation(Layer.ORDER, node.text, Verdict.OUTSIDE, reason, notes)
 
 
-def budgets(program: Program, threads: Threads, launched: int | None) -> list[Obligation]:
+def budgets(tree: StatementTree, threads: Threads, launched: int | None) -> list[Obligation]:
     """Every warpgroup sets its budget at most once, and all fit into what the block was launched with, those without one at that size.
 
     Args:
         launched: registers of each thread at launch; ``None``: unknown.
     """
-    nodes = _budgets(program)
+    nodes = _budgets(tree)
     if not nodes:
         return []
     if launched is None or threads.shape is None:
@@ -166,11 +166,11 @@ def budgets(program: Program, threads: Threads, launched: int | None) -> list[Ob
     return [Obligation(Layer.ORDER, "register budgets", Verdict.PROVED, text)]
 
 
-def released(program: Program, launched: int | None) -> list[tuple[Node, Node]]:
+def released(tree: StatementTree, launched: int | None) -> list[tuple[Node, Node]]:
     """From the budgets below what the launch gives to those above it: an increase waits until the registers that it takes have been released."""
-    nodes = [(n, n.stmt.registers) for n in _budgets(program) if isinstance(n.stmt, SetMaxNReg)]
+    nodes = [(n, n.stmt.registers) for n in _budgets(tree) if isinstance(n.stmt, SetMaxNReg)]
     return [] if launched is None else [(a, b) for a, one in nodes for b, two in nodes if one < launched < two]
 
 
-def _budgets(program: Program) -> list[Node]:
-    return [n for n in program.leaves() if isinstance(n.stmt, SetMaxNReg)]
+def _budgets(tree: StatementTree) -> list[Node]:
+    return [n for n in tree.leaves() if isinstance(n.stmt, SetMaxNReg)]

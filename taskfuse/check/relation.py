@@ -13,8 +13,8 @@ from math import gcd
 
 from taskfuse.check.accesses import Use
 from taskfuse.check.linear import Linear
-from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Context
 from taskfuse.check.ranges import OPEN, Span, join, meet, terms_of
+from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Context
 from taskfuse.check.threads import Conditions, Threads, bounds_of
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, Xor, const, ge, lt, not_, private, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
@@ -123,7 +123,7 @@ class Relation:
         divisor = b * c
         if not any(isinstance(f, FloorDiv) and f.a is a and f.b is divisor for f in self._facts):
             return False
-        return self.known(divisor) and all(self.a.knowledge.proves(ge(d, 1)) for d in (b, c))
+        return self.known(divisor) and all(self.a.constraints.proves(ge(d, 1)) for d in (b, c))
 
     def _reduced(self, e: Expr) -> bool:
         """True only if an expression, or what it is in both contexts, has one value in both accesses."""
@@ -239,13 +239,13 @@ class Relation:
     def _span(atom: Expr, context: Context) -> Span:
         span = context.ranges.of(atom)
         if isinstance(atom, FloorDiv) and atom.b.free:
-            knowledge, quotient = context.knowledge.about(atom)
-            linear = Linear.of(knowledge)
+            constraints, quotient = context.constraints.about(atom)
+            linear = Linear.of(constraints)
             assert isinstance(quotient, FloorDiv)
             most = linear.most(quotient)
             if most is not None:
                 span = meet(span, (0 if linear.nonnegative(quotient.a) else None, most))
-        if span == OPEN and isinstance(atom, Mod) and context.knowledge.proves(ge(atom.b, 1)):
+        if span == OPEN and isinstance(atom, Mod) and context.constraints.proves(ge(atom.b, 1)):
             hi = context.ranges.of(atom.b)[1]
             return 0, None if hi is None else hi - 1
         return span
@@ -281,7 +281,7 @@ class Relation:
                 one, two = bounds_of(name, self.a, self.known), bounds_of(name, self.b, self.known)
                 if one is not None and one == two:
                     found.append(one[1] - one[0])
-            case Mod(_, b) if self.known(b) and self.a.knowledge.proves(ge(b, 1)):
+            case Mod(_, b) if self.known(b) and self.a.constraints.proves(ge(b, 1)):
                 found.append(b - 1)
             case _:
                 pass

@@ -21,7 +21,7 @@ from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.clusters import Clusters, Types, place
 from taskfuse.check.forms import NotRing, Visit
 from taskfuse.check.paths import Paths
-from taskfuse.check.program import BLOCK_NAMES, Program
+from taskfuse.check.statement_tree import BLOCK_NAMES, StatementTree
 from taskfuse.ir.scalar import Expr, const, evaluate
 from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.declarations import TensorMapParam
@@ -93,7 +93,7 @@ def _landings(clusters: Clusters, u: Use, shape: Sequence[Expr]) -> tuple[list[i
     return [int(evaluate(at, point)) for point in points], prod(boxes[stmt.map])
 
 
-def before_exit(program: Program, paths: Paths, barriers: Barriers, rings: Iterable[str]) -> list[Obligation]:
+def before_exit(tree: StatementTree, paths: Paths, barriers: Barriers, rings: Iterable[str]) -> list[Obligation]:
     """What reaches other blocks is part of a ring, and a barrier of the cluster comes after it: no block exits before.
 
     Args:
@@ -102,7 +102,7 @@ def before_exit(program: Program, paths: Paths, barriers: Barriers, rings: Itera
     held = set(rings)
     found: list[Obligation] = []
     count = 0
-    for n in program.leaves():
+    for n in tree.leaves():
         stmt = n.stmt
         if not isinstance(stmt, Arrive | TmaLoad) or not stmt.across:
             continue

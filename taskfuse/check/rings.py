@@ -19,11 +19,11 @@ from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.clusters import Clusters
 from taskfuse.check.endpoints import Endpoint, Ring
 from taskfuse.check.forms import Item, Match, NotRing, match_trailing, parse, skeleton, visits
-from taskfuse.check.handover import Handover
 from taskfuse.check.paths import Paths
 from taskfuse.check.pingpong import distributed, trailing
-from taskfuse.check.program import THREADS, Node, Program
 from taskfuse.check.remote import joined
+from taskfuse.check.slot_release import SlotRelease
+from taskfuse.check.statement_tree import THREADS, Node, StatementTree
 from taskfuse.check.threads import Conditions, Threads
 from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, prove, sym
 from taskfuse.kir.clusters import reached
@@ -46,8 +46,8 @@ class Rings:
         refilled: mbarriers at which loads complete that who waits for them starts ahead.
     """
 
-    def __init__(self, program: Program, threads: Threads, barriers: Barriers, paths: Paths) -> None:
-        self.program = program
+    def __init__(self, tree: StatementTree, threads: Threads, barriers: Barriers, paths: Paths) -> None:
+        self.tree = tree
         self.threads = threads
         self.barriers = barriers
         self.paths = paths
@@ -66,17 +66,17 @@ class Rings:
         self._single: dict[str, int] = {}  # cursors over one slot, their first parities
         self._advances: list[Node] = []
         self._only_waits: dict[str, list[Wait]] = {}
-        self.clusters = Clusters(program)
-        self.slots = {m.name: m.slots for m in program.kernel.mbarriers}
+        self.clusters = Clusters(tree)
+        self.slots = {m.name: m.slots for m in tree.kernel.mbarriers}
         self._collect()
-        self.handover = Handover(threads, barriers, paths)
-        self.arrivals = Arrivals(program.kernel, threads, self._counts)
+        self.slot_release = SlotRelease(threads, barriers, paths)
+        self.arrivals = Arrivals(tree.kernel, threads, self._counts)
         self._find()
 
     # -- what there is --------------------------------------------------------------------------------------------------------------
 
     def _collect(self) -> None:
-        for node in self.program.leaves():
+        for node in self.tree.leaves():
             match node.stmt:
                 case CursorInit(name=name, slots=1, parity=parity):
                     self._single[name] = parity
@@ -86,7 +86,7 @@ class Rings:
                     self._only_waits.setdefault(slot.name, []).append(node.stmt)
                 case _:
                     pass
-        for node in self.program.leaves():
+        for node in self.tree.leaves():
             stmt = node.stmt
             match stmt:
                 case CursorInit(name=name):
@@ -138,7 +138,7 @@ class Rings:
         return None
 
     def _find(self) -> None:
-        names = [m.name for m in self.program.kernel.mbarriers if m.name not in self.barriers.mbarriers]
+        names = [m.name for m in self.tree.kernel.mbarriers if m.name not in self.barriers.mbarriers]
         done: set[str] = set()
         pingpong: set[str] = set()
         for name in names:
@@ -190,7 +190,7 @@ class Rings:
         return bool(waits) and all(self._start(c)[1] == 0 for c in waits) and bool(self._arrivals.get(name))
 
     def _is_refilled(self, name: str) -> bool:
-        """True for what is waited for at the slots of a cursor, and filled at others by bulk loads: see :mod:`taskfuse.check.refills`."""
+        """True for what is waited for at the slots of a cursor, and filled at others by bulk loads: see :mod:`taskfuse.check.tma_prefetch`."""
         gives = self.order_arrivals.get(name, [])
         return len(self._waits.get(name, {})) == 1 and name not in self._arrivals and any(isinstance(n.stmt, TmaLoad) for n in gives)
 
@@ -236,7 +236,7 @@ class Rings:
             if ring.slots <= c.lag:
                 raise NotRing(f"a release {c.lag} positions behind needs more than {ring.slots} slots")
         self.arrivals.counted(full, [(producer, producer.form)])
-        self.arrivals.counted(empty, [(c, c.releases) for c in consumers], reached(self.program.kernel.cluster, ring.across))
+        self.arrivals.counted(empty, [(c, c.releases) for c in consumers], reached(self.tree.kernel.cluster, ring.across))
         self._check_loads(producer)
         for e in consumers:
             for visit in visits(e.releases):
@@ -244,7 +244,7 @@ class Rings:
                     if not isinstance(n.stmt, Arrive):  # nobody waits for the last arrivals of consumers
                         raise NotRing("a consumer arrives when copies are done: the last may be in flight at exit", n)
         for e in ring.endpoints:
-            self.handover.check(e)
+            self.slot_release.check(e)
         return ring
 
     def _lay(self, ring: Ring, consumer: Endpoint) -> None:
@@ -364,7 +364,7 @@ class Rings:
 
     def skeleton(self, ops: set[Node]) -> list[Item]:
         """The nodes in ``ops`` with the loops and uniform conditions around them."""
-        return skeleton(self.program.root, ops, self.paths)
+        return skeleton(self.tree.root, ops, self.paths)
 
     def _trail(self, e: Endpoint) -> None:
         """The release cursor makes the moves of the other one, so many positions later, in the same loops."""
@@ -377,7 +377,7 @@ class Rings:
             self.arrivals.balanced(visit.arrivals, visit.advance.loops)
             if any(isinstance(n.stmt, TmaLoad) for n in visit.arrivals):
                 for n in visit.arrivals:
-                    if isinstance(n.stmt, (Expect, TmaLoad)) and not self.handover.has_waited(n, producer):
+                    if isinstance(n.stmt, (Expect, TmaLoad)) and not self.slot_release.has_waited(n, producer):
                         raise NotRing("a load is issued by others than those that wait for its slot", n)
 
     # -- one shot ---------------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from taskfuse.check.items import Element, Trip
 from taskfuse.ir.scalar import Const, Expr, Facts, evaluate, sym
 
 if TYPE_CHECKING:
-    from taskfuse.check.knowledge import Knowledge
+    from taskfuse.check.constraints import Constraints
 
 Ints = NDArray[np.int64]
 Table = Mapping[str, Ints]
@@ -28,9 +28,9 @@ NEAR, FAR, MOST = 8, 400, 1 << 10
 _RANDOM = np.random.default_rng(7).random((61, ROWS))
 
 
-def fails(knowledge: Knowledge, condition: Expr) -> bool:
+def fails(constraints: Constraints, condition: Expr) -> bool:
     """True only if a condition does not follow from what is known, as one that has no value at all."""
-    table = _table(knowledge)
+    table = _table(constraints)
     if not condition.free <= table.keys() or not _rows(table):
         return False
     try:
@@ -40,11 +40,11 @@ def fails(knowledge: Knowledge, condition: Expr) -> bool:
         return True
 
 
-def _table(knowledge: Knowledge) -> Table:
+def _table(constraints: Constraints) -> Table:
     """Symbols that something is known of, each with as many values as the others; none if no sample is known."""
-    if knowledge.samples is None:
-        knowledge.samples = _root(knowledge.facts) if knowledge.under is None else _with(_table(knowledge.under), knowledge)
-    return knowledge.samples
+    if constraints.samples is None:
+        constraints.samples = _root(constraints.facts) if constraints.under is None else _with(_table(constraints.under), constraints)
+    return constraints.samples
 
 
 def _rows(table: Table) -> int:
@@ -56,11 +56,11 @@ def _random(table: Table) -> NDArray[np.float64]:
     return _RANDOM[len(table) % len(_RANDOM), : _rows(table)]
 
 
-def _with(table: Table, knowledge: Knowledge) -> Table:
+def _with(table: Table, constraints: Constraints) -> Table:
     """A table with one more item."""
     if not _rows(table):
         return table
-    match knowledge.items[-1]:
+    match constraints.items[-1]:
         case Trip(symbol=symbol, start=start, stop=stop, implied=implied):
             if not (start.free | stop.free) <= table.keys():
                 return {}

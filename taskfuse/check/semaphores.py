@@ -21,8 +21,8 @@ from taskfuse.check.barriers import uneven
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.endpoints import Endpoint, Ring
 from taskfuse.check.forms import Choice, Either, Item, Match, NotRing, Part, Repeat, Visit, parse, visits
-from taskfuse.check.program import BLOCK_NAMES, BLOCKS, Node, Program
 from taskfuse.check.rings import Rings
+from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, Node, StatementTree
 from taskfuse.check.threads import Conditions, Threads, bounds_of, box_count
 from taskfuse.ir.scalar import Const, Expr, const, eq, ge, le, prove, simplify, sym
 from taskfuse.kir.declarations import Semaphore
@@ -50,11 +50,11 @@ class _End:
 class BlockRings:
     """Finds the rings between blocks of a program, and adds them to its other rings."""
 
-    def __init__(self, program: Program, threads: Threads, rings: Rings) -> None:
-        self.program = program
+    def __init__(self, tree: StatementTree, threads: Threads, rings: Rings) -> None:
+        self.tree = tree
         self.threads = threads
         self.rings = rings
-        self._semaphores = {s.name: s for s in program.kernel.semaphores}
+        self._semaphores = {s.name: s for s in tree.kernel.semaphores}
         self._ops: dict[str, list[Node]] = {}  # acquires and releases, by cursor
         self._stray: dict[str, Node] = {}
         self._users: dict[str, dict[str, None]] = {name: {} for name in self._semaphores}
@@ -80,7 +80,7 @@ class BlockRings:
         self.rings.obligations.append(Obligation(Layer.STRUCTURE, f"semaphore {name}", Verdict.OUTSIDE, error.reason, notes))
 
     def _collect(self) -> None:
-        for node in self.program.leaves():
+        for node in self.tree.leaves():
             if not isinstance(node.stmt, (Acquire, Release)):
                 continue
             slot = node.stmt.semaphore
@@ -174,7 +174,7 @@ class BlockRings:
             if not self.threads.somebody(self.threads.split(visit.wait.conditions).threads):
                 raise NotRing("it is not known that a thread acquires", visit.wait)
             for a in visit.arrivals:
-                if not self.rings.handover.acquired(visit.wait, a, endpoint):
+                if not self.rings.slot_release.acquired(visit.wait, a, endpoint):
                     raise NotRing("it releases without having met the thread that acquires", visit.wait, a)
         _check_blocks_alike(form, {name for name, _ in along})
         return _End(endpoint, blocks, along, self._spans(ops[0], blocks, along, self._semaphores[waits_on]))
@@ -212,7 +212,7 @@ class BlockRings:
 
     def _along(self, ops: list[Node], blocks: Conditions) -> tuple[tuple[str, Expr], ...]:
         """The block indices that select a ring, and what is taken off each."""
-        facts = self.threads.context.knowledge.given(*blocks).facts
+        facts = self.threads.context.constraints.given(*blocks).facts
         indices = {n.stmt.semaphore.index[:-1] for n in ops if isinstance(n.stmt, (Acquire, Release))}
         if len(indices) != 1:
             raise NotRing("it uses several rings", *ops)

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.masks import Mask
-from taskfuse.check.program import BLOCK_NAMES, THREAD_NAMES, THREADS, Context, Program
 from taskfuse.check.ranges import Ranges, terms_of
+from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, THREADS, Context, StatementTree
 from taskfuse.ir.scalar import (
     ONE,
     ZERO,
@@ -68,18 +68,18 @@ class Split:
 class Threads:
     """Questions about the threads of one program's blocks."""
 
-    def __init__(self, program: Program) -> None:
-        kernel = program.kernel
+    def __init__(self, tree: StatementTree) -> None:
+        kernel = tree.kernel
         self.extents = dict(zip(THREAD_NAMES, kernel.block, strict=True))
         self.grid = dict(zip(BLOCK_NAMES, kernel.grid, strict=True))
-        self.context = program.root.context
+        self.context = tree.root.context
         x, y, _ = kernel.block
         self.strides: dict[str, Expr] = {THREAD_NAMES[0]: const(1), THREAD_NAMES[1]: x, THREAD_NAMES[2]: x * y}
         self.launch = frozenset(e.name for e in kernel.extents) | {p.name for p in kernel.params}
         self._splits: dict[Conditions, Split] = {}
         self._counts: dict[Conditions, Expr | None] = {}
         self._equations: dict[tuple[str, Conditions], tuple[Expr, ...]] = {}
-        self._masks = program.masks
+        self._masks = tree.masks
         self.shape = self._masks.shape
         self._env, self._warps = self._masks.values, self._masks.warps
         # the axes within one warp, and those on whose strides warps begin anew
@@ -149,7 +149,7 @@ class Threads:
                 return True
             if context is None:
                 return False
-        known = self.context.knowledge.given(*a) if context is None else context.knowledge
+        known = self.context.constraints.given(*a) if context is None else context.constraints
         return all(known.ranges.implies(c) or known.proves(c) for c in missing)
 
     def disjoint(self, a: Conditions, b: Conditions) -> bool:
@@ -255,7 +255,7 @@ class Threads:
         linear = ZERO
         for n in THREAD_NAMES:
             linear = linear + sym(n) * self.strides[n]
-        known = context.knowledge.given(*(c for c in self.split(conditions).threads if c not in context.conditions))
+        known = context.constraints.given(*(c for c in self.split(conditions).threads if c not in context.conditions))
         warp = simplify(linear // WARP, known.facts)
         return warp.free & THREADS <= pinned | self.fixed(context)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taskfuse.check.program import Node
+from taskfuse.check.statement_tree import Node
 from taskfuse.ir.scalar import Expr, const
 from taskfuse.ir.shared_layouts import Ints, operand_offsets, swizzled
 from taskfuse.kir import Kernel

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from taskfuse.check.alignment import COORDINATE_BYTES, of_tile
 from taskfuse.check.defined import Demand, demands, of_statement
 from taskfuse.check.fences import Fences, operands
-from taskfuse.check.program import BLOCK_NAMES, CLUSTER_NAMES, THREAD_NAMES, together
+from taskfuse.check.statement_tree import BLOCK_NAMES, CLUSTER_NAMES, THREAD_NAMES, together
 from taskfuse.check.tiles import Storage, tile_elements
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, matrices
 from taskfuse.ir.scalar import TRUE, ZERO, Const, Expr, compile_expr, evaluate

@@ -8,20 +8,20 @@ from taskfuse.check.alignment import TENSORS, aligned, assumes_tensors
 from taskfuse.check.barriers import Barriers
 from taskfuse.check.bounds import inside
 from taskfuse.check.certificate import Argument, Certificate, Layer, Obligation, Verdict
+from taskfuse.check.convergence import convergence
 from taskfuse.check.defined import DIVISORS, defined
 from taskfuse.check.instance import counterexample
+from taskfuse.check.multibuffers import MultiBuffers
 from taskfuse.check.order import deadlocks, initialization
-from taskfuse.check.participation import participation
 from taskfuse.check.paths import Paths
-from taskfuse.check.private import PrivateRings
-from taskfuse.check.program import Program
 from taskfuse.check.races import Races
-from taskfuse.check.refills import Refills
 from taskfuse.check.registers import budgets, in_flight, released
 from taskfuse.check.remote import before_exit
 from taskfuse.check.rings import Rings
 from taskfuse.check.semaphores import BlockRings
+from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.threads import Threads
+from taskfuse.check.tma_prefetch import TmaPrefetch
 from taskfuse.check.trace import Budget, TooLarge, samples
 from taskfuse.check.values.verify import right, wrong_value
 from taskfuse.errors import VerifyError
@@ -90,35 +90,35 @@ def _argument(kernel: Kernel, launched: int | None) -> Iterator[Obligation]:
 
     Of a kernel whose expressions may have no value nothing else is asked: no rule says anything of them.
     """
-    program = Program.of(kernel)
-    demands = tuple(defined(program))
+    tree = StatementTree.of(kernel)
+    demands = tuple(defined(tree))
     if any(o.subject == DIVISORS and o.verdict is not Verdict.PROVED for o in demands):
         yield from demands
         return
-    threads = Threads(program)
-    paths = Paths(program)
-    barriers = Barriers(program, threads)
-    rings = Rings(program, threads, barriers, paths)
+    threads = Threads(tree)
+    paths = Paths(tree)
+    barriers = Barriers(tree, threads)
+    rings = Rings(tree, threads, barriers, paths)
     if kernel.semaphores:
-        BlockRings(program, threads, rings)
-    private = PrivateRings(program, threads, paths, {f"{e.cursor}.slot" for ring in rings.rings for e in ring.endpoints})
-    refills = Refills(rings, private)
+        BlockRings(tree, threads, rings)
+    multibuffers = MultiBuffers(tree, threads, paths, {f"{e.cursor}.slot" for ring in rings.rings for e in ring.endpoints})
+    prefetch = TmaPrefetch(rings, multibuffers)
     yield from rings.obligations
-    yield from refills.obligations
+    yield from prefetch.obligations
     yield from barriers.obligations
-    yield from participation(program, threads)
-    yield from initialization(program, rings, paths)
-    yield from deadlocks(program, paths, rings, [*refills.edges, *released(program, launched)])
-    yield from before_exit(program, paths, barriers, (name for r in rings.rings if r.across for name in (r.full, r.empty)))
-    yield from in_flight(program, paths, threads)
-    yield from budgets(program, threads, launched)
-    races = Races(program, threads, barriers, rings, paths, private, refills)
+    yield from convergence(tree, threads)
+    yield from initialization(tree, rings, paths)
+    yield from deadlocks(tree, paths, rings, [*prefetch.edges, *released(tree, launched)])
+    yield from before_exit(tree, paths, barriers, (name for r in rings.rings if r.across for name in (r.full, r.empty)))
+    yield from in_flight(tree, paths, threads)
+    yield from budgets(tree, threads, launched)
+    races = Races(tree, threads, barriers, rings, paths, multibuffers, prefetch)
     yield from races.retired_at_exit()
     yield from races.check()
-    yield from inside(program)
-    yield from aligned(program)
+    yield from inside(tree)
+    yield from aligned(tree)
     yield from demands
-    yield from right(program, rings, private)
+    yield from right(tree, rings, multibuffers)
 
 
 def _refuted(kernel: Kernel) -> tuple[Obligation, ...]:

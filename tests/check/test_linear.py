@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskfuse.check.knowledge import Knowledge
+from taskfuse.check.constraints import Constraints
 from taskfuse.check.linear import Linear
 from taskfuse.check.ranges import Ranges
 from taskfuse.ir.scalar import Expr, Facts, FloorDiv, const, evaluate, ge, le, parse_expr, sym
@@ -33,9 +33,9 @@ def _sum(parts: list[tuple[int, Expr]], constant: int) -> Expr:
 FORMS = st.builds(_sum, st.lists(st.tuples(SMALL, TERMS), min_size=1, max_size=3), st.integers(-6, 6))
 
 
-def known(*conditions: Expr, bounded: bool = True) -> Knowledge:
+def known(*conditions: Expr, bounded: bool = True) -> Constraints:
     bounds = [c for n in NAMES for c in (ge(sym(n), LEAST), le(sym(n), GREATEST))] if bounded else []
-    return Knowledge(Ranges({}), Facts()).given(*bounds, *conditions)
+    return Constraints(Ranges({}), Facts()).given(*bounds, *conditions)
 
 
 @settings(max_examples=150)
@@ -82,7 +82,7 @@ def test_without_a_condition_it_does_not_follow() -> None:
 def test_the_greatest_value_of_a_quotient() -> None:
     n = sym("n")
     facts = Facts().with_range("n", 1, None).with_range("a", 0, 3 * n - 1)
-    linear = Linear(Knowledge(Ranges({n: (1, None)}), facts))
+    linear = Linear(Constraints(Ranges({n: (1, None)}), facts))
     quotient = sym("a") // n
     assert isinstance(quotient, FloorDiv)
     assert linear.most(quotient) == 2

@@ -128,8 +128,8 @@ OPEN = {
     "what a launch gives each thread is unknown, let the shape be constant",
     "init_fence_after": "mbarrier full: who initializes it does not fence that for the copy engine before the barrier (FENCE mbarrier_init)",
     "init_fence_trips": "mbarrier full: who initializes it does not fence that for the copy engine before the barrier (FENCE mbarrier_init)",
-    "wgmma_operands": "participation: threads of one warpgroup may give it different operands: 32*(threadIdx.x//64)",
-    "wgmma_retire_round": "participation: threads of one warpgroup may decide differently whether to execute it: k == threadIdx.x % 32",
+    "wgmma_operands": "convergence: threads of one warpgroup may give it different operands: 32*(threadIdx.x//64)",
+    "wgmma_retire_round": "convergence: threads of one warpgroup may decide differently whether to execute it: k == threadIdx.x % 32",
 }
 """Those that no launch refutes which is looked at, and the first obligation that is open."""
 

@@ -3,9 +3,9 @@
 import pytest
 
 from taskfuse.check.accesses import Uses
-from taskfuse.check.program import Program, conjuncts
 from taskfuse.check.ranges import Ranges
 from taskfuse.check.relation import Relation
+from taskfuse.check.statement_tree import StatementTree, conjuncts
 from taskfuse.check.threads import Threads, box_count
 from taskfuse.ir.scalar import Expr, const, parse_expr, to_text
 from taskfuse.kir import Kernel, parse_kernel
@@ -43,7 +43,7 @@ def test_ranges(condition: str, expression: str, span: tuple[int | None, int | N
 
 
 def threads(block: str) -> Threads:
-    return Threads(Program.of(kernel("SYNC block", block)))
+    return Threads(StatementTree.of(kernel("SYNC block", block)))
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_warps() -> None:
 
 def relation(body: str, block: str = "(32, 4, 1)", shape: str = "64") -> Relation:
     """Of the first write with the last access."""
-    program = Program.of(kernel(body, block, shape=shape))
-    uses = Uses(program).by_buffer["s"]
-    return Relation(next(u for u in uses if u.is_write), uses[-1], Threads(program))
+    tree = StatementTree.of(kernel(body, block, shape=shape))
+    uses = Uses(tree).by_buffer["s"]
+    return Relation(next(u for u in uses if u.is_write), uses[-1], Threads(tree))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from taskfuse.check.accesses import Use, Uses
 from taskfuse.check.enumeration import Pairs, Table
-from taskfuse.check.program import BLOCKS, Program
+from taskfuse.check.statement_tree import BLOCKS, StatementTree
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import evaluate, parse_expr
 from taskfuse.kir import Kernel, parse_kernel
@@ -19,7 +19,7 @@ def kernel(body: str, block: str = "(8, 4, 1)", shape: str = "64") -> Kernel:
 
 
 def uses(body: str, block: str = "(8, 4, 1)", shape: str = "64") -> list[Use]:
-    return Uses(Program.of(kernel(body, block, shape))).by_buffer["s"]
+    return Uses(StatementTree.of(kernel(body, block, shape))).by_buffer["s"]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_copies_of_an_unrolled_loop_are_at_one_place_where_their_indices_are_equ
         "KERNEL k(x: float32[64]) -> (y: float32[64])\n  GRID (1, 1, 1)  BLOCK (32, 1, 1)\n  SHARED s: bfloat16[4, 8] align 16\n  LOCAL r: bfloat16[32]\n\n"
         f"FOR i in 0..4 UNROLL:\n  STMATRIX s[{rows}, 0] <- r[8*i]\n"
     )
-    found = Uses(Program.of(parse_kernel(text))).by_buffer["s"]
+    found = Uses(StatementTree.of(parse_kernel(text))).by_buffer["s"]
     assert len(found) == 8
     assert len({u.place for u in found}) == 2  # the rows as lanes address them, and as lanes write them
 
@@ -61,9 +61,9 @@ BODIES = (
 
 @pytest.mark.parametrize("body", BODIES)
 def test_groups_say_what_pairs_say(body: str) -> None:
-    program = Program.of(kernel(body))
-    threads = Threads(program)
-    a, b = Uses(program).by_buffer["s"]
+    tree = StatementTree.of(kernel(body))
+    threads = Threads(tree)
+    a, b = Uses(tree).by_buffer["s"]
     found = Pairs.of(a, b, BLOCKS, {})
     assert found is not None
 
@@ -89,11 +89,11 @@ def test_groups_say_what_pairs_say(body: str) -> None:
 
 def test_warps_of_groups() -> None:
     def one_warp(index: str) -> bool:
-        program = Program.of(kernel(f"s[{index}] = copy(1.0)", block="(64, 1, 1)"))
-        (a,) = Uses(program).by_buffer["s"]
+        tree = StatementTree.of(kernel(f"s[{index}] = copy(1.0)", block="(64, 1, 1)"))
+        (a,) = Uses(tree).by_buffer["s"]
         found = Pairs.of(a, a, BLOCKS, {})
         assert found is not None
-        return found.one_warp(Threads(program), BLOCKS)
+        return found.one_warp(Threads(tree), BLOCKS)
 
     assert one_warp("threadIdx.x//2")
     assert one_warp("xor(threadIdx.x//32, 1)")
@@ -101,8 +101,8 @@ def test_warps_of_groups() -> None:
 
 
 def test_groups_take_as_many_pairs_as_there_are() -> None:
-    program = Program.of(kernel("s[threadIdx.x % 2] = copy(1.0)", block="(1024, 1, 1)"))  # 2 * 512 * 512 pairs
-    (a,) = Uses(program).by_buffer["s"]
+    tree = StatementTree.of(kernel("s[threadIdx.x % 2] = copy(1.0)", block="(1024, 1, 1)"))  # 2 * 512 * 512 pairs
+    (a,) = Uses(tree).by_buffer["s"]
     found = Pairs.of(a, a, BLOCKS, {})
     assert found is not None
     assert found.agree(parse_expr("threadIdx.x % 2"))

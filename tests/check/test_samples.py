@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskfuse.check.knowledge import Knowledge
-from taskfuse.check.program import Node, Program
+from taskfuse.check.constraints import Constraints
 from taskfuse.check.samples import fails
+from taskfuse.check.statement_tree import Node, StatementTree
 from taskfuse.ir.scalar import parse_expr, prove
 from taskfuse.kir import parse_kernel
 from taskfuse.kir.nodes import Compute
@@ -22,10 +22,10 @@ IF 4*blockIdx.x + threadIdx.y < M:
 """
 
 
-def inside() -> Knowledge:
-    (node,) = (n for n in Program.of(parse_kernel(TEXT)).leaves() if isinstance(n.stmt, Compute))
+def inside() -> Constraints:
+    (node,) = (n for n in StatementTree.of(parse_kernel(TEXT)).leaves() if isinstance(n.stmt, Compute))
     assert isinstance(node, Node)
-    return node.context.knowledge
+    return node.context.constraints
 
 
 HOLD = ("32*i + threadIdx.x < N", "4*blockIdx.x < M", "N % 8 == 0", "threadIdx.y < 4", "i*32 < N", "N >= 8", "M >= 1", "4*blockIdx.x + threadIdx.y < M")
@@ -58,5 +58,5 @@ def test_contradictions_have_no_samples() -> None:
 @given(st.integers(-3, 3), st.integers(-33, 33), SMALL, st.integers(-9, 9), LARGE)
 @settings(max_examples=60)
 def test_what_is_proved_fails_at_no_sample(k: int, m: int, a: str, n: int, b: str) -> None:
-    knowledge, condition = inside(), parse_expr(f"{k}*{a} + {m} < {n}*{b}")
-    assert not (fails(knowledge, condition) and prove(condition, knowledge.facts))
+    constraints, condition = inside(), parse_expr(f"{k}*{a} + {m} < {n}*{b}")
+    assert not (fails(constraints, condition) and prove(condition, constraints.facts))

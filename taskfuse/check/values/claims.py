@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from taskfuse.check.program import THREAD_NAMES, Node, linear_thread
+from taskfuse.check.statement_tree import THREAD_NAMES, Node, linear_thread
 from taskfuse.check.values.solve import Open, solved
 from taskfuse.ir.elementwise import Combine
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, Fragment, matrices
@@ -212,8 +212,8 @@ class Instructions:
             raise Open("coordinates of a box name its points", node)
         tiles = {f"tile.{k}": (const(0), const(n)) for k, n in enumerate(holds.tile)}
         wanted = tuple(c + sym(f"box.{k}") for k, c in enumerate(coords))
-        knowledge = node.context.knowledge
-        found, _ = solved(list(zip(source, wanted, strict=True)), tiles, lambda e: simplify(e, knowledge.facts))
+        constraints = node.context.constraints
+        found, _ = solved(list(zip(source, wanted, strict=True)), tiles, lambda e: simplify(e, constraints.facts))
         if not all(name in found for name in tiles if any(name in e.free for e in element)):
             raise Open("which element of the tile a point of the box is, is not found", node)
         return tuple(substitute(e, found) for e in element)

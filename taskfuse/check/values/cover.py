@@ -14,9 +14,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.knowledge import Knowledge
-from taskfuse.check.program import Node
+from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import terms_of
+from taskfuse.check.statement_tree import Node
 from taskfuse.check.tables import Table
 from taskfuse.check.values.digits import without_digits
 from taskfuse.check.values.orders import merged, named, reach_of
@@ -38,7 +38,7 @@ class _Form:
     tiles: list[Ints] | None
 
 
-def covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledge) -> bool:
+def covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints) -> bool:
     """All points of a box are visited once.
 
     Returns:
@@ -49,36 +49,36 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledg
     """
     if not visits:
         raise Open("nothing is known to visit its points")
-    visits, extents = merged(visits, extents, knowledge)
+    visits, extents = merged(visits, extents, constraints)
     fewer, shorter = without_digits(visits, extents)
     if fewer is not visits:
         try:
-            return _all_of(fewer, shorter, knowledge)
+            return _all_of(fewer, shorter, constraints)
         except Open:
             pass  # in the words of the points as they are
-    return _all_of(visits, extents, knowledge)
+    return _all_of(visits, extents, constraints)
 
 
-def _all_of(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledge) -> bool:
+def _all_of(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints) -> bool:
     """The same, of all points."""
     try:
-        return _covered([named(v, knowledge, every=False) for v in visits], extents, knowledge)
+        return _covered([named(v, constraints, every=False) for v in visits], extents, constraints)
     except Open:
         pass
     try:
-        return _covered([named(v, knowledge, every=False) for v in visits], extents, knowledge, above=True)
+        return _covered([named(v, constraints, every=False) for v in visits], extents, constraints, above=True)
     except Open as error:
-        others = [named(v, knowledge, every=True) for v in visits]
+        others = [named(v, constraints, every=True) for v in visits]
         if all(a is b for a, b in zip(others, visits, strict=True)):
             raise
         try:
-            return _covered(others, extents, knowledge)
+            return _covered(others, extents, constraints)
         except Open:
             raise error from None
 
 
-def _covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledge, *, above: bool = False) -> bool:
-    forms = [_form(v, knowledge, above=above) for v in visits]
+def _covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints, *, above: bool = False) -> bool:
+    forms = [_form(v, constraints, above=above) for v in visits]
     first = forms[0]
     for v, f in zip(visits, forms, strict=True):
         same = [a.keys() for a in f.weights] == [a.keys() for a in first.weights]
@@ -91,12 +91,12 @@ def _covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowled
             raise Open(f"the only point is visited {count} times", node)
         return False
     if first.tiles is not None:
-        return _tiled(_moved(forms, visits), first, visits[0], extents, knowledge)
+        return _tiled(_moved(forms, visits), first, visits[0], extents, constraints)
     columns = [np.concatenate([f.table[k] for f in forms]) for k in range(len(extents))]
     widths: list[int] = []
     rest = False
     for k, extent in enumerate(extents):
-        width, beyond = _axis(columns[k], first.weights[k], visits[0], extent, knowledge)
+        width, beyond = _axis(columns[k], first.weights[k], visits[0], extent, constraints)
         widths.append(width)
         rest = rest or beyond
     ends = [w if first.weights[k] or not isinstance(e, Const) else e.value for k, (w, e) in enumerate(zip(widths, extents, strict=True))]
@@ -141,7 +141,7 @@ def _moved(forms: list[_Form], visits: list[Visits]) -> list[Ints]:
     return [np.concatenate(c) for c in columns]
 
 
-def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...], knowledge: Knowledge) -> bool:
+def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...], constraints: Constraints) -> bool:
     """Boxes of points, and the tiles that say where they lie."""
     assert form.tiles is not None
     starts = [int(c.min()) if c.size else 0 for c in columns]
@@ -149,7 +149,7 @@ def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...
     widths: list[int] = []
     ends: list[int] = []
     for k, extent in enumerate(extents):
-        width, reach = reach_of(columns[k], form.weights[k], v, knowledge)
+        width, reach = reach_of(columns[k], form.weights[k], v, constraints)
         if not isinstance(reach, Const) or not isinstance(extent, Const):
             raise Open("how large its tiles are is not a constant", v.node)
         if reach is const(0):
@@ -173,26 +173,26 @@ def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...
     return not there.all() or any(isinstance(e, Const) and e.value % s for e, s in zip(extents, ends, strict=True))
 
 
-def _axis(column: Ints, weights: dict[str, Expr], v: Visits, extent: Expr, knowledge: Knowledge) -> tuple[int, bool]:
+def _axis(column: Ints, weights: dict[str, Expr], v: Visits, extent: Expr, constraints: Constraints) -> tuple[int, bool]:
     """How many points a table has along an axis, and whether those of its loops may lie behind the end."""
-    width, reach = reach_of(column, weights, v, knowledge)
+    width, reach = reach_of(column, weights, v, constraints)
     if reach is None:
         return width, True
     if not weights:
         if isinstance(extent, Const):
             return max(width, extent.value), width > extent.value
-        if not proves(knowledge, ge(const(width), extent)):
+        if not proves(constraints, ge(const(width), extent)):
             raise Open(f"{width} points are visited along an axis of {extent}", v.node)
-        return width, not proves(knowledge, ge(extent, const(width)))
-    if not proves(knowledge, ge(reach, extent)):
+        return width, not proves(constraints, ge(extent, const(width)))
+    if not proves(constraints, ge(reach, extent)):
         raise Open(f"only {reach} points along an axis of {extent} are visited", v.node)
-    return width, not proves(knowledge, ge(extent, reach))
+    return width, not proves(constraints, ge(extent, reach))
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------------------------
 
 
-def _form(v: Visits, knowledge: Knowledge, *, above: bool) -> _Form:
+def _form(v: Visits, constraints: Constraints, *, above: bool) -> _Form:
     """A statement's points by what its symbols are."""
     bound = set(v.rows or ())
     many: dict[str, Span] = {}
@@ -228,7 +228,7 @@ def _form(v: Visits, knowledge: Knowledge, *, above: bool) -> _Form:
     places: list[Ints] = []
     used: set[str] = set()
     for e in v.point:
-        e = simplify(substitute(e, moved) if moved else e, knowledge.facts)
+        e = simplify(substitute(e, moved) if moved else e, constraints.facts)
         inside, upper, form = _parted(e, table.names, tiles.names if tiles is not None else (), many, v.node)
         columns.append(table.values(inside))
         weights.append(form)
@@ -236,7 +236,7 @@ def _form(v: Visits, knowledge: Knowledge, *, above: bool) -> _Form:
             places.append(tiles.values(upper))
         used |= form.keys()
     for name, (start, stop) in many.items():
-        if name not in used and (stop is None or not equal(knowledge, stop - start, const(1))):
+        if name not in used and (stop is None or not equal(constraints, stop - start, const(1))):
             raise Open(f"its points are visited again in each iteration of {name}", v.node)
     return _Form(columns or [np.zeros(table.count, np.int64)], weights, places if tiles is not None else None)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from taskfuse.check.program import BLOCK_NAMES, CLUSTER_NAMES, THREAD_NAMES
+from taskfuse.check.statement_tree import BLOCK_NAMES, CLUSTER_NAMES, THREAD_NAMES
 from taskfuse.check.trace import TooLarge
 from taskfuse.check.values.terms import Bools, Ints
 from taskfuse.ir.scalar import Const, Expr, compile_expr, evaluate

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from taskfuse.check.constraints import Constraints
 from taskfuse.check.items import Element
-from taskfuse.check.knowledge import Knowledge
-from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Node, conjuncts
 from taskfuse.check.ranges import terms_of
+from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Node, conjuncts
 from taskfuse.check.tables import KEPT, Ints, Join, Table
 from taskfuse.check.values.claims import Place, flattened
 from taskfuse.check.values.questions import equal, inside, proves
@@ -114,7 +114,7 @@ class Match:
     Args:
         shape: of the tensor that is written.
         skip: the axis that says a slot: it is known to be the same.
-        knowledge: what holds at the read.
+        constraints: what holds at the read.
         among: the points of the read that are left; ``None``: all.
         past: also where the element does not exist, in whose place a zero must be found.
         bare: whatever the conditions around the write are, and however often those of its loops run whose variables its place does not say.
@@ -127,7 +127,7 @@ class Match:
         storage: Storage,
         shape: tuple[Expr, ...],
         skip: int | None,
-        knowledge: Knowledge,
+        constraints: Constraints,
         among: Table | None,
         *,
         past: bool,
@@ -136,7 +136,7 @@ class Match:
         self.writing = writing
         self.claim = claim = writing.claim
         self.want = want
-        self.knowledge = knowledge
+        self.constraints = constraints
         self.storage = storage
         self.shape = shape
         self.among = among
@@ -151,7 +151,7 @@ class Match:
     @cached_property
     def facts(self) -> Facts:
         """What holds at the read and of the symbols of the write."""
-        facts = self.knowledge.facts
+        facts = self.constraints.facts
         for n, (a, b) in self.spans.items():
             if isinstance(a, Const) and isinstance(b, Const):
                 facts = facts.with_range(n, a, b - 1)
@@ -187,7 +187,7 @@ class Match:
             outcome = self._tried()
             if not isinstance(outcome, Open) and (outcome is None or not outcome.under):
                 return outcome
-            if self.plain and isinstance(outcome, Found) and all(proves(self.knowledge, c) for c in outcome.under):
+            if self.plain and isinstance(outcome, Found) and all(proves(self.constraints, c) for c in outcome.under):
                 return Found()
         if isinstance(outcome, Open):
             raise outcome
@@ -222,9 +222,9 @@ class Match:
             if difference is const(0):
                 continue
             if difference.free.isdisjoint(self.spans):
-                if self.knowledge.ranges.refutes(eq(difference, 0)) or self._proves(self.knowledge, ne(a, b)):
+                if self.constraints.ranges.refutes(eq(difference, 0)) or self._proves(self.constraints, ne(a, b)):
                     return None
-                if self._equal(self.knowledge, a, b):
+                if self._equal(self.constraints, a, b):
                     continue
                 if not self._countable(difference.free):
                     under.append(eq(a, b))
@@ -233,7 +233,7 @@ class Match:
         if open_equations and not self._enumerable(open_equations):
             more, rest = solved(open_equations, self.spans, self._simplified)
             at = {name: substitute(e, more) for name, e in at.items()} | more
-            open_equations = [(a, b) for a, b in rest if not self._equal(self.knowledge, a, b)]
+            open_equations = [(a, b) for a, b in rest if not self._equal(self.constraints, a, b)]
         if open_equations:
             return self._joined(at, open_equations, under)
         return self._direct(at, under)
@@ -241,11 +241,11 @@ class Match:
     def _simplified(self, e: Expr) -> Expr:
         return e if self.plain else simplify(e, self.facts)
 
-    def _proves(self, knowledge: Knowledge, condition: Expr) -> bool:
-        return knowledge.ranges.implies(condition) if self.plain else proves(knowledge, condition)
+    def _proves(self, constraints: Constraints, condition: Expr) -> bool:
+        return constraints.ranges.implies(condition) if self.plain else proves(constraints, condition)
 
-    def _equal(self, knowledge: Knowledge, a: Expr, b: Expr) -> bool:
-        return a is b or (a - b is const(0)) or (not self.plain and equal(knowledge, a, b))
+    def _equal(self, constraints: Constraints, a: Expr, b: Expr) -> bool:
+        return a is b or (a - b is const(0)) or (not self.plain and equal(constraints, a, b))
 
     def _direct(self, at: dict[str, Expr], under: list[Expr]) -> Found | None:
         """Everything that matters is solved for."""
@@ -257,11 +257,11 @@ class Match:
         if conditions is None:
             return None
         residual = under + conditions
-        knowledge = self.knowledge.given(*residual) if residual else self.knowledge
-        if knowledge.empty:
+        constraints = self.constraints.given(*residual) if residual else self.constraints
+        if constraints.empty:
             return None
         for k, (e, wanted) in enumerate(elements):
-            if not self._equal(knowledge, e, wanted):
+            if not self._equal(constraints, e, wanted):
                 raise Open(f"it may find index {self._simplified(e)} where {wanted} is wanted on axis {k} of {self.want.tensor}", self.claim.node)
         return Found(tuple(residual))
 
@@ -276,9 +276,9 @@ class Match:
             return None
         for original, part in every:
             part = substitute(part, some)
-            if self.knowledge.ranges.refutes(part):
+            if self.constraints.ranges.refutes(part):
                 return None
-            if not self._proves(self.knowledge, part) and not self._cuts_outside(original):
+            if not self._proves(self.constraints, part) and not self._cuts_outside(original):
                 residual.append(part)
         return residual
 
@@ -314,9 +314,9 @@ class Match:
         """First and last value."""
         if name in self.spans:
             start, stop = self.spans[name]
-            lo, hi = self.knowledge.ranges.of(start)[0], self.knowledge.ranges.of(stop)[1]
+            lo, hi = self.constraints.ranges.of(start)[0], self.constraints.ranges.of(stop)[1]
             return None if lo is None or hi is None else (lo, hi - 1)
-        lo, hi = self.knowledge.ranges.of(sym(name))
+        lo, hi = self.constraints.ranges.of(sym(name))
         return None if lo is None or hi is None else (lo, hi)
 
     def _countable(self, names: Iterable[str]) -> bool:
@@ -395,9 +395,9 @@ class Match:
             return None
         for original, part in every:
             part = substitute(part, some)
-            if self.knowledge.ranges.implies(part):
+            if self.constraints.ranges.implies(part):
                 continue
-            if self.knowledge.ranges.refutes(part) and not self.bare:
+            if self.constraints.ranges.refutes(part) and not self.bare:
                 return None
             if part.free <= mine | shared:
                 filters.append(part)
@@ -405,7 +405,7 @@ class Match:
                 continue
             elif not part.free.isdisjoint(mine):
                 raise Open(f"whether {part} holds where it was written is not known", self.claim.node)
-            elif not self._proves(self.knowledge, part):
+            elif not self._proves(self.constraints, part):
                 residual.append(part)
         return filters, residual
 
@@ -417,9 +417,9 @@ class Match:
         if self.past or condition is None:
             return False
         taken = not condition.free <= THREADS
-        items = (i for i in self.claim.node.context.knowledge.items if not isinstance(i, Expr) or (taken and i.free <= THREADS))
+        items = (i for i in self.claim.node.context.constraints.items if not isinstance(i, Expr) or (taken and i.free <= THREADS))
         spans = (Element(sym(name), (0, n - 1)) for name, n in self.claim.points)
-        around = self.claim.node.context.knowledge.about(const(0))[0].given(*items, *spans, *inside(self.claim.element, self.shape))
+        around = self.claim.node.context.constraints.about(const(0))[0].given(*items, *spans, *inside(self.claim.element, self.shape))
         return self._proves(around, condition)
 
     def _reader_filters(self, names: set[str]) -> list[Expr]:
@@ -434,16 +434,16 @@ class Match:
 
     def _table(self, names: set[str], filters: list[Expr]) -> Table:
         spans = {n: span for n in sorted(names) if (span := self._span(n)) is not None}
-        return self.knowledge.tables.of(spans, filters if spans else ())
+        return self.constraints.tables.of(spans, filters if spans else ())
 
     def _compare(self, write: Table, read: Table, shared: list[str], differences: list[Expr], elements: list[Expr], residual: list[Expr]) -> Found | None:
         """Where differences are 0, those of elements must be. Copies of a statement ask this of the same tables again and again."""
         key = write, read, *shared, *differences, None, *elements
-        left = self.knowledge.tables.left.get(key)
+        left = self.constraints.tables.left.get(key)
         if left is None:
             left = self._left(write, read, shared, differences, elements)
             if self.among is None and write.count + read.count <= KEPT:
-                self.knowledge.tables.left[key] = left
+                self.constraints.tables.left[key] = left
         if left is read:
             return None
         if not left.count:

@@ -13,7 +13,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.knowledge import Knowledge
+from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.runs import Span, Visits, below
@@ -23,7 +23,7 @@ from taskfuse.ir.scalar import Const, Expr, FloorDiv, Min, Mod, children, const,
 Ints = NDArray[np.int64]
 
 
-def reach_of(column: Ints, weights: dict[str, Expr], v: Visits, knowledge: Knowledge) -> tuple[int, Expr | None]:
+def reach_of(column: Ints, weights: dict[str, Expr], v: Visits, constraints: Constraints) -> tuple[int, Expr | None]:
     """How many points a table has along an axis, and how far the digits above it lead; ``None``: to any end."""
     if not weights:
         width = int(column.max(initial=-1)) + 1
@@ -35,7 +35,7 @@ def reach_of(column: Ints, weights: dict[str, Expr], v: Visits, knowledge: Knowl
     width = weight.value
     reach: Expr = const(width)
     while digits:
-        k = next((k for k, (_, w) in enumerate(digits) if equal(knowledge, w, reach)), None)
+        k = next((k for k, (_, w) in enumerate(digits) if equal(constraints, w, reach)), None)
         if k is None:
             raise Open(f"nothing steps by {reach} along an axis", v.node)
         name, _ = digits.pop(k)
@@ -44,30 +44,30 @@ def reach_of(column: Ints, weights: dict[str, Expr], v: Visits, knowledge: Knowl
             if digits:
                 raise Open(f"{name} has no known end, and others step further", v.node)
             return width, None
-        reach = simplify(reach * (stop - start), knowledge.facts)
+        reach = simplify(reach * (stop - start), constraints.facts)
     return width, reach
 
 
-def merged(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledge) -> tuple[list[Visits], tuple[Expr, ...]]:
+def merged(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints) -> tuple[list[Visits], tuple[Expr, ...]]:
     """Two axes that are quotient and remainder of one number, by the second one's extent, are one: a box of both is all numbers below its size."""
     for i, j in permutations(range(len(extents)), 2):
-        numbers = [_number(v.point[i], v.point[j], extents[i], extents[j], knowledge) for v in visits]
+        numbers = [_number(v.point[i], v.point[j], extents[i], extents[j], constraints) for v in visits]
         if None in numbers:
             continue
         points = ([(e if k == i else x) for k, x in enumerate(v.point) if k != j] for v, e in zip(visits, numbers, strict=True) if e is not None)
-        less = tuple(simplify(n * extents[j], knowledge.facts) if k == i else n for k, n in enumerate(extents) if k != j)
-        return merged([replace(v, point=tuple(point)) for v, point in zip(visits, points, strict=True)], less, knowledge)
+        less = tuple(simplify(n * extents[j], constraints.facts) if k == i else n for k, n in enumerate(extents) if k != j)
+        return merged([replace(v, point=tuple(point)) for v, point in zip(visits, points, strict=True)], less, constraints)
     return visits, extents
 
 
-def _number(upper: Expr, lower: Expr, most: Expr, size: Expr, knowledge: Knowledge) -> Expr | None:
+def _number(upper: Expr, lower: Expr, most: Expr, size: Expr, constraints: Constraints) -> Expr | None:
     """The number of which two axes, of ``most`` and ``size`` points, are quotient and remainder by ``size``."""
     match upper, lower:
-        case FloorDiv(a=Mod(a=a, b=m), b=n), Mod(a=b, b=k) if a is b and n is k and equal(knowledge, n, size) and equal(knowledge, m, most * size):
+        case FloorDiv(a=Mod(a=a, b=m), b=n), Mod(a=b, b=k) if a is b and n is k and equal(constraints, n, size) and equal(constraints, m, most * size):
             return a % m
-        case FloorDiv(a=a, b=n), Mod(a=b, b=k) if a is b and n is k and equal(knowledge, n, size):
+        case FloorDiv(a=a, b=n), Mod(a=b, b=k) if a is b and n is k and equal(constraints, n, size):
             return a
-        case Mod(a=FloorDiv(a=a, b=n), b=m), Mod(a=b, b=k) if a is b and n is k and equal(knowledge, n, size) and equal(knowledge, m, most):
+        case Mod(a=FloorDiv(a=a, b=n), b=m), Mod(a=b, b=k) if a is b and n is k and equal(constraints, n, size) and equal(constraints, m, most):
             return a % (n * m)
         case _:
             return None
@@ -76,11 +76,11 @@ def _number(upper: Expr, lower: Expr, most: Expr, size: Expr, knowledge: Knowled
 # -- a number that symbols run through ---------------------------------------------------------------------------------------------------
 
 
-def named(v: Visits, knowledge: Knowledge, *, every: bool) -> Visits:
+def named(v: Visits, constraints: Constraints, *, every: bool) -> Visits:
     """A symbol of its own for each digit of a number that runs over all its values; ``every``: of quotients by constants, too."""
     while True:
         for number in dict.fromkeys(d for e in v.point for d in _divisions(e, every=every)):
-            made = _grouped(v, *number, knowledge) or _divided(v, *number, knowledge)
+            made = _grouped(v, *number, constraints) or _divided(v, *number, constraints)
             if made is not None:
                 v = made
                 break
@@ -96,21 +96,21 @@ def _divisions(e: Expr, *, every: bool) -> Iterator[tuple[Expr, Expr]]:
         yield from _divisions(c, every=every)
 
 
-def _divided(v: Visits, a: Expr, n: Expr, knowledge: Knowledge) -> Visits | None:
+def _divided(v: Visits, a: Expr, n: Expr, constraints: Constraints) -> Visits | None:
     """Symbols for ``a//n`` and ``a % n``: ``a`` runs over all numbers below a multiple of ``n``, or to any end."""
-    span = _span(v, a, knowledge) if n.free.isdisjoint(v.spans) else None
+    span = _span(v, a, constraints) if n.free.isdisjoint(v.spans) else None
     if span is None:
         return None
     total, quotient = span[1], None
     if total is not None:
-        quotient = simplify(total // n, knowledge.facts)
-        if not equal(knowledge, quotient * n, total):
+        quotient = simplify(total // n, constraints.facts)
+        if not equal(constraints, quotient * n, total):
             return None
     q, r = sym(f"quotient.{len(v.spans)}"), sym(f"remainder.{len(v.spans)}")
     return _replaced(v, a, n, (q, r), {str(q): quotient, str(r): n}, a.free)
 
 
-def _grouped(v: Visits, r: Expr, h: Expr, knowledge: Knowledge) -> Visits | None:
+def _grouped(v: Visits, r: Expr, h: Expr, constraints: Constraints) -> Visits | None:
     """Symbols for row and column of a tile, in the order that goes down the columns of one group of rows after another.
 
     Tile ``w`` of ``rows*columns`` is in group ``g = w//(G*columns)``, of ``h = min(G, rows - G*g)`` rows, at place ``r = w % (G*columns)``: its row is
@@ -129,12 +129,12 @@ def _grouped(v: Visits, r: Expr, h: Expr, knowledge: Knowledge) -> Visits | None
         step = next((c for t, c in terms_of(r)[0] if t is u % d), 0)  # w = step*u + low, so w//(step*d) = u//d, w % (step*d) = step*(u % d) + low
         low = r - u % d * step
         least, most = v.ranges.of(low)
-        columns = simplify(d * step // height, knowledge.facts)
-        if step < 1 or least is None or most is None or not 0 <= least <= most < step or not equal(knowledge, columns * height, d * step):
+        columns = simplify(d * step // height, constraints.facts)
+        if step < 1 or least is None or most is None or not 0 <= least <= most < step or not equal(constraints, columns * height, d * step):
             continue
         number = u * step + low
-        span = _span(v, number, knowledge) if rows.free.isdisjoint(v.spans) and columns.free.isdisjoint(v.spans) else None
-        if span is not None and span[1] is not None and equal(knowledge, span[1], rows * columns):
+        span = _span(v, number, constraints) if rows.free.isdisjoint(v.spans) and columns.free.isdisjoint(v.spans) else None
+        if span is not None and span[1] is not None and equal(constraints, span[1], rows * columns):
             row, column = sym(f"row.{len(v.spans)}"), sym(f"column.{len(v.spans)}")
             return _replaced(v, r, h, (column, row - group * height), {str(row): rows, str(column): columns}, number.free)
     return None
@@ -165,7 +165,7 @@ def _replaced(v: Visits, a: Expr, n: Expr, digits: tuple[Expr, Expr], extents: M
     return replace(v, point=point, spans=spans, conditions=tuple(c for c in v.conditions if c.free.isdisjoint(mine)))
 
 
-def _span(v: Visits, a: Expr, knowledge: Knowledge) -> Span | None:
+def _span(v: Visits, a: Expr, constraints: Constraints) -> Span | None:
     """The numbers that symbols run through, each once, whatever other symbols are; ``None`` if that is not known."""
     mine = a.free & v.spans.keys()
     if not mine or (v.rows is not None and mine & v.rows.keys()):
@@ -177,7 +177,7 @@ def _span(v: Visits, a: Expr, knowledge: Knowledge) -> Span | None:
     if len(ends) < len(bounds) or constant or frozenset(weights) != mine or any(v.spans[m][0] is not const(0) for m in mine):
         return None
     try:
-        width, reach = reach_of(np.zeros(1, np.int64), weights, v, knowledge)
+        width, reach = reach_of(np.zeros(1, np.int64), weights, v, constraints)
     except Open:
         return None
     if reach is not None:
@@ -186,5 +186,5 @@ def _span(v: Visits, a: Expr, knowledge: Knowledge) -> Span | None:
         return None
     if not ends:
         return const(0), None
-    total = next((t for t in ends if all(proves(knowledge, le(t, other)) for other in ends)), None)
+    total = next((t for t in ends if all(proves(constraints, le(t, other)) for other in ends)), None)
     return None if total is None else (const(0), total)

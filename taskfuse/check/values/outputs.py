@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from taskfuse.check.program import Program
+from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.questions import equal, inside, known_at
-from taskfuse.check.values.reach import Reach
+from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.runs import stores
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import const
@@ -17,9 +17,9 @@ from taskfuse.kir.witness import Whole
 class Outputs:
     """The outputs of a program."""
 
-    def __init__(self, program: Program, reach: Reach, instructions: Instructions) -> None:
-        self.program = program
-        self.reach = reach
+    def __init__(self, tree: StatementTree, writes: ReachingWrites, instructions: Instructions) -> None:
+        self.tree = tree
+        self.writes = writes
         self.instructions = instructions
         self._stores: dict[str, list[Place]] = {}
 
@@ -32,7 +32,7 @@ class Outputs:
 
     def check(self, name: str) -> None:
         """Every element of an output is stored once. Raises :class:`Open`."""
-        definition = self.reach.definitions.get(name)
+        definition = self.writes.definitions.get(name)
         if definition is None:
             raise Open(f"{name} has no definition")
         if isinstance(definition.rule, Whole):
@@ -43,16 +43,16 @@ class Outputs:
             return
         if any(e is const(0) for e in definition.shape):
             return
-        visits = [stores(self.program, place, definition.shape) for place in self._stores.get(name, [])]
+        visits = [stores(self.tree, place, definition.shape) for place in self._stores.get(name, [])]
         if not visits:
             raise Open(f"{name} is never stored")
-        covered(visits, definition.shape, self.program.root.context.knowledge)
+        covered(visits, definition.shape, self.tree.root.context.constraints)
 
     def identity(self, place: Place) -> None:
         """An element of an output is stored at its own index, wherever that is inside it (:mod:`taskfuse.check.bounds`). Raises :class:`Open`."""
         if place.tensor != place.buffer:
             raise Open(f"it stores {place.tensor} in {place.buffer}", place.node)
-        knowledge = known_at(place).given(*inside(place.index, self.reach.shape(place.tensor)))
+        constraints = known_at(place).given(*inside(place.index, self.writes.shape(place.tensor)))
         for k, (e, wanted) in enumerate(zip(place.index, place.element, strict=True)):
-            if not equal(knowledge, e, wanted):
+            if not equal(constraints, e, wanted):
                 raise Open(f"it stores element {wanted} of {place.tensor} at index {e} of {place.buffer} on axis {k}", place.node)

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from taskfuse.check.bounds import by_parts
+from taskfuse.check.constraints import Constraints
 from taskfuse.check.items import Element
-from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.linear import Linear
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.samples import fails
@@ -31,11 +31,11 @@ def _inside(element: tuple[Expr, ...], shape: tuple[Expr, ...]) -> tuple[Expr, .
     return tuple(c for e, n in zip(element, shape, strict=True) for c in (ge(e, 0), lt(e, n)) if not isinstance(c, Const) or not c.value)
 
 
-def proves(knowledge: Knowledge, condition: Expr) -> bool:
+def proves(constraints: Constraints, condition: Expr) -> bool:
     """True only if a condition holds."""
     if isinstance(condition, Const):
         return condition.value != 0
-    if knowledge.ranges.implies(condition):
+    if constraints.ranges.implies(condition):
         return True
     match condition:
         case Compare(op=CompareOp.LT, a=a, b=b):
@@ -43,33 +43,33 @@ def proves(knowledge: Knowledge, condition: Expr) -> bool:
         case Compare(op=CompareOp.LE, a=a, b=b):
             form = b - a
         case _:
-            return knowledge.proves(condition)
-    narrow, question = knowledge.closely(form)
+            return constraints.proves(condition)
+    narrow, question = constraints.closely(form)
     if Linear.of(narrow).nonnegative(question, 1):
         return True
-    narrow, question = knowledge.about(form)
+    narrow, question = constraints.about(form)
     if fails(narrow, ge(question, 0)):
         return False
-    if Linear.of(narrow).nonnegative(question, 1) or knowledge.proves(condition):
+    if Linear.of(narrow).nonnegative(question, 1) or constraints.proves(condition):
         return True
     terms, constant = terms_of(question)
     divisions = any(isinstance(t, FloorDiv | Mod) and not isinstance(t.b, Const) for t, _ in terms)
     return divisions and constant >= 0 and all(k > 0 for _, k in terms) and by_parts(question, narrow)
 
 
-def equal(knowledge: Knowledge, a: Expr, b: Expr) -> bool:
+def equal(constraints: Constraints, a: Expr, b: Expr) -> bool:
     """True only if two expressions have one value."""
     if a is b:
         return True
     difference = a - b
     if difference is const(0) or isinstance(difference, Const):
         return difference is const(0)
-    if fails(*knowledge.about(eq(difference, 0))):
+    if fails(*constraints.about(eq(difference, 0))):
         return False
-    return simplify(difference, knowledge.facts) is const(0) or proves(knowledge, eq(a, b))
+    return simplify(difference, constraints.facts) is const(0) or proves(constraints, eq(a, b))
 
 
-def known_at(place: Place) -> Knowledge:
+def known_at(place: Place) -> Constraints:
     """What holds where an access happens."""
     spans = (Element(sym(name), (0, n - 1)) for name, n in place.points)
-    return place.node.context.knowledge.given(*spans, *place.given)
+    return place.node.context.constraints.given(*spans, *place.given)

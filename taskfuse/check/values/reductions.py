@@ -14,15 +14,15 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.knowledge import Knowledge
-from taskfuse.check.program import BLOCK_NAMES, THREADS, Node, conjuncts
+from taskfuse.check.constraints import Constraints
+from taskfuse.check.statement_tree import BLOCK_NAMES, THREADS, Node, conjuncts
 from taskfuse.check.tables import Table
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
-from taskfuse.check.values.joins import Joined, Joins
+from taskfuse.check.values.cross_thread_reductions import CrossThreadReductions, Joined
 from taskfuse.check.values.match import LIMIT, Found, Match, Writing
 from taskfuse.check.values.questions import inside, known_at, proves
-from taskfuse.check.values.reach import Reach
+from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.runs import Span, Visits, known_of, runs
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import TRUE, Const, Expr, Facts, FloorDiv, Mod, Sym, children, const, eq, evaluate, ge, le, lt, not_, simplify, substitute, sym
@@ -60,8 +60,8 @@ class Reductions:
         terms: accumulator -> the statements that take its terms.
     """
 
-    def __init__(self, reach: Reach, instructions: Instructions) -> None:
-        self.reach = reach
+    def __init__(self, writes: ReachingWrites, instructions: Instructions) -> None:
+        self.writes = writes
         self.instructions = instructions
         self.terms: dict[str, list[Term]] = {}
         self.overhangs: set[Node] = set()
@@ -80,7 +80,7 @@ class Reductions:
                 place = self.instructions.written(node, holds)
                 self._starts.setdefault(place.buffer, []).append(place)
             case Content.TERM:
-                definition = self.reach.definitions[holds.tensor]
+                definition = self.writes.definitions[holds.tensor]
                 point = {f"i{k}": e for k, e in enumerate(holds.index)}
                 place = self.instructions.written(node, replace(holds, index=tuple(substitute(e, point) for e in definition.place)))
                 if any(not isinstance(e, Sym) for e in definition.place):  # parts of an axis, which what is known of its loops may decide
@@ -100,9 +100,9 @@ class Reductions:
     def check(self) -> None:
         """An accumulator, or a workspace of partial results, is of one reduction and holds nothing else. Raises :class:`Open`."""
         for buffer, others in self._tensors.items():
-            for claim in self.reach.claims.get(buffer, []):
+            for claim in self.writes.claims.get(buffer, []):
                 raise Open(f"{buffer} holds partial results of {next(iter(others))}, and {claim.content.value}s of {claim.tensor}", claim.node)
-            self.reach.alone(buffer)
+            self.writes.alone(buffer)
             if len(others) > 1:
                 raise Open(f"{buffer} holds partial results of {' and of '.join(sorted(others))}", *others.values())
 
@@ -111,13 +111,13 @@ class Reductions:
     def complete(self, want: Place, given: Iterable[Expr] = ()) -> None:
         """The accumulators that are read hold the elements that are wanted, complete. Raises :class:`Open`."""
         given = tuple(given)
-        definition = self.reach.definitions[want.tensor]
-        knowledge = known_at(want).given(*given).given(*inside(want.element, definition.shape))
-        if knowledge.empty:
+        definition = self.writes.definitions[want.tensor]
+        constraints = known_at(want).given(*given).given(*inside(want.element, definition.shape))
+        if constraints.empty:
             return
         terms = self.terms.get(want.buffer, [])
         if not terms:
-            self._nothing(want, definition, knowledge)
+            self._nothing(want, definition, constraints)
             return
         if any(t.place.tensor != want.tensor for t in terms):
             raise Open(f"{want.buffer} takes terms of another tensor than {want.tensor}", terms[0].node)
@@ -128,7 +128,7 @@ class Reductions:
         among: Table | None = None
         hits: list[list[Term]] = []
         for group in groups.values():
-            found = self._match(group[-1].place, want, knowledge, among)
+            found = self._match(group[-1].place, want, constraints, among)
             if found is None:
                 continue
             if found.under:
@@ -140,7 +140,7 @@ class Reductions:
         else:
             raise Open("an accumulator is read that takes no terms", want.node)
         given = (*given, *inside(want.element, definition.shape))
-        joined = [self._group(want, group, definition, knowledge) for group in hits]
+        joined = [self._group(want, group, definition, constraints) for group in hits]
         starts = {s.node: s for group in hits for s in self._recent(group[0])}
         if starts and not any(joined):  # also those that take no term
             self._set(sorted(starts.values(), key=lambda s: s.node.number), want, given, "it is read")
@@ -163,7 +163,7 @@ class Reductions:
         front = max((n for n in others if n < last), default=-1)
         return [s for s in starts if s.node.number > front]
 
-    def _nothing(self, want: Place, definition: Definition, knowledge: Knowledge) -> None:
+    def _nothing(self, want: Place, definition: Definition, constraints: Constraints) -> None:
         """A reduction without terms is its initial value."""
         rule = definition.rule
         kept = {e.name for e in definition.place if isinstance(e, Sym)}
@@ -175,7 +175,7 @@ class Reductions:
             self._value(s, rule, parts=False)
             same = {n.stmt.var: sym(n.stmt.var) for n in s.node.loops if isinstance(n.stmt, For) and n in want.node.loops}
             claim, target = replace(s, element=(), content=Content.START), replace(want, element=(), content=Content.START)
-            found = self._writes(claim, target, same, knowledge, None)
+            found = self._writes(claim, target, same, constraints, None)
             if found is not None and not found.under and found.rest is None:
                 return
         raise Open("its accumulator is not known to be set", want.node)
@@ -192,18 +192,18 @@ class Reductions:
                 if not _disjoint(one, two):
                     raise Open("an accumulator takes terms in different places", a[0].node, b[0].node)
 
-    def _match(self, claim: Place, want: Place, knowledge: Knowledge, among: Table | None) -> Found | None:
+    def _match(self, claim: Place, want: Place, constraints: Constraints, among: Table | None) -> Found | None:
         shared = {n.stmt.var: sym(n.stmt.var) for n in claim.node.loops if isinstance(n.stmt, For) and n in want.node.loops}
-        shape = self.reach.shape(want.tensor)
-        storage = self.reach.storages[want.buffer]
-        return Match(Writing(claim, storage.memory, shared), want, storage, shape, None, knowledge, among, past=False, bare=True).found()
+        shape = self.writes.shape(want.tensor)
+        storage = self.writes.storages[want.buffer]
+        return Match(Writing(claim, storage.memory, shared), want, storage, shape, None, constraints, among, past=False, bare=True).found()
 
-    def _writes(self, claim: Place, want: Place, same: Mapping[str, Expr], knowledge: Knowledge, among: Table | None) -> Found | None:
+    def _writes(self, claim: Place, want: Place, same: Mapping[str, Expr], constraints: Constraints, among: Table | None) -> Found | None:
         """Whether a start sets the accumulators that are used."""
-        storage = self.reach.storages[claim.buffer]
-        return Match(Writing(claim, storage.memory, same), want, storage, (), None, knowledge, among, past=False).found()
+        storage = self.writes.storages[claim.buffer]
+        return Match(Writing(claim, storage.memory, same), want, storage, (), None, constraints, among, past=False).found()
 
-    def _group(self, want: Place, group: list[Term], definition: Definition, knowledge: Knowledge) -> bool:
+    def _group(self, want: Place, group: list[Term], definition: Definition, constraints: Constraints) -> bool:
         """All terms of a group of accumulators are in what is read, once. True if partial results have been joined."""
         scope = [n for n in group[0].node.loops if n in want.node.loops]
         if any([n for n in t.node.loops if n in want.node.loops] != scope for t in group):
@@ -222,8 +222,8 @@ class Reductions:
         key = (id(group[0]), tuple(scope), definition.tensor, joined is None, want.node if joined is not None else None)
         if key not in self._known:
             try:
-                self._started(want, group, scope, knowledge, definition, joined)
-                self._cover(group, scope, definition, knowledge, joined, want)
+                self._started(want, group, scope, constraints, definition, joined)
+                self._cover(group, scope, definition, constraints, joined, want)
                 self._known[key] = None
             except Open as error:
                 self._known[key] = error
@@ -245,7 +245,7 @@ class Reductions:
 
     # -- before the first term ------------------------------------------------------------------------------------------------------
 
-    def _started(self, want: Place, group: list[Term], scope: list[Node], knowledge: Knowledge, definition: Definition, joined: Joined | None) -> None:
+    def _started(self, want: Place, group: list[Term], scope: list[Node], constraints: Constraints, definition: Definition, joined: Joined | None) -> None:
         """The accumulator is set in this iteration of the loops around, before its first term and never again."""
         first, last = group[0], group[-1]
         starts = [s for s in self._recent(first) if [n for n in s.node.loops if n in scope] == scope]
@@ -264,7 +264,7 @@ class Reductions:
                 self._value(s, rule, joined is not None)
             if any(s.node.number > first.node.number for s in starts):
                 raise Open("an accumulator is set again after its first term", first.node)
-            self._set(starts, first.place, inside(first.place.element, self.reach.shape(first.place.tensor)), "its first term")
+            self._set(starts, first.place, inside(first.place.element, self.writes.shape(first.place.tensor)), "its first term")
             return
         if not flags or len(flags) != len(group):
             raise Open("nothing sets an accumulator before its first term", first.node)
@@ -284,7 +284,7 @@ class Reductions:
         if rule.init.value != 0:
             raise Open(f"it starts with {rule.init.value}, and products set accumulators to 0", first.node)
         for s in loops:
-            if not proves(knowledge, lt(s.start, s.stop)):
+            if not proves(constraints, lt(s.start, s.stop)):
                 raise Open("no product may be taken at all, and nothing sets the accumulator", first.node)
 
     @staticmethod
@@ -322,48 +322,48 @@ class Reductions:
 
     # -- the terms ------------------------------------------------------------------------------------------------------------------
 
-    def _cover(self, group: list[Term], scope: list[Node], definition: Definition, knowledge: Knowledge, joined: Joined | None, want: Place) -> None:
+    def _cover(self, group: list[Term], scope: list[Node], definition: Definition, constraints: Constraints, joined: Joined | None, want: Place) -> None:
         space = definition.space
         kept = {e.name for e in definition.place if isinstance(e, Sym)}
         axes = [k for k in range(len(space)) if f"i{k}" not in kept]
         own = _determined(group[0], scope)
         if joined is not None:  # of whichever thread and block
-            items = (i for i in knowledge.items if i.free.isdisjoint(THREADS | joined.blocks.keys()))
-            knowledge = knowledge.about(const(0))[0].given(*items)
+            items = (i for i in constraints.items if i.free.isdisjoint(THREADS | joined.blocks.keys()))
+            constraints = constraints.about(const(0))[0].given(*items)
         blocks: dict[str, Span] = {}
         if joined is not None:
-            grid = dict(zip(BLOCK_NAMES, self.reach.program.kernel.grid, strict=True))
+            grid = dict(zip(BLOCK_NAMES, self.writes.tree.kernel.grid, strict=True))
             blocks = {name: (const(0), grid[name]) for name in joined.blocks}
         visits: list[Visits] = []
         extents: list[Expr] = [space[k] for k in axes]
-        rows = self._members(joined, group, axes, want, knowledge) if joined is not None else [None]
+        rows = self._members(joined, group, axes, want, constraints) if joined is not None else [None]
         for row in rows:
             visits = []
             extents = [space[k] for k in axes]
             for t in group:
                 loops = [n for n in t.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in own]
                 exists = inside(t.point, space)
-                spans, conditions = runs(t.node, loops, blocks, {name: n for name, n in t.points}, exists, self._held(t, knowledge, joined))
+                spans, conditions = runs(t.node, loops, blocks, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined))
                 values = list(t.point)
                 if joined is not None:
                     spans, conditions = _in_blocks(joined, spans, conditions)
                     values = [substitute(e, joined.blocks) for e in values]
-                point, sizes = _residues(definition, axes, values, t.node.context.facts if joined is None else knowledge.facts)
+                point, sizes = _residues(definition, axes, values, t.node.context.facts if joined is None else constraints.facts)
                 extents = sizes
                 conditions = [c for c in conditions if not c.free <= THREADS]
                 visits.append(Visits(t.node, tuple(point), spans | _row_spans(row), tuple(conditions), t.node.context.ranges, row))
             digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead behind its end
-            if covered(visits, tuple(extents), knowledge) or digits:
+            if covered(visits, tuple(extents), constraints) or digits:
                 self.overhangs.update(t.node for t in group)
 
-    def _held(self, t: Term, knowledge: Knowledge, joined: Joined | None) -> list[Expr]:
+    def _held(self, t: Term, constraints: Constraints, joined: Joined | None) -> list[Expr]:
         """The conditions around a term that hold where its result is read. Who takes terms that are joined is asked of the threads."""
         found: list[Expr] = []
         for c in t.node.conditions:
             for part in conjuncts(c):
-                holds = proves(knowledge, part)
+                holds = proves(constraints, part)
                 if joined is None and part.free <= THREADS and not holds:
-                    around = known_of(t.node, dict(t.points)).given(*inside(t.point, self.reach.definitions[t.place.tensor].space))
+                    around = known_of(t.node, dict(t.points)).given(*inside(t.point, self.writes.definitions[t.place.tensor].space))
                     if not proves(around, part):
                         raise Open(f"terms are taken under {part}, and read under other conditions", t.node)
                 if holds or part.free <= THREADS:
@@ -382,17 +382,17 @@ class Reductions:
         parts = [n for n in every if first.node.number < n.number < want.node.number]
         if not parts:
             return None
-        program = self.reach.program
-        shape = [e.value for e in program.kernel.block if isinstance(e, Const)]
+        tree = self.writes.tree
+        shape = [e.value for e in tree.kernel.block if isinstance(e, Const)]
         if len(shape) != 3:
             raise Open("the extents of the block are not constant", want.node)
-        definition = self.reach.definitions[want.tensor]
-        storages = dict(self.reach.storages)
+        definition = self.writes.definitions[want.tensor]
+        storages = dict(self.writes.storages)
         others = frozenset(self.terms.keys() | self._starts.keys()) - {want.buffer}
         around = known_at(want).given(*inside(want.element, definition.shape))
-        joins = Joins(definition, want.buffer, others, storages, (shape[0], shape[1], shape[2]), around)
+        joined_threads = CrossThreadReductions(definition, want.buffer, others, storages, (shape[0], shape[1], shape[2]), around)
         scope = [n for n in first.node.loops if n in want.node.loops]
-        block = scope[-1].blocks[0] if scope else program.root
+        block = scope[-1].blocks[0] if scope else tree.root
         holders = {n for p in parts for n in p.path}
         nodes = [n for n in block.nodes if n in holders]
         again = next((n for n in want.node.loops if n not in scope and n in holders), None)
@@ -401,21 +401,21 @@ class Reductions:
         free = [e for e in want.index if not isinstance(e, Const)]
         takers = {part for c in first.node.conditions for part in conjuncts(c) if part.free <= THREADS}
         atoms = {a for e in first.point for a in _thread_atoms(e)} | takers
-        joins.take([np.broadcast_to(np.asarray(evaluate(a, joins.threads), np.int64), joins.count) for a in sorted(atoms, key=str)])
+        joined_threads.take([np.broadcast_to(np.asarray(evaluate(a, joined_threads.threads), np.int64), joined_threads.count) for a in sorted(atoms, key=str)])
         for s in self._recent(first) or [first.place]:
-            joins.start(self._who(s, first, known_at(want)))
-        joins.run(iter(nodes), block.context.conditions, first.node, want.node)
+            joined_threads.start(self._who(s, first, known_at(want)))
+        joined_threads.run(iter(nodes), block.context.conditions, first.node, want.node)
         if free:
-            self._check_joined(want, joins)
-            places = sorted(i for b, i in joins.registers if b == want.buffer)
-            results = [joins.result(index, want.node, (eq(e, i) for e, i in zip(want.index, index, strict=True))) for index in places]
+            self._check_joined(want, joined_threads)
+            places = sorted(i for b, i in joined_threads.registers if b == want.buffer)
+            results = [joined_threads.result(index, want.node, (eq(e, i) for e, i in zip(want.index, index, strict=True))) for index in places]
             if not results or any((r.members != results[0].members).any() or r.blocks != results[0].blocks for r in results):
                 raise Open("accumulators of a thread are joined in different ways", want.node)
             return results[0]
-        return joins.result(tuple(e.value for e in want.index if isinstance(e, Const)), want.node)
+        return joined_threads.result(tuple(e.value for e in want.index if isinstance(e, Const)), want.node)
 
     @staticmethod
-    def _who(start: Place, term: Term, knowledge: Knowledge) -> list[Expr]:
+    def _who(start: Place, term: Term, constraints: Constraints) -> list[Expr]:
         """The conditions on threads under which accumulators are set. What else is asked there is asked of the terms of the same accumulator, or holds."""
         taken = {part for c in term.node.conditions for part in conjuncts(c)}
         own = {n.stmt.var for n in start.node.loops if isinstance(n.stmt, For) and n not in term.node.loops}
@@ -425,7 +425,7 @@ class Reductions:
             for part in conjuncts(c):
                 if part.free <= THREADS:
                     found.append(part)
-                elif substitute(part, same) not in taken and not proves(knowledge, part):
+                elif substitute(part, same) not in taken and not proves(constraints, part):
                     raise Open(f"accumulators are set under {part} only", start.node)
         for n in start.node.loops:
             if isinstance(n.stmt, For) and n not in term.node.loops and not (n.stmt.stop.free | n.stmt.start.free).isdisjoint(THREADS):
@@ -433,7 +433,7 @@ class Reductions:
         return found
 
     @staticmethod
-    def _check_joined(want: Place, joins: Joins) -> None:
+    def _check_joined(want: Place, joined_threads: CrossThreadReductions) -> None:
         """All accumulators that may be read have been joined."""
         ranges = known_at(want).ranges
         spans = [ranges.of(e) for e in want.index]
@@ -443,13 +443,13 @@ class Reductions:
         if size > REGISTERS:
             raise Open("which accumulator is read is not known", want.node)
         for index in product(*(range(lo or 0, (hi or 0) + 1) for lo, hi in spans)):
-            if (want.buffer, index) not in joins.registers:
+            if (want.buffer, index) not in joined_threads.registers:
                 raise Open(f"accumulator {list(index)} is read, and has not been joined", want.node)
 
-    def _members(self, joined: Joined, group: list[Term], axes: list[int], want: Place, knowledge: Knowledge) -> list[Mapping[str, Ints] | None]:
+    def _members(self, joined: Joined, group: list[Term], axes: list[int], want: Place, constraints: Constraints) -> list[Mapping[str, Ints] | None]:
         """The threads whose terms threads that read have, once for each set of them with other terms; all of one set have terms of one element."""
-        program = self.reach.program
-        shape = [e.value for e in program.kernel.block if isinstance(e, Const)]
+        tree = self.writes.tree
+        shape = [e.value for e in tree.kernel.block if isinstance(e, Const)]
         count = shape[0] * shape[1] * shape[2]
         linear = np.arange(count, dtype=np.int64)
         threads = {"threadIdx.x": linear % shape[0], "threadIdx.y": linear // shape[0] % shape[1], "threadIdx.z": linear // (shape[0] * shape[1])}
@@ -487,7 +487,7 @@ class Reductions:
                 raise Open("threads join partial results of threads that take no terms", want.node)
             rows = np.concatenate([values[:, members] for values in said])
             found.setdefault(rows[:, np.lexsort(rows)].tobytes(), {n: v[members] for n, v in threads.items()})
-        del knowledge
+        del constraints
         return list(found.values())
 
 

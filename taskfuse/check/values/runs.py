@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.constraints import Constraints
 from taskfuse.check.items import Element, Trip
-from taskfuse.check.knowledge import Knowledge
-from taskfuse.check.program import BLOCK_NAMES, THREAD_NAMES, THREADS, Node, Program, conjuncts
 from taskfuse.check.ranges import Ranges, terms_of
+from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, THREADS, Node, StatementTree, conjuncts
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.questions import inside, proves
 from taskfuse.check.values.solve import Open
@@ -69,7 +69,7 @@ def runs(
         s = n.stmt
         assert isinstance(s, For)
         stop: Expr = s.stop
-        if isinstance(stop, Select) and proves(n.context.knowledge, le(stop.b, s.start)):
+        if isinstance(stop, Select) and proves(n.context.constraints, le(stop.b, s.start)):
             conditions += conjuncts(stop.cond)
             stop = stop.a
         spans[s.var] = s.start, stop
@@ -82,11 +82,11 @@ def runs(
     conditions += [part for c in node.conditions for part in conjuncts(c)]
     kept = set(held)
     listed = all(isinstance(e, Const) for e in node.context.kernel.block)  # threads are written down one by one
-    spans, conditions = _tightened(spans, conditions, node.context.knowledge.about(const(0))[0], THREADS if listed else frozenset())
+    spans, conditions = _tightened(spans, conditions, node.context.constraints.about(const(0))[0], THREADS if listed else frozenset())
     around = known_of(node, points, late).given(*exists)
     left: list[Expr] = []
     for c in conditions:
-        if c in kept or (c.free.isdisjoint(spans) and proves(node.context.knowledge, c) and c not in node.conditions):
+        if c in kept or (c.free.isdisjoint(spans) and proves(node.context.constraints, c) and c not in node.conditions):
             continue
         if c.free <= THREADS and c.free:
             left.append(c)
@@ -99,15 +99,15 @@ def runs(
     return spans, left
 
 
-def known_of(node: Node, points: Mapping[str, int], without: Iterable[str] = ()) -> Knowledge:
+def known_of(node: Node, points: Mapping[str, int], without: Iterable[str] = ()) -> Constraints:
     """What loops around a statement say, some of them left out; no conditions."""
     names = set(without)
-    items = (i for i in node.context.knowledge.items if not isinstance(i, Expr) and not (isinstance(i, Trip) and str(i.symbol) in names))
+    items = (i for i in node.context.constraints.items if not isinstance(i, Expr) and not (isinstance(i, Trip) and str(i.symbol) in names))
     elements = (Element(sym(name), (0, n - 1)) for name, n in points.items())
-    return node.context.knowledge.about(const(0))[0].given(*items, *elements)
+    return node.context.constraints.about(const(0))[0].given(*items, *elements)
 
 
-def _tightened(spans: dict[str, Span], conditions: list[Expr], root: Knowledge, without: frozenset[str]) -> tuple[dict[str, Span], list[Expr]]:
+def _tightened(spans: dict[str, Span], conditions: list[Expr], root: Constraints, without: frozenset[str]) -> tuple[dict[str, Span], list[Expr]]:
     """Conditions that bound one symbol, but for some, as its span."""
     left: list[Expr] = []
     for c in conditions:
@@ -171,9 +171,9 @@ def below(condition: Expr, a: Expr) -> Expr | None:
     return bound if bound.free.isdisjoint(a.free) else None
 
 
-def stores(program: Program, place: Place, shape: tuple[Expr, ...]) -> Visits:
+def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...]) -> Visits:
     """The elements that a statement stores, by all blocks, threads and iterations. Raises :class:`Open`."""
-    node, kernel = place.node, program.kernel
+    node, kernel = place.node, tree.kernel
     spans: dict[str, Span] = {}
     for names, extents in ((BLOCK_NAMES, kernel.grid), (THREAD_NAMES, kernel.block)):
         spans |= {n: (const(0), e) for n, e in zip(names, extents, strict=True)}

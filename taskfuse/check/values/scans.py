@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from taskfuse.check.program import Node, conjuncts
 from taskfuse.check.ranges import terms_of
+from taskfuse.check.statement_tree import Node, conjuncts
 from taskfuse.check.values.claims import Instructions
 from taskfuse.check.values.match import Match, Writing
 from taskfuse.check.values.questions import equal, inside, known_at, proves
-from taskfuse.check.values.reach import Reach
+from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import Expr, Sym, const, simplify, sym
@@ -23,8 +23,8 @@ COPY = ELEMENTWISE["copy"]
 class Scans:
     """The totals of a program."""
 
-    def __init__(self, reach: Reach, instructions: Instructions) -> None:
-        self.reach = reach
+    def __init__(self, writes: ReachingWrites, instructions: Instructions) -> None:
+        self.writes = writes
         self.instructions = instructions
         self._terms: dict[str, list[tuple[Node, Holds]]] = {}
         self._starts: dict[str, list[Node]] = {}
@@ -41,12 +41,12 @@ class Scans:
         """A total is of one scan and holds nothing else. Raises :class:`Open`."""
         for buffer, terms in self._terms.items():
             tensors = {holds.tensor for _, holds in terms}
-            if len(tensors) > 1 or self.reach.claims.get(buffer):
+            if len(tensors) > 1 or self.writes.claims.get(buffer):
                 raise Open(f"{buffer} holds totals of {' and of '.join(sorted(tensors))}, and other elements", terms[0][0])
 
     def complete(self, node: Node, total: Access, holds: Holds) -> None:
         """A total that is stored is that of its element. Raises :class:`Open`."""
-        definition = self.reach.definitions[holds.tensor]
+        definition = self.writes.definitions[holds.tensor]
         rule = definition.rule
         assert isinstance(rule, Accumulate)
         terms, starts = self._terms.get(total.buffer, []), self._starts.get(total.buffer, [])
@@ -78,8 +78,8 @@ class Scans:
         self._set(start, term)
         self._in_order(term, own, holds.index, rule.axis, total)
         exists = inside(holds.index, definition.shape)
-        items = (i for i in term.context.knowledge.items if not isinstance(i, Expr))
-        around = term.context.knowledge.about(const(0))[0].given(*items, *exists)
+        items = (i for i in term.context.constraints.items if not isinstance(i, Expr))
+        around = term.context.constraints.about(const(0))[0].given(*items, *exists)
         for c in term.conditions:
             for part in conjuncts(c):
                 varying = any(isinstance(n.stmt, For) and n.stmt.var in part.free for n in own)
@@ -90,7 +90,7 @@ class Scans:
         """The total that a step adds to has been set before the loops along the axis."""
         claim, target = (self.instructions.written(n, Holds("", content=Content.START)) for n in (start, term))
         same = {n.stmt.var: sym(n.stmt.var) for n in start.loops if isinstance(n.stmt, For) and n in term.loops}
-        storage = self.reach.storages[claim.buffer]
+        storage = self.writes.storages[claim.buffer]
         found = Match(Writing(claim, storage.memory, same), replace(target, element=()), storage, (), None, known_at(target), None, past=False).found()
         if found is None or found.under or found.rest is not None:
             raise Open("its total is not known to be set before its first step", start)
@@ -111,7 +111,7 @@ class Scans:
                 continue
             if s.var in {name for k, e in enumerate(index) if k != axis for name in e.free} or s.var not in weights:
                 raise Open("its loops do not run along its axis in order", term)
-            if s.start is not const(0) or s.step is not const(1) or not equal(term.context.knowledge, const(weights[s.var]), reach):
+            if s.start is not const(0) or s.step is not const(1) or not equal(term.context.constraints, const(weights[s.var]), reach):
                 raise Open("its loops do not run along its axis in order", term)
             reach = simplify(reach * s.stop, facts)
         if constant or any(not isinstance(t, Sym) or t.name not in {n.stmt.var for n in own if isinstance(n.stmt, For)} for t, _ in terms):

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from math import gcd
 
-from taskfuse.check.program import Node
 from taskfuse.check.ranges import terms_of
+from taskfuse.check.statement_tree import Node
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Sym, const, substitute
 
 Equation = tuple[Expr, Expr]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from taskfuse.check.knowledge import Knowledge
-from taskfuse.check.program import Node, conjuncts
+from taskfuse.check.constraints import Constraints
+from taskfuse.check.statement_tree import Node, conjuncts
 from taskfuse.check.values.claims import Instructions, Place, taken
 from taskfuse.check.values.questions import equal, inside, known_at, proves
-from taskfuse.check.values.reach import Reach
+from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.reductions import Reductions
 from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
@@ -38,8 +38,8 @@ class Written:
 class Statements:
     """The writes of a program, one by one. Methods raise :class:`Open` for what is not known to be right."""
 
-    def __init__(self, kernel: Kernel, reach: Reach, instructions: Instructions, reductions: Reductions, scans: Scans) -> None:
-        self.reach = reach
+    def __init__(self, kernel: Kernel, writes: ReachingWrites, instructions: Instructions, reductions: Reductions, scans: Scans) -> None:
+        self.writes = writes
         self.instructions = instructions
         self.reductions = reductions
         self.scans = scans
@@ -50,7 +50,7 @@ class Statements:
     def check(self, w: Written) -> None:
         """A write is right wherever its element exists."""
         node, holds = w.node, w.holds
-        definition = self.reach.definitions[holds.tensor]
+        definition = self.writes.definitions[holds.tensor]
         match holds.content:
             case Content.VALUE:
                 if self.dtypes[w.place.buffer] is not definition.dtype:
@@ -90,7 +90,7 @@ class Statements:
     # -- elements -------------------------------------------------------------------------------------------------------------------
 
     def _value(self, w: Written) -> None:
-        definition = self.reach.definitions[w.holds.tensor]
+        definition = self.writes.definitions[w.holds.tensor]
         stmt = w.node.stmt
         exists = inside(w.holds.index, definition.shape)
         match definition.rule:
@@ -164,7 +164,7 @@ class Statements:
                 pass
             case IndexOf(), IndexOf():
                 wanted = substitute(want.value, point)
-                if not equal(node.context.knowledge.given(*given), have.value, wanted):
+                if not equal(node.context.constraints.given(*given), have.value, wanted):
                     raise Open(f"it takes the index {have.value}, where {wanted} is wanted", node)
             case _:
                 raise Open("an operand is another than its definition's", node)
@@ -176,12 +176,12 @@ class Statements:
                 raise Open("an accumulator is read past the end", want.node)
             self.reductions.complete(want, given)
             return
-        for hit in self.reach.found(want, given, past=past):
+        for hit in self.writes.found(want, given, past=past):
             if past:
                 self.zero(hit)
 
     def _is_reduction(self, tensor: str) -> bool:
-        definition = self.reach.definitions.get(tensor)
+        definition = self.writes.definitions.get(tensor)
         return definition is not None and isinstance(definition.rule, Reduce)
 
     # -- copies ---------------------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class Statements:
                 want = i.vector(node, stmt.source, stmt.width, source.buffer, element)
             case AsyncCopy():
                 if not past:
-                    around = known_at(w.place).given(*inside(w.place.element, self.reach.shape(w.place.tensor)))
+                    around = known_at(w.place).given(*inside(w.place.element, self.writes.shape(w.place.tensor)))
                     if not all(proves(around, c) for c in conjuncts(stmt.valid)):
                         raise Open(f"it writes a zero where {stmt.valid} fails, and elements exist there", node)
                 want = i.vector(node, stmt.source, stmt.width, source.buffer, element)
@@ -219,7 +219,7 @@ class Statements:
             case _:
                 raise Open("it is not a copy", node)
         if not past:  # in the terms of what the instruction touches
-            given = inside(want.element, self.reach.shape(source.buffer))
+            given = inside(want.element, self.writes.shape(source.buffer))
         self.read(want, given, past=past)
 
     @staticmethod
@@ -231,7 +231,7 @@ class Statements:
         """A copy with zeros in the place of elements that do not exist."""
         match stmt.cases:
             case (Case(cond=cond, operand=operand), Case(cond=other, operand=zero)) if rule.op is COPY and other is TRUE and _is_zero(zero):
-                around = w.node.context.knowledge.given(*exists)
+                around = w.node.context.constraints.given(*exists)
                 if not all(proves(around, c) for c in conjuncts(cond)):
                     raise Open(f"it writes a zero where {cond} fails, and elements exist there", w.node)
                 self._operand(w.node, operand, rule.operands[0], w.holds.index, (*exists, cond))
@@ -247,7 +247,7 @@ class Statements:
             raise Open("it is not a choice", w.node)
         point = {f"i{k}": e for k, e in enumerate(w.holds.index)}
         conditions = [substitute(c.cond, point) for c in rule.cases]
-        around = w.node.context.knowledge.given(*exists)
+        around = w.node.context.constraints.given(*exists)
         before: list[Expr] = []
         for case in stmt.cases:
             mine = (*before, *conjuncts(case.cond))
@@ -256,11 +256,11 @@ class Statements:
             if here.empty or proves(around.given(*before[:-1]), not_(case.cond)):
                 continue
             self._operand(w.node, case.operand, self._case(w.node, rule, conditions, here, {*mine}), w.holds.index, (*exists, *mine))
-        if not _one_holds(w.node.context.knowledge, [c.cond for c in stmt.cases]):
+        if not _one_holds(w.node.context.constraints, [c.cond for c in stmt.cases]):
             raise Open("in some place no case of its choice may hold", w.node)
 
     @staticmethod
-    def _case(node: Node, rule: Pick, conditions: list[Expr], here: Knowledge, given: set[Expr]) -> Operand:
+    def _case(node: Node, rule: Pick, conditions: list[Expr], here: Constraints, given: set[Expr]) -> Operand:
         for case, condition in zip(rule.cases, conditions, strict=True):
             if all(c in given or proves(here, c) for c in conjuncts(condition)):
                 return case.operand
@@ -274,7 +274,7 @@ class Statements:
             raise Open("it is no gather of so many values", w.node)
         point = {f"i{k}": e for k, e in enumerate(w.holds.index)}
         for k, (value, want, extent) in enumerate(zip(stmt.values, rule.values, rule.extents, strict=True)):
-            if value.extent is not extent and not equal(w.node.context.knowledge, value.extent, extent):
+            if value.extent is not extent and not equal(w.node.context.constraints, value.extent, extent):
                 raise Open(f"value {k} counts in {value.extent}, not in {extent}", w.node)
             self._operand(w.node, value.source, want, w.holds.index, exists)
         symbols = {f"v{k}": sym(v.symbol) for k, v in enumerate(stmt.values)}
@@ -287,7 +287,7 @@ class Statements:
 
     def _term(self, w: Written) -> None:
         """A term of a reduction or a scan, or one that is added."""
-        definition = self.reach.definitions[w.holds.tensor]
+        definition = self.writes.definitions[w.holds.tensor]
         rule, stmt, node = definition.rule, w.node.stmt, w.node
         point = {f"i{k}": e for k, e in enumerate(w.holds.index)}
         exists = (*inside(w.holds.index, definition.space), *inside((substitute(e, point) for e in definition.place), definition.shape))
@@ -307,7 +307,7 @@ class Statements:
     def neutral(self, node: Node) -> None:
         """A term at a point behind the end of its reduction adds nothing: all factors of a sum of products are zeros there."""
         w = self.written[node]
-        definition = self.reach.definitions[w.holds.tensor]
+        definition = self.writes.definitions[w.holds.tensor]
         rule, stmt = definition.rule, node.stmt
         point = {f"i{k}": e for k, e in enumerate(w.holds.index)}
         kept = inside((substitute(e, point) for e in definition.place), definition.shape)
@@ -320,7 +320,7 @@ class Statements:
         for want in rule.operands:
             if not isinstance(want, Access):
                 raise Open("terms behind the end may be taken, and a factor is not a tensor", node)
-            shape = self.reach.shape(want.buffer)
+            shape = self.writes.shape(want.buffer)
             for k in beyond:
                 if not any(e is sym(f"i{k}") and equal(around, n, definition.space[k]) for e, n in zip(want.index, shape, strict=True)):
                     raise Open(f"terms behind the end of axis {k} may be taken, and {want.buffer} does not end there", node)
@@ -348,7 +348,7 @@ class Statements:
             case _:
                 match taken(stmt, rule.combine):
                     case Access() as term if rule.body is not COPY:
-                        self.reach.found(Place(node, term.buffer, term.index, w.holds.tensor, w.holds.index, content=Content.BODY))
+                        self.writes.found(Place(node, term.buffer, term.index, w.holds.tensor, w.holds.index, content=Content.BODY))
                     case term if term is not None and rule.body is COPY:
                         yield (term,)
                     case _:
@@ -381,9 +381,9 @@ class Statements:
 
     def _zero(self, w: Written) -> None:
         stmt, node = w.node.stmt, w.node
-        definition = self.reach.definitions[w.holds.tensor]
+        definition = self.writes.definitions[w.holds.tensor]
         rule = definition.rule
-        exists = inside(w.place.element, self.reach.shape(w.place.tensor))
+        exists = inside(w.place.element, self.writes.shape(w.place.tensor))
         around = known_at(w.place)
         if all(proves(around, c) for c in exists):
             return
@@ -397,24 +397,24 @@ class Statements:
         source = rule.operands[0] if isinstance(rule, Apply) and rule.op is COPY else None
         if not isinstance(source, Access):
             raise Open(f"what it writes behind the end of {w.holds.tensor} is no zero", node)
-        shape = self.reach.shape(source.buffer)
+        shape = self.writes.shape(source.buffer)
         for k, n in enumerate(definition.shape):
             if not any(e is sym(f"i{k}") and equal(around, n, m) for e, m in zip(source.index, shape, strict=True)):
                 raise Open(f"{source.buffer} does not end where {w.holds.tensor} does on axis {k}", node)
         self._moved(w, source, (), past=True)
 
 
-def _one_holds(knowledge: Knowledge, conditions: list[Expr]) -> bool:
+def _one_holds(constraints: Constraints, conditions: list[Expr]) -> bool:
     """True only if one of some conditions holds: it is a contradiction that each has a conjunct that fails."""
-    if knowledge.empty:
+    if constraints.empty:
         return True
     if not conditions:
-        return proves(knowledge, lt(0, 0))
+        return proves(constraints, lt(0, 0))
     first, *rest = conditions
     for part in conjuncts(first):
-        if not proves(knowledge, part) and not _one_holds(knowledge.given(not_(part)), rest):
+        if not proves(constraints, part) and not _one_holds(constraints.given(not_(part)), rest):
             return False
-        knowledge = knowledge.given(part)
+        constraints = constraints.given(part)
     return True
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from taskfuse.check.certificate import Layer, Obligation, Verdict
-from taskfuse.check.private import PrivateRings
-from taskfuse.check.program import Node, Program
+from taskfuse.check.multibuffers import MultiBuffers
 from taskfuse.check.rings import Rings
+from taskfuse.check.statement_tree import Node, StatementTree
 from taskfuse.check.trace import Budget, TooLarge
 from taskfuse.check.values.claims import Instructions
 from taskfuse.check.values.execution import Finding, execute
 from taskfuse.check.values.outputs import Outputs
-from taskfuse.check.values.reach import Reach
+from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.reductions import Reductions
 from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
@@ -23,15 +23,15 @@ from taskfuse.kir.operands import Content, Writer
 from taskfuse.kir.witness import Accumulate
 
 
-def right(program: Program, rings: Rings, private: PrivateRings) -> Iterator[Obligation]:
+def right(tree: StatementTree, rings: Rings, multibuffers: MultiBuffers) -> Iterator[Obligation]:
     """Every write is right, every read sees the write that it must, reductions and outputs are covered. Nothing for a kernel without definitions.
 
     What is open at constant extents is looked at in one run of the launch, if it is small enough: a kernel whose order is proved computes the same in all.
     """
-    kernel = program.kernel
+    kernel = tree.kernel
     if not kernel.definitions:
         return
-    checked = list(_symbolic(program, rings, private))
+    checked = list(_symbolic(tree, rings, multibuffers))
     found = [o for o, _ in checked]
     left = [node for o, node in checked if o.verdict is not Verdict.PROVED]
     if not left or kernel.extents or any(n is not None and isinstance(n.stmt, Gather) for n in left):  # a run only samples what values say
@@ -62,22 +62,22 @@ def wrong_value(kernel: Kernel, extents: Mapping[str, int], budget: Budget) -> O
         return None
 
 
-def _symbolic(program: Program, rings: Rings, private: PrivateRings) -> Iterator[tuple[Obligation, Node | None]]:
+def _symbolic(tree: StatementTree, rings: Rings, multibuffers: MultiBuffers) -> Iterator[tuple[Obligation, Node | None]]:
     """All of it, for all extents at once."""
-    kernel = program.kernel
+    kernel = tree.kernel
     instructions = Instructions(kernel)
-    reach = Reach(program, instructions, rings, private)
-    reductions, scans = Reductions(reach, instructions), Scans(reach, instructions)
-    outputs = Outputs(program, reach, instructions)
-    statements = Statements(kernel, reach, instructions, reductions, scans)
+    writes = ReachingWrites(tree, instructions, rings, multibuffers)
+    reductions, scans = Reductions(writes, instructions), Scans(writes, instructions)
+    outputs = Outputs(tree, writes, instructions)
+    statements = Statements(kernel, writes, instructions, reductions, scans)
     names = {p.name for p in kernel.outputs}
     failed = False
     written: list[Written] = []
-    for node in program.leaves():
+    for node in tree.leaves():
         if not isinstance(node.stmt, Writer):
             continue
         try:
-            written.append(_entered(node, reach, reductions, scans, statements))
+            written.append(_entered(node, writes, reductions, scans, statements))
         except Open as error:
             failed = True
             yield _open(node, error), node
@@ -114,17 +114,17 @@ def _symbolic(program: Program, rings: Rings, private: PrivateRings) -> Iterator
         yield Obligation(Layer.VALUES, "outputs", Verdict.PROVED, f"every element of {', '.join(sorted(names))} is stored once"), None
 
 
-def _entered(node: Node, reach: Reach, reductions: Reductions, scans: Scans, statements: Statements) -> Written:
+def _entered(node: Node, writes: ReachingWrites, reductions: Reductions, scans: Scans, statements: Statements) -> Written:
     holds = held(node.stmt)
     if holds is None:
         raise Open("it does not say what it writes", node)
-    if holds.tensor not in reach.definitions:
+    if holds.tensor not in writes.definitions:
         raise Open(f"it writes {holds.tensor}, which has no definition", node)
-    place = reach.claim(node, holds)
+    place = writes.claim(node, holds)
     w = Written(node, holds, place)
     statements.written[node] = w
     if holds.content in (Content.START, Content.TERM, Content.PART):
-        target = scans if isinstance(reach.definitions[holds.tensor].rule, Accumulate) else reductions
+        target = scans if isinstance(writes.definitions[holds.tensor].rule, Accumulate) else reductions
         target.enter(node, holds)
     return w
 

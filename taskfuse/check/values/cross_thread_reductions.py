@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.constraints import Constraints
 from taskfuse.check.items import Trip
-from taskfuse.check.knowledge import Knowledge
-from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, Block, Node, conjuncts
+from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, Block, Node, conjuncts
 from taskfuse.check.values.claims import taken
 from taskfuse.check.values.match import Storage
 from taskfuse.check.values.questions import equal, proves
@@ -70,7 +70,7 @@ class _Cells:
     under: frozenset[Expr] = frozenset()
 
 
-class Joins:
+class CrossThreadReductions:
     """The steps that join the partial results of one reduction."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Joins:
         others: frozenset[str],
         storages: Mapping[str, Storage],
         block: tuple[int, int, int],
-        knowledge: Knowledge,
+        constraints: Constraints,
     ) -> None:
         assert isinstance(definition.rule, Reduce)
         self.rule = definition.rule
@@ -88,7 +88,7 @@ class Joins:
         self.accumulator = accumulator
         self.others = others
         self.storages = storages
-        self.knowledge = knowledge
+        self.constraints = constraints
         self.count = block[0] * block[1] * block[2]
         linear = np.arange(self.count, dtype=np.int64)
         parts = linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1])
@@ -129,7 +129,7 @@ class Joins:
         if (cells.known & (cells.of >= 0) & (cells.of != self.numbers.get(index, -1))).any():
             raise Open("an accumulator holds joined partial results of another element", reader)
         trips = (Trip(sym(n), start, stop, ()) for n, (start, stop) in cells.spans.items())
-        there = self.knowledge.given(*trips, *given)
+        there = self.constraints.given(*trips, *given)
         for part in sorted(cells.under, key=str):  # of all whose results it has: what is known of their threads is asked of ``assumed``
             if not proves(there, part):
                 raise Open(f"partial results are joined under {part}, which is not known of all of them", reader)
@@ -202,7 +202,7 @@ class Joins:
         return substitute(e, {n: const(v) for n, v in env.items()}) if not e.free.isdisjoint(env) else e
 
     def _constant(self, e: Expr, env: Mapping[str, int]) -> int | None:
-        e = simplify(self._at(e, env), self.knowledge.facts)
+        e = simplify(self._at(e, env), self.constraints.facts)
         return e.value if isinstance(e, Const) else None
 
     # -- statements -----------------------------------------------------------------------------------------------------------------
@@ -373,17 +373,17 @@ class Joins:
         wanted = tuple(self._at(e, env) for e in b.index)
         unknown = {f"written.{n}": (const(0), const(1 << 30)) for n in (*BLOCKS, *THREAD_NAMES)}
         rename = {n: sym(f"written.{n}") for n in (*BLOCKS, *THREAD_NAMES)}
-        facts = self.knowledge.about(const(0))[0].facts  # of any thread and block
+        facts = self.constraints.about(const(0))[0].facts  # of any thread and block
         for place, cells in reversed(written):
             if any(isinstance(x, Const) and isinstance(y, Const) and x is not y for x, y in zip(place, wanted, strict=True)):
                 continue
             equations = [(substitute(x, rename), y) for x, y in zip(place, wanted, strict=True)]
             found, left = solved(equations, unknown, lambda e: simplify(e, facts))
             fixed = [(x, y) for x, y in left if x.free.isdisjoint(unknown)]
-            if any(proves(self.knowledge, ne(x, y)) for x, y in fixed):
+            if any(proves(self.constraints, ne(x, y)) for x, y in fixed):
                 continue
             for x, y in fixed:
-                if not equal(self.knowledge, x, y):
+                if not equal(self.constraints, x, y):
                     raise Open(f"whether the place that is read at {y} is the one that is written at {x} is not known", node)
             if left and any(not x.free.isdisjoint(unknown) for x, _ in left):
                 raise Open("whose partial results it takes is not known", node)
@@ -407,7 +407,7 @@ class Joins:
 
     def _exist(self, node: Node, moved: Mapping[str, Expr], spans: Mapping[str, tuple[Expr, Expr]]) -> None:
         """The blocks whose partial results are taken are blocks of the grid. Raises :class:`Open`."""
-        there = self.knowledge.given(*(Trip(sym(n), start, stop, ()) for n, (start, stop) in spans.items()))
+        there = self.constraints.given(*(Trip(sym(n), start, stop, ()) for n, (start, stop) in spans.items()))
         grid = dict(zip(BLOCK_NAMES, node.context.kernel.grid, strict=True))
         for name, e in moved.items():
             if not (proves(there, ge(e, 0)) and proves(there, lt(e, grid[name]))):

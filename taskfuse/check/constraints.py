@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from taskfuse.check.linear import Linear
 
 
-class Knowledge:
-    """What follows from a list of items. Immutable; the same item added to the same knowledge gives the same object, so that memories stay warm.
+class Constraints:
+    """What follows from a list of items. Immutable; the same item added to the same constraints gives the same object, so that memories stay warm.
 
     Attributes:
         ranges: constant bounds.
@@ -36,7 +36,7 @@ class Knowledge:
 
     __slots__ = ("_close", "_empty", "_facts", "_next", "_questions", "_root", "items", "linear", "ranges", "samples", "tables", "under")
 
-    def __init__(self, ranges: Ranges, facts: Facts | None, items: tuple[Item, ...] = (), under: Knowledge | None = None) -> None:
+    def __init__(self, ranges: Ranges, facts: Facts | None, items: tuple[Item, ...] = (), under: Constraints | None = None) -> None:
         self.ranges = ranges
         self.items = items
         self.linear: Linear | None = None
@@ -44,11 +44,11 @@ class Knowledge:
         self._facts = facts
         self._empty: bool | None = None
         self.under = under
-        self._root: Knowledge = self if under is None else under._root
+        self._root: Constraints = self if under is None else under._root
         self.tables: Tables = Tables() if under is None else under.tables
-        self._next: dict[Item, Knowledge] = {}
-        self._questions: dict[Expr, tuple[Knowledge, Expr]] = {}
-        self._close: dict[Expr, tuple[Knowledge, Expr]] = {}
+        self._next: dict[Item, Constraints] = {}
+        self._questions: dict[Expr, tuple[Constraints, Expr]] = {}
+        self._close: dict[Expr, tuple[Constraints, Expr]] = {}
 
     @property
     def facts(self) -> Facts:
@@ -75,14 +75,14 @@ class Knowledge:
             self._empty = self.ranges.empty or any(isinstance(item, Expr) and self.ranges.refutes(item) for item in self.items)
         return self._empty
 
-    def given(self, *items: Item) -> Knowledge:
-        """Knowledge with items added, one after another."""
+    def given(self, *items: Item) -> Constraints:
+        """Constraints with items added, one after another."""
         found = self
         for item in items:
             found = found._given(item)
         return found
 
-    def _given(self, item: Item) -> Knowledge:
+    def _given(self, item: Item) -> Constraints:
         found = self._next.get(item)
         if found is None:
             match item:
@@ -95,17 +95,17 @@ class Knowledge:
                     ranges = self.ranges.with_span(symbol, span)
                 case condition:
                     ranges = self.ranges.under(condition)
-            found = self._next[item] = Knowledge(ranges, None, (*self.items, item), self)
+            found = self._next[item] = Constraints(ranges, None, (*self.items, item), self)
         return found
 
-    def about(self, question: Expr) -> tuple[Knowledge, Expr]:
+    def about(self, question: Expr) -> tuple[Constraints, Expr]:
         """What bears on a question and nothing else, with trips and elements numbered, and the question in these terms."""
         found = self._questions.get(question)
         if found is None:
             found = self._questions[question] = self._narrowed(self._bearing(question.free), question)
         return found
 
-    def closely(self, question: Expr) -> tuple[Knowledge, Expr]:
+    def closely(self, question: Expr) -> tuple[Constraints, Expr]:
         """As :meth:`about`, with less: the iterations that a question speaks of, and what speaks of nothing else.
 
         Copies of a statement differ by what holds of other symbols: this is one question for all of them.
@@ -121,7 +121,7 @@ class Knowledge:
             found = self._close[question] = self._narrowed(items, question)
         return found
 
-    def _narrowed(self, items: Iterable[Item], question: Expr) -> tuple[Knowledge, Expr]:
+    def _narrowed(self, items: Iterable[Item], question: Expr) -> tuple[Constraints, Expr]:
         names: dict[str, Expr] = {}
         narrow = self._root
         for item in items:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from taskfuse.check.constraints import Constraints
 from taskfuse.check.items import Element, Trip
-from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.masks import THREAD_NAMES, THREADS, Masks
+from taskfuse.check.normalize import BLOCK_NAMES, CLUSTER_NAMES, in_blocks, in_iteration, unrolled
 from taskfuse.check.ranges import Ranges, Span
-from taskfuse.check.rewritten import BLOCK_NAMES, CLUSTER_NAMES, in_blocks, in_iteration, unrolled
 from taskfuse.ir.dims import facts_of
 from taskfuse.ir.scalar import TRUE, And, Expr, Facts, IntLike, ge, lt, not_, sym
 from taskfuse.kir import Kernel, stmt_text, walk
@@ -35,39 +35,39 @@ class Context:
     Attributes:
         conditions: conjuncts of the arms around it, outermost first.
         loops: the loops around it, outermost first.
-        knowledge: what follows; ``ranges`` are its constant bounds.
+        constraints: what follows; ``ranges`` are its constant bounds.
         role: label of the innermost labelled arm.
         limits: symbolic bounds of indices and loop variables, as far as they were asked for.
     """
 
     conditions: tuple[Expr, ...]
     loops: tuple[Node, ...]
-    knowledge: Knowledge
+    constraints: Constraints
     role: str
     kernel: Kernel
     limits: dict[str, tuple[list[Expr], list[Expr]]] = field(default_factory=lambda: dict[str, tuple[list[Expr], list[Expr]]]())
     ranges: Ranges = field(init=False)
 
     def __post_init__(self) -> None:
-        self.ranges = self.knowledge.ranges
+        self.ranges = self.constraints.ranges
 
     @property
     def facts(self) -> Facts:
         """All of it, for the prover."""
-        return self.knowledge.facts
+        return self.constraints.facts
 
     def under(self, conditions: tuple[Expr, ...], label: str | None = None) -> Context:
         """The context of an arm."""
-        return Context((*self.conditions, *conditions), self.loops, self.knowledge.given(*conditions), label or self.role, self.kernel)
+        return Context((*self.conditions, *conditions), self.loops, self.constraints.given(*conditions), label or self.role, self.kernel)
 
     def with_span(self, symbol: Expr, span: tuple[int, int]) -> Context:
         """The context of one of the elements that an instruction touches, which ``symbol`` numbers."""
-        return Context(self.conditions, self.loops, self.knowledge.given(Element(symbol, span)), self.role, self.kernel)
+        return Context(self.conditions, self.loops, self.constraints.given(Element(symbol, span)), self.role, self.kernel)
 
     def inside(self, loop: Node) -> Context:
         """The context of a loop's body."""
         assert isinstance(loop.stmt, For)
-        return Context(self.conditions, (*self.loops, loop), self.knowledge.given(Trip.of(loop.stmt)), self.role, self.kernel)
+        return Context(self.conditions, (*self.loops, loop), self.constraints.given(Trip.of(loop.stmt)), self.role, self.kernel)
 
 
 @dataclass(slots=True, eq=False)
@@ -136,12 +136,12 @@ class Node:
             assert isinstance(self.stmt, For)
             size = self.stmt.stop - self.stmt.start
             lo, _ = self.context.ranges.of(size)
-            self._runs = (lo is not None and lo > 0) or self.context.knowledge.proves(ge(size, 1))
+            self._runs = (lo is not None and lo > 0) or self.context.constraints.proves(ge(size, 1))
         return self._runs
 
 
 @dataclass(slots=True, eq=False)
-class Program:
+class StatementTree:
     """A kernel's tree.
 
     Attributes:
@@ -158,12 +158,12 @@ class Program:
     _leaves: tuple[Node, ...] | None = None
 
     @staticmethod
-    def of(kernel: Kernel) -> Program:
+    def of(kernel: Kernel) -> StatementTree:
         """The tree of a verified kernel."""
         known = _outermost(kernel)
-        program = Program(kernel, Block(None, known), [], Masks(kernel.block))
-        program._fill(program.root, unrolled(in_blocks(kernel, known.facts, known.ranges), known.ranges))
-        return program
+        tree = StatementTree(kernel, Block(None, known), [], Masks(kernel.block))
+        tree._fill(tree.root, unrolled(in_blocks(kernel, known.facts, known.ranges), known.ranges))
+        return tree
 
     def leaves(self) -> tuple[Node, ...]:
         """The statements that hold no others, in the order of the text."""
@@ -207,7 +207,7 @@ class Program:
             own = tuple(c for c in conjuncts(arm.cond) if not self._decides_nothing(c, around))
             context = around.under(own, arm.label)
             if not (context.ranges.empty or self.masks.nobody(context.conditions)):
-                left = tuple(n for n in before if not (context.ranges.implies(n) or context.knowledge.proves(n)))
+                left = tuple(n for n in before if not (context.ranges.implies(n) or context.constraints.proves(n)))
                 if left:
                     context = around.under((*own, *left), arm.label)
                 if not self.masks.nobody(context.conditions):
@@ -256,9 +256,9 @@ def chosen(stmt: Choose, context: Context) -> Iterator[tuple[Operand, Context]]:
     for case in stmt.cases:
         own = conjuncts(case.cond)
         if case is stmt.cases[-1]:
-            own = tuple(c for c in own if reached.knowledge.proves(c))
+            own = tuple(c for c in own if reached.constraints.proves(c))
         yield case.operand, reached.under(own)
-        failed = [c for c in own if len(own) == 1 or not reached.knowledge.proves(c)]  # what may: the rest holds here
+        failed = [c for c in own if len(own) == 1 or not reached.constraints.proves(c)]  # what may: the rest holds here
         reached = reached.under((not_(failed[0]) if len(failed) == 1 else not_(case.cond),))
 
 
@@ -270,7 +270,7 @@ def declared(kernel: Kernel, params: Iterable[HostParam]) -> Context:
     for p in params:
         facts = facts.with_range(p.name, p.value, p.value)
         ranges = ranges.with_span(sym(p.name), ranges.of(p.value))
-    return Context((), (), Knowledge(ranges, facts), "", kernel)
+    return Context((), (), Constraints(ranges, facts), "", kernel)
 
 
 def _outermost(kernel: Kernel) -> Context:
@@ -292,4 +292,4 @@ def _outermost(kernel: Kernel) -> Context:
         hi = ranges.of(extent)[1]
         bounds[name] = 0, extent - 1
         spans[sym(name)] = 0, None if hi is None else hi - 1
-    return Context((), (), Knowledge(ranges.with_spans(spans), facts.with_ranges(bounds)), "", kernel)
+    return Context((), (), Constraints(ranges.with_spans(spans), facts.with_ranges(bounds)), "", kernel)

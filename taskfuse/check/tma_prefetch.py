@@ -2,7 +2,7 @@
 
 One thread of the role expects the bytes of a position and starts its loads; all threads of the role wait for every position. No mbarrier frees a slot:
 after all threads have waited for position ``n``, a barrier joins them, and then the thread fills position ``n + S``. The positions are those of the
-cursor that the waits use (:mod:`taskfuse.check.private`). Asked is
+cursor that the waits use (:mod:`taskfuse.check.multibuffers`). Asked is
 
 1. every execution of the cursor's block waits at each of its positions, then advances;
 2. every position is filled once: in the loop under ``i + d < stop``, the first ``d`` ones in front of it under ``start + p < stop``; or in a block without such
@@ -19,16 +19,16 @@ from taskfuse.check.accesses import Use
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.endpoints import Endpoint
 from taskfuse.check.forms import NotRing
-from taskfuse.check.private import Position, PrivateRing, PrivateRings
-from taskfuse.check.program import THREADS, Context, Node
+from taskfuse.check.multibuffers import MultiBuffer, MultiBuffers, Position
 from taskfuse.check.rings import Rings
+from taskfuse.check.statement_tree import THREADS, Context, Node
 from taskfuse.check.threads import Conditions
 from taskfuse.ir.scalar import ONE, TRUE, Expr, ge, le, lt, prove, sym
 from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.kir.synchronization import CursorInit, Expect, Wait
 
 
-class Refills:
+class TmaPrefetch:
     """The rings of one program that a role fills ahead by bulk loads.
 
     Attributes:
@@ -36,14 +36,14 @@ class Refills:
         edges: a fill and the wait for its position, where both may stand in one execution of a block.
     """
 
-    def __init__(self, rings: Rings, private: PrivateRings) -> None:
+    def __init__(self, rings: Rings, multibuffers: MultiBuffers) -> None:
         self.obligations: list[Obligation] = []
         self.edges: list[tuple[Node, Node]] = []
         self._rings = rings
         self._threads = rings.threads
-        self._private = private
+        self._multibuffers = multibuffers
         self._waits: dict[str, list[Position]] = {}
-        self._filled: dict[Node, tuple[PrivateRing, int]] = {}
+        self._filled: dict[Node, tuple[MultiBuffer, int]] = {}
         self._who: dict[str, Conditions] = {}
         for name in rings.refilled:
             try:
@@ -62,7 +62,7 @@ class Refills:
         before = any(w.count == position.count and w.node.number < use.node.number for w in self._waits[name])
         return position.inside and before and self._threads.implies(use.context.conditions, self._who[name], use.context)
 
-    def position(self, load: Node) -> tuple[PrivateRing, int] | None:
+    def position(self, load: Node) -> tuple[MultiBuffer, int] | None:
         """The ring that a load fills, and the count of its :class:`Position`; ``None`` if it fills none."""
         return self._filled.get(load)
 
@@ -72,7 +72,7 @@ class Refills:
         nodes = self._rings.waits(name)
         first = nodes[0]
         assert isinstance(first.stmt, Wait)
-        found = self._private.slot(first.stmt.barrier.slot)
+        found = self._multibuffers.slot(first.stmt.barrier.slot)
         if found is None:
             raise NotRing("the positions of its waits are not known", first)
         ring = found[0]
@@ -99,7 +99,7 @@ class Refills:
         self.edges += [(f.node, w.node) for f in fills for w in waits if not f.inside or f.count == w.count]
         return waits
 
-    def _check_cursor(self, ring: PrivateRing, name: str) -> None:
+    def _check_cursor(self, ring: MultiBuffer, name: str) -> None:
         (init,) = self._rings.inits(ring.cursor)
         assert isinstance(init.stmt, CursorInit)
         if (init.stmt.slots, init.stmt.slot, init.stmt.parity) != (self._rings.slots[name], 0, 0):
@@ -108,12 +108,12 @@ class Refills:
         if any(count is not ONE for count in counts):
             raise NotRing(f"it counts {counts[0]} arrivals, and 1 comes")
 
-    def _positions(self, ring: PrivateRing, nodes: list[Node]) -> list[Position]:
+    def _positions(self, ring: MultiBuffer, nodes: list[Node]) -> list[Position]:
         found: list[Position] = []
         for n in nodes:
             match n.stmt:
                 case Wait(barrier=slot) | Expect(barrier=slot) | TmaLoad(barrier=slot, across=()):
-                    place = self._private.slot(slot.slot)
+                    place = self._multibuffers.slot(slot.slot)
                 case _:
                     raise NotRing("others arrive than who starts loads into this block alone", n)
             position = None if place is None or place[0] is not ring else ring.position(n, place[1])
@@ -122,7 +122,7 @@ class Refills:
             found.append(position)
         return found
 
-    def _check_each_once(self, ring: PrivateRing, groups: dict[tuple[bool, int], list[Node]]) -> None:
+    def _check_each_once(self, ring: MultiBuffer, groups: dict[tuple[bool, int], list[Node]]) -> None:
         """Every position is filled once, and nothing else."""
         inside = sorted(count for within, count in groups if within)
         front = sorted(count for within, count in groups if not within)
@@ -169,7 +169,7 @@ class Refills:
                 raise NotRing("it is not filled by one thread of those that wait", n)
         self._rings.arrivals.balanced(nodes, context.loops)
 
-    def _check_order(self, ring: PrivateRing, waits: list[Position], fill: Position, end: Endpoint) -> None:
+    def _check_order(self, ring: MultiBuffer, waits: list[Position], fill: Position, end: Endpoint) -> None:
         """The fill of a position comes after all waits for the one before it in its slot."""
         passed = sum(w.node.number < fill.node.number for w in waits) if fill.inside else 0
         if fill.count - ring.slots >= passed:
@@ -178,5 +178,5 @@ class Refills:
         if self._threads.implies(end.threads, who):
             return
         for w in waits:
-            if not all(self._rings.handover.met(steps, fill.node, end) for steps, _ in ring.passed(w, fill)):
+            if not all(self._rings.slot_release.met(steps, fill.node, end) for steps, _ in ring.passed(w, fill)):
                 raise NotRing("threads that wait for a position do not meet the one that fills its slot again", w.node, fill.node)

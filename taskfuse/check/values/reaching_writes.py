@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from taskfuse.check.accesses import overlapping
+from taskfuse.check.constraints import Constraints
 from taskfuse.check.forms import Visit
-from taskfuse.check.knowledge import Knowledge
-from taskfuse.check.private import PrivateRing, PrivateRings
-from taskfuse.check.program import BLOCKS, THREADS, Node, Program
+from taskfuse.check.multibuffers import MultiBuffer, MultiBuffers
 from taskfuse.check.rings import Rings
+from taskfuse.check.statement_tree import BLOCKS, THREADS, Node, StatementTree
 from taskfuse.check.tables import Table
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
@@ -48,7 +48,7 @@ class _Look:
     skip: int | None = None
 
 
-class Reach:
+class ReachingWrites:
     """The writes of a program that say what they hold.
 
     Attributes:
@@ -57,11 +57,11 @@ class Reach:
         definitions: what the tensors are.
     """
 
-    def __init__(self, program: Program, instructions: Instructions, rings: Rings, private: PrivateRings) -> None:
-        kernel = program.kernel
-        self.program = program
+    def __init__(self, tree: StatementTree, instructions: Instructions, rings: Rings, multibuffers: MultiBuffers) -> None:
+        kernel = tree.kernel
+        self.tree = tree
         self.instructions = instructions
-        self.private = private
+        self.multibuffers = multibuffers
         self.claims: dict[str, list[Place]] = {}
         self.definitions: dict[str, Definition] = {d.tensor: d for d in kernel.definitions}
         self.inputs = {p.name: p for p in kernel.params if isinstance(p, TensorParam) and not p.is_output}
@@ -77,7 +77,7 @@ class Reach:
         self._writings: dict[tuple[object, ...], Writing] = {}
         self._nodes: dict[str, list[Node]] = {}
         self._overlaps: dict[str, list[str]] = {}
-        for a, b in overlapping(program):
+        for a, b in overlapping(tree):
             self._overlaps.setdefault(a, []).append(b)
             self._overlaps.setdefault(b, []).append(a)
 
@@ -86,7 +86,7 @@ class Reach:
         place = self.whole(self.instructions.written(node, holds))
         stmt = node.stmt
         if isinstance(stmt, TmaLoad) and stmt.across:
-            types = zip(BLOCK_TYPES, CLUSTER_TYPES, self.program.kernel.cluster, strict=True)
+            types = zip(BLOCK_TYPES, CLUSTER_TYPES, self.tree.kernel.cluster, strict=True)
             issuers = ((f"{b.index_name}.issuer", c.value) for b, t, c in types if t in stmt.across and isinstance(c, Const))
             place = replace(place, points=(*place.points, *issuers))
         if holds.content in (Content.VALUE, Content.BODY, Content.ZERO):
@@ -129,40 +129,40 @@ class Reach:
 
     def _find(self, want: Place, given: Iterable[Expr], *, past: bool) -> None:
         shape = self.shape(want.tensor, want.content)
-        knowledge = known_at(want).given(*given)
+        constraints = known_at(want).given(*given)
         if not past:
-            knowledge = knowledge.given(*inside(want.element, shape))
-        if knowledge.empty:
+            constraints = constraints.given(*inside(want.element, shape))
+        if constraints.empty:
             return
         if want.buffer in self.inputs:
-            self._argument(want, knowledge, past=past)
+            self._argument(want, constraints, past=past)
             return
         skip = next((k for k, e in enumerate(want.index) if isinstance(e, Sym) and e.name in self.rings), None)
         if skip is not None:
-            self._ring(want, skip, knowledge, past=past)
+            self._ring(want, skip, constraints, past=past)
             return
-        slots = [(k, found) for k, e in enumerate(want.index) if (found := self.private.slot(e)) is not None]
+        slots = [(k, found) for k, e in enumerate(want.index) if (found := self.multibuffers.slot(e)) is not None]
         if slots:
-            self._private(want, *slots[0], knowledge, past=past)
+            self._multibuffers(want, *slots[0], constraints, past=past)
             return
         self._clear(want)
-        if not past and self._stored_before(want, knowledge):
+        if not past and self._stored_before(want, constraints):
             return
-        self._backwards(want, want.node, knowledge, past=past)
+        self._backwards(want, want.node, constraints, past=past)
 
-    def _argument(self, want: Place, knowledge: Knowledge, *, past: bool) -> None:
+    def _argument(self, want: Place, constraints: Constraints, *, past: bool) -> None:
         if want.tensor != want.buffer:
             raise Open(f"it reads {want.buffer} where {want.tensor} is wanted", want.node)
         if past and not isinstance(want.node.stmt, TmaLoad):
             raise Open(f"it may read {want.buffer} past its end", want.node)
         for k, (e, wanted) in enumerate(zip(want.index, want.element, strict=True)):
-            if not equal(knowledge, e, wanted) and not self._equal_everywhere(want, e - wanted, knowledge):
+            if not equal(constraints, e, wanted) and not self._equal_everywhere(want, e - wanted, constraints):
                 raise Open(f"it reads index {e} of {want.buffer} on axis {k}, where {wanted} is wanted", want.node)
 
     @staticmethod
-    def _equal_everywhere(want: Place, difference: Expr, knowledge: Knowledge) -> bool:
+    def _equal_everywhere(want: Place, difference: Expr, constraints: Constraints) -> bool:
         """True if a difference of few values is 0 for all of them."""
-        spans = {n: knowledge.ranges.of(sym(n)) for n in difference.free}
+        spans = {n: constraints.ranges.of(sym(n)) for n in difference.free}
         size = 1
         for lo, hi in spans.values():
             size *= ROWS + 1 if lo is None or hi is None else hi - lo + 1
@@ -171,7 +171,7 @@ class Reach:
         table = Table([{n: np.arange(lo or 0, (hi or 0) + 1)} for n, (lo, hi) in spans.items()])
         return not np.any(table.grid(difference))
 
-    def _stored_before(self, want: Place, knowledge: Knowledge) -> bool:
+    def _stored_before(self, want: Place, constraints: Constraints) -> bool:
         """True if a workspace in Global memory that lies as its tensor does has been stored whole, once, by statements that are over."""
         claims = self.claims.get(want.buffer, [])
         if self.storages[want.buffer].memory is not MemoryType.Global or not claims or want.content is not Content.VALUE:
@@ -186,47 +186,47 @@ class Reach:
             axes = list(range(len(shape)))
         if any(len(p.index) != len(axes) for p in (want, *claims)):  # it lies in another way
             return False
-        if not all(equal(knowledge, e, want.element[k]) for e, k in zip(want.index, axes, strict=True)):
+        if not all(equal(constraints, e, want.element[k]) for e, k in zip(want.index, axes, strict=True)):
             return False
         if want.buffer not in self._whole:
             try:
                 same = all(equal(known_at(c), e, c.element[k]) for c in claims for e, k in zip(c.index, axes, strict=True))
                 self._whole[want.buffer] = same
                 if same:
-                    covered([stores(self.program, c, shape) for c in claims], shape, self.program.root.context.knowledge)
+                    covered([stores(self.tree, c, shape) for c in claims], shape, self.tree.root.context.constraints)
             except Open:
                 self._whole[want.buffer] = False
         return self._whole[want.buffer]
 
     # -- where a write may stand ----------------------------------------------------------------------------------------------------
 
-    def _backwards(self, want: Place, at: Node, knowledge: Knowledge, *, past: bool) -> None:
+    def _backwards(self, want: Place, at: Node, constraints: Constraints, *, past: bool) -> None:
         """The last write before a node: in the same iteration of the loops around it, in one of those before, or in front of the innermost loop."""
         loop = at.loops[-1] if at.loops else None
         claims = [c for c in self.claims.get(want.buffer, []) if loop is None or loop in c.node.path]
         around = _around(at)
         earlier = _Look(tuple(c for c in reversed(claims) if c.node.number < at.number and at not in c.node.path), around)
-        if self._scan(want, [earlier], knowledge, past=past):
+        if self._scan(want, [earlier], constraints, past=past):
             return
         if loop is None:
             raise Open(f"no write of {want.buffer} is known to come before it in every case", want.node)
         self._keeps(want, loop)
         outside = {n: e for n, e in around.items() if n is not loop}
-        if not self._scan(want, [_Look(tuple(reversed(claims)), outside)], knowledge, past=past, may=True):
-            self._backwards(want, loop, knowledge, past=past)
+        if not self._scan(want, [_Look(tuple(reversed(claims)), outside)], constraints, past=past, may=True):
+            self._backwards(want, loop, constraints, past=past)
             return
         stmt = loop.stmt
         assert isinstance(stmt, For)
         var, looks = sym(stmt.var), [earlier]
         for distance in range(1, TRIPS):
-            first = knowledge.given(eq(var, stmt.start + stmt.step * (distance - 1)))
+            first = constraints.given(eq(var, stmt.start + stmt.step * (distance - 1)))
             if not first.empty:
                 self._backwards(want, loop, first, past=past)
-            knowledge = knowledge.given(ge(var, stmt.start + stmt.step * distance))
-            if knowledge.empty:
+            constraints = constraints.given(ge(var, stmt.start + stmt.step * distance))
+            if constraints.empty:
                 return
             looks.append(_Look(tuple(reversed(claims)), {**outside, loop: var - stmt.step * distance}))
-            if self._scan(want, looks, knowledge, past=past):
+            if self._scan(want, looks, constraints, past=past):
                 return
         raise Open(f"no write of {want.buffer} is known to come before it in every case", want.node)
 
@@ -235,13 +235,13 @@ class Reach:
         same = {n.stmt.var: look.loops[n] for n in claim.node.loops if isinstance(n.stmt, For) and n in look.loops}
         stmt = claim.node.stmt
         if isinstance(stmt, TmaLoad) and stmt.across and self.storages[claim.buffer].memory is MemoryType.Shared:
-            for block, cluster, extent in zip(BLOCK_TYPES, CLUSTER_TYPES, self.program.kernel.cluster, strict=True):
+            for block, cluster, extent in zip(BLOCK_TYPES, CLUSTER_TYPES, self.tree.kernel.cluster, strict=True):
                 if cluster in stmt.across:
                     b = sym(block.index_name)
                     same[block.index_name] = b // extent * extent + sym(f"{W}{b}.issuer")
         return same
 
-    def _scan(self, want: Place, looks: list[_Look], knowledge: Knowledge, *, past: bool, among: Table | None = None, may: bool = False) -> bool:
+    def _scan(self, want: Place, looks: list[_Look], constraints: Constraints, *, past: bool, among: Table | None = None, may: bool = False) -> bool:
         """True if one of some writes, looked at from the last one on, is found in every case. The others that may be found have the same element.
 
         Args:
@@ -250,11 +250,11 @@ class Reach:
         for look in looks:
             for claim in look.claims:
                 try:
-                    outcome = self._match(claim, want, look, knowledge, among, past=past)
+                    outcome = self._match(claim, want, look, constraints, among, past=past)
                 except Open as error:
                     if may:
                         return True
-                    outcome = self._last(claim, want, look, knowledge, among, error, past=past)
+                    outcome = self._last(claim, want, look, constraints, among, error, past=past)
                 if outcome is None:
                     continue
                 if may:
@@ -264,12 +264,12 @@ class Reach:
                     continue
                 if not outcome.under:
                     return True
-                knowledge = knowledge.given(not_(and_(*outcome.under)))
-                if knowledge.empty:
+                constraints = constraints.given(not_(and_(*outcome.under)))
+                if constraints.empty:
                     return True
         return False
 
-    def _last(self, claim: Place, want: Place, look: _Look, knowledge: Knowledge, among: Table | None, error: Open, *, past: bool) -> Found:
+    def _last(self, claim: Place, want: Place, look: _Look, constraints: Constraints, among: Table | None, error: Open, *, past: bool) -> Found:
         """What the last iterations of loops that are over have left, if they write all of it."""
         loops = dict(look.loops)
         for n in claim.node.loops:
@@ -279,14 +279,14 @@ class Reach:
             around = {m.stmt.var: e for m, e in loops.items() if isinstance(m.stmt, For)}
             loops[n] = substitute(s.stop, around) - 1
             try:
-                found = self._match(claim, want, _Look((), loops, look.skip), knowledge, among, past=past)
+                found = self._match(claim, want, _Look((), loops, look.skip), constraints, among, past=past)
             except Open:
                 continue
             if found is not None and not found.under and found.rest is None:
                 return found
         raise error
 
-    def _match(self, claim: Place, want: Place, look: _Look, knowledge: Knowledge, among: Table | None, *, past: bool) -> Found | None:
+    def _match(self, claim: Place, want: Place, look: _Look, constraints: Constraints, among: Table | None, *, past: bool) -> Found | None:
         shape = () if claim.content is Content.ZERO else self.shape(claim.tensor, claim.content)
         storage = self.storages[want.buffer]
         same = self._look(claim, look)
@@ -294,7 +294,7 @@ class Reach:
         writing = self._writings.get(key)
         if writing is None:
             writing = self._writings[key] = Writing(claim, storage.memory, same)
-        found = Match(writing, want, storage, shape, look.skip, knowledge, among, past=past).found()
+        found = Match(writing, want, storage, shape, look.skip, constraints, among, past=past).found()
         if found is None:
             return None
         if look.skip is None and self.storages[want.buffer].memory is not MemoryType.Local and _in_other_arm(claim.node, want.node):
@@ -311,7 +311,7 @@ class Reach:
 
     # -- rings ----------------------------------------------------------------------------------------------------------------------
 
-    def _ring(self, want: Place, skip: int, knowledge: Knowledge, *, past: bool) -> None:
+    def _ring(self, want: Place, skip: int, constraints: Constraints, *, past: bool) -> None:
         """What is read at a position of a ring is what its producer wrote at that position."""
         slot = want.index[skip]
         assert isinstance(slot, Sym)
@@ -336,10 +336,10 @@ class Reach:
                 raise Open(f"{want.buffer} is written elsewhere than at slots of its ring", c.node)
             if _encloses(fills[0], c.node):
                 claims.append(c)
-        if not self._scan(want, [_Look(tuple(reversed(claims)), loops, skip)], knowledge, past=past):
+        if not self._scan(want, [_Look(tuple(reversed(claims)), loops, skip)], constraints, past=past):
             raise Open(f"its producer is not known to write it at every position of {ring.full}", want.node)
 
-    def _private(self, want: Place, skip: int, slot: tuple[PrivateRing, int], knowledge: Knowledge, *, past: bool) -> None:
+    def _multibuffers(self, want: Place, skip: int, slot: tuple[MultiBuffer, int], constraints: Constraints, *, past: bool) -> None:
         """What is read at a position that a role fills for itself is what was written at that position, in this execution of the block or an earlier one."""
         self._clear(want)
         for n in want.node.loops:
@@ -353,7 +353,7 @@ class Reach:
         front: list[tuple[int, Place]] = []
         within: list[tuple[int, Place]] = []
         for c in self.claims.get(want.buffer, []):
-            mine = self.private.slot(c.index[skip])
+            mine = self.multibuffers.slot(c.index[skip])
             place = None if mine is None or mine[0] is not ring else ring.position(c.node, mine[1])
             if place is None:
                 raise Open(f"{want.buffer} is written at a position that is not known", c.node)
@@ -366,7 +366,7 @@ class Reach:
             within.append((place.count - at.count, c))
         current = [c for d, c in within if d == 0 and c.node.number < want.node.number]
         common = _around(want.node)
-        if current and self._scan(want, [_Look(tuple(reversed(current)), common, skip)], knowledge, past=past):
+        if current and self._scan(want, [_Look(tuple(reversed(current)), common, skip)], constraints, past=past):
             return
         if loop is None or self._shared_with(want.buffer):
             raise Open(f"no write of {want.buffer} is known to come before it in every case", want.node)
@@ -382,11 +382,11 @@ class Reach:
         if len(distances) > 1:
             raise Open("a ring is filled ahead at several distances", want.node)
         ahead_claims = tuple(c for d, c in reversed(within) if d > 0)
-        rest = knowledge.given(ge(var, stmt.start + trips))
+        rest = constraints.given(ge(var, stmt.start + trips))
         if not rest.empty and not self._scan(want, [_Look(ahead_claims, {**common, loop: var - trips}, skip)], rest, past=past):
             raise Open(f"no write of {want.buffer} is known at its position", want.node)
         for p in range(trips):
-            first = knowledge.given(eq(var, stmt.start + p))
+            first = constraints.given(eq(var, stmt.start + p))
             mine = tuple(c for d, c in reversed(front) if d == p * moves)
             if not first.empty and not self._scan(want, [_Look(mine, common, skip)], first, past=past):
                 raise Open(f"no write of {want.buffer} is known at its first positions", want.node)
@@ -428,7 +428,7 @@ class Reach:
 
     def _accesses(self, buffer: str) -> list[Node]:
         if not self._nodes:
-            for n in self.program.leaves():
+            for n in self.tree.leaves():
                 for name in dict.fromkeys(a.buffer for side in accesses(n.stmt) for a in side):
                     self._nodes.setdefault(name, []).append(n)
         return self._nodes.get(buffer, [])

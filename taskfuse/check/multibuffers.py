@@ -16,8 +16,8 @@ from math import lcm
 from taskfuse.check.accesses import Use
 from taskfuse.check.barriers import uneven
 from taskfuse.check.paths import Paths, Step
-from taskfuse.check.program import Block, Node, Program
 from taskfuse.check.ranges import terms_of
+from taskfuse.check.statement_tree import Block, Node, StatementTree
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Const, Expr, Mod, Sym, const
 from taskfuse.kir.nodes import For
@@ -34,7 +34,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateRing:
+class MultiBuffer:
     """A cursor that counts positions.
 
     Attributes:
@@ -111,7 +111,7 @@ class PrivateRing:
 class PrivatePair:
     """Two uses of one slot."""
 
-    ring: PrivateRing
+    ring: MultiBuffer
     uses: tuple[Use, Use]
     at: tuple[Position, Position]
 
@@ -131,15 +131,15 @@ class PrivatePair:
                 break
 
 
-class PrivateRings:
+class MultiBuffers:
     """The rings inside one role of a program."""
 
-    def __init__(self, program: Program, threads: Threads, paths: Paths, others: Container[str]) -> None:
+    def __init__(self, tree: StatementTree, threads: Threads, paths: Paths, others: Container[str]) -> None:
         """``others``: slot symbols of cursors with mbarriers."""
-        self._rings: dict[str, PrivateRing] = {}
+        self._rings: dict[str, MultiBuffer] = {}
         starts: dict[str, list[Node]] = {}
         moves: dict[str, list[Node]] = {}
-        for n in program.leaves():
+        for n in tree.leaves():
             match n.stmt:
                 case CursorInit(name=name):
                     starts.setdefault(name, []).append(n)
@@ -158,7 +158,7 @@ class PrivateRings:
                 continue
             if uneven(nodes[0]) or threads.split(nodes[0].conditions).varying:
                 continue
-            self._rings[f"{name}.slot"] = PrivateRing(name, slots, tuple(nodes), block, paths)
+            self._rings[f"{name}.slot"] = MultiBuffer(name, slots, tuple(nodes), block, paths)
 
     def pair(self, a: Use, b: Use) -> PrivatePair | None:
         """Two uses of one buffer whose slots are those of one cursor, or at a fixed distance; otherwise ``None``."""
@@ -172,7 +172,7 @@ class PrivateRings:
                     return PrivatePair(one[0], (a, b), (first, second))
         return None
 
-    def slot(self, e: Expr | None) -> tuple[PrivateRing, int] | None:
+    def slot(self, e: Expr | None) -> tuple[MultiBuffer, int] | None:
         """The ring of a slot, and how much further than its cursor's it is."""
         match e:
             case Sym(name=name) if name in self._rings:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from taskfuse.check.barriers import apart, uneven
 from taskfuse.check.certificate import Layer, Obligation, Verdict
-from taskfuse.check.program import Node, Program, together
+from taskfuse.check.statement_tree import Node, StatementTree, together
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.operands import Descriptor
@@ -21,9 +21,9 @@ from taskfuse.target import WARP, WARPGROUP
 UNITS = {WARP: "warp", WARPGROUP: "warpgroup"}
 
 
-def participation(program: Program, threads: Threads) -> list[Obligation]:
+def convergence(tree: StatementTree, threads: Threads) -> list[Obligation]:
     """Whether whole, converged warps (warpgroups) execute every such instruction: those that they may not, one by one; or one obligation for all."""
-    nodes = [n for n in program.leaves() if together(n.stmt)]
+    nodes = [n for n in tree.leaves() if together(n.stmt)]
     if not nodes:
         return []
     alike = {size: threads.alike(size) for size in UNITS}
@@ -32,12 +32,12 @@ def participation(program: Program, threads: Threads) -> list[Obligation]:
         size = together(n.stmt)
         reason = _torn(n, size, threads, alike[size]) or _operands(n, size, threads, alike[size])
         if reason:
-            found.append(Obligation(Layer.STRUCTURE, "participation", Verdict.OUTSIDE, reason, (n.text + (f" in {n.role}" if n.role else ""),)))
+            found.append(Obligation(Layer.STRUCTURE, "convergence", Verdict.OUTSIDE, reason, (n.text + (f" in {n.role}" if n.role else ""),)))
     if found:
         return found
     count = {size: sum(together(n.stmt) == size for n in nodes) for size in UNITS}
     text = " and ".join(f"{count[size]} by whole {name}s" for size, name in UNITS.items() if count[size])
-    return [Obligation(Layer.STRUCTURE, "participation", Verdict.PROVED, f"instructions that threads execute together are executed by converged ones: {text}")]
+    return [Obligation(Layer.STRUCTURE, "convergence", Verdict.PROVED, f"instructions that threads execute together are executed by converged ones: {text}")]
 
 
 def _torn(n: Node, size: int, threads: Threads, alike: frozenset[str]) -> str:

@@ -9,14 +9,14 @@ from taskfuse.check.barriers import Barriers, BarrierSite
 from taskfuse.check.endpoints import Endpoint
 from taskfuse.check.forms import NotRing, Visit, visits
 from taskfuse.check.paths import Paths, Step
-from taskfuse.check.program import THREADS, Node, together
+from taskfuse.check.statement_tree import THREADS, Node, together
 from taskfuse.check.threads import Conditions, Threads
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.nodes import TmaLoad
 from taskfuse.kir.synchronization import BarrierScope
 
 
-class Handover:
+class SlotRelease:
     """Questions about the threads of endpoints and their arrivals."""
 
     def __init__(self, threads: Threads, barriers: Barriers, paths: Paths) -> None:
