@@ -81,7 +81,7 @@ ELSEWHERE: dict[str, str] = {
     """,
     "tests/sim": """
         sim/agent sim/block sim/collectives sim/computation sim/engines sim/fault sim/happens_before sim/lanes sim/launch sim/machine sim/observer
-        sim/picture sim/program sim/recording sim/state sim/stepper sim/synchronization
+        sim/compiler sim/recording sim/state sim/stepper sim/synchronization
     """,
     "tests/test_locations.py": """
         location

@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping
 
 from taskfuse.cuda.driver import Device, Driver, Function
-from taskfuse.cuda.shape import LaunchShape
 from taskfuse.cuda.signature import Source
 from taskfuse.errors import LaunchError
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
+from taskfuse.reports.resources import LaunchShape
 
 PLAIN_SHARED = 48 * 1024  # bytes of Shared memory that need no opting in
 PORTABLE_CLUSTER = 8  # blocks of a cluster that need no opting in

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from taskfuse.cuda.resources import Resources, occupancy
+from taskfuse.cuda.resources import occupancy
 from taskfuse.cuda.shape import in_extents
 from taskfuse.ir.expr import MathExpr, reads
 from taskfuse.ir.fusion import Fusion
@@ -22,6 +22,7 @@ from taskfuse.ir.storage import has_code
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import Buffer, Dim3
 from taskfuse.lowering import lower
+from taskfuse.reports.resources import Resources
 from taskfuse.schedulers.machine import dram_us, fill, kernel_us
 from taskfuse.schedulers.schedule import Block
 from taskfuse.target import MAX_THREADS, Target, launch_registers

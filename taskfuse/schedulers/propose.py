@@ -20,6 +20,7 @@ from taskfuse.ir.arithmetic import among
 from taskfuse.ir.connectivity import components
 from taskfuse.ir.expr import MathExpr, Pointwise, Reduction
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.partition import Body, Cut, Part, Partition, Refused
 from taskfuse.ir.scalar import TRUE
 from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
@@ -27,7 +28,7 @@ from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.machine import FUNCTION_COST, FUNCTIONS, dram_us, fill, issue_us
-from taskfuse.schedulers.partition import Body, Cut, Part, Partition, Refused
+from taskfuse.schedulers.partition import Proposal
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.target import DEFAULT, Target
 
@@ -47,10 +48,10 @@ def partition(fusion: Fusion, sizes: Mapping[str, int] | None = None, target: Ta
     if fusion.tasks.nodes:
         name = fusion.tasks.nodes[0].name
         raise TaskError(node=name, reason=f"fusion '{fusion.name}' has tasks already", help="partition it before its first task is made", location=caller())
-    return _Proposal(fusion, sizes, target).run()
+    return _Search(fusion, sizes, target).run()
 
 
-class _Proposal:
+class _Search:
     """One proposal in progress."""
 
     def __init__(self, fusion: Fusion, sizes: Mapping[str, int] | None, target: Target) -> None:
@@ -62,10 +63,10 @@ class _Proposal:
         self.refused: list[Refused] = []
         self._numbers: dict[str, int] = {}
 
-    def run(self) -> Partition:
+    def run(self) -> Proposal:
         if not self.exprs:
             raise TaskError(node=f"fusion '{self.fusion.name}'", reason="it computes nothing", help="add an output first", location=caller())
-        return Partition(self.fusion, copy_fusion(self.fusion)[0], self._cut(tuple(self.exprs), ParallelType.BIDx), tuple(self.refused))
+        return Proposal(self.fusion, copy_fusion(self.fusion)[0], self._cut(tuple(self.exprs), ParallelType.BIDx), tuple(self.refused))
 
     def _name(self, prefix: str) -> str:
         """``t1``, ``t2``, ...; a role is numbered from the second of its name on."""

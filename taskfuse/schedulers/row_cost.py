@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from math import ceil, log2
 from typing import ClassVar
 
-from taskfuse.cuda.resources import Resources, occupancy
+from taskfuse.cuda.resources import occupancy
+from taskfuse.reports.resources import Resources
 from taskfuse.schedulers.machine import dram_us, issue_us, kernel_us
 from taskfuse.schedulers.persistent_buffers import Keep
 from taskfuse.schedulers.rows import RowConfig
