@@ -208,6 +208,26 @@ class Target:
         """Of all multiprocessors together."""
         return self.sms * self.clock_mhz
 
+    def dram_us(self, moved: float, share: float = 1.0) -> float:
+        """Microseconds of so many bytes between the chip and its memory, at a share of its bandwidth."""
+        return moved / (self.dram_bytes_per_us * share)
+
+    def issue_us(self, instructions: float, sms: int | None = None) -> float:
+        """Microseconds of so many instructions of threads, on all multiprocessors or on ``sms`` of them."""
+        return instructions / (self.lanes * (self.cycles_per_us if sms is None else sms * self.clock_mhz))
+
+    def tensor_us(self, products: float, itemsize: int) -> float:
+        """Microseconds of so many multiply-adds of operands of so many bytes on tensor cores."""
+        return products * itemsize / (self.tensor_bytes_per_cycle * self.cycles_per_us)
+
+    def fill(self, threads: float) -> float:
+        """The share of the bandwidth that so many threads reach, each with a load in flight (Little's law)."""
+        return min(1.0, threads / (self.sms * self.busy_threads))
+
+    def kernel_us(self, *times: float) -> float:
+        """Microseconds from one kernel of a graph to the next, of one whose parts take ``times`` at once: the roofline that every cost model stands on."""
+        return self.launch_us + max(times)
+
     def has(self, arch: int, feature: bool = False) -> bool:
         """Whether it has instructions of a compute capability (times ten): those of that one alone (``feature``), or of that and all later ones."""
         return self.capability == arch if feature else self.capability >= arch
@@ -254,6 +274,12 @@ def target_of(name: str, arch: str) -> Target:
 
 WARP = 32
 """Threads of a warp."""
+
+VECTOR_BYTES: Final = 16
+"""Bytes that a thread loads or stores at once at most."""
+
+ASYNC_BYTES: Final = (4, 8, 16)
+"""Bytes of an element, or of a vector, that ``cp.async`` copies."""
 
 WARPGROUP = 128
 """Threads of a warpgroup: four warps with consecutive linear ids, the first a multiple of four."""

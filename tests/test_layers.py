@@ -31,6 +31,7 @@ LAYERS = {
     "passes": 4,
     "sim": 5,
     "check": 5,
+    "count": 5,
     "cuda": 5,
     "schedulers": 6,
     "tiles": 6,
@@ -42,8 +43,8 @@ LAYERS = {
     "": 6,  # the package itself, taskfuse/__init__.py
 }
 
-# Three readers of kernel IR, each of which must be right without the others.
-INDEPENDENT = {"sim", "check", "cuda"}
+# Four readers of kernel IR, each of which must be right without the others.
+INDEPENDENT = {"sim", "check", "count", "cuda"}
 
 # Modules whose classes refer to each other: a cycle that type annotations close has no module outside of one of these.
 TOGETHER = tuple(

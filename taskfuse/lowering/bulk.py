@@ -33,7 +33,7 @@ from taskfuse.lowering.plan import PStmt, base_name
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.thread_ranges import hardware_index
 from taskfuse.lowering.witness import holds
-from taskfuse.schedule.joins import Loop
+from taskfuse.schedule.shared_loops import Loop
 
 MAX_BOX = 256
 """Elements of a box along one axis (CUDA driver API, ``cuTensorMapEncodeTiled``)."""
@@ -222,12 +222,12 @@ def fill_bytes(st: Statements, tv: TensorView, loop: Loop | None, issued: list[P
         LoweringError: their number is not a constant.
     """
     indexer, ranges = st.indexer, st.indexer.ranges
-    paths = indexer.joins.path[tv]
+    paths = indexer.shared_loops.path[tv]
     at = paths.index(loop) + 1 if loop is not None else 0
     trips = 1
     for inner, a in zip(paths[at:], tv.loop[at:], strict=True):
         if tv.schedule.ptype(a).is_loop:
-            extent = indexer.index_maps.work.trips(inner, simplify(a.extent, ranges.facts), tv)
+            extent = indexer.index_maps.grid_stride.trips(inner, simplify(a.extent, ranges.facts), tv)
             if not isinstance(extent, Const):
                 raise LoweringError(
                     what=tv.name,

@@ -25,8 +25,8 @@ from taskfuse.lowering.completion import has_copies_of_threads, is_transfer
 from taskfuse.lowering.pingpong import Pingpong, Trips, check_bindings, find_pingpong
 from taskfuse.lowering.ring_instances import check_between_blocks, own_rings
 from taskfuse.lowering.thread_ranges import ThreadRanges
-from taskfuse.schedule.joins import Loop, has_copies
 from taskfuse.schedule.order import Item, Tree, is_vertical, positions
+from taskfuse.schedule.shared_loops import Loop, has_copies
 from taskfuse.target import WARP
 
 

@@ -19,7 +19,7 @@ from taskfuse.location import Location
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.clusters import cluster_shape, grid_shape, in_grid
 from taskfuse.lowering.indexing import Indexer
-from taskfuse.lowering.lines import Lines, located
+from taskfuse.lowering.locations import Locations, located
 from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
 from taskfuse.schedule.order import is_vertical
@@ -77,7 +77,7 @@ class Emitter:
         self.fusion = fusion
         self.ranges = ranges
         self.target = target
-        self.lines = Lines(fusion)
+        self.lines = Locations(fusion)
 
     def body(self, nodes: list[PNode], facts: Facts) -> tuple[Stmt, ...]:
         """Kernel-IR statements of a block."""

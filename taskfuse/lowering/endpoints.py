@@ -34,8 +34,8 @@ from taskfuse.lowering.completion import (
     queues,
     wait_for_reads,
 )
+from taskfuse.lowering.insertion_points import Touch, cut_around, frame, leaves, level_blocks, loop_of, loops_around
 from taskfuse.lowering.pingpong import Pingpong
-from taskfuse.lowering.places import Touch, cut_around, frame, leaves, level_blocks, loop_of, loops_around
 from taskfuse.lowering.plan import PBind, PLoop, PNode, PStmt, PSync, statements
 from taskfuse.lowering.semaphores import acquire, release
 from taskfuse.lowering.statements import Statements

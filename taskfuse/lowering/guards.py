@@ -18,8 +18,8 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.lowering.completion import has_copies_of_threads
 from taskfuse.lowering.domains import ancestors, backward, bound, refused
-from taskfuse.lowering.edges import along, end_of, is_zero_past_the_end
 from taskfuse.lowering.fragments import atom_symbols
+from taskfuse.lowering.overhang import along, end_of, is_zero_past_the_end
 
 ZERO = const(0)
 

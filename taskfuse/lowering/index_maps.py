@@ -13,14 +13,14 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.lowering.completion import has_copies_of_threads
 from taskfuse.lowering.domains import backward, bound, digit_values, digits, divides, onward, product
-from taskfuse.lowering.edges import end_of
 from taskfuse.lowering.fragments import atom_symbols
+from taskfuse.lowering.grid_stride import GridStrideLoops
 from taskfuse.lowering.guards import first_of_others, remainder, with_merged
+from taskfuse.lowering.overhang import end_of
 from taskfuse.lowering.plan import LoopVariables, base_name
 from taskfuse.lowering.thread_ranges import ThreadRanges
-from taskfuse.lowering.work import WorkLoops
-from taskfuse.schedule.joins import Joins
 from taskfuse.schedule.order import Tree
+from taskfuse.schedule.shared_loops import SharedLoops
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class IndexMap:
         facts: ranges of the symbols in ``values``, guards included.
         guards: conditions under which the code runs.
         work: those of ``guards`` that say that there is a piece of work at all.
-        tails: those of ``guards`` that cut off what lies past the end of the tensor (:mod:`taskfuse.lowering.edges`); some code runs there, too
-            (:mod:`taskfuse.lowering.edges`).
+        tails: those of ``guards`` that cut off what lies past the end of the tensor (:mod:`taskfuse.lowering.overhang`); some code runs there, too
+            (:mod:`taskfuse.lowering.overhang`).
         beyond: what is known without them.
         anywhere: what is known without any of ``guards`` but ``work``.
         again: the variables of loops in which an asynchronous copy writes the same elements again, for all that ``guards`` say.
@@ -68,19 +68,19 @@ class IndexMaps:
         work: the loops whose trips the block index decides.
     """
 
-    def __init__(self, fusion: Fusion, tree: Tree, joins: Joins, ranges: ThreadRanges) -> None:
+    def __init__(self, fusion: Fusion, tree: Tree, shared_loops: SharedLoops, ranges: ThreadRanges) -> None:
         self.fusion = fusion
         self.tree = tree
-        self.joins = joins
+        self.shared_loops = shared_loops
         self.ranges = ranges
         self.memory: dict[TensorView, MemoryType] = {}
         self.variables = LoopVariables()
-        self.work = WorkLoops(fusion, tree, joins, ranges, self.variables)
+        self.grid_stride = GridStrideLoops(fusion, tree, shared_loops, ranges, self.variables)
         self._known: dict[TensorView, IndexMap] = {}
         self._accumulating: dict[TensorView, IndexMap] = {}
 
     def forget(self) -> None:
-        """Make all index maps anew: those so far guard what work loops now bound."""
+        """Make all index maps anew: those so far guard what grid-stride loops now bound."""
         self._known.clear()
         self._accumulating.clear()
 
@@ -112,7 +112,7 @@ class IndexMaps:
 
     def loop_symbols(self, tv: TensorView) -> dict[Axis, Expr]:
         """The loop variables around the code of ``tv``."""
-        return {a: self.variables.symbol(loop) for a, loop in zip(tv.loop, self.joins.path[tv], strict=True)}
+        return {a: self.variables.symbol(loop) for a, loop in zip(tv.loop, self.shared_loops.path[tv], strict=True)}
 
     def point(self, tv: TensorView, index_map: IndexMap) -> dict[str, Expr]:
         """The symbols of an op map at the place of an index map."""
@@ -128,16 +128,16 @@ class IndexMaps:
     def _build(self, tv: TensorView, loops: dict[Axis, Expr], memory: MemoryType | None, outside: bool = False) -> IndexMap:
         start, facts, guards = self._of_loop_axes(tv, loops, memory, outside)
         values = backward(tv, start)
-        around = [self.variables.name(loop) for loop in self.joins.path[tv]] if has_copies_of_threads(tv) else []
+        around = [self.variables.name(loop) for loop in self.shared_loops.path[tv]] if has_copies_of_threads(tv) else []
         first, again = first_of_others(tv, values, memory, facts, around)
         guards += first
-        bounded = self.work.bounded(tv, loops)
+        bounded = self.grid_stride.bounded(tv, loops)
         for t in bounded:
             if t.source in values and not t.source.is_foreign:
                 facts = facts.with_assumption(lt(values[t.source], t.source.extent))
-        whole, early = self.work.whole(tv, values), list[Expr]()
+        whole, early = self.grid_stride.whole(tv, values), list[Expr]()
         implied = {t.outer for t in whole}
-        cut = self.work.is_cut(tv, loops)
+        cut = self.grid_stride.is_cut(tv, loops)
         for t in whole:
             rest = bound(values[t.source], t.source.extent, facts)
             early += [] if cut else rest

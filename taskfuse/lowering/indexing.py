@@ -18,7 +18,7 @@ from taskfuse.lowering.domains import allocation_axes, forward, product, refused
 from taskfuse.lowering.index_maps import IndexMap, IndexMaps, has_values
 from taskfuse.lowering.plan import base_name
 from taskfuse.schedule.allocation import default_allocation
-from taskfuse.schedule.joins import Loop
+from taskfuse.schedule.shared_loops import Loop
 
 ZERO = const(0)
 
@@ -49,7 +49,7 @@ class Indexer:
         self.index_maps = index_maps
         self.fusion = index_maps.fusion
         self.tree = index_maps.tree
-        self.joins = index_maps.joins
+        self.shared_loops = index_maps.shared_loops
         self.ranges = index_maps.ranges
         self.memory = index_maps.memory
         self.slots = slots
@@ -93,10 +93,10 @@ class Indexer:
         index_map = self.index_maps.of(tv) if memory is self.memory[tv] else self.index_maps.variant(tv, self.index_maps.loop_symbols(tv), memory)
         variables, fixed = self.index_maps.variables, set(self.fusion.dims)
         fixed |= {base_name(p, self.tree.place[tv]) for p in INDEX_TYPES if MEDIA[memory].is_private_to(p)}
-        shared = list(zip(tv.loop, self.joins.path[tv], strict=True))[: tv.schedule.inline]
+        shared = list(zip(tv.loop, self.shared_loops.path[tv], strict=True))[: tv.schedule.inline]
         fixed |= {variables.name(loop) for a, loop in shared if tv.schedule.ptype(a).is_loop}
         if memory is not self.memory[tv]:  # an accumulator lives inside the loops that stand outside the reduction loops
-            outer = takewhile(lambda pair: not pair[0].is_reduction, zip(tv.loop, self.joins.path[tv], strict=True))
+            outer = takewhile(lambda pair: not pair[0].is_reduction, zip(tv.loop, self.shared_loops.path[tv], strict=True))
             fixed |= {variables.name(loop) for a, loop in outer if tv.schedule.ptype(a).is_loop}
         spreads = tv.schedule.atom is not None and tv.schedule.atom.spreads
         instances = tuple(a for a, _ in shared if tv.schedule.ptype(a).is_bound and not MEDIA[memory].is_private_to(tv.schedule.ptype(a)) and not a.is_foreign)

@@ -23,8 +23,8 @@ from taskfuse.lowering.reductions import finish
 from taskfuse.lowering.scans import accumulates, first_accumulated
 from taskfuse.lowering.statements import Stage, Statements
 from taskfuse.lowering.thread_ranges import hardware_index
-from taskfuse.schedule.joins import Loop, has_copies
 from taskfuse.schedule.order import Item, TensorItem, is_vertical
+from taskfuse.schedule.shared_loops import Loop, has_copies
 
 ONE = const(1)
 
@@ -215,7 +215,7 @@ class NestBuilder:
         if ptype.is_bound:
             return [PBind(self._bound_index(tv, axis, ptype), ptype, axis.extent, body)]
         index_maps = self.indexer.index_maps
-        trips = index_maps.work.trips(loop, axis.extent, tv)
+        trips = index_maps.grid_stride.trips(loop, axis.extent, tv)
         if isinstance(known := simplify(trips, self.ranges.facts), Const):
             trips = known
         return [PLoop(index_maps.variables.name(loop), trips, ptype is ParallelType.Unroll, body, loop)]
@@ -280,7 +280,7 @@ class NestBuilder:
         assert first is not None
         names: dict[Axis, Expr] = {}
         fresh: list[tuple[str, Axis]] = []
-        for d, (a, loop) in enumerate(zip(tv.loop, self.indexer.joins.path[tv], strict=True)):
+        for d, (a, loop) in enumerate(zip(tv.loop, self.indexer.shared_loops.path[tv], strict=True)):
             if not tv.schedule.ptype(a).is_loop or accumulates(expr, a):
                 continue
             if d < first:

@@ -13,7 +13,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, ParallelType
 from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
-from taskfuse.schedule.joins import Loop
+from taskfuse.schedule.shared_loops import Loop
 
 Trips = Callable[[Loop, Expr, TensorView], Expr]
 """The trips of a loop of an extent around code of a tensor, in hardware indices."""

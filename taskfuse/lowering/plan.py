@@ -20,7 +20,7 @@ from taskfuse.kir import map_expressions, map_stmts
 from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Access
-from taskfuse.schedule.joins import Loop
+from taskfuse.schedule.shared_loops import Loop
 
 
 @dataclass(slots=True, eq=False)

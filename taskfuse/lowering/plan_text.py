@@ -14,7 +14,7 @@ from taskfuse.kir.forms import FROM
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.printer import body_lines
-from taskfuse.lowering.lines import Lines
+from taskfuse.lowering.locations import Locations
 from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync
 from taskfuse.lowering.state import LoweringOptions, State
 from taskfuse.lowering.steps import DEFAULT, STEPS, Step
@@ -79,7 +79,7 @@ class _PlanPrinter:
     """Prints the nodes of a plan; statements as in kernel IR, in the local indices of their task."""
 
     def __init__(self, state: State, locations: bool) -> None:
-        self._from = Lines(state.fusion) if locations else None
+        self._from = Locations(state.fusion) if locations else None
         self._kernel = Kernel(
             name=state.fusion.name,
             extents=(),

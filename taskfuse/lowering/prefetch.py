@@ -35,7 +35,7 @@ from taskfuse.lowering.completion import has_copies_of_threads, is_transfer, que
 from taskfuse.lowering.domains import refused
 from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, children, moved, selected, statements
 from taskfuse.lowering.statements import Statements
-from taskfuse.schedule.joins import Loop
+from taskfuse.schedule.shared_loops import Loop
 
 
 @dataclass(slots=True, eq=False)

@@ -15,7 +15,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, ParallelType
 from taskfuse.lowering.domains import digits
 from taskfuse.lowering.thread_ranges import ThreadRanges
-from taskfuse.schedule.joins import Loop
+from taskfuse.schedule.shared_loops import Loop
 
 
 def check_between_blocks(tv: TensorView, serial: Sequence[Loop], users: Sequence[TensorView]) -> None:

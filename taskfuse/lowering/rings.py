@@ -30,7 +30,7 @@ from taskfuse.lowering.domains import refused
 from taskfuse.lowering.plan import PGuard, PLoop, PNode, PSync, children, moved, selected, statements
 from taskfuse.lowering.prefetch import Prefetch, blocks, prefetch, rename
 from taskfuse.lowering.statements import Statements
-from taskfuse.schedule.joins import Loop
+from taskfuse.schedule.shared_loops import Loop
 
 
 class Rings:

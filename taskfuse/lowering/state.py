@@ -19,8 +19,8 @@ from taskfuse.lowering.plan import Needs, PNode
 from taskfuse.lowering.rings import Rings
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.thread_ranges import ThreadRanges
-from taskfuse.schedule.joins import Joins
 from taskfuse.schedule.order import Item, Tree
+from taskfuse.schedule.shared_loops import SharedLoops
 from taskfuse.target import DEFAULT, Target
 
 
@@ -55,7 +55,7 @@ class State:
         fusion: the fusion; from ``prepare`` on, the copy that becomes a kernel.
         tree, joins, order: the completed task tree, the loops that are one, the nest.
         ranges: the launch shape, and which indices each node gets.
-        index maps: the indices around the code of each tensor, memory types and work loops.
+        index maps: the indices around the code of each tensor, memory types and grid-stride loops.
         channels, rings: the rings between roles and inside them.
         indexer, statements: the accesses and the statements of each tensor.
         plan: the nest with its dispatch; empty before ``nest``.
@@ -71,7 +71,7 @@ class State:
     fusion: Fusion
     options: LoweringOptions
     tree: Tree = field(init=False)
-    joins: Joins = field(init=False)
+    shared_loops: SharedLoops = field(init=False)
     order: tuple[Item, ...] = field(init=False)
     ranges: ThreadRanges = field(init=False)
     index_maps: IndexMaps = field(init=False)

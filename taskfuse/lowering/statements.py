@@ -25,14 +25,14 @@ from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Stmt, VectorCopy
 from taskfuse.kir.operands import Access, Case, Content, Found, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.products import Shuffle
 from taskfuse.lowering.domains import refused
-from taskfuse.lowering.edges import covered, pads
 from taskfuse.lowering.fragments import atom_symbols
+from taskfuse.lowering.guard_elimination import GuardElimination
 from taskfuse.lowering.index_maps import IndexMap
 from taskfuse.lowering.indexing import Indexer
+from taskfuse.lowering.overhang import covered, pads
 from taskfuse.lowering.partials import register, registers
 from taskfuse.lowering.plan import Needs, PLoop, PNode, PStmt
 from taskfuse.lowering.scans import carried_axes
-from taskfuse.lowering.tails import Tails
 from taskfuse.lowering.witness import holds
 
 COPY = ELEMENTWISE["copy"]
@@ -58,7 +58,7 @@ class Statements:
         self._builders = builders
         self.fusion = indexer.fusion
         self.needs = needs
-        self.tails = Tails(indexer)
+        self.tails = GuardElimination(indexer)
         self._total: dict[TensorView, bool] = {}
 
     def definition(self, tv: TensorView) -> MathExpr:

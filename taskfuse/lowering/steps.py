@@ -31,7 +31,7 @@ from taskfuse.lowering.nest import NestBuilder
 from taskfuse.lowering.plan import PStmt
 from taskfuse.lowering.plan_rules import verify_plan
 from taskfuse.lowering.prepare import check_supported, prepare
-from taskfuse.lowering.registers import Registers
+from taskfuse.lowering.register_budgets import RegisterBudgets
 from taskfuse.lowering.rings import Rings, unroll_rings
 from taskfuse.lowering.semaphores import semaphores
 from taskfuse.lowering.state import LoweringOptions, State
@@ -96,10 +96,10 @@ def _prepare(state: State) -> None:
 def _order(state: State) -> None:
     """Find the one total order of all code, and which loops are one.
 
-    Requires: ``fusion`` prepared. Ensures: ``tree``, ``joins``, ``order``.
+    Requires: ``fusion`` prepared. Ensures: ``tree``, ``shared_loops``, ``order``.
     """
     sequencer = Sequencer(state.fusion, state.options.order_seed)
-    state.tree, state.joins, state.order = sequencer.tree, sequencer.joins, sequencer.sequence()
+    state.tree, state.shared_loops, state.order = sequencer.tree, sequencer.shared_loops, sequencer.sequence()
 
 
 def _ranges(state: State) -> None:
@@ -113,27 +113,27 @@ def _ranges(state: State) -> None:
 def _memory(state: State) -> None:
     """Choose the memory type of every tensor: the nearest in which its readers find it.
 
-    Requires: ``joins``, ``ranges``. Ensures: ``index_maps`` with the memory types.
+    Requires: ``shared_loops``, ``ranges``. Ensures: ``index_maps`` with the memory types.
     """
-    state.index_maps = IndexMaps(state.fusion, state.tree, state.joins, state.ranges)
+    state.index_maps = IndexMaps(state.fusion, state.tree, state.shared_loops, state.ranges)
     find_memory(state.index_maps)
 
 
-def _work(state: State) -> None:
-    """Find the loops whose trips the block index decides; the remainder of their splits is a bound of the loop, not a guard.
+def _grid_stride(state: State) -> None:
+    """Find the grid-stride loops, whose trips the block index decides; the remainder of their splits is a bound of the loop, not a guard.
 
-    Requires: memory types. Ensures: ``index_maps`` with work loops, and without the guards that these replace.
+    Requires: memory types. Ensures: ``index_maps`` with grid-stride loops, and without the guards that these replace.
     """
-    state.index_maps.work.find(state.index_maps.memory, Indexer(state.index_maps).indexes_registers)
+    state.index_maps.grid_stride.find(state.index_maps.memory, Indexer(state.index_maps).indexes_registers)
     state.index_maps.forget()
 
 
 def _channels(state: State) -> None:
     """Find the rings between members of vertical groups, and their endpoints.
 
-    Requires: ``order``, memory types, work loops. Ensures: ``channels``; every boundary lives in the memory that its ring needs.
+    Requires: ``order``, memory types, grid-stride loops. Ensures: ``channels``; every boundary lives in the memory that its ring needs.
     """
-    state.channels = Channels.of(state.fusion, state.tree, state.ranges, state.joins.path, state.order, state.index_maps.work.trips)
+    state.channels = Channels.of(state.fusion, state.tree, state.ranges, state.shared_loops.path, state.order, state.index_maps.grid_stride.trips)
     state.channels.check_memory(state.index_maps.memory)
 
 
@@ -142,7 +142,7 @@ def _rings(state: State) -> None:
 
     Requires: ``channels``. Ensures: ``rings``, ``indexer``, ``statements``.
     """
-    state.rings = Rings.of(state.channels, state.joins.path)
+    state.rings = Rings.of(state.channels, state.shared_loops.path)
     state.indexer = Indexer(state.index_maps, state.rings)
     state.statements = Statements(state.indexer, BUILDERS, state.needs)
 
@@ -209,7 +209,7 @@ def _budgets(state: State) -> None:
 
     Requires: ``buffers``. Ensures: budgets of the roles of a dispatch are in its arms, and fit what the launch gives.
     """
-    Registers(state.ranges, state.buffers).insert(state.plan)
+    RegisterBudgets(state.ranges, state.buffers).insert(state.plan)
 
 
 def _unroll(state: State) -> None:
@@ -279,7 +279,7 @@ STEPS: tuple[Step, ...] = (
     Step("order", _order),
     Step("ranges", _ranges),
     Step("memory", _memory),
-    Step("work", _work),
+    Step("grid-stride", _grid_stride),
     Step("channels", _channels),
     Step("rings", _rings),
     Step("nest", _nest),

@@ -19,10 +19,10 @@ from taskfuse.ir.types import THREAD_TYPES, MemoryType
 from taskfuse.kir.operands import Access, Content, Descriptor, Holds
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.lowering.domains import owner_digits, product, refused
-from taskfuse.lowering.edges import overhanging
 from taskfuse.lowering.fragments import Held, atom_symbols, factor, operand, result
 from taskfuse.lowering.index_maps import IndexMap
-from taskfuse.lowering.matrix import NoDescriptorError, derive
+from taskfuse.lowering.matrix_descriptors import NoDescriptorError, derive
+from taskfuse.lowering.overhang import overhanging
 from taskfuse.lowering.plan import PStmt, base_name
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.witness import holds

@@ -6,16 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from taskfuse import ops
+from taskfuse.count import Count, count
 from taskfuse.errors import InputError, LaunchError, OutputError
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import sym
 from taskfuse.kir import Kernel
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import one_kernel
 from taskfuse.runtime.views import StridedView
 from taskfuse.schedule.copy import Renaming, copy_fusion, embed
-from taskfuse.schedulers.candidates import tried
+from taskfuse.schedulers.candidates import failure, tried
 from taskfuse.schedulers.fallback import fallback
+from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmenter import BUDGET, Plan, plan
 from taskfuse.target import Target
 
@@ -181,13 +184,19 @@ def planned(
     """
     runs: dict[tuple[Fusion, str], Executable] = {}
 
-    def trial(scheduled: Fusion, schedule: Schedule) -> None:
-        runs[scheduled, scheduled.name] = make(scheduled, schedule=schedule)
+    def trial(scheduled: Fusion, schedule: Schedule) -> Count | None:
+        run = runs[scheduled, scheduled.name] = make(scheduled, schedule=schedule)
+        extent = Sizes(scheduled, {name: size for name, size in (sizes or {}).items() if name in scheduled.dims}, target)
+        counts: list[Count] = []
+        failure(lambda: counts.append(count(run.kernel, {name: extent(sym(name)) for name in scheduled.dims}, target)))
+        return counts[0] if counts else None  # what cannot be counted is proved all the same
 
-    if known is None or any(tried(trial, step.fusion, step.schedule) for step in known.steps):
+    if known is None or any(tried(trial, step.fusion, step.schedule).refused for step in known.steps):
         known = plan(fusion, sizes=sizes, target=target, trial=trial, budget=budget)
     found = known
     made = [runs[step.fusion, step.fusion.name] for step in found.steps]
+    for step, run in zip(found.steps, made, strict=True):
+        run.schedule = step.schedule
     if not found.is_cut:
         return made[0]
     whole = fusion if found.whole_fusion is None else found.whole_fusion

@@ -13,8 +13,8 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.schedule import order
 from taskfuse.schedule.call import Call, described
-from taskfuse.schedule.joins import mismatch
 from taskfuse.schedule.keys import Keys
+from taskfuse.schedule.shared_loops import mismatch
 
 
 def inline_at(tv: TensorView, at: object) -> None:

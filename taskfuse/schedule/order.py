@@ -19,7 +19,7 @@ from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import GroupKind
 from taskfuse.location import Location
-from taskfuse.schedule.joins import Joins, Loop
+from taskfuse.schedule.shared_loops import Loop, SharedLoops
 
 
 class OrderError(ScheduleError):
@@ -138,7 +138,7 @@ class Sequencer:
     def __init__(self, fusion: Fusion, seed: int | None = None) -> None:
         self.fusion = fusion
         self.tree = complete(fusion)
-        self.joins = Joins(fusion)
+        self.shared_loops = SharedLoops(fusion)
         self._random = None if seed is None else random.Random(seed)
         self._rank: dict[TensorView, int] = {}
         self._edges: list[tuple[TensorView, TensorView]] = []
@@ -156,7 +156,7 @@ class Sequencer:
 
     def sequence(self) -> tuple[Item, ...]:
         """The nest. Raises :class:`OrderError` if none exists."""
-        for loop in self.joins.loops:
+        for loop in self.shared_loops.loops:
             if len(loop.axes) > 1:
                 self._check_sharing(loop, self.tree.root, loop)
         return self._arrange(list(self._paths), 0, self._edges)
@@ -191,8 +191,8 @@ class Sequencer:
 
     def _glue(self, loop: Loop, wanted: Callable[[TensorView, TensorView], bool]) -> tuple[TensorView, ...]:
         """The tensors whose inline position joins two tensors of ``loop`` that satisfy ``wanted``; or else all joining tensors."""
-        joins = [(p, q) for p, q in self._edges if p in loop.axes and q in loop.axes and p.schedule.inline > loop.depth]
-        found = dict.fromkeys(p for p, q in joins if wanted(p, q)) or dict.fromkeys(p for p, _ in joins)
+        shared_loops = [(p, q) for p, q in self._edges if p in loop.axes and q in loop.axes and p.schedule.inline > loop.depth]
+        found = dict.fromkeys(p for p, q in shared_loops if wanted(p, q)) or dict.fromkeys(p for p, _ in shared_loops)
         return tuple(found)
 
     # -- the order ------------------------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class Sequencer:
         units: dict[Loop | TensorView, list[TensorView]] = {}
         unit_of: dict[TensorView, Loop | TensorView] = {}
         for tv in tensors:
-            path = self.joins.path[tv]
+            path = self.shared_loops.path[tv]
             unit: Loop | TensorView = path[depth] if depth < len(path) else tv
             units.setdefault(unit, []).append(tv)
             unit_of[tv] = unit

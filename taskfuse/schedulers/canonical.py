@@ -28,9 +28,9 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.elementwise import ancestors, is_aligned, recompute_all
-from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
+from taskfuse.target import VECTOR_BYTES
 
 
 def canonical(fusion: Fusion, extent: Sizes) -> Script | None:

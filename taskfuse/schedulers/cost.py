@@ -21,7 +21,6 @@ from typing import ClassVar
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.schedulers.config import SPAN, STAGED_COLUMNS, MatmulConfig, MatmulKind
 from taskfuse.schedulers.loads import copy_cycles
-from taskfuse.schedulers.machine import dram_us
 from taskfuse.schedulers.schedule import Option
 from taskfuse.target import DEFAULT, Target
 
@@ -176,7 +175,7 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
     else:
         total = waves * (products + epilogue)
     us = total / target.clock_mhz + (figures.cluster_us if config.cluster > 1 else 0)
-    dram = dram_us(target, problem.batch * problem.itemsize * (problem.m * problem.k + problem.n * problem.k + problem.m * problem.n))
+    dram = target.dram_us(problem.batch * problem.itemsize * (problem.m * problem.k + problem.n * problem.k + problem.m * problem.n))
     if dram > us:
         us, bound = dram, "DRAM"
     if problem.is_reduced:

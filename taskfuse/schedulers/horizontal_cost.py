@@ -23,7 +23,6 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import Buffer, Dim3
 from taskfuse.lowering import lower
 from taskfuse.reports.resources import Resources
-from taskfuse.schedulers.machine import dram_us, fill, kernel_us
 from taskfuse.schedulers.schedule import Block
 from taskfuse.target import MAX_THREADS, Target, launch_registers
 
@@ -142,8 +141,8 @@ def horizontal_cost(name: str, loads: Sequence[Load], alone: Sequence[Load]) -> 
         alone: what they would ask for alone.
     """
     joint = _joint(name, loads)
-    apart = tuple(kernel_us(m.target, duration([m], m.resident())) for m in alone)
-    return HorizontalCost(tuple(loads), joint, apart, kernel_us(joint.target, duration(loads, joint.resident())))
+    apart = tuple(m.target.kernel_us(duration([m], m.resident())) for m in alone)
+    return HorizontalCost(tuple(loads), joint, apart, joint.target.kernel_us(duration(loads, joint.resident())))
 
 
 def load(name: str, fusion: Fusion, sizes: Mapping[str, int], target: Target) -> Load:
@@ -201,7 +200,7 @@ def _wave(parts: Sequence[tuple[Load, int]]) -> float:
     if not blocks:
         return 0.0
     target = parts[0][0].target
-    transfer = dram_us(target, sum(n * m.bytes / m.blocks for m, n in parts), fill(target, sum(n * m.threads for m, n in parts)))
+    transfer = target.dram_us(sum(n * m.bytes / m.blocks for m, n in parts), target.fill(sum(n * m.threads for m, n in parts)))
     compute = sum(n * m.cycles / m.blocks for m, n in parts) / (target.clock_mhz * min(target.sms, blocks))
     return max(transfer, compute)
 

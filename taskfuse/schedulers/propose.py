@@ -27,7 +27,6 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.machine import FUNCTION_COST, FUNCTIONS, dram_us, fill, issue_us
 from taskfuse.schedulers.partition import Proposal
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.target import DEFAULT, Target
@@ -139,8 +138,8 @@ class _Search:
                 continue
             before = tuple(t for t in tensors if t is not tv and tv in self._needing(t, tensors))
             after = tuple(t for t in tensors if t is not tv and not among(t, before))
-            cycles = self._points(tv) * operands[0].dtype.itemsize / self.target.tensor_bytes_per_cycle
-            load, math = self._us(before, inputs=operands), max(cycles / self.target.cycles_per_us, self._us((), shared=2 * sum(map(self._bytes, operands))))
+            product = self.target.tensor_us(self._points(tv), operands[0].dtype.itemsize)
+            load, math = self._us(before, inputs=operands), max(product, self._us((), shared=2 * sum(map(self._bytes, operands))))
             why = f"{tv.name} reads each element of its operands {reuse:.0f} times or more: a role brings them while another one computes"
             loads = tuple(t for t in operands if t.is_input and all(among(reader, tensors) for reader in self._readers(t)))
             if not before and not loads:
@@ -193,7 +192,7 @@ class _Search:
     def _cost(self, tv: TensorView) -> int:
         """Instructions of one point of its expression."""
         expr = self.exprs[tv]
-        return FUNCTION_COST if isinstance(expr, Pointwise) and expr.op.rule in FUNCTIONS else 1
+        return expr.op.instructions if isinstance(expr, Pointwise) else 1
 
     def _ops(self, tensors: Iterable[TensorView]) -> int:
         return sum(self._points(tv) * self._cost(tv) for tv in tensors)
@@ -217,8 +216,8 @@ class _Search:
         moved = sum(map(self._bytes, given)) + sum(self._bytes(tv) for tv in tensors if tv.is_output)
         work = self._ops(tensors) if ops is None else ops
         target = self.target
-        busy = fill(target, self._threads(tensors) if threads is None else threads)
-        return max(dram_us(target, moved), issue_us(target, work), shared / (target.shared_bytes_per_cycle * target.cycles_per_us)) / busy
+        busy = target.fill(self._threads(tensors) if threads is None else threads)
+        return max(target.dram_us(moved), target.issue_us(work), shared / (target.shared_bytes_per_cycle * target.cycles_per_us)) / busy
 
 
 def _next(members: Sequence[Part]) -> ParallelType | None:

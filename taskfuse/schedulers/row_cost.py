@@ -15,7 +15,6 @@ from typing import ClassVar
 
 from taskfuse.cuda.resources import occupancy
 from taskfuse.reports.resources import Resources
-from taskfuse.schedulers.machine import dram_us, issue_us, kernel_us
 from taskfuse.schedulers.persistent_buffers import Keep
 from taskfuse.schedulers.rows import RowConfig
 from taskfuse.schedulers.schedule import Option
@@ -204,12 +203,12 @@ def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
     # a row's threads past its end wait for the others: they are resident, and load nothing
     full = min(1.0, problem.vectors / (trips * config.threads * config.blocks * config.unroll))
     times = {
-        "memory": dram_us(target, loaded + stored) + again / speed,
-        "instructions": issue_us(target, work / full, min(target.sms, total)),
+        "memory": target.dram_us(loaded + stored) + again / speed,
+        "instructions": target.issue_us(work / full, min(target.sms, total)),
         "waits": waves * cycles / target.clock_mhz,
     }
     bound = max(times, key=lambda name: times[name])
-    us = kernel_us(target, *times.values()) + figures.others * sum(t for name, t in times.items() if name != bound)
+    us = target.kernel_us(*times.values()) + figures.others * sum(t for name, t in times.items() if name != bound)
     block = (config.threads, config.rows, 1) if problem.is_inner else (config.rows, config.threads, 1)
     return RowEstimate(config, us, registers(problem, config), held, bound, block=block, meets_blocks=config.blocks > 1)
 

@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.arithmetic import among
-from taskfuse.ir.contraction import factors
 from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import made_from, needed, producers, resolve, storage_reads, strided
@@ -27,13 +26,13 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.cut import piece
 from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.auto import PRODUCTS, candidates
-from taskfuse.schedulers.candidates import Candidates, Trial, tried
+from taskfuse.schedulers.candidates import Candidate, Candidates, Trial, tried
 from taskfuse.schedulers.canonical import canonical
-from taskfuse.schedulers.elementwise import cost, is_aligned
-from taskfuse.schedulers.machine import VECTOR_BYTES, dram_us, issue_us, kernel_us
+from taskfuse.schedulers.elementwise import is_aligned
+from taskfuse.schedulers.roofline import bytes_of, instructions, roofline
 from taskfuse.schedulers.scan import LONG, chunk_long_rows
 from taskfuse.schedulers.schedule import Chosen, Sizes
-from taskfuse.target import DEFAULT, Target
+from taskfuse.target import DEFAULT, VECTOR_BYTES, Target
 
 SLACK = 1.5
 """A kernel that takes no more than so many times as long as its bytes, or its arithmetic, is not cut."""
@@ -170,10 +169,13 @@ def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Targ
                 several = replace(_several(fusion, extent, sizes, trial, deadline, reason), chunked=chunked)
             if one is None or several.us < one.schedule.us:
                 return several
-        refused = tried(trial, one.fusion, one.schedule)
-        if refused is None:
-            return _whole(fusion, found)
-        found.drop(refused)
+        came = tried(trial, one.fusion, one.schedule, roofline(one.fusion, extent))
+        if came.refused:
+            found.drop(came.refused)
+        elif came.schedule.is_far and not found.is_last and thread_time() < deadline:
+            found.put_aside(came.schedule)
+        else:
+            return _whole(fusion, one._replace(schedule=came.schedule))
 
 
 def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, trial: Trial | None, deadline: float, reason: str) -> Plan:
@@ -190,10 +192,9 @@ def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, tri
     return best
 
 
-def _whole(fusion: Fusion, found: Candidates) -> Plan:
+def _whole(fusion: Fusion, found: Candidate) -> Plan:
     """The plan of one kernel."""
-    assert found.best is not None
-    return Plan(fusion.name, (Step(found.best.fusion, found.best.schedule, tuple(e.output.name for e in needed(fusion))),))
+    return Plan(fusion.name, (Step(found.fusion, found.schedule, tuple(e.output.name for e in needed(fusion))),))
 
 
 def _rows_of(fusion: Fusion, tensors: Sequence[TensorView]) -> tuple[TensorView, ...]:
@@ -229,14 +230,8 @@ def _least(fusion: Fusion, extent: Sizes) -> float:
 
     What sums products of two tensors is not counted: tensor cores may do it, in a small part of the time.
     """
-    code = (e for e in needed(fusion) if factors(fusion, e) is None)
-    instructions = sum(prod(extent(a.extent) for a in e.output.root) * cost(e) for e in code)
     target = extent.target
-    return kernel_us(target, dram_us(target, _bytes(fusion, extent)), issue_us(target, instructions))
-
-
-def _bytes(fusion: Fusion, extent: Sizes) -> float:
-    return float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in (*fusion.inputs, *fusion.outputs)))
+    return target.kernel_us(target.dram_us(bytes_of(fusion, extent)), target.issue_us(instructions(fusion, extent)))
 
 
 class _Ways:
@@ -253,7 +248,7 @@ class _Ways:
         self._names = tuple(tv.name for tv in tensors)
         self._plain, moved = self._candidates(())
         self._views = _rows_of(search.fusion, tensors)
-        self._limit = SLACK * kernel_us(search.target, dram_us(search.target, moved))
+        self._limit = SLACK * search.target.kernel_us(search.target.dram_us(moved))
         self._viewed: Candidates | None = None
         self.step = self._fastest()
 
@@ -266,6 +261,16 @@ class _Ways:
             found.drop(reason)
         self.step = self._fastest()
 
+    def put_aside(self, schedule: Chosen[Any]) -> bool:
+        """Go on to the next way, and come back if none is better: :attr:`step` is far from its roofline. False if it has come back already."""
+        assert self.step is not None
+        found = self._viewed if self.step.views else self._plain
+        if found is None or found.best is None or found.is_last or found.best.schedule is not self.step.schedule:
+            return False
+        found.put_aside(schedule)
+        self.step = self._fastest()
+        return True
+
     def error(self) -> UnsupportedError:
         """What to raise where no way is left."""
         return (self._viewed or self._plain).error()
@@ -277,7 +282,7 @@ class _Ways:
         key = tuple(map(repr, (*part.inputs, *part.exprs(), *part.outputs))), tuple(sizes.items())
         if key not in search.known:
             search.known[key] = candidates(part, sizes=sizes, target=search.target)
-        return search.known[key], _bytes(part, Sizes(part, sizes, search.target))
+        return search.known[key], bytes_of(part, Sizes(part, sizes, search.target))
 
     def _fastest(self) -> Step | None:
         plain = self._plain.best
@@ -321,6 +326,7 @@ class _Search:
         self._deadline = deadline
         self._ways: dict[Piece, _Ways] = {}
         self._kept: dict[Piece, Step] = {}
+        self._made: dict[Piece, Chosen[Any]] = {}
         self._dropped: list[str] = []
         self._refused_us = 0.0
         self._sizes: dict[TensorView, float] = {}
@@ -366,17 +372,24 @@ class _Search:
         if step is None:
             return False
         kept = self._kept.get(p)
-        if kept is not None and kept.schedule is step.schedule and kept.fusion.name == name:
+        if kept is not None and self._made.get(p) is step.schedule and kept.fusion.name == name:
             return True
         named, _ = copy_fusion(step.fusion)
         named.name = name
-        reason = tried(self._trial, named, step.schedule)
-        if reason is None:
-            self._kept[p] = replace(step, fusion=named)
+        sizes = {name: value for name, value in (self.sizes or {}).items() if name in named.dims}
+        came = tried(self._trial, named, step.schedule, roofline(named, Sizes(named, sizes, self.target)))
+        schedule = came.schedule
+        if not came.refused and not (schedule.is_far and not self._is_late() and self._ways[p].put_aside(schedule)):
+            self._kept[p] = replace(step, fusion=named, schedule=schedule)
+            self._made[p] = step.schedule
             return True
-        self._refused_us = step.schedule.us
-        self._ways[p].drop(reason)
-        self._dropped.append(f"no kernel of {', '.join(step.tensors)} by {step.schedule.scheduler}, with {step.schedule.config.words}: {reason}")
+        self._refused_us = schedule.us
+        what = f"{', '.join(step.tensors)} by {schedule.scheduler}, with {schedule.config.words}"
+        if came.refused:
+            self._ways[p].drop(came.refused)
+            self._dropped.append(f"no kernel of {what}: {came.refused}")
+        else:
+            self._dropped.append(f"far from its roofline of {schedule.bound:.1f} us: {what}: {schedule.count}")
         return False
 
     def _without(self, pieces: Sequence[Piece], refused: Piece) -> list[Piece]:
@@ -481,7 +494,7 @@ class _Search:
         """True if a piece has products that take longer than ``us`` without a scheduler of products, and none of these takes it."""
         target = self.target
         points = [prod(self.extent(a.extent) for a in tv.root) for tv in p if isinstance(e := self.fusion.definition(tv), Reduction) and len(e.operands) > 1]
-        if p in self._ways or issue_us(target, sum(points) / PRODUCTS_WITHOUT_TILES) <= us:
+        if p in self._ways or target.issue_us(sum(points) / PRODUCTS_WITHOUT_TILES) <= us:
             return False
         tensors = [tv for tv in self.tensors if tv in p]
         parts = [piece(self.fusion, tensors, self.fusion.name, views) for views in ((), _rows_of(self.fusion, tensors))]

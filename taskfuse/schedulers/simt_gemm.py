@@ -27,11 +27,10 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedulers.elementwise import divides, is_aligned, registers
-from taskfuse.schedulers.machine import ASYNC_BYTES, VECTOR_BYTES, dram_us, issue_us, kernel_us
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
-from taskfuse.target import DEFAULT, Target
+from taskfuse.target import ASYNC_BYTES, DEFAULT, VECTOR_BYTES, Target
 
 SIDE = 16
 """Threads along the rows and along the columns of a tile."""
@@ -216,9 +215,9 @@ def _option(problem: _Problem, c: SimtGemmConfig, extent: Sizes) -> Option[SimtG
     target = extent.target
     shares = dict(target.products.simt_shares)
     rate = shares.get((c.rows, c.columns), max(shares.values())) / (1 if axes.result.dtype.itemsize <= 4 else 2)
-    busy = issue_us(target, ceil(blocks / target.sms) * SIDE * SIDE * c.rows * c.columns * k / rate, 1)
+    busy = target.issue_us(ceil(blocks / target.sms) * SIDE * SIDE * c.rows * c.columns * k / rate, 1)
     moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (problem.a.tensor, problem.b.tensor, axes.result))
-    return Option(c, kernel_us(target, busy, dram_us(target, moved)), block=(SIDE, SIDE, 1))
+    return Option(c, target.kernel_us(busy, target.dram_us(moved)), block=(SIDE, SIDE, 1))
 
 
 # -- the schedule -----------------------------------------------------------------------------------------------------------------------

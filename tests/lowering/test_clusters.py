@@ -1,4 +1,4 @@
-"""Clusters from a schedule: grids, guards and work loops with CIDx, multicast copies, what is refused; every kernel is proved."""
+"""Clusters from a schedule: grids, guards and grid-stride loops with CIDx, multicast copies, what is refused; every kernel is proved."""
 
 from collections.abc import Callable
 from random import Random

@@ -166,7 +166,7 @@ def test_the_swizzles_of_tma_read_back(span: int) -> None:
     assert "xor" in check(fusion, numbers(16, 64).astype(tf.bfloat16.numpy))
 
 
-# -- a work loop with a backward map only -------------------------------------------------------------------------------------------
+# -- a grid-stride loop with a backward map only -------------------------------------------------------------------------------------------
 
 
 def rasterized_product() -> tf.Fusion:

@@ -76,7 +76,7 @@ def test_the_cases_reach_what_they_should() -> None:
         "shared loops": 0.35,
         "a symbolic dimension": 0.4,
         "a reduction": 0.3,
-        "a work loop": 0.02,
+        "a grid-stride loop": 0.02,
         "a reduction by shuffles": 0.05,
         "partial results of several warps": 0.03,
         "several digits reduced across threads": 0.04,

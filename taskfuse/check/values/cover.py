@@ -82,7 +82,7 @@ def _covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Const
     first = forms[0]
     for v, f in zip(visits, forms, strict=True):
         same = [a.keys() for a in f.weights] == [a.keys() for a in first.weights]
-        if not same or any(a[n] is not b[n] for a, b in zip(f.weights, first.weights, strict=True) for n in a):
+        if not same or any(a[n] is not b[n] or not _alike(v, visits[0], n, constraints) for a, b in zip(f.weights, first.weights, strict=True) for n in a):
             raise Open("its copies run over different loops", v.node)
     node = visits[0].node
     if not extents:
@@ -102,6 +102,12 @@ def _covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Const
     ends = [w if first.weights[k] or not isinstance(e, Const) else e.value for k, (w, e) in enumerate(zip(widths, extents, strict=True))]
     _once(columns, widths, ends, node)
     return rest
+
+
+def _alike(one: Visits, two: Visits, name: str, constraints: Constraints) -> bool:
+    """True only if a symbol of this name runs over the same values in both."""
+    pairs = zip(one.spans[name], two.spans[name], strict=True)
+    return all(a is b or (a is not None and b is not None and equal(constraints, a, b)) for a, b in pairs)
 
 
 def _once(columns: list[Ints], widths: list[int], ends: list[int], node: Node) -> None:
@@ -234,6 +240,8 @@ def _form(v: Visits, constraints: Constraints, *, above: bool) -> _Form:
         weights.append(form)
         if tiles is not None:
             places.append(tiles.values(upper))
+        if not used.isdisjoint(form):
+            raise Open(f"{', '.join(sorted(used & form.keys()))} moves along several axes at once", v.node)
         used |= form.keys()
     for name, (start, stop) in many.items():
         if name not in used and (stop is None or not equal(constraints, stop - start, const(1))):
@@ -284,20 +292,19 @@ def _divided_rows(rows: Mapping[str, Ints], tied: set[str]) -> tuple[dict[str, I
 
 
 def _first(v: Visits, name: str) -> int | None:
+    """The first value of a symbol; ``None`` if it is not one constant: a bound below it is none of its values."""
     start = v.spans[name][0]
-    return start.value if isinstance(start, Const) else v.ranges.of(start)[0]
+    return start.value if isinstance(start, Const) else None
 
 
 def _count(v: Visits, name: str) -> int:
-    """How many values a symbol has at most."""
-    start, stop = v.spans[name]
+    """How many values a symbol has at most: as many as the table of it has rows, but for those that conditions leave out."""
+    _, stop = v.spans[name]
     lo = _first(v, name)
     hi = stop.value if isinstance(stop, Const) else None
-    if hi is None and lo is not None:
+    if stop is None:
         most = v.ranges.of(sym(name))[1]
-        hi = None if most is None or not isinstance(start, Const) or (stop is not None and not stop.free) else most + 1
-        if stop is not None and not isinstance(stop, Const):
-            hi = None
+        hi = None if most is None else most + 1
     return 1 << 60 if lo is None or hi is None else max(0, hi - lo)
 
 

@@ -75,10 +75,19 @@ def runs(
         spans[s.var] = s.start, stop
         if s.step is not const(1):
             conditions.append(eq((sym(s.var) - s.start) % s.step, 0))
-    late = {name for name, (_, stop) in spans.items() if stop is not None and not stop.free.isdisjoint(spans)}
-    conditions += [lt(sym(name), stop) for name, (_, stop) in spans.items() if name in late and stop is not None]
-    for name in late:
-        spans[name] = spans[name][0], None
+    late: set[str] = set()  # their bounds depend on others that run: these bounds are conditions
+    for name, (start, end) in list(spans.items()):
+        if not start.free.isdisjoint(spans):
+            least, _ = node.context.ranges.of(start)
+            if least is None:
+                raise Open(f"{name} begins at {start}, of which no bound is known", node)
+            late.add(name)
+            conditions.append(le(start, sym(name)))
+            spans[name] = const(least), end
+        if end is not None and not end.free.isdisjoint(spans):
+            late.add(name)
+            conditions.append(lt(sym(name), end))
+            spans[name] = spans[name][0], None
     conditions += [part for c in node.conditions for part in conjuncts(c)]
     kept = set(held)
     listed = all(isinstance(e, Const) for e in node.context.kernel.block)  # threads are written down one by one

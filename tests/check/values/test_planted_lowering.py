@@ -15,7 +15,7 @@ from taskfuse.ir.axes import Axis, Split
 from taskfuse.ir.scalar import Expr, Facts
 from taskfuse.ir.tensor import TensorView
 from taskfuse.kir import Kernel
-from taskfuse.lowering import edges, guards, index_maps, nest, tails
+from taskfuse.lowering import guard_elimination, guards, index_maps, nest, overhang
 from taskfuse.lowering.domains import forward
 from taskfuse.lowering.plan import PNode
 from taskfuse.lowering.statements import Statements
@@ -30,7 +30,7 @@ OVERHANGS = (
     (13, "inner", 3, 2, "serial", "2] and 3 more"),
     (12, "other way round", 2, 5, "serial", "11]"),
 )
-"""Extent, transforms and factors of :func:`tests.lowering.test_edges.of`, who copies, and which terms are lost."""
+"""Extent, transforms and factors of :func:`tests.lowering.test_overhang.of`, who copies, and which terms are lost."""
 
 
 def unjoined(statements: Statements, tv: TensorView, loops: dict[Axis, Expr]) -> list[PNode]:
@@ -77,10 +77,10 @@ def test_parts_of_a_product_that_nobody_joins(atom: str, along: P, monkeypatch: 
 @pytest.mark.parametrize(("n", "transforms", "f", "g", "who", "said"), OVERHANGS)
 def test_zeros_on_elements(n: int, transforms: str, f: int, g: int, who: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tf.lower(of(n, transforms, f, g, "padded", who)).verify().require()
-    for module in (edges, index_maps, guards):
+    for module in (overhang, index_maps, guards):
         monkeypatch.setattr(module, "end_of", past_the_end)
     monkeypatch.setattr(index_maps, "onward", folded)
-    monkeypatch.setattr(tails, "told_apart", everything)
+    monkeypatch.setattr(guard_elimination, "told_apart", everything)
     found = refutation(tf.lower(of(n, transforms, f, g, "padded", who)))
     assert found.subject == "tv1[]"
     assert found.reason == f"element [] of tv1 lacks the term at [{said}"

@@ -5,7 +5,7 @@ it finds zeros. So it is for the axis itself, for the outer part of its split, w
 outer part. Any other overhang, of the inner part of a split, repeats elements that other iterations have: code there stays under a guard.
 
 An atom that covers its tile reads all of it, also where the tensor ends inside (:class:`taskfuse.ir.atoms.Bounds`); sums of threads may
-(:mod:`taskfuse.lowering.tails`). The copy engine fills such places; copies of threads do it where a split's tail has room in Shared memory:
+(:mod:`taskfuse.lowering.guard_elimination`). The copy engine fills such places; copies of threads do it where a split's tail has room in Shared memory:
 ``cp.async`` by its own form, a plain copy by a choice between the element and 0. What is computed on the way is not padded: a function of 0 need
 not be 0.
 """

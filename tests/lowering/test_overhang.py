@@ -12,12 +12,12 @@ from taskfuse import Fusion, MemoryType, TensorView, atoms
 from taskfuse import ParallelType as P
 from taskfuse.errors import LoweringError, ScheduleError
 from taskfuse.ir.scalar import const, sym
-from taskfuse.lowering.edges import end_of, overhanging, told_apart
+from taskfuse.lowering.overhang import end_of, overhanging, told_apart
 from tests.lowering.running import numbers, refused
 from tests.lowering.stage import BF16, LAYOUTS, NESTS, SHARED, WHO, of
 
 FACTORS = ((12, 2, 5), (11, 2, 5), (13, 3, 2))
-"""Extents and factors; ``python -m tests.lowering.test_edges`` takes all small ones."""
+"""Extents and factors; ``python -m tests.lowering.test_overhang`` takes all small ones."""
 
 
 def agree(fusion: Fusion, *shapes: tuple[int, ...], proved: bool = False) -> None:

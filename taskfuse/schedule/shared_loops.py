@@ -90,7 +90,7 @@ class Loop:
     axes: dict[TensorView, Axis]
 
 
-class Joins:
+class SharedLoops:
     """The loops of a fusion: ``path[tv]`` are the loops around ``tv``'s code, outermost first, one per loop axis."""
 
     def __init__(self, fusion: Fusion) -> None:

@@ -1,4 +1,4 @@
-"""Work loops: loops whose trips the block index decides.
+"""Grid-stride loops: loops whose trips the block index decides.
 
 An axis of work (tiles, rows) split into (trip, block) with a remainder: in the last trip some blocks have nothing to do. That is a bound
 of the loop, not a guard inside it: ``ceildiv(extent - block, blocks)`` trips, the same in all roles, since it is a function of the block
@@ -21,8 +21,8 @@ from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, MemoryType, ParallelType
 from taskfuse.lowering.domains import backward, bound, digit_values, digits, divides
 from taskfuse.lowering.plan import LoopVariables
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
-from taskfuse.schedule.joins import Joins, Loop
 from taskfuse.schedule.order import Tree
+from taskfuse.schedule.shared_loops import Loop, SharedLoops
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +35,16 @@ class _Split:
     index: Expr
 
 
-class WorkLoops:
-    """Which loops of a fusion are work loops, and what that says of the indices of the code inside them.
+class GridStrideLoops:
+    """Which loops of a fusion are grid-stride loops, and what that says of the indices of the code inside them.
 
     Empty until :meth:`find`, which needs the memory types, has run.
     """
 
-    def __init__(self, fusion: Fusion, tree: Tree, joins: Joins, ranges: ThreadRanges, variables: LoopVariables) -> None:
+    def __init__(self, fusion: Fusion, tree: Tree, shared_loops: SharedLoops, ranges: ThreadRanges, variables: LoopVariables) -> None:
         self._fusion = fusion
         self._tree = tree
-        self._joins = joins
+        self._shared_loops = shared_loops
         self._ranges = ranges
         self._variables = variables
         self._distributing: set[Loop] = set()
@@ -57,7 +57,7 @@ class WorkLoops:
         Args:
             indexes_registers: whether code of a tensor finds registers by the index of a loop, which therefore unrolls: its trips are a constant.
         """
-        loops = list(self._joins.loops)
+        loops = list(self._shared_loops.loops)
         distributing = {loop for loop in loops if self._is_distributed(loop)}
         cuts = {cut for loop in distributing if (cut := self._cut(loop, loops)) is not None}
         trips = {loop: trips for loop in loops if (trips := self._bounded_trips(loop, memory, indexes_registers)) is not None}
@@ -86,7 +86,7 @@ class WorkLoops:
         return simplify(select(and_(*rest), extent, 0), facts) if rest else extent
 
     def bounded(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[Split]:
-        """The splits whose remainder is cut off by the bound of a work loop."""
+        """The splits whose remainder is cut off by the bound of a grid-stride loop."""
         found: list[Split] = []
         for a, loop in self._around(tv):
             if a in loops and loop in self._trips and loops[a] is self._variables.symbol(loop) and (t := self._split(tv, a)) is not None:
@@ -115,7 +115,7 @@ class WorkLoops:
 
     def _around(self, tv: TensorView) -> list[tuple[Axis, Loop]]:
         """The loop axes of a tensor with code, and the loops that they are."""
-        return list(zip(tv.loop, self._joins.path[tv], strict=True)) if tv in self._joins.path else []
+        return list(zip(tv.loop, self._shared_loops.path[tv], strict=True)) if tv in self._shared_loops.path else []
 
     # -- how they are found ---------------------------------------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ class WorkLoops:
         return None
 
     def _bounded_trips(self, loop: Loop, memory: dict[TensorView, MemoryType], indexes_registers: Callable[[TensorView, Loop], bool]) -> Expr | None:
-        """The trips of a work loop, in hardware indices; ``None`` for any other loop, whose trips are its extent."""
+        """The trips of a grid-stride loop, in hardware indices; ``None`` for any other loop, whose trips are its extent."""
         found: set[_Split] = set()
         for tv, axis in loop.axes.items():
             t = self._split(tv, axis)

@@ -1,4 +1,4 @@
-"""Work loops: trips that the block index decides, and the loops that keep their guards instead."""
+"""Grid-stride loops: trips that the block index decides, and the loops that keep their guards instead."""
 
 from collections.abc import Callable
 
@@ -171,7 +171,7 @@ def test_a_loop_of_members_with_unequal_starts_keeps_its_guards() -> None:
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("outer", [False, True])
 def test_instances_advance_past_the_trips_that_others_make(outer: bool, late: bool, stages: int) -> None:
-    """The distributing axis stands around the work loop or inside it."""
+    """The distributing axis stands around the grid-stride loop or inside it."""
     shape = (2, 7, 4) if outer else (7, 2, 4)
     with tf.Fusion("distributed") as fusion:
         x = tf.define_tensor(list(shape), name="x")

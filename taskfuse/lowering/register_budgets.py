@@ -51,7 +51,7 @@ def _reaches_other_blocks(nodes: list[PNode]) -> bool:
     return any(isinstance(s.stmt, TmaLoad) and bool(s.stmt.across) for s in statements(nodes))
 
 
-class Registers:
+class RegisterBudgets:
     """Checks the budgets of one plan, chooses those that are to be chosen, and inserts ``setmaxnreg``.
 
     Args:

@@ -1,7 +1,7 @@
 """Code in registers that runs in the tails of splits, too: guards that nobody needs.
 
 A tile of a split with a remainder has indices past the end of the tensor. Copies into Shared memory write zeros there
-(:mod:`taskfuse.lowering.edges`), so what a thread makes of such a tile may be computed whole: a sum of products adds nothing along k, and rows
+(:mod:`taskfuse.lowering.overhang`), so what a thread makes of such a tile may be computed whole: a sum of products adds nothing along k, and rows
 and columns past the end are read by nobody. Without guards around each multiply-add the compiler keeps factors in registers and schedules freely.
 
 Two kinds of code run in tails, if what they read is there:
@@ -23,15 +23,15 @@ from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.lowering.domains import ancestors, forward
-from taskfuse.lowering.edges import along, is_copy, is_sum, overhanging, pads, told_apart
 from taskfuse.lowering.index_maps import IndexMap
 from taskfuse.lowering.indexing import Indexer
+from taskfuse.lowering.overhang import along, is_copy, is_sum, overhanging, pads, told_apart
 
 COPYING = (None, Instruction.VECTOR)
 """What copies into registers that may run past the end."""
 
 
-class Tails:
+class GuardElimination:
     """Tells which code of one fusion runs in tails."""
 
     def __init__(self, indexer: Indexer) -> None:
@@ -105,12 +105,12 @@ class Tails:
             if b in index_map.values:
                 values[a] = index_map.values[b]
         index_maps = self.indexer.index_maps
-        shared = index_maps.joins.path[reader]
-        for a, loop in zip(source.loop, index_maps.joins.path[source], strict=True):
+        shared = index_maps.shared_loops.path[reader]
+        for a, loop in zip(source.loop, index_maps.shared_loops.path[source], strict=True):
             value = values.get(a)
             if value is None and a.is_foreign:
                 continue
-            trips = a.extent if loop in shared else index_maps.work.trips(loop, a.extent, source)  # fewer where the block has less work
+            trips = a.extent if loop in shared else index_maps.grid_stride.trips(loop, a.extent, source)  # fewer where the block has less work
             if value is None or not (prove(ge(value, 0), index_map.facts) and prove(lt(value, trips), index_map.facts)):
                 return False
         return True

@@ -14,11 +14,11 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.kir import map_stmts
 from taskfuse.kir.nodes import Stmt
 from taskfuse.location import Location
-from taskfuse.lowering.places import leaves
+from taskfuse.lowering.insertion_points import leaves
 from taskfuse.lowering.plan import Origin, PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, statements
 
 
-class Lines:
+class Locations:
     """The lines of one fusion."""
 
     def __init__(self, fusion: Fusion) -> None:

@@ -12,8 +12,8 @@ from dataclasses import replace
 from taskfuse.ir.scalar import ONE
 from taskfuse.ir.tasks import Group, Node
 from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, children, statements
-from taskfuse.schedule.joins import Loop
 from taskfuse.schedule.order import Tree
+from taskfuse.schedule.shared_loops import Loop
 
 Touch = Callable[[PStmt], bool]
 """Whether a statement is one of those wanted."""

@@ -1,0 +1,55 @@
+"""Outputs are covered: every element is stored at its own index, by one statement, thread and iteration; each bad twin leaves some out."""
+
+import re
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.check import Layer, Verdict
+
+ROWS = """\
+KERNEL k(x: float32[N, 8], z: float32[N, N]) -> (y: float32[N, 8], d: float32[N, N])
+  DIM N min 1
+  GRID (1, 1, 1)  BLOCK (4, 1, 1)
+  DEFINE y: float32[N, 8] = neg(x[i0, i1])
+  DEFINE d: float32[N, N] = exp(z[i0, i1])
+
+FOR i in 0..N:
+  FOR j in 0..2:
+    y[i, 4*j + threadIdx.x] = neg(x[i, 4*j + threadIdx.x])  ~ value y[i, 4*j + threadIdx.x]
+FOR r in 0..N:
+  FOR c in 0..N:
+    IF threadIdx.x == 0:
+      d[r, c] = exp(z[r, c])  ~ value d[r, c]
+"""
+
+
+def gaps(text: str) -> list[str]:
+    """What the proof lacks of values."""
+    kernel = tf.parse_kernel(text)
+    return [o.reason for o in kernel.verify().argument if o.layer is Layer.VALUES and o.verdict is not Verdict.PROVED]
+
+
+def test_every_element_is_stored() -> None:
+    tf.parse_kernel(ROWS).verify().require()
+
+
+BAD = {
+    "a first value that depends on the thread": ("FOR j in 0..2", "FOR j in threadIdx.x//3..2", r"only 2 - threadIdx.x//3|is not visited"),
+    "one that is an extent": ("FOR j in 0..2", "FOR j in min(N, 2) - 1..2", "is not a digit of a point"),
+    "one that is another loop": ("FOR j in 0..2", "FOR j in min(i, 1)..2", r"which points min\(i, 1\) <= j leaves"),
+    "a last value that depends on the thread": ("FOR j in 0..2", "FOR j in 0..2 - threadIdx.x//3", "is not visited"),
+    "the diagonal": ("d[r, c] = exp(z[r, c])  ~ value d[r, c]", "d[r, r] = exp(z[r, r])  ~ value d[r, r]", "r moves along several axes at once"),
+    "a part of the threads": ("IF threadIdx.x == 0", "IF threadIdx.x == 0 && r < N - 1", r"only N - 1 points"),
+    "elsewhere": ("d[r, c] = exp(z[r, c])  ~ value d[r, c]", "d[c, r] = exp(z[r, c])  ~ value d[r, c]", "at index c of d on axis 0"),
+    "another function": ("d[r, c] = exp(", "d[r, c] = sin(", "it computes sin in float32; d is exp in float32"),
+    "nothing": (ROWS[ROWS.index("FOR r") :], "", "d is never stored"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_leaves_elements_out(name: str) -> None:
+    old, new, reason = BAD[name]
+    assert old in ROWS
+    found = gaps(ROWS.replace(old, new))
+    assert any(re.search(reason, gap) for gap in found), found
