@@ -33,7 +33,7 @@ ELSEWHERE: dict[str, str] = {
         cuda/arrays cuda/debug cuda/device_array cuda/fit cuda/outputs cuda/parameters cuda/plan cuda/planner cuda/present cuda/shape cuda/timing
     """,
     "tests/cuda/test_source.py": """
-        cuda/c_types cuda/code cuda/copies cuda/copy_instructions cuda/disassembly cuda/frame cuda/hoisting cuda/instructions cuda/ranges
+        cuda/c_types cuda/code cuda/copies cuda/copy_instructions cuda/disassembly cuda/frame cuda/hoisting cuda/instructions
         cuda/statements cuda/synchronization cuda/text cuda/writer
     """,
     "tests/ir": """
