@@ -9,12 +9,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 
-from taskfuse.ir.scalar import NO_FACTS, ONE, And, Compare, Expr, Facts, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Table, Xor, interval
+from taskfuse.ir.scalar import (
+    NO_FACTS,
+    ONE,
+    And,
+    Compare,
+    Expr,
+    Facts,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Not,
+    Or,
+    Product,
+    Select,
+    Sum,
+    Table,
+    Xor,
+    interval,
+)
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, bodies, expressions
 from taskfuse.kir.declarations import HostParam, TensorParam
 from taskfuse.kir.nodes import For, Gather, Stmt
 from taskfuse.kir.synchronization import Cursor, CursorInit
+from taskfuse.kir.variant import Form, Variant
 from taskfuse.kir.walk import own_symbols
 from taskfuse.target import MAX_BLOCK, MAX_GRID
 
@@ -117,6 +137,11 @@ MOST_PHASES = INT32[1] - 1  # a ring is walked around less often
 def cursor_ranges(cursor: CursorInit) -> dict[str, Range]:
     """Ranges of a ring cursor's symbols."""
     return dict(zip(Cursor(cursor.name).symbols, ((0, cursor.slots - 1), (0, 1), (0, MOST_PHASES)), strict=True))
+
+
+def dense(kernel: Kernel) -> Variant:
+    """The variant for tensors without gaps whose integers fit 32 bits, where that can be; a kernel of known shapes has no other."""
+    return Variant(tuple(Form.DENSE for p in kernel.params if isinstance(p, TensorParam)), wide=not kernel.extents and not fits(kernel, {}))
 
 
 def fits(kernel: Kernel, values: Mapping[str, int]) -> bool:
