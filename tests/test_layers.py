@@ -29,6 +29,7 @@ LAYERS = {
     "passes": 4,
     "sim": 5,
     "check": 5,
+    "count": 5,
     "cuda": 5,
     "schedulers": 6,
     "tiles": 6,
@@ -40,8 +41,8 @@ LAYERS = {
     "": 6,  # the package itself, taskfuse/__init__.py
 }
 
-# Three readers of kernel IR, each of which must be right without the others.
-INDEPENDENT = {"sim", "check", "cuda"}
+# Four readers of kernel IR, each of which must be right without the others.
+INDEPENDENT = {"sim", "check", "count", "cuda"}
 
 # Packages that everybody else imports by their __init__ alone.
 FACADES = ("taskfuse.ir.scalar",)

@@ -28,7 +28,7 @@ ELSEWHERE: dict[str, str] = {
         testing/accuracy
     """,
     "tests/cuda/test_launch.py": """
-        cuda/arrays cuda/debug cuda/device_array cuda/fit cuda/outputs cuda/parameters cuda/plan cuda/planner cuda/present cuda/shape cuda/timing
+        cuda/arrays cuda/debug cuda/device_array cuda/outputs cuda/parameters cuda/plan cuda/planner cuda/present cuda/shape cuda/timing
     """,
     "tests/cuda/test_source.py": """
         cuda/c_types cuda/code cuda/copies cuda/copy_instructions cuda/disassembly cuda/frame cuda/hoisting cuda/instructions cuda/ranges
@@ -67,7 +67,7 @@ ELSEWHERE: dict[str, str] = {
         ops/build ops/elementwise ops/indexing ops/operators
     """,
     "tests/runtime": """
-        runtime/chain runtime/compile runtime/kernel runtime/readers
+        runtime/compile runtime/kernel runtime/readers
     """,
     "tests/schedule": """
         schedule/through_view

@@ -21,7 +21,6 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.recompute import is_gathered_elementwise, reduces_one
-from taskfuse.schedulers.machine import FUNCTION_COST, FUNCTIONS
 from taskfuse.schedulers.schedule import Sizes, refuse
 from taskfuse.schedulers.script import Script
 from taskfuse.target import Target
@@ -341,6 +340,6 @@ def cost(expr: MathExpr) -> int:
     """Instructions of one point."""
     match expr:
         case Pointwise(op=op):
-            return FUNCTION_COST if op.rule in FUNCTIONS else 1
+            return op.instructions
         case _:
             return 1 + len(expr.operands)

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from taskfuse.ir.elementwise import DTypeRule
-
 VECTOR_BYTES: Final = 16
 """Bytes that a thread loads or stores at once at most."""
 ASYNC_BYTES: Final = (4, 8, 16)
 """Bytes of an element, or of a vector, that ``cp.async`` copies."""
-FUNCTIONS: Final = (DTypeRule.FLOAT, DTypeRule.DIVIDE)
-"""The rules of functions that take many instructions, such as exponentials, roots and quotients: of what gives a float of anything."""
-FUNCTION_COST: Final = 16
-"""Instructions of such a function; arithmetic takes one. Assumed, not measured."""

@@ -26,7 +26,6 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.machine import FUNCTION_COST, FUNCTIONS
 from taskfuse.schedulers.partition import Body, Cut, Part, Partition, Refused
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.target import DEFAULT, Target
@@ -192,7 +191,7 @@ class _Proposal:
     def _cost(self, tv: TensorView) -> int:
         """Instructions of one point of its expression."""
         expr = self.exprs[tv]
-        return FUNCTION_COST if isinstance(expr, Pointwise) and expr.op.rule in FUNCTIONS else 1
+        return expr.op.instructions if isinstance(expr, Pointwise) else 1
 
     def _ops(self, tensors: Iterable[TensorView]) -> int:
         return sum(self._points(tv) * self._cost(tv) for tv in tensors)
