@@ -18,10 +18,8 @@ ELSEWHERE: dict[str, str] = {
         check/tma_prefetch check/registers check/relation check/remote check/normalize check/threads check/trace
     """,
     "tests/check/values": """
-        check/values/barriers check/values/cells check/values/claims check/values/combining check/values/computing check/values/copies
-        check/values/elements check/values/lanes check/values/machine check/values/matching check/values/partials check/values/products
-        check/values/questions check/values/reaching_writes check/values/runs check/values/scans check/values/state check/values/statements
-        check/values/terms check/values/tiles check/values/verify
+        check/values/claims check/values/products check/values/reaching_writes check/values/runs check/values/scans check/values/state
+        check/values/statements check/values/tiles check/values/verify
     """,
     "tests/cli/test_main.py": """
         cli/load cli/trial cli/versions
