@@ -69,6 +69,9 @@ def _number(upper: Expr, lower: Expr, most: Expr, size: Expr, constraints: Const
             return a
         case Mod(a=FloorDiv(a=a, b=n), b=m), Mod(a=b, b=k) if a is b and n is k and equal(constraints, n, size) and equal(constraints, m, most):
             return a % (n * m)
+        case _, Mod(a=a, b=k) if equal(constraints, k, size):  # the quotient is simpler where digits of the number fall out of it
+            above = simplify(a // k, constraints.facts)
+            return a if upper is above else a % (k * most) if upper is simplify(above % most, constraints.facts) else None
         case _:
             return None
 
