@@ -183,6 +183,14 @@ def copied(c: Chooser, sizes: list[str], grid: Grid, body: Text) -> list[str]:
             part.index[0] = f"{begin} + {part.index[0]}" if begin else part.index[0]
             store(body, c, part, "y", "copy(x[{}])", "value y")
         return []
+    if not sizes[0].isdigit() and c.chance(30):
+        cut = c.pick(("{}//2", "ceildiv({}, 2)", "min({}, 3)", "{} - 1", "max({} - 2, 0)")).format(sizes[0])
+        for begin, end in (("0", cut), (cut, sizes[0])):
+            part = box(c, sizes[1:], Grid(dict.fromkeys((*BLOCKS, *THREADS), "1"))) if sizes[1:] else Map([])
+            part.index = ["row", *part.index]
+            part.loops["row"] = begin, end, 1
+            store(body, c, changed(c, part), "y", "copy(x[{}])", "value y")
+        return []
     store(body, c, changed(c, box(c, sizes, grid)), "y", "copy(x[{}])", "value y")
     return []
 
@@ -252,12 +260,19 @@ def summed(c: Chooser, sizes: list[str], grid: Grid, body: Text) -> list[str]:
     with body.blocks(own.heads(c.order(sorted(own.loops)), guard=not joins)):
         body.add("acc = copy(0.0)  ~ start y")
         inside = replaced_guards(inner, [*inner.guards, *(own.guards if joins else [])])
-        with body.blocks(inside.heads(c.order(sorted(inner.loops)))):
-            body.add(f"acc = add(acc, x[{at}])  ~ term y[{at}]")
+        first, *rest_of_loops = c.order(sorted(inner.loops)) or [""]
+        begin, end, step = inner.loops.get(first, ("0", "0", 1))
+        cut = c.integer(int(begin), int(end)) if begin.isdigit() and end.isdigit() and int(begin) < int(end) and c.chance(30) else None
+        for span in [(begin, end)] if cut is None else [(begin, str(cut)), (str(cut + c.pick((0, 0, 1))), end)]:
+            if first:
+                inside.loops[first] = (*span, step)
+            with body.blocks(inside.heads([*([first] if first else []), *rest_of_loops])):
+                body.add(f"acc = add(acc, x[{at}])  ~ term y[{at}]")
         if joins:
             parts = str(lanes) if c.chance(70) else str(max(lanes + c.pick((-1, 1)), 1))
             first, place = c.pick(((0, "threadIdx.x"), (0, "threadIdx.x"), (0, f"{lanes} - 1 - threadIdx.x"), (0, "threadIdx.x//2")))
-            body.add("SYNC block", f"ws[threadIdx.y, {place}] = copy(acc)  ~ part y", "SYNC block", "total = copy(0.0)  ~ part y")
+            again = [f"ws[threadIdx.y, {c.integer(0, lanes - 1)}] = copy(acc)  ~ part y"] if c.chance(15) else []
+            body.add("SYNC block", f"ws[threadIdx.y, {place}] = copy(acc)  ~ part y", *again, "SYNC block", "total = copy(0.0)  ~ part y")
             with body.block(f"FOR r in {first}..{parts}"):
                 body.add("total = add(total, ws[threadIdx.y, r])  ~ part y")
             with body.block(" && ".join([f"IF threadIdx.x == {c.pick((0, 0, 0, 1))}", *own.guards])):
@@ -289,6 +304,9 @@ def changed(c: Chooser, m: Map) -> Map:
         case "loop" if m.loops:
             name = c.pick(sorted(m.loops))
             begin, end, step = m.loops[name]
+            if c.chance(20):
+                m.loops[name] = begin, c.pick([f"{n} + 1" for n in sorted(m.loops) if n != name] or [f"threadIdx.x + {end}"]), step
+                return m
             m.loops[name] = (begin, other(c, end), step) if c.chance(70) else (other(c, begin), end, step)
         case _:
             pass
