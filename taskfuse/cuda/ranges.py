@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 
+from taskfuse.cuda.signature import Form, Variant
 from taskfuse.ir.scalar import ONE, And, Compare, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, bodies, expressions
@@ -171,6 +172,11 @@ MOST_PHASES = INT32[1] - 1  # a ring is walked around less often
 def cursor_ranges(cursor: CursorInit) -> dict[str, Range]:
     """Ranges of a ring cursor's symbols."""
     return dict(zip(Cursor(cursor.name).symbols, ((0, cursor.slots - 1), (0, 1), (0, MOST_PHASES)), strict=True))
+
+
+def dense(kernel: Kernel) -> Variant:
+    """The variant for tensors without gaps whose integers fit 32 bits, where that can be; a kernel of known shapes has no other."""
+    return Variant(tuple(Form.DENSE for p in kernel.params if isinstance(p, TensorParam)), wide=not kernel.extents and not fits(kernel, {}))
 
 
 def fits(kernel: Kernel, values: Mapping[str, int]) -> bool:

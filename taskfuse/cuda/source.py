@@ -12,7 +12,7 @@ from taskfuse.cuda import copy_instructions
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.expressions import Divisors, Indices, once
-from taskfuse.cuda.ranges import INT32, fits, kernel_ranges
+from taskfuse.cuda.ranges import INT32, dense, kernel_ranges
 from taskfuse.cuda.signature import (
     Argument,
     DivisorArgument,
@@ -44,11 +44,6 @@ from taskfuse.target import MAX_THREADS
 
 COUNTER_BYTES = 8
 _HARDWARE = {p.index_name: f"{p.index_name[:-5]}Idx.{p.index_name[-1]}" for p in (*BLOCK_TYPES, *THREAD_TYPES)}
-
-
-def dense(kernel: Kernel) -> Variant:
-    """The variant for tensors without gaps whose integers fit 32 bits, where that can be; a kernel of known shapes has no other."""
-    return Variant(tuple(Form.DENSE for p in kernel.params if isinstance(p, TensorParam)), wide=not kernel.extents and not fits(kernel, {}))
 
 
 class _Used(Mapping[str, str]):

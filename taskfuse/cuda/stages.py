@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from taskfuse.cuda.cache import compiled
 from taskfuse.cuda.disassembly import sass as disassembled
 from taskfuse.cuda.nvrtc import Binary, CompileOptions, compile_ptx
+from taskfuse.cuda.ranges import dense
 from taskfuse.cuda.resources import Resources, occupancy
 from taskfuse.cuda.shape import LaunchShape, check_extents, in_extents
 from taskfuse.cuda.shape import launch_shape as shape_of
 from taskfuse.cuda.signature import Source, Variant
-from taskfuse.cuda.source import dense, emit
+from taskfuse.cuda.source import emit
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.scalar import Const, Expr, const, substitute
 from taskfuse.kir import Kernel

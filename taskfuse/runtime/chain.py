@@ -19,7 +19,7 @@ from taskfuse.schedule.copy import Renaming, copy_fusion, embed
 from taskfuse.schedulers.candidates import failure, tried
 from taskfuse.schedulers.fallback import fallback
 from taskfuse.schedulers.schedule import Sizes
-from taskfuse.schedulers.segmenter import BUDGET, Plan, plan
+from taskfuse.schedulers.segmenter import BUDGET, Segmentation, plan_segments
 from taskfuse.target import Target
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def planned(
     sizes: Mapping[str, int] | None,
     target: Target,
     budget: float = BUDGET,
-    known: Plan | None = None,
+    known: Segmentation | None = None,
 ) -> Executable:
     """The executable of an automatic schedule of ``fusion``, every kernel of which was made and is proved.
 
@@ -192,12 +192,12 @@ def planned(
         return counts[0] if counts else None  # what cannot be counted is proved all the same
 
     if known is None or any(tried(trial, step.fusion, step.schedule).refused for step in known.steps):
-        known = plan(fusion, sizes=sizes, target=target, trial=trial, budget=budget)
+        known = plan_segments(fusion, sizes=sizes, target=target, trial=trial, budget=budget)
     found = known
     made = [runs[step.fusion, step.fusion.name] for step in found.steps]
     for step, run in zip(found.steps, made, strict=True):
         run.schedule = step.schedule
-    if not found.is_cut:
+    if not found.is_segmented:
         return made[0]
     whole = fusion if found.whole_fusion is None else found.whole_fusion
     return Chain(copy_fusion(whole)[0], [Link(run, step.arguments, step.outputs) for step, run in zip(found.steps, made, strict=True)], found)

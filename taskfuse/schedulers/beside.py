@@ -1,6 +1,6 @@
-"""Kernels side by side: pieces of one fusion that do not wait for one another share a launch, as members of a horizontal group on blocks.
+"""Kernels side by side: segments of one fusion that do not wait for one another share a launch, as members of a horizontal group on blocks.
 
-A piece that nothing hurries may run in any of the levels between what it needs and what needs it; it goes where most of its kind are. The pieces of a level
+A segment that nothing hurries may run in any of the levels between what it needs and what needs it; it goes where most of its kind are. The segments of a level
 that are small enough for a launch to count are joined (:func:`taskfuse.schedulers.horizontal.horizontal`), and that is kept if the joint kernel is proved, and
 faster by what is counted of it.
 """
@@ -50,11 +50,11 @@ class Beside:
 
 
 def levels(needs: Sequence[AbstractSet[int]], kinds: Sequence[object]) -> list[int]:
-    """A level for each of several pieces, greater than those of all that it needs; no more levels than the longest chain has.
+    """A level for each of several segments, greater than those of all that it needs; no more levels than the longest chain has.
 
     Args:
-        needs: for each piece those that it needs; they come before it.
-        kinds: pieces of one kind gather in one level where that is free.
+        needs: for each segment those that it needs; they come before it.
+        kinds: segments of one kind gather in one level where that is free.
     """
     first = [0] * len(needs)
     for k, own in enumerate(needs):
@@ -75,13 +75,13 @@ def levels(needs: Sequence[AbstractSet[int]], kinds: Sequence[object]) -> list[i
 
 
 def shared_names(fusions: Sequence[Fusion]) -> list[str]:
-    """What pieces of one fusion have in common: inputs, scalars and dimensions of one name are one."""
+    """What segments of one fusion have in common: inputs, scalars and dimensions of one name are one."""
     names = Counter(name for f in fusions for name in dict.fromkeys((*(tv.name for tv in f.inputs), *(s.name for s in f.scalars), *f.dims)))
     return [name for name, count in names.items() if count > 1]
 
 
 def arguments_of(fusions: Sequence[Fusion]) -> tuple[str, ...]:
-    """The names of what a joint kernel takes, as the pieces call it."""
+    """The names of what a joint kernel takes, as the segments call it."""
     return tuple(dict.fromkeys([*(tv.name for f in fusions for tv in f.inputs), *(s.name for f in fusions for s in f.scalars)]))
 
 
@@ -110,7 +110,7 @@ def joined(name: str, fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]
 
     Args:
         name: of the new fusion.
-        fusions: pieces of one fusion, none of which needs another.
+        fusions: segments of one fusion, none of which needs another.
     """
     shared = shared_names(fusions)
     try:
@@ -125,7 +125,7 @@ def joined(name: str, fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]
 
 
 def groups(fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]], level: Sequence[int], launch_us: float) -> list[list[int]]:
-    """The pieces of each level that are small enough and have similar blocks, where there are two or more.
+    """The segments of each level that are small enough and have similar blocks, where there are two or more.
 
     Those whose blocks wait for one another stand alone, and so do those with roles: what a role has of registers is proved for all blocks alike.
     """
@@ -140,16 +140,16 @@ def groups(fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]], level: S
         if fits is None:
             own.append(_Bin([k], block))
         else:
-            fits.pieces.append(k)
+            fits.segments.append(k)
             fits.box = _hull(fits.box, block)
-    return [b.pieces for _, bins in sorted(found.items()) for b in bins if len(b.pieces) > 1]
+    return [b.segments for _, bins in sorted(found.items()) for b in bins if len(b.segments) > 1]
 
 
 @dataclass(slots=True)
 class _Bin:
     """Pieces whose blocks fit into one box."""
 
-    pieces: list[int]
+    segments: list[int]
     box: Block
 
     def takes(self, block: Block) -> bool:

@@ -34,11 +34,11 @@ Block = tuple[int, int, int]
 
 
 class Schedule(Protocol):
-    """How a fusion was scheduled: as one kernel (:class:`Chosen`) or as several (:class:`taskfuse.schedulers.segmenter.Plan`)."""
+    """How a fusion was scheduled: as one kernel (:class:`Chosen`) or as several (:class:`taskfuse.schedulers.segmenter.Segmentation`)."""
 
     @property
     def scheduler(self) -> str:
-        """Name of the scheduler in ``tf.schedulers``; ``"cut"`` of several kernels."""
+        """Name of the scheduler in ``tf.schedulers``; ``"segmented"`` of several kernels."""
         ...
 
     @property

@@ -8,8 +8,9 @@ import pytest
 
 from taskfuse.cuda import cache, emitted, source
 from taskfuse.cuda.emitted import emitted as made
+from taskfuse.cuda.ranges import dense
 from taskfuse.cuda.signature import Argument, Form, ReportArgument, Variant
-from taskfuse.cuda.source import dense, emit
+from taskfuse.cuda.source import emit
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.options import Options, read_options

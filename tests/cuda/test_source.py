@@ -11,8 +11,9 @@ import taskfuse as tf
 from examples import nested_groups, pipeline, stream
 from taskfuse.cuda import copy_instructions, instructions, matrices, nvrtc
 from taskfuse.cuda.expressions import DIVISOR, FLOOR_DIVIDE, FLOOR_MODULO
+from taskfuse.cuda.ranges import dense, fits
 from taskfuse.cuda.signature import DivisorArgument, Form, IntegerArgument, PointerArgument, ScalarArgument, StrideArgument, Variant, WorkspaceArgument
-from taskfuse.cuda.source import dense, emit, fits
+from taskfuse.cuda.source import emit
 from taskfuse.cuda.text import Helper
 from taskfuse.cuda.writer import Names
 from taskfuse.errors import VerifyError
