@@ -30,11 +30,10 @@ from taskfuse.schedulers.beside import GAIN, arguments_of, groups, joined, level
 from taskfuse.schedulers.candidates import Candidate, Candidates, Trial, failure, tried
 from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.elementwise import is_aligned
-from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.roofline import bytes_of, instructions, roofline
 from taskfuse.schedulers.scan import LONG, chunk_long_rows
 from taskfuse.schedulers.schedule import Chosen, Sizes
-from taskfuse.target import DEFAULT, Target
+from taskfuse.target import DEFAULT, VECTOR_BYTES, Target
 
 SLACK = 1.5
 """A kernel that takes no more than so many times as long as its bytes, or its arithmetic, is not segmented."""
@@ -281,7 +280,7 @@ def _least(fusion: Fusion, extent: Sizes) -> float:
     What sums products of two tensors is not counted: tensor cores may do it, in a small part of the time.
     """
     target = extent.target
-    return target.launch_us + max(bytes_of(fusion, extent) / target.dram_bytes_per_us, instructions(fusion, extent) / (target.lanes * target.cycles_per_us))
+    return target.kernel_us(target.dram_us(bytes_of(fusion, extent)), target.issue_us(instructions(fusion, extent)))
 
 
 class _Ways:
@@ -299,7 +298,7 @@ class _Ways:
         self._plain, moved = self._candidates(())
         self._views = _rows_of(search.fusion, tensors)
         self.bound = roofline(extract(search.fusion, tensors, search.fusion.name), search.extent)
-        self._limit = SLACK * (search.target.launch_us + moved / search.target.dram_bytes_per_us)
+        self._limit = SLACK * search.target.kernel_us(search.target.dram_us(moved))
         self._viewed: Candidates | None = None
         self.step = self._fastest()
 
@@ -571,7 +570,7 @@ class _Search:
         """True if a segment has products that take longer than ``us`` without a scheduler of products, and none of these takes it."""
         target = self.target
         points = [prod(self.extent(a.extent) for a in tv.root) for tv in p if isinstance(e := self.fusion.definition(tv), Reduction) and len(e.operands) > 1]
-        if p in self._ways or sum(points) / (target.lanes * target.cycles_per_us * PRODUCTS_WITHOUT_TILES) <= us:
+        if p in self._ways or target.issue_us(sum(points) / PRODUCTS_WITHOUT_TILES) <= us:
             return False
         tensors = [tv for tv in self.tensors if tv in p]
         parts = [extract(self.fusion, tensors, self.fusion.name, views) for views in ((), _rows_of(self.fusion, tensors))]
