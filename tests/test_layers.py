@@ -124,7 +124,7 @@ EMPTY = {"taskfuse": ""} | {f"taskfuse.{name}": "" for name in PARTS}
     ("module", "source"),
     [
         ("taskfuse.kir", "from taskfuse.ir import fusion\nimport taskfuse.errors"),
-        ("taskfuse.ir.fusion", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from taskfuse.sim import Scheduler"),
+        ("taskfuse.ir.fusion", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from taskfuse.sim import Interleaving"),
         ("taskfuse.ir.scalar", "from taskfuse.ir.scalar.expr import Expr"),
         ("taskfuse", "from taskfuse.sim import simulate"),
         ("taskfuse.sim", "import taskfusextra\nimport numpy"),

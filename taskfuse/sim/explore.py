@@ -28,9 +28,9 @@ from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.kernel import Kernel
 from taskfuse.sim.agent import Agent
 from taskfuse.sim.happens_before import HappensBefore, Name, Race
+from taskfuse.sim.interleaving import InStep
 from taskfuse.sim.lanes import Lanes
 from taskfuse.sim.launch import Argument, Array, Launch, prepare
-from taskfuse.sim.schedule import InStep
 from taskfuse.sim.state import state
 from taskfuse.sim.stepper import Option, Stepper
 from taskfuse.target import WARP
@@ -38,15 +38,15 @@ from taskfuse.target import WARP
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A schedule that fails.
+    """An interleaving that fails.
 
     Attributes:
-        schedule: its choices, for ``simulate(..., schedule=...)``.
-        error: what that raises; ``None``: it ends, with outputs other than those of the first schedule.
+        choices: those of the run, for ``simulate(..., choices=...)``.
+        error: what that raises; ``None``: it ends, with outputs other than those of the first interleaving.
         output: the first output that differs.
     """
 
-    schedule: tuple[int, ...]
+    choices: tuple[int, ...]
     error: SimulationError | None = None
     output: str | None = None
 
@@ -57,23 +57,23 @@ class Exploration:
 
     Attributes:
         kernel: its name.
-        states: states visited. Reduced: states on the schedules that were run, none twice on one prefix.
-        schedules: runs to the end (or, not reduced, to a known state).
-        complete: no schedule is left; false if the search was cut at its limit.
-        failure: the first schedule that fails, ``None`` if all end with the same outputs.
+        states: states visited. Reduced: states on the interleavings that were run, none twice on one prefix.
+        interleavings: runs to the end (or, not reduced, to a known state).
+        complete: no interleaving is left; false if the search was cut at its limit.
+        failure: the first interleaving that fails, ``None`` if all end with the same outputs.
         in_step: threads that start together.
     """
 
     kernel: str
     states: int
-    schedules: int
+    interleavings: int
     complete: bool
     failure: Failure | None
     in_step: int = WARP
 
     @property
     def holds(self) -> bool:
-        """True if every schedule was covered and none fails."""
+        """True if every interleaving was covered and none fails."""
         return self.complete and self.failure is None
 
     @property
@@ -82,15 +82,15 @@ class Exploration:
         if self.failure is None:
             return ""
         step = "" if self.in_step == WARP else f", in_step={self.in_step}"
-        return f"kernel.simulate(..., schedule={list(self.failure.schedule)}{step})"
+        return f"kernel.simulate(..., choices={list(self.failure.choices)}{step})"
 
     def __str__(self) -> str:
-        size = f"{self.states} states, {self.schedules} schedule{'s' * (self.schedules != 1)}"
+        size = f"{self.states} states, {self.interleavings} interleaving{'s' * (self.interleavings != 1)}"
         if self.failure is None:
-            how = "all schedules end with the same outputs" if self.complete else "no schedule fails so far: the search was cut at its limit"
+            how = "all interleavings end with the same outputs" if self.complete else "no interleaving fails so far: the search was cut at its limit"
             return f"{self.kernel}: {how} ({size})"
-        error = f"'{self.failure.output}' depends on the schedule" if self.failure.error is None else str(self.failure.error)
-        return f"{self.kernel}: a schedule fails ({size})\n{error}\nreplay: {self.replay}"
+        error = f"'{self.failure.output}' depends on the interleaving" if self.failure.error is None else str(self.failure.error)
+        return f"{self.kernel}: an interleaving fails ({size})\n{error}\nreplay: {self.replay}"
 
 
 @dataclass(slots=True)
@@ -129,12 +129,12 @@ def explore(
     max_steps: int = 1_000_000,
     extents: Mapping[str, int] | None = None,
 ) -> Exploration:
-    """Run a kernel under every schedule, until one fails.
+    """Run a kernel under every interleaving, until one fails.
 
     Args:
         kernel, args, values, extents: as for :func:`taskfuse.sim.simulate`. All blocks of the grid run at the same time.
         limit: states to visit at most.
-        reduce: only one of all schedules that differ in the order of steps that do not depend on each other.
+        reduce: only one of all interleavings that differ in the order of steps that do not depend on each other.
         in_step: threads that start together; 32 is a warp.
         max_steps: statements that all agents together may execute in one run.
 
@@ -155,14 +155,14 @@ class _Search:
         self.known: set[int] = set()
         self.path: list[_Point] = []
         self.states = 0
-        self.schedules = 0
+        self.interleavings = 0
         self.outputs: tuple[Array, ...] | None = None
 
     def run(self) -> Exploration:
         hints: list[Name] = []
         while True:
             failure = self._run(hints)
-            self.schedules += 1
+            self.interleavings += 1
             if failure is not None or self.states >= self.limit:
                 return self._result(failure, complete=False)
             while self.path and not self.path[-1].todo:
@@ -174,7 +174,7 @@ class _Search:
             point.done.add(point.choice)
 
     def _result(self, failure: Failure | None, complete: bool) -> Exploration:
-        return Exploration(self.launch.kernel.name, self.states, self.schedules, complete, failure, self.in_step)
+        return Exploration(self.launch.kernel.name, self.states, self.interleavings, complete, failure, self.in_step)
 
     def _run(self, hints: list[Name]) -> Failure | None:
         """One run: along the path, then by the hints, then the first choice always."""

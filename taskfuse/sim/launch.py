@@ -22,13 +22,13 @@ from taskfuse.kir.clusters import Int3
 from taskfuse.kir.declarations import Buffer, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
 from taskfuse.sim.block import Block, Cluster
+from taskfuse.sim.interleaving import Policy
 from taskfuse.sim.lanes import Env, LaneTable
 from taskfuse.sim.machine import Machine
 from taskfuse.sim.memory import Memory, Proxy, Region, Store
 from taskfuse.sim.observer import Observer
 from taskfuse.sim.program import Program, program
 from taskfuse.sim.published import GlobalFences, Published
-from taskfuse.sim.schedule import Policy
 from taskfuse.sim.semaphores import SemaphoreArray
 from taskfuse.target import MAX_BLOCK, MAX_THREADS, SHARED_BYTES, WARP
 

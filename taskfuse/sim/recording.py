@@ -17,10 +17,10 @@ from taskfuse.kir.synchronization import ArriveAsync
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.barriers import MbarrierCell
 from taskfuse.sim.fault import Fault
+from taskfuse.sim.interleaving import Interleaving
 from taskfuse.sim.launch import Argument, prepare
 from taskfuse.sim.machine import Action, threads_text
 from taskfuse.sim.observer import Observer
-from taskfuse.sim.schedule import Scheduler
 from taskfuse.sim.simulate import run
 from taskfuse.sim.spans import Completion, Flow, Kind, Lane, Span
 from taskfuse.sim.timeline import Timeline
@@ -39,8 +39,8 @@ def timeline(
     args: Sequence[Argument],
     *,
     seed: int = 0,
-    scheduler: Scheduler | None = None,
-    schedule: Sequence[int] | None = None,
+    interleaving: Interleaving | None = None,
+    choices: Sequence[int] | None = None,
     in_step: int = WARP,
     values: Values = NATIVE,
     max_steps: int = 1_000_000,
@@ -55,7 +55,7 @@ def timeline(
     recording = _Recording(launch.code)
     error: SimulationError | None = None
     try:
-        run(launch, seed, scheduler, schedule, in_step, max_steps, recording)
+        run(launch, seed, interleaving, choices, in_step, max_steps, recording)
         launch.results()
     except SimulationError as e:
         error = e

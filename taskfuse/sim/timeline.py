@@ -21,7 +21,7 @@ _WAITS = "."
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A recorded run. Time counts statements and operations done by anybody; agents take turns, as the schedule has it.
+    """A recorded run. Time counts statements and operations done by anybody; agents take turns, as the interleaving has it.
 
     Attributes:
         kernel: its name.

@@ -119,7 +119,7 @@ def test_it_is_refuted(name: str) -> None:
 def test_a_schedule_fails(name: str) -> None:
     bad, _, _ = FOUND[name]
     values = np.arange(64, dtype=np.float32).reshape(2, 32) + 1
-    assert "a schedule fails" in str(kernel(bad).explore(values, in_step=16))
+    assert "an interleaving fails" in str(kernel(bad).explore(values, in_step=16))
 
 
 @pytest.mark.parametrize("name", FOUND)
