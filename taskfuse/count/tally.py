@@ -95,7 +95,7 @@ class Count:
         share = -(-launch.blocks // target.sms) / launch.blocks / target.clock_mhz  # of what all blocks do, on the multiprocessor that does most
         waves = max(1.0, launch.blocks / (target.sms * launch.resident))
         return {
-            "memory": self.fetched / target.dram_bytes_per_us,
+            "memory": target.dram_us(self.fetched),
             "second-level cache": self.moved / target.l2_bytes_per_cycle * share,
             "instructions": self.instructions * WARP / target.lanes * share,
             "lookups": self.lookups * share,
@@ -106,7 +106,7 @@ class Count:
     @property
     def us(self) -> float:
         """Microseconds of the launch."""
-        return self.target.launch_us + max(self.times.values())
+        return self.target.kernel_us(*self.times.values())
 
     def __str__(self) -> str:
         launch = self.launch

@@ -12,7 +12,7 @@ from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.kir import Kernel
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, check_options
-from taskfuse.options import Backend
+from taskfuse.options import Backend, read_options
 from taskfuse.runtime.chain import Chain, link, planned
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import check_backend, one_kernel
@@ -38,11 +38,12 @@ def compile(
     unsafe: bool = False,
     options: LoweringOptions | None = None,
 ) -> Executable:
-    """Lower ``fusion``, prove its kernel, and return a function on arrays. CUDA is loaded, and machine code made, by the first call that needs them.
+    """Lower ``fusion``, prove its kernel, and return a function on arrays. CUDA is loaded, and machine code made, by the first call that needs them; that of
+    automatic schedules at once, where there is a GPU.
 
     A fusion without any scheduling call is copied and scheduled automatically (docs/automatic.md): by one scheduler, or as several kernels that
-    run one after another. The result's ``schedule`` has the choice, the reasons, and the calls to start from. A schedule that cannot be lowered, or
-    whose kernel is not proved, is dropped for the next best.
+    run one after another. The result's ``schedule`` has the choice, the reasons, and the calls to start from. A schedule that cannot be lowered, whose
+    kernel is not proved, or does not fit the GPU, is dropped for the next best.
 
     The kernel is proved free of deadlock and race for all extents (docs/proof.md). If that proof has a gap, and no counterexample is found, the
     kernel is proved for the extents of each call.
@@ -75,6 +76,7 @@ def compile(
     if schedule not in ("auto", None):
         help = "use 'auto', or None to take the fusion as it is"
         raise UnsupportedError(what=f"schedule {schedule!r}", reason="there is no such choice", help=help, location=caller())
+    read_options()
     machine = present() if target is None else as_target(target)
     options = options or LoweringOptions(target=machine)
     check_backend(backend)

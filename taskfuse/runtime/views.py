@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskfuse import ops
+from taskfuse.errors import FusionError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, evaluate
 from taskfuse.ir.storage import Strided, strided
@@ -31,6 +32,9 @@ class StridedView:
 
     Args:
         name: of the view.
+
+    Raises:
+        FusionError: it has no strides.
     """
 
     def __init__(self, fusion: Fusion, name: str, backend: Backend) -> None:
@@ -38,7 +42,8 @@ class StridedView:
         self._name = name
         self._backend: Backend = backend
         found = strided(fusion, fusion.tensor(name))
-        assert found is not None
+        if found is None:
+            raise FusionError(fusion=fusion.name, reason=f"a kernel reads {name}, which no other makes, and which is not a view with strides")
         self._place: Strided = found
         self._copy: Executable | None = None
         self.names: tuple[str, ...] = ()

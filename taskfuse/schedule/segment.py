@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 
 from taskfuse.errors import FusionError
 from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Assemble, Leaf, Read, ScalarRead, map_exprs, reads, rebuilt
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Sym
+from taskfuse.ir.scalar import Const, Sym
 from taskfuse.ir.storage import made_from, needed, producers, resolve, strided
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import caller
@@ -84,6 +85,8 @@ def _passed(fusion: Fusion, segments: int, views: Sequence[Sequence[TensorView |
 def extract(fusion: Fusion, tensors: Sequence[TensorView], name: str, views: Sequence[TensorView] = ()) -> Fusion:
     """The part of ``fusion`` that computes ``tensors``: it reads what they need and others make, and its outputs are what others need of it.
 
+    A segment that reads no tensor takes one nevertheless, if there are inputs: it is computed on the device, and in the stream, of its arguments.
+
     Args:
         views: those that it takes as inputs.
     """
@@ -101,6 +104,8 @@ def extract(fusion: Fusion, tensors: Sequence[TensorView], name: str, views: Seq
         if missing := {a.extent.name for a in tv.logical if isinstance(a.extent, Sym)} & symbols - bound:
             read[tv] = None
             bound |= missing
+    if not read and fusion.inputs:  # arrays come from where an array is
+        read[min(fusion.inputs, key=_size)] = None
     symbols |= {s for tv in read for a in tv.logical for s in a.extent.free}
     new.dims.update((k, v) for k, v in fusion.dims.items() if k in symbols)
     tensors_of: dict[TensorView, TensorView] = {}
@@ -127,6 +132,13 @@ def extract(fusion: Fusion, tensors: Sequence[TensorView], name: str, views: Seq
         if tv in inside and (among(tv, fusion.outputs) or tv in elsewhere):
             new.add_output(tensors_of[tv])
     return new
+
+
+def _size(tv: TensorView) -> tuple[int, int]:
+    """Axes of no constant extent, and elements along the others: what tells inputs that are small."""
+    extents = [a.extent for a in tv.logical]
+    constant = [e.value for e in extents if isinstance(e, Const)]
+    return len(extents) - len(constant), prod(constant)
 
 
 def _order(fusion: Fusion, segments: Sequence[Sequence[TensorView]], owner: dict[TensorView, int]) -> list[int]:

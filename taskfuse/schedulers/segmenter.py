@@ -26,14 +26,13 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.segment import extract
 from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.auto import PRODUCTS, candidates
-from taskfuse.schedulers.candidates import Candidate, Candidates, Trial, tried
+from taskfuse.schedulers.candidates import Candidate, Candidates, Trial, failure, tried
 from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.elementwise import is_aligned
-from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.roofline import bytes_of, instructions, roofline
 from taskfuse.schedulers.scan import LONG, chunk_long_rows
 from taskfuse.schedulers.schedule import Chosen, Sizes
-from taskfuse.target import DEFAULT, Target
+from taskfuse.target import DEFAULT, VECTOR_BYTES, Target
 
 SLACK = 1.5
 """A kernel that takes no more than so many times as long as its bytes, or its arithmetic, is not segmented."""
@@ -72,7 +71,7 @@ class Segmentation:
         whole: why it is not the kernel that takes it whole; empty if it is.
         chunked: scans that are split before the fusion is segmented.
         moved: the calls that bring views out of the way of products before the fusion is segmented, as Python.
-        whole_fusion: what is segmented, with the names that ``steps`` speak of; ``None``: the fusion itself.
+        whole_fusion: what is segmented, with the names that ``steps`` speak of; ``None``: there is one kernel.
         dropped: what was to be one kernel and is none, and why.
         is_hurried: the budget was spent before the search had ended.
     """
@@ -163,14 +162,20 @@ def plan_segments(
         fusion, _ = copy_fusion(whole)
     found = candidates(whole, sizes=sizes, target=target)
     least = SLACK * _least(fusion, extent)
-    several: Segmentation | None = None
+    several: Segmentation | UnsupportedError | None = None
     while True:
         one = found.best
         if one is None or one.schedule.us > least:
             if several is None:
                 reason = "no scheduler takes it whole" if one is None else f"as one kernel {one.schedule.us:.1f} us ({one.schedule.scheduler})"
-                several = replace(_several(fusion, extent, sizes, trial, deadline, reason), chunked=chunked)
-            if one is None or several.us < one.schedule.us:
+                try:
+                    several = replace(_several(fusion, extent, sizes, trial, deadline, reason), chunked=chunked)
+                except UnsupportedError as error:
+                    several = error
+            if isinstance(several, UnsupportedError):
+                if one is None:
+                    raise several
+            elif one is None or several.us < one.schedule.us:
                 return several
         came = tried(trial, one.fusion, one.schedule, roofline(one.fusion, extent))
         if came.refused:
@@ -185,14 +190,27 @@ def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, tri
     """The fastest segmentation: of the fusion as it is, and with views moved out of the way of products."""
     known: dict[Hashable, Candidates] = {}
     searches = [_Search(fusion, sizes, extent.target, trial, deadline, known)]
-    if thread_time() < deadline and (form := canonical(fusion, extent)) is not None:
-        searches.append(_Search(form.fusion, sizes, extent.target, trial, deadline, known, tuple(form.lines)))
-    searches.sort(key=lambda search: search.us)
-    best = searches[0].segmentation(reason)
-    for other in searches[1:]:
-        if other.us < best.us:
-            best = min(best, other.segmentation(reason), key=lambda s: s.us)
-    return best
+
+    def moved() -> None:
+        form = canonical(fusion, extent)
+        if form is not None:
+            searches.append(_Search(form.fusion, sizes, extent.target, trial, deadline, known, tuple(form.lines)))
+
+    fault = failure(moved) if thread_time() < deadline else None
+    best: Segmentation | None = None
+    refused: UnsupportedError | None = None
+    for search in sorted(searches, key=lambda search: search.us):
+        if best is None or search.us < best.us:
+            try:
+                found = search.segmentation(reason)
+            except UnsupportedError as error:
+                refused = refused or error
+                continue
+            best = found if best is None else min(best, found, key=lambda s: s.us)
+    if best is None:
+        assert refused is not None
+        raise refused
+    return best if fault is None else replace(best, dropped=(*best.dropped, f"no form with views in front of products: {fault}"))
 
 
 def _whole(fusion: Fusion, found: Candidate) -> Segmentation:
@@ -234,7 +252,7 @@ def _least(fusion: Fusion, extent: Sizes) -> float:
     What sums products of two tensors is not counted: tensor cores may do it, in a small part of the time.
     """
     target = extent.target
-    return target.launch_us + max(bytes_of(fusion, extent) / target.dram_bytes_per_us, instructions(fusion, extent) / (target.lanes * target.cycles_per_us))
+    return target.kernel_us(target.dram_us(bytes_of(fusion, extent)), target.issue_us(instructions(fusion, extent)))
 
 
 class _Ways:
@@ -251,7 +269,7 @@ class _Ways:
         self._names = tuple(tv.name for tv in tensors)
         self._plain, moved = self._candidates(())
         self._views = _rows_of(search.fusion, tensors)
-        self._limit = SLACK * (search.target.launch_us + moved / search.target.dram_bytes_per_us)
+        self._limit = SLACK * search.target.kernel_us(search.target.dram_us(moved))
         self._viewed: Candidates | None = None
         self.step = self._fastest()
 
@@ -351,9 +369,8 @@ class _Search:
             segments = self._sorted(self._without(segments, refused))
         steps = [self._kept[p] for p in segments]
         crossing, dropped = self._crossing(segments), tuple(self._dropped)
-        whole = self.fusion if self._moves else None
         hurried = self._is_late()
-        return Segmentation(self.fusion.name, tuple(steps), crossing, reason, moved=self._moves, whole_fusion=whole, dropped=dropped, is_hurried=hurried)
+        return Segmentation(self.fusion.name, tuple(steps), crossing, reason, moved=self._moves, whole_fusion=self.fusion, dropped=dropped, is_hurried=hurried)
 
     def _joined(self, segments: list[Segment]) -> list[Segment]:
         """``segments`` put together as long as that is faster."""
@@ -498,7 +515,7 @@ class _Search:
         """True if a segment has products that take longer than ``us`` without a scheduler of products, and none of these takes it."""
         target = self.target
         points = [prod(self.extent(a.extent) for a in tv.root) for tv in p if isinstance(e := self.fusion.definition(tv), Reduction) and len(e.operands) > 1]
-        if p in self._ways or sum(points) / (target.lanes * target.cycles_per_us * PRODUCTS_WITHOUT_TILES) <= us:
+        if p in self._ways or target.issue_us(sum(points) / PRODUCTS_WITHOUT_TILES) <= us:
             return False
         tensors = [tv for tv in self.tensors if tv in p]
         parts = [extract(self.fusion, tensors, self.fusion.name, views) for views in ((), _rows_of(self.fusion, tensors))]

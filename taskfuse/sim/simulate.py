@@ -39,7 +39,7 @@ def simulate(
         args: its inputs (arrays of any strides, never written) and run-time scalars, in the order of the parameters.
         seed: picks the interleaving; seed k without ``interleaving`` uses interleaving k modulo their number.
         interleaving: who runs when; see :class:`Interleaving`.
-        choices: every choice of the run, as an :class:`~taskfuse.sim.explore.Exploration` gives it; then ``seed`` and ``interleaving`` do not count.
+        choices: every choice of the run, as an :class:`~taskfuse.sim.Exploration` gives it; then ``seed`` and ``interleaving`` do not count.
         in_step: with ``choices``: threads that start together.
         values: NATIVE numbers, or RING words in the place of floats.
         max_steps: statements that all agents together may execute.

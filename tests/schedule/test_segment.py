@@ -9,6 +9,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import FusionError
+from taskfuse.ir.storage import needed
 from taskfuse.schedule.segment import SegmentedFusion
 from tests.lowering.running import Array, numbers
 
@@ -86,3 +87,16 @@ def test_an_extent_that_no_input_of_a_piece_tells_comes_with_the_tensor_that_doe
     _, second = tf.segment(fusion, [[s], [y]]).segments
     assert sorted(tv.name for tv in second.inputs) == sorted(["x", s.name])
     assert set(second.dims) == {"N"}
+
+
+def test_a_segment_that_reads_no_tensor_takes_one() -> None:
+    """So it runs where the arguments are: it takes the smallest of them."""
+    with tf.Fusion("masked") as fusion:
+        x, b = tf.define_tensor(["N", 8], name="x"), tf.define_tensor([8], name="b")
+        steps = tf.arange(8)
+        y = tf.where(steps < 3, x, b)
+        fusion.add_output(y)
+    rest = [tv for tv in (e.output for e in needed(fusion)) if tv is not steps]
+    first, second = tf.segment(fusion, [[steps], rest]).segments
+    assert [tv.name for tv in first.inputs] == ["b"]
+    assert {tv.name for tv in second.inputs} == {"x", "b", steps.name}
