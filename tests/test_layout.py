@@ -31,7 +31,7 @@ ELSEWHERE: dict[str, str] = {
         cuda/arrays cuda/debug cuda/device_array cuda/outputs cuda/parameters cuda/plan cuda/planner cuda/present cuda/shape cuda/timing
     """,
     "tests/cuda/test_source.py": """
-        cuda/c_types cuda/code cuda/copies cuda/copy_instructions cuda/disassembly cuda/frame cuda/hoisting cuda/instructions cuda/ranges
+        cuda/c_types cuda/code cuda/copies cuda/copy_instructions cuda/disassembly cuda/frame cuda/hoisting cuda/instructions
         cuda/statements cuda/synchronization cuda/text cuda/writer
     """,
     "tests/ir": """
@@ -80,7 +80,7 @@ ELSEWHERE: dict[str, str] = {
     """,
     "tests/sim": """
         sim/agent sim/block sim/collectives sim/computation sim/engines sim/fault sim/happens_before sim/lanes sim/launch sim/machine sim/observer
-        sim/picture sim/program sim/recording sim/state sim/stepper sim/synchronization
+        sim/compiler sim/recording sim/state sim/stepper sim/synchronization
     """,
     "tests/test_locations.py": """
         location

@@ -145,3 +145,22 @@ def test_figures_decide() -> None:
         return plan_segments(fusion, target=target).us - target.launch_us
 
     assert us(replace(H200, dram_bytes_per_us=H200.dram_bytes_per_us / 5)) == pytest.approx(5 * us(H200))
+
+
+def test_bytes_and_instructions_take_time() -> None:
+    assert H200.dram_us(4.3e6) == 1
+    assert H200.dram_us(4.3e6, 0.5) == 2
+    assert H200.issue_us(128 * 132 * 1700) == 1
+    assert H200.issue_us(128 * 1700, 1) == 1
+    assert A100.dram_us(1.8e6) == A100.issue_us(128 * 108 * 1410) == 1
+    assert H200.tensor_us(2048 * 132 * 1700, 2) == 1
+
+
+def test_a_kernel_takes_its_launch_and_the_longest() -> None:
+    assert H200.kernel_us(3.0, 7.0, 5.0) == 9.5
+    assert replace(H200, launch_us=1.0).kernel_us(3.0) == 4.0
+
+
+@pytest.mark.parametrize(("threads", "share"), [(0, 0.0), (132 * 512, 0.5), (132 * 1024, 1.0), (10**9, 1.0)])
+def test_few_threads_leave_bandwidth(threads: int, share: float) -> None:
+    assert H200.fill(threads) == share

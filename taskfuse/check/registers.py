@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from taskfuse.check.bounds import touched
-from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.paths import Paths, Step, common_loops
 from taskfuse.check.statement_tree import Node, StatementTree
 from taskfuse.check.threads import Threads
@@ -21,6 +20,7 @@ from taskfuse.ir.scalar import Const
 from taskfuse.kir.operands import Access, Queue
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.synchronization import Commit, SetMaxNReg, WaitGroup, WgmmaFence
+from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 ACCUMULATORS, OPERANDS = "accumulators", "operand registers"
 

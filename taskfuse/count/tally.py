@@ -95,7 +95,7 @@ class Count:
         share = -(-launch.blocks // target.sms) / launch.blocks / target.clock_mhz  # of what all blocks do, on the multiprocessor that does most
         waves = max(1.0, launch.blocks / (target.sms * launch.resident))
         return {
-            "memory": self.fetched / target.dram_bytes_per_us,
+            "memory": target.dram_us(self.fetched),
             "second-level cache": self.moved / target.l2_bytes_per_cycle * share,
             "instructions": self.instructions * WARP / target.lanes * share,
             "lookups": self.lookups * share,
@@ -106,13 +106,13 @@ class Count:
     @property
     def us(self) -> float:
         """Microseconds of the launch."""
-        return self.target.launch_us + max(self.times.values())
+        return self.target.kernel_us(*self.times.values())
 
     def __str__(self) -> str:
         launch = self.launch
         what, us = max(self.times.items(), key=lambda item: item[1])
         said = [f"{self.us:.1f} us ({what} {us:.1f})", f"{launch.blocks} blocks of {launch.threads} threads, {launch.resident} at once"]
         said += [f"{self.fetched / 1e6:.1f} MB of memory, {self.coalesced:.0%} of the sectors of {SECTOR} bytes used", f"{self.steps:.0f} serial steps"]
-        said += [f"{self.idle_threads:.0%} of the threads idle"] * (self.idle_threads >= 0.005)
-        said += [f"{self.idle_blocks:.0%} of the blocks idle"] * (self.idle_blocks >= 0.005)
+        said += [f"{self.idle_threads:.0%} of the threads store nothing"] * (self.idle_threads >= 0.005)
+        said += [f"{self.idle_blocks:.0%} of the blocks store nothing"] * (self.idle_blocks >= 0.005)
         return ", ".join(said)

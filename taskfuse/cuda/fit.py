@@ -12,13 +12,13 @@ from taskfuse.cuda.emitted import emitted
 from taskfuse.cuda.nvrtc import CompileOptions
 from taskfuse.cuda.ranges import dense
 from taskfuse.cuda.resources import occupancy
-from taskfuse.cuda.shape import LaunchShape
 from taskfuse.cuda.signature import Source
 from taskfuse.errors import CudaUnavailableError, LaunchError
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
 from taskfuse.options import read_options
+from taskfuse.reports.resources import LaunchShape
 from taskfuse.target import MAX_GRID, Target
 
 PLAIN_SHARED = 48 * 1024  # bytes of Shared memory that need no opting in

@@ -1,6 +1,6 @@
 """Kernel IR to CUDA C++: declarations, signature, body.
 
-The text is made for one variant (:class:`~taskfuse.cuda.signature.Variant`) and depends on nothing else; it includes no header and defines
+The text is made for one variant (:class:`~taskfuse.kir.variant.Variant`) and depends on nothing else; it includes no header and defines
 only the helpers that it calls.
 """
 
@@ -16,7 +16,6 @@ from taskfuse.cuda.ranges import INT32, dense, kernel_ranges
 from taskfuse.cuda.signature import (
     Argument,
     DivisorArgument,
-    Form,
     IntegerArgument,
     PointerArgument,
     ReportArgument,
@@ -24,7 +23,6 @@ from taskfuse.cuda.signature import (
     Source,
     StrideArgument,
     TensorMapArgument,
-    Variant,
     WorkspaceArgument,
 )
 from taskfuse.cuda.statements import Statements
@@ -40,6 +38,7 @@ from taskfuse.kir.declarations import HostParam, ScalarParam, TensorMapParam, Te
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.scope import kernel_facts
 from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, SetMaxNReg
+from taskfuse.kir.variant import Form, Variant
 from taskfuse.target import MAX_THREADS
 
 COUNTER_BYTES = 8

@@ -25,10 +25,9 @@ from taskfuse.location import caller
 from taskfuse.runtime.chain import planned
 from taskfuse.runtime.executable import Executable, Facts, Specialization
 from taskfuse.schedule.copy import Renaming, copy_fusion, embed
-from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmenter import Segmentation, plan_segments
-from taskfuse.target import Target
+from taskfuse.target import VECTOR_BYTES, Target
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate

@@ -287,8 +287,8 @@ class Work:
 
     def us(self, vector_bytes: int) -> float:
         """Microseconds, if a thread loads and stores so many bytes at a time: what takes longer of memory and arithmetic, and the launch."""
-        memory = (self.loaded + self.stored) / (self.target.dram_bytes_per_us * EFFICIENCY[vector_bytes])
-        return self.target.launch_us + max(memory, self.instructions / (self.target.lanes * self.target.cycles_per_us))
+        memory = self.target.dram_us(self.loaded + self.stored, EFFICIENCY[vector_bytes])
+        return self.target.kernel_us(memory, self.target.issue_us(self.instructions))
 
 
 def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = False) -> Work:

@@ -41,12 +41,10 @@ def roofline(fusion: Fusion, extent: Sizes) -> float:
         if isinstance(e, Reduction) and (found := factors(fusion, e)) is not None:
             a, b = found.a.tensor.dtype, found.b.tensor.dtype
             is_fast = found.make_a_matrix and a is not float32 and accumulator_dtype(a, b) is not None
-            rate = target.tensor_bytes_per_cycle / max(a.itemsize, b.itemsize) if is_fast else target.lanes
-            products += points / (rate * target.cycles_per_us)
+            products += target.tensor_us(points, max(a.itemsize, b.itemsize)) if is_fast else target.issue_us(points)
     moved = sum(min(read.get(tv, 0.0), extent.elements(tv)) * tv.dtype.itemsize for tv in fusion.inputs)
     moved += sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)
-    arithmetic = instructions(fusion, extent) / (target.lanes * target.cycles_per_us)
-    return target.launch_us + max(moved / target.dram_bytes_per_us, arithmetic, products)
+    return target.kernel_us(target.dram_us(moved), target.issue_us(instructions(fusion, extent)), products)
 
 
 def _points(e: MathExpr, extent: Sizes) -> float:

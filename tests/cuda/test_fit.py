@@ -5,9 +5,9 @@ import pytest
 import taskfuse as tf
 from taskfuse.cuda import fit
 from taskfuse.cuda.nvrtc import Binary, CompileOptions
-from taskfuse.cuda.resources import Resources
 from taskfuse.errors import CudaUnavailableError, LaunchError
 from taskfuse.kir import parse_kernel
+from taskfuse.reports.resources import Resources
 from taskfuse.target import H100
 
 COPY = """

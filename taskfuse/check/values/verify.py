@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.multibuffers import MultiBuffers
 from taskfuse.check.rings import Rings
 from taskfuse.check.statement_tree import Node, StatementTree
@@ -21,6 +20,7 @@ from taskfuse.kir import Kernel, held
 from taskfuse.kir.nodes import Gather
 from taskfuse.kir.operands import Content, Writer
 from taskfuse.kir.witness import Accumulate
+from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 
 def right(tree: StatementTree, rings: Rings, multibuffers: MultiBuffers) -> Iterator[Obligation]:

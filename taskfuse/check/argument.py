@@ -1,4 +1,4 @@
-"""Python's collector of reference cycles, held back while an obligation is looked at.
+"""An argument: obligations that are looked at as somebody asks for them, with Python's collector of reference cycles held back meanwhile.
 
 A proof makes many small objects that live as long as the proof, and hardly a cycle: looking through all of them again and again finds nothing.
 """
@@ -6,8 +6,11 @@ A proof makes many small objects that live as long as the proof, and hardly a cy
 from __future__ import annotations
 
 import gc
-from threading import Lock
+from collections.abc import Iterable, Iterator
+from threading import Lock, RLock
 from types import TracebackType
+
+from taskfuse.reports.certificate import Obligation
 
 
 class Pause:
@@ -35,3 +38,25 @@ class Pause:
 
 PAUSE = Pause()
 """The one of this process: the collector is one for all."""
+
+
+class Argument:
+    """Obligations, looked at one after another as they are asked for, once. Safe for several threads."""
+
+    def __init__(self, obligations: Iterable[Obligation]) -> None:
+        self._rest = iter(obligations)
+        self._known: list[Obligation] = []
+        self._lock = RLock()
+
+    def __iter__(self) -> Iterator[Obligation]:
+        k = 0
+        while True:
+            with self._lock:
+                if k == len(self._known):
+                    with PAUSE:
+                        found = next(self._rest, None)
+                    if found is None:
+                        return
+                    self._known.append(found)
+            yield self._known[k]
+            k += 1
