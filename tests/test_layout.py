@@ -31,8 +31,8 @@ ELSEWHERE: dict[str, str] = {
         cuda/arrays cuda/debug cuda/device_array cuda/outputs cuda/parameters cuda/plan cuda/planner cuda/present cuda/shape cuda/timing
     """,
     "tests/cuda/test_source.py": """
-        cuda/c_types cuda/code cuda/copies cuda/copy_instructions cuda/disassembly cuda/frame cuda/hoisting cuda/instructions
-        cuda/statements cuda/synchronization cuda/text cuda/writer
+        cuda/c_types cuda/code cuda/copies cuda/copy_instructions cuda/disassembly cuda/frame cuda/hoisting cuda/instructions cuda/statements
+        cuda/synchronization cuda/text cuda/writer
     """,
     "tests/ir": """
         ir/arguments ir/atoms ir/calls ir/draw_layout ir/elementwise ir/expr ir/fusion ir/matrix_instructions ir/tensor ir/types
