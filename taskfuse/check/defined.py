@@ -4,6 +4,8 @@ A divisor is at least 1, an index of a table of constants is inside it: elsewher
 have values. A loop goes on by at least 1 and a cursor by no less than 0; a slot of an mbarrier exists, and no buffer begins in front of Shared memory. An
 mbarrier counts at least one arrival, a semaphore one release: a phase of none would be complete before anybody comes.
 
+Claims and definitions have values, too: the proof of values computes with them.
+
 Expressions are looked at in the order in which a thread comes to them, so each may be taken to have a value where the next one is reached.
 """
 
@@ -16,11 +18,12 @@ from itertools import chain
 from taskfuse.check.bounds import at_least
 from taskfuse.check.statement_tree import Context, StatementTree, conjuncts, declared
 from taskfuse.ir.scalar import And, Const, Expr, FloorDiv, Mod, Or, Select, Table, children, ge, lt, not_, sym
-from taskfuse.kir import Kernel, barrier_slots, expressions, stmt_text
+from taskfuse.kir import Kernel, barrier_slots, expressions, held, stmt_text
 from taskfuse.kir.declarations import HostParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, For, Gather, If, Stmt
 from taskfuse.kir.operands import Access, IndexOf, Operand
 from taskfuse.kir.synchronization import Advance, InitBarrier
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 Conditions = tuple[Expr, ...]
@@ -164,6 +167,39 @@ def of_statement(stmt: Stmt, slots: Mapping[str, int]) -> Iterator[Demand]:
                 yield from demands(e)
 
 
+def of_claim(stmt: Stmt) -> Iterator[Demand]:
+    """What the element has to satisfy that a statement's result is said to be."""
+    claim = held(stmt)
+    for e in () if claim is None else claim.index:
+        yield from demands(e)
+
+
+def of_definition(d: Definition) -> Iterator[Demand]:
+    """What a tensor's definition demands of its expressions, at every point of its iteration space."""
+    for e in (*d.shape, *d.space):
+        yield from demands(e)
+    inside = tuple(c for k, n in enumerate(d.space) for c in (ge(sym(f"i{k}"), 0), lt(sym(f"i{k}"), n)))
+    yield from _under(inside, chain.from_iterable(map(demands, d.place)))
+    before: Conditions
+    match d.rule:
+        case Apply(operands=operands) | Reduce(operands=operands):
+            yield from _under(inside, (x for o in operands for e in _operand(o) for x in demands(e)))
+        case Accumulate(operand=operand):
+            yield from _under(inside, (x for e in _operand(operand) for x in demands(e)))
+        case Pick(cases=cases):
+            before = inside
+            for case in cases:
+                yield from _under(before, demands(case.cond))
+                yield from _under((*before, *conjuncts(case.cond)), (x for e in _operand(case.operand) for x in demands(e)))
+                before = (*before, not_(case.cond))
+        case Find(source=source, values=values, extents=extents):
+            yield from _under(inside, (x for e in (*extents, *(e for v in values for e in v.index)) for x in demands(e)))
+            found = (c for k, n in enumerate(extents) for c in (ge(sym(f"v{k}"), 0), lt(sym(f"v{k}"), n)))
+            yield from _under((*inside, *found), (x for e in source.index for x in demands(e)))
+        case Whole(places=places):
+            yield from (x for place in places for e in place for x in demands(e))
+
+
 def _is_at_least(e: Expr, low: int) -> bool:
     return isinstance(e, Const) and e.value >= low
 
@@ -209,21 +245,23 @@ def of_launch(kernel: Kernel) -> Iterator[tuple[Demand, str, Context]]:
 def defined(tree: StatementTree) -> Iterator[Obligation]:
     """Every expression has a value that it may have: those that may not, one by one; or one obligation for all of a kind. What constants bound is not named."""
     slots = {m.name: m.slots for m in tree.kernel.mbarriers}
-    held: dict[str, int] = {}
+    counts: dict[str, int] = {}
     failed: set[str] = set()
     asked: dict[tuple[Demand, Context], bool] = {}
-    inner = ((d, stmt, context) for stmt, context in tree.evaluated for d in of_statement(stmt, slots))
-    for d, where, context in chain(of_launch(tree.kernel), inner):
+    inner = ((d, stmt, context) for stmt, context in tree.evaluated for d in chain(of_statement(stmt, slots), of_claim(stmt)))
+    outer = declared(tree.kernel, (p for p in tree.kernel.params if isinstance(p, HostParam)))
+    told = ((d, f"the definition of {known.tensor}", outer) for known in tree.kernel.definitions for d in of_definition(known))
+    for d, where, context in chain(of_launch(tree.kernel), inner, told):
         key = d, context
         if key in asked or d.is_bounded(context):
             continue
         asked[key] = d.holds(context)
         if asked[key]:
-            held[d.kind] = held.get(d.kind, 0) + 1
+            counts[d.kind] = counts.get(d.kind, 0) + 1
         else:
             failed.add(d.kind)
             yield Obligation(Layer.ADDRESS, d.kind, Verdict.OUTSIDE, d.reason, (where if isinstance(where, str) else _text(where, tree.kernel),))
-    for kind, count in held.items():
+    for kind, count in counts.items():
         if kind not in failed:
             yield Obligation(Layer.ADDRESS, kind, Verdict.PROVED, f"{count} {_HOLDS[kind]}")
 
