@@ -200,7 +200,7 @@ def planned(
     if not found.is_segmented:
         return made[0]
     whole = fusion if found.whole_fusion is None else found.whole_fusion
-    return Chain(copy_fusion(whole)[0], [link(step.fusion, run) for step, run in zip(found.steps, made, strict=True)], found)
+    return Chain(copy_fusion(whole)[0], [Link(run, step.arguments, step.outputs) for step, run in zip(found.steps, made, strict=True)], found)
 
 
 def _arguments(fusion: Fusion) -> tuple[str, ...]:
