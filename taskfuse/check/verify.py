@@ -11,6 +11,7 @@ from taskfuse.check.bounds import inside
 from taskfuse.check.convergence import convergence
 from taskfuse.check.defined import DIVISORS, defined
 from taskfuse.check.instance import counterexample
+from taskfuse.check.known import unknown
 from taskfuse.check.multibuffers import MultiBuffers
 from taskfuse.check.order import deadlocks, initialization
 from taskfuse.check.paths import Paths
@@ -66,12 +67,13 @@ def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certific
 
 
 def _broken(kernel: Kernel) -> Obligation | None:
-    """The rule of kernel IR that a kernel breaks. The argument takes all of them for granted, those of the witness too."""
+    """The rule of kernel IR that a kernel breaks, or a statement that the proof does not know. The argument takes all of them for granted, those of the witness
+    too."""
     try:
         kernel.check_ir()
     except VerifyError as error:
         return Obligation(Layer.STRUCTURE, "rules of kernel IR", Verdict.OUTSIDE, error.message.partition("\n")[0])
-    return None
+    return unknown(kernel)
 
 
 def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched: int | None) -> Certificate:
