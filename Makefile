@@ -50,7 +50,7 @@ faults: $(VENV)/.dev ## plant mistakes in kernels: who finds them, the proof, sc
 	$(PY) -m taskfuse.testing.value_faults --list --jobs $(JOBS) --cases 0 --mutants 60 $(INSTRUCTIONS)
 	$(PY) -m taskfuse.testing.value_faults --list --jobs $(JOBS) --cases 0 --mutants 14 $(TENSOR_CORES)
 
-agreement: $(VENV)/.dev ## static proof, every schedule and random schedules on CASES=50000 small kernels, half of them mutants; goes on where it was stopped
+agreement: $(VENV)/.dev ## static proof, every interleaving and random ones on CASES=50000 small kernels, half of them mutants; goes on where it was stopped
 	$(PY) -m taskfuse.testing.agreement --cases $(CASES) --seed 1 --log build/agreement.jsonl --resume
 
 refutation: $(VENV)/.dev ## the static proof against the second machine on CASES=50000 kernels with side conditions; goes on where it was stopped
