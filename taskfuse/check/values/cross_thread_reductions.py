@@ -69,6 +69,10 @@ class _Cells:
     spans: dict[str, tuple[Expr, Expr]]
     under: frozenset[Expr] = frozenset()
 
+    def is_of_blocks(self, blocks: Mapping[str, Expr], spans: Mapping[str, tuple[Expr, Expr]]) -> bool:
+        """True if these are the blocks that they are of."""
+        return self.blocks == blocks and self.spans == spans
+
 
 class CrossThreadReductions:
     """The steps that join the partial results of one reduction."""
@@ -243,7 +247,7 @@ class CrossThreadReductions:
         return self.storages[access.buffer].memory is MemoryType.Global
 
     def _sum(self, node: Node, a: _Cells, b: _Cells, mask: Bools) -> _Cells:
-        if a.blocks != b.blocks and a.sets[mask].any() and b.sets[mask].any():
+        if not a.is_of_blocks(b.blocks, b.spans) and a.sets[mask].any() and b.sets[mask].any():
             raise Open("it joins results of other blocks with its own", node)
         both = (a.sets & b.sets).any(axis=1) & a.known & b.known & mask
         if both.any():
@@ -306,8 +310,12 @@ class CrossThreadReductions:
             if cell is not None:
                 sets[threads], known[threads], of[threads] = cell.sets[0], True, cell.of[0]
                 under[cell.under] = None
-                if threads[-1] > last:
+                if cell.sets.any() and threads[-1] > last:
                     last, blocks, spans = threads[-1], cell.blocks, cell.spans
+        for row, threads in readers.items():  # of how many blocks they are is one for all threads
+            cell = self.shared.get((access.buffer, row))
+            if cell is not None and cell.sets.any() and not cell.is_of_blocks(blocks, spans):
+                known[threads] = False
         return _Cells(sets, known, of, blocks, spans, frozenset[Expr]().union(*under))
 
     def _write(self, node: Node, access: Access, env: Mapping[str, int], mask: Bools, value: _Cells) -> None:
@@ -331,7 +339,10 @@ class CrossThreadReductions:
             else:
                 sets = np.where(mask[:, None], value.sets, old.sets)
                 known, of = np.where(mask, value.known, old.known), np.where(mask, value.of, old.of)
-                self.registers[key] = _Cells(sets, known, of, value.blocks, value.spans, under | old.under)
+                full = value if value.sets[mask].any() else old
+                if not value.is_of_blocks(old.blocks, old.spans):  # these are one for all threads: what is of others is not known any more
+                    known &= ~sets.any(axis=1) | (mask if full is value else ~mask)
+                self.registers[key] = _Cells(sets, known, of, full.blocks, full.spans, under | old.under)
             return
         made: dict[tuple[int, ...], int] = {}
         rows = list(zip(*(i.tolist() for i in index), strict=True)) if index else [()] * self.count
