@@ -366,7 +366,7 @@ class CrossThreadReductions:
         if not any(_names(a, loop.var) and not _names(out, loop.var) for out, a in steps):  # a loop over elements of a thread, or of none of this
             return False
         match [(n.stmt, taken(n.stmt, self.rule.combine)) for n in inner]:
-            case [(Compute(out=out), Access() as b)] if loop.step is const(1):
+            case [(Compute(out=out), Access() as b)] if loop.step is const(1) and inner[0].loops[-1] is node:
                 pass
             case _:
                 raise Open("a loop over the partial results of blocks has an unknown form", node)
@@ -378,7 +378,8 @@ class CrossThreadReductions:
 
     def _of_blocks(self, node: Node, out: Access, b: Access, env: dict[str, int], mask: Bools, spans: dict[str, tuple[Expr, Expr]]) -> None:
         """The partial results of some blocks, one of each value of ``spans``."""
-        if self._read(node, out, env, mask).sets[mask].any():
+        before = self._read(node, out, env, mask)
+        if before.sets[mask].any():
             raise Open("it joins the results of all blocks with its own", node)
         written = self.workspace.get(b.buffer, [])
         wanted = tuple(self._at(e, env) for e in b.index)
@@ -409,7 +410,7 @@ class CrossThreadReductions:
             if not cells.known[mask].all():
                 raise Open("it reads partial results that nobody has written", node)
             self._exist(node, moved, spans)
-            under = frozenset(substitute(c, moved) for c in cells.under)
+            under = before.under.union(substitute(c, moved) for c in cells.under)
             if cells.blocks:
                 moved = {**{n: substitute(e, moved) for n, e in cells.blocks.items()}, **moved}
             self._write(node, out, env, mask, _Cells(cells.sets, cells.known, cells.of, moved, {**cells.spans, **spans}, under))

@@ -133,6 +133,7 @@ NOT_RIGHT = {
     "the other threads have nothing": ({"joins": "threadIdx.x == 0"}, "thread 1 reads a result that has no terms"),
     "its own block twice": ({"reset": "threadIdx.x == 0"}, "it joins the results of all blocks with its own"),
     "fewer blocks the further a thread": ({"joins": "threadIdx.x <= b"}, "under threadIdx.x <= b, which is not known of all of them"),
+    "blocks alone that begin anew": ({"reset": "blockIdx.x > N//2"}, "joined under blockIdx.x > N//2"),
     "few blocks": ({"joins": "b < 3"}, "under b < 3, which is not known of all of them"),
     "blocks from the thread on": ({"blocks": "threadIdx.x//3..ceildiv(N, 8)"}, "is not known"),
     "blocks up to its own": ({"blocks": "0..blockIdx.x + 1"}, "is not known"),
@@ -142,6 +143,13 @@ NOT_RIGHT = {
 
 def test_columns() -> None:
     parse_kernel(COLUMNS.format(**RIGHT)).verify().require()
+
+
+def test_a_loop_inside_that_of_the_blocks_takes_each_again() -> None:
+    step = "  IF {joins}:\n    acc = add("
+    assert step in COLUMNS
+    again = COLUMNS.replace(step, "  FOR m in 0..2:\n    IF {joins}:\n      acc = add(")
+    assert "a loop over the partial results of blocks has an unknown form" in gaps(parse_kernel(again.format(**RIGHT)))
 
 
 @pytest.mark.parametrize("name", NOT_RIGHT)
