@@ -33,6 +33,7 @@ from taskfuse.schedulers.elementwise import is_aligned
 from taskfuse.schedulers.roofline import bytes_of, instructions, roofline
 from taskfuse.schedulers.scan import LONG, chunk_long_rows
 from taskfuse.schedulers.schedule import Chosen, Sizes
+from taskfuse.schedulers.script import Script
 from taskfuse.target import DEFAULT, VECTOR_BYTES, Target
 
 SLACK = 1.5
@@ -219,12 +220,25 @@ def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, tri
     known: dict[Hashable, Candidates] = {}
     searches = [_Search(fusion, sizes, extent.target, trial, deadline, known)]
 
-    def moved() -> None:
-        form = canonical(fusion, extent)
+    def search(form: Script | None) -> None:
         if form is not None:
             searches.append(_Search(form.fusion, sizes, extent.target, trial, deadline, known, tuple(form.lines)))
 
-    fault = failure(moved) if thread_time() < deadline else None
+    fault = failure(lambda: search(canonical(fusion, extent))) if thread_time() < deadline else None
+    try:
+        best = _best(searches, reason)
+    except UnsupportedError:
+        form = _unscattered(fusion)
+        if form is None:
+            raise
+        searches.clear()
+        search(form)
+        best = _best(searches, reason)
+    return best if fault is None else replace(best, dropped=(*best.dropped, f"no form with views in front of products: {fault}"))
+
+
+def _best(searches: Sequence[_Search], reason: str) -> Segmentation:
+    """The fastest segmentation of those that searches end with. Raises :class:`UnsupportedError` if none ends with one."""
     best: Segmentation | None = None
     refused: UnsupportedError | None = None
     for search in sorted(searches, key=lambda search: search.us):
@@ -238,7 +252,16 @@ def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, tri
     if best is None:
         assert refused is not None
         raise refused
-    return best if fault is None else replace(best, dropped=(*best.dropped, f"no form with views in front of products: {fault}"))
+    return best
+
+
+def _unscattered(fusion: Fusion) -> Script | None:
+    """A copy in which nothing is assembled of parts; ``None`` if nothing is."""
+    script = Script(copy_fusion(fusion)[0])
+    for expr in script.fusion.exprs():
+        if isinstance(expr, Assemble):
+            script.unscatter(expr.output)
+    return script if script.lines else None
 
 
 def _whole(fusion: Fusion, found: Candidate) -> Segmentation:
