@@ -1,7 +1,7 @@
 """The kernel as a tree of nodes that know what holds around them: conditions, loops, the statements before and after.
 
 Loops without code vanish, and so do those that never have an iteration, or always one; unrolled loops that hold asynchronous operations are copied out, as they
-will be; an arm of a chain also carries the negations of the arms before it, where its own condition does not imply them.
+will be, where it is asked how many of them are in flight; an arm of a chain also carries the negations of the arms before it, where its own condition does not imply them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.items import Element, Trip
 from taskfuse.check.masks import THREAD_NAMES, THREADS, Masks
-from taskfuse.check.normalize import BLOCK_NAMES, CLUSTER_NAMES, in_blocks, in_iteration, unrolled
+from taskfuse.check.normalize import BLOCK_NAMES, CLUSTER_NAMES, copied_out, in_blocks, in_iteration, unrolled
 from taskfuse.check.ranges import Ranges, Span
 from taskfuse.ir.dims import facts_of
 from taskfuse.ir.scalar import TRUE, And, Expr, Facts, IntLike, ge, lt, not_, sym
@@ -148,6 +148,7 @@ class StatementTree:
         nodes: every node, in the order of the text.
         masks: the threads of a block.
         evaluated: all statements, those that are not nodes too, and what holds where their expressions are evaluated.
+        looped: the body if other loops are copied out for positions of rings alone; ``None``: it is the same.
     """
 
     kernel: Kernel
@@ -155,6 +156,7 @@ class StatementTree:
     nodes: list[Node]
     masks: Masks
     evaluated: list[tuple[Stmt, Context]] = field(default_factory=lambda: list[tuple[Stmt, Context]]())
+    looped: tuple[Stmt, ...] | None = None
     _leaves: tuple[Node, ...] | None = None
 
     @staticmethod
@@ -162,7 +164,19 @@ class StatementTree:
         """The tree of a verified kernel."""
         known = _outermost(kernel)
         tree = StatementTree(kernel, Block(None, known), [], Masks(kernel.block))
-        tree._fill(tree.root, unrolled(in_blocks(kernel, known.facts, known.ranges), known.ranges))
+        body = in_blocks(kernel, known.facts, known.ranges)
+        loops = unrolled(body)
+        if loops.slots != loops.queues:
+            tree.looped = copied_out(body, loops.slots, known.ranges)
+        tree._fill(tree.root, copied_out(body, loops.queues, known.ranges))
+        return tree
+
+    def in_loops(self) -> StatementTree | None:
+        """The tree of the same kernel in which no loop is copied out for what is in flight; ``None`` if none is here."""
+        if self.looped is None:
+            return None
+        tree = StatementTree(self.kernel, Block(None, self.root.context), [], self.masks)
+        tree._fill(tree.root, self.looped)
         return tree
 
     def leaves(self) -> tuple[Node, ...]:

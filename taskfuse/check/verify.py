@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from taskfuse.check.alignment import TENSORS, aligned, assumes_tensors
-from taskfuse.check.barriers import Barriers
 from taskfuse.check.bounds import inside
 from taskfuse.check.certificate import Argument, Certificate, Layer, Obligation, Verdict
 from taskfuse.check.convergence import convergence
 from taskfuse.check.defined import DIVISORS, defined
 from taskfuse.check.instance import counterexample
-from taskfuse.check.multibuffers import MultiBuffers
 from taskfuse.check.order import deadlocks, initialization
-from taskfuse.check.paths import Paths
 from taskfuse.check.races import Races
 from taskfuse.check.registers import budgets, in_flight, released
 from taskfuse.check.remote import before_exit
-from taskfuse.check.rings import Rings
-from taskfuse.check.semaphores import BlockRings
 from taskfuse.check.statement_tree import StatementTree
-from taskfuse.check.threads import Threads
+from taskfuse.check.structure import Structure
 from taskfuse.check.tma_prefetch import TmaPrefetch
 from taskfuse.check.trace import Budget, TooLarge, samples
 from taskfuse.check.values.verify import right, wrong_value
@@ -95,13 +90,8 @@ def _argument(kernel: Kernel, launched: int | None) -> Iterator[Obligation]:
     if any(o.subject == DIVISORS and o.verdict is not Verdict.PROVED for o in demands):
         yield from demands
         return
-    threads = Threads(tree)
-    paths = Paths(tree)
-    barriers = Barriers(tree, threads)
-    rings = Rings(tree, threads, barriers, paths)
-    if kernel.semaphores:
-        BlockRings(tree, threads, rings)
-    multibuffers = MultiBuffers(tree, threads, paths, {f"{e.cursor}.slot" for ring in rings.rings for e in ring.endpoints})
+    structure = Structure.of(tree)
+    threads, paths, barriers, rings, multibuffers = structure.threads, structure.paths, structure.barriers, structure.rings, structure.multibuffers
     prefetch = TmaPrefetch(rings, multibuffers)
     yield from rings.obligations
     yield from prefetch.obligations
@@ -118,7 +108,7 @@ def _argument(kernel: Kernel, launched: int | None) -> Iterator[Obligation]:
     yield from inside(tree)
     yield from aligned(tree)
     yield from demands
-    yield from right(tree, rings, multibuffers)
+    yield from right(structure)
 
 
 def _refuted(kernel: Kernel) -> tuple[Obligation, ...]:
