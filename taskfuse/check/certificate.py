@@ -52,6 +52,16 @@ class Obligation:
         return "\n".join(with_snippets((said, *("  " + n for n in self.notes))))
 
 
+def all_proved(obligations: Iterable[Obligation]) -> list[Obligation] | None:
+    """Some obligations if all are proved; ``None``, and no look at the rest, if one is not."""
+    found: list[Obligation] = []
+    for o in obligations:
+        if o.verdict is not Verdict.PROVED:
+            return None
+        found.append(o)
+    return found
+
+
 def no_search() -> tuple[Obligation, ...]:
     """No counterexample is looked for."""
     return ()

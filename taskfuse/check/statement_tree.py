@@ -1,7 +1,7 @@
 """The kernel as a tree of nodes that know what holds around them: conditions, loops, the statements before and after.
 
-Loops without code vanish, and so do those that never have an iteration, or always one; unrolled loops that hold asynchronous operations are copied out, as they
-will be, where it is asked how many of them are in flight; an arm of a chain also carries the negations of the arms before it, where its own condition does not imply them.
+Loops without code vanish, and so do those that never have an iteration, or always one; unrolled loops that number slots of a ring are copied out, and if need
+be those that hold asynchronous operations; an arm of a chain also carries the negations of the arms before it, where its own condition does not imply them.
 """
 
 from __future__ import annotations
@@ -148,7 +148,6 @@ class StatementTree:
         nodes: every node, in the order of the text.
         masks: the threads of a block.
         evaluated: all statements, those that are not nodes too, and what holds where their expressions are evaluated.
-        looped: the body if other loops are copied out for positions of rings alone; ``None``: it is the same.
     """
 
     kernel: Kernel
@@ -156,8 +155,9 @@ class StatementTree:
     nodes: list[Node]
     masks: Masks
     evaluated: list[tuple[Stmt, Context]] = field(default_factory=lambda: list[tuple[Stmt, Context]]())
-    looped: tuple[Stmt, ...] | None = None
     _leaves: tuple[Node, ...] | None = None
+    _rest: tuple[tuple[Stmt, ...], frozenset[int]] | None = None
+    """The body, and its loops that are copied out besides."""
 
     @staticmethod
     def of(kernel: Kernel) -> StatementTree:
@@ -167,16 +167,21 @@ class StatementTree:
         body = in_blocks(kernel, known.facts, known.ranges)
         loops = unrolled(body)
         if loops.slots != loops.queues:
-            tree.looped = copied_out(body, loops.slots, known.ranges)
-        tree._fill(tree.root, copied_out(body, loops.queues, known.ranges))
+            tree._rest = body, loops.queues
+        tree._fill(tree.root, copied_out(body, loops.slots, known.ranges))
         return tree
 
-    def in_loops(self) -> StatementTree | None:
-        """The tree of the same kernel in which no loop is copied out for what is in flight; ``None`` if none is here."""
-        if self.looped is None:
-            return None
+    @property
+    def has_copies(self) -> bool:
+        """True if there is another tree of the same kernel, in which loops that hold asynchronous operations are copied out."""
+        return self._rest is not None
+
+    def copied_out(self) -> StatementTree:
+        """The tree in which they are."""
+        if self._rest is None:
+            return self
         tree = StatementTree(self.kernel, Block(None, self.root.context), [], self.masks)
-        tree._fill(tree.root, self.looped)
+        tree._fill(tree.root, copied_out(*self._rest, self.root.context.ranges))
         return tree
 
     def leaves(self) -> tuple[Node, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from taskfuse.check.barriers import Barriers
 from taskfuse.check.multibuffers import MultiBuffers
@@ -13,7 +14,7 @@ from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.threads import Threads
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Structure:
     """What is found in a tree; its obligations are those of its parts."""
 
@@ -34,3 +35,8 @@ class Structure:
             BlockRings(tree, threads, rings)
         others = {f"{e.cursor}.slot" for ring in rings.rings for e in ring.endpoints}
         return Structure(tree, threads, paths, barriers, rings, MultiBuffers(tree, threads, paths, others))
+
+    @cached_property
+    def copied_out(self) -> Structure:
+        """The structure of the tree in which loops that hold asynchronous operations are copied out."""
+        return Structure.of(self.tree.copied_out())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from taskfuse.check.certificate import Layer, Obligation, Verdict
-from taskfuse.check.statement_tree import Node, StatementTree
+from taskfuse.check.statement_tree import Node
 from taskfuse.check.structure import Structure
 from taskfuse.check.trace import Budget, TooLarge
 from taskfuse.check.values.claims import Instructions
@@ -21,7 +21,6 @@ from taskfuse.kir.nodes import Gather
 from taskfuse.kir.operands import Content, Writer
 from taskfuse.kir.witness import Accumulate
 
-
 Checked = list[tuple[Obligation, Node | None]]
 
 
@@ -33,7 +32,7 @@ def right(structure: Structure) -> Iterator[Obligation]:
     kernel = structure.tree.kernel
     if not kernel.definitions:
         return
-    checked = _in_loops(structure.tree) or list(_symbolic(structure))
+    checked = _everywhere(structure)
     found = [o for o, _ in checked]
     left = [node for o, node in checked if o.verdict is not Verdict.PROVED]
     if not left or kernel.extents or any(n is not None and isinstance(n.stmt, Gather) for n in left):  # a run only samples what values say
@@ -64,22 +63,13 @@ def wrong_value(kernel: Kernel, extents: Mapping[str, int], budget: Budget) -> O
         return None
 
 
-def _in_loops(tree: StatementTree) -> Checked:
-    """All of it with unrolled loops as the loops that they are, if that proves it: iterations that differ in nothing but an index are one question.
-
-    Copies of a loop's body say what the loop says, so whatever holds of the one kernel holds of the other. Nothing is left open here.
-    """
-    looped = tree.in_loops()
-    if looped is None:
-        return []
-    structure = Structure.of(looped)
-    if any(o.verdict is not Verdict.PROVED for o in structure.rings.obligations):
-        return []
+def _everywhere(structure: Structure) -> Checked:
+    """All of it for all extents, with unrolled loops as the loops that they are if that proves it: iterations that differ in an index are one question."""
     checked: Checked = []
     for o, node in _symbolic(structure):
-        if o.verdict is not Verdict.PROVED:
-            return []
         checked.append((o, node))
+        if structure.tree.has_copies and o.verdict is not Verdict.PROVED:
+            return _everywhere(structure.copied_out)
     return checked
 
 
