@@ -275,6 +275,8 @@ def _made(b: _Build, n: Node) -> tf.TensorView:
             return tf.cat([_cast(b.tensor(x), n.dtype) for x in a[0] if b.shape(x) != (0,)], (*a[1:], 0)[0])
         case "stack":
             return tf.stack([b.tensor(x) for x in a[0]], (*a[1:], 0)[0])
+        case "copy":
+            return _cast(tf.broadcast_to(b.tensor(a[1]), list(n.shape)), n.dtype)
         case "flip":
             x = b.tensor(a[0])
             for axis in a[1]:
@@ -284,7 +286,7 @@ def _made(b: _Build, n: Node) -> tf.TensorView:
             return getattr(tf, name)(b.tensor(a[0]), a[1])
         case "full" | "scalar_tensor" | "full_like":
             return tf.full(list(n.shape), a[0] if name == "scalar_tensor" else a[1], dtype=_dtype(n.dtype))
-        case "zeros_like" | "zeros" | "ones_like" | "ones":
+        case "zeros_like" | "zeros" | "ones_like" | "ones" | "new_empty_strided":  # of the last every element is written before it is read
             return tf.full(list(n.shape), int(name.startswith("ones")), dtype=_dtype(n.dtype))
         case "arange":
             numbers = [x for x in a if not isinstance(x, Name)]
@@ -345,7 +347,7 @@ def torch_function(graph: Graph, *, exact: bool = False) -> Callable[..., Any]:
         for n in graph.nodes:
             if n.op:
                 name, _, overload = n.op.partition(".")
-                options = {k: value(v, made) for k, v in n.options}
+                options = {k: "none" if k == "approximate" and v is None else value(v, made) for k, v in n.options}
                 args = [value(x, made) for x in n.args]
                 if name in MADE:
                     options["device"] = arrays[0].device if arrays else "cuda"

@@ -17,7 +17,7 @@ from reporting import L2_BYTES, gpu_median, parser, publish
 
 import taskfuse as tf
 from taskfuse.errors import TaskfuseError
-from taskfuse.schedulers.segmenter import Plan
+from taskfuse.schedulers.segmenter import Segmentation
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.schedulers.programs import ALIKE, BIG, Program
@@ -362,7 +362,7 @@ def row(program: Program, bandwidth: float) -> str:
     fast = torch.compile(math, dynamic=False)
     inductor = gpu_median([lambda a=args: fast(*a) for args, _ in sets])
     schedule: Any = run.schedule
-    steps = schedule.steps if isinstance(schedule, Plan) else ()
+    steps = schedule.steps if isinstance(schedule, Segmentation) else ()
     chosen = "+".join(step.schedule.scheduler for step in steps) or schedule.scheduler
     bound = 1e6 * size / bandwidth
     return (

@@ -1,9 +1,10 @@
 """Graphs that models make, scheduled automatically, against torch: run op by op and compiled.
 
-``python benchmarks/traces.py [--write] [--only NAME ...] [--jobs N] [--seconds S]``. The graphs are those of ``benchmarks/graphs``, which ``aten.py``
-reads. Inputs are random; every call of a round has inputs and outputs of its own, which together exceed the second-level cache; outputs are poisoned
-before, and compared after with torch in float64. Medians of 20 rounds, by CUDA events, all runners of a graph in one process. First, N processes compile
-all graphs with both, so that the caches on disk know them. A graph that fails, or whose results differ, has a line that says so.
+``python benchmarks/traces.py [--write] [--only NAME ...] [--part K/N] [--jobs N]``. The graphs are those of ``benchmarks/graphs``, which ``aten.py``
+reads. Inputs are random; every call of a round has inputs of its own, which together exceed the second-level cache; every runner allocates its outputs
+with torch. Results in arrays that were poisoned before are compared with torch in float64. Medians of 20 rounds, by CUDA events, all runners of a graph in
+one process. N processes compile graphs with both; when all have compiled, each measures its own, alone on the GPU. A graph that fails, or whose results
+differ, has a line that says so.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import multiprocessing
 import statistics
 import sys
 import time
+import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -79,108 +82,151 @@ def products(graph: Graph) -> int:
     return sum(2 * math.prod(n.shape) * shapes[n.args[0].text][-1] for n in graph.nodes if n.op in ("mm", "bmm"))
 
 
-def first_call(graph: Graph) -> tuple[str, float, float, str]:
-    """Seconds that taskfuse and torch take until the first result, and what went wrong."""
-    torch.manual_seed(0)
-    args = arguments(graph)
-    start = time.perf_counter()
-    fault = ""
-    try:
-        tf.compile(fusion(graph), backend="cuda")(*args)
-        torch.cuda.synchronize()
-    except Exception as error:
-        fault = told(error)
-    ours = time.perf_counter() - start
-    start = time.perf_counter()
-    try:
-        torch.compile(torch_function(graph), dynamic=False)(*args)
-        torch.cuda.synchronize()
-    except Exception as error:
-        fault = fault or f"torch.compile: {told(error)}"
-    return graph.name, ours, time.perf_counter() - start, fault
-
-
 def told(error: Exception) -> str:
-    """A line about an error."""
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    """A line about an error, and where it was raised if it is not one of taskfuse's."""
+    line = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    frames = traceback.extract_tb(error.__traceback__)
+    return line if isinstance(error, TaskfuseError) or not frames else f"{line} ({Path(frames[-1].filename).name}:{frames[-1].lineno})"
 
 
-def row(graph: Graph, bandwidth: float, rate: float) -> tuple[str, float]:
+@dataclass
+class Compiled:
+    """A graph that both have compiled, and the seconds until the first result of each."""
+
+    graph: Graph
+    run: Any
+    eager: Any
+    fast: Any
+    ours: float
+    theirs: float
+
+
+def compiled(graph: Graph) -> Compiled:
+    """Compile for both, with one call each."""
+    args, eager = arguments(graph), torch_function(graph)
+    start = time.perf_counter()
+    run = tf.compile(fusion(graph), backend="cuda")
+    run(*args)
+    torch.cuda.synchronize()
+    middle = time.perf_counter()
+    fast = torch.compile(eager, dynamic=False)
+    fast(*args)
+    torch.cuda.synchronize()
+    return Compiled(graph, run, eager, fast, middle - start, time.perf_counter() - middle)
+
+
+def measured(made: Compiled, bandwidth: float, rate: float) -> tuple[str, float]:
     """Measure one graph: its line, and torch's time compiled over ours."""
-    run, eager = tf.compile(fusion(graph), backend="cuda"), torch_function(graph)
+    graph, run, eager, fast = made.graph, made.run, made.eager, made.fast
     first = arguments(graph)
     wanted = eager(*first)
     size = sum(t.numel() * t.element_size() for t in (*first, *wanted))
     count = min(max(2, 2 * L2_BYTES // max(size, 1) + 1), MOST_SETS)
     sets = [(args, [poisoned(t) for t in wanted]) for args in (first, *(arguments(graph) for _ in range(count - 1)))]
-    ours = gpu_median([lambda a=args, b=tuple(out): run(*a, out=b) for args, out in sets], ROUNDS)
     exact = torch_function(graph, exact=True)
     wrong = ""
     for args, out in (sets[0], sets[-1]):
+        run(*args, out=tuple(out))
         wrong = wrong or verdict(out, eager(*args), exact(*(a.double() if a.is_floating_point() else a for a in args)))
         torch.cuda.empty_cache()
+    ours = gpu_median([lambda a=args: run(*a) for args, _ in sets], ROUNDS)
     op_by_op = gpu_median([lambda a=args: eager(*a) for args, _ in sets], ROUNDS)
-    fast = torch.compile(eager, dynamic=False)
-    compiled = gpu_median([lambda a=args: fast(*a) for args, _ in sets], ROUNDS)
+    by_torch = gpu_median([lambda a=args: fast(*a) for args, _ in sets], ROUNDS)
     bound = max(1e6 * size / bandwidth, 1e6 * products(graph) / rate)
     expected = float(getattr(run.schedule, "us", math.nan))
-    made = len([n for n in graph.nodes if n.op])
+    ops = len([n for n in graph.nodes if n.op])
     return (
-        f"  {graph.name:34} {made:3} {len(run.kernels):3} {size / 1e6:8.1f} {ours:9.1f} {expected:9.1f} {bound:8.1f} {bound / ours:6.0%} "
-        f"{op_by_op:9.1f} {compiled:9.1f} {compiled / ours:6.2f}{wrong}"
-    ), compiled / ours
+        f"  {graph.name:34} {ops:3} {len(run.kernels):3} {size / 1e6:8.1f} {ours:9.1f} {expected:9.1f} {bound:8.1f} {bound / ours:6.0%} "
+        f"{op_by_op:9.1f} {by_torch:9.1f} {by_torch / ours:6.2f}{wrong}"
+    ), by_torch / ours
+
+
+def work(names: Any, done: Any, turn: Any, results: Any, rates: tuple[float, float]) -> None:
+    """One process: compiles graphs as long as there are some, waits for the others, then measures its own, alone on the GPU.
+
+    Args:
+        names: queue of graphs' names, ``None`` for each process at its end.
+        done: barrier of all processes, behind compiling.
+        turn: lock of the GPU.
+        results: queue of name, line, ratio and seconds.
+        rates: bytes and operations of a product, per second.
+    """
+    by_name = {g.name: g for g in graphs()}
+    settings: Any = torch._dynamo.config
+    settings.recompile_limit = settings.accumulated_recompile_limit = len(by_name)  # one function runs all graphs
+    mine: list[Compiled] = []
+    while (name := names.get()) is not None:
+        torch.manual_seed(0)
+        try:
+            mine.append(compiled(by_name[name]))
+        except Exception as error:
+            results.put((name, f"  {name:34} {told(error)}", None, None))
+        torch.cuda.empty_cache()
+    done.wait()
+    for made in mine:
+        with turn:
+            try:
+                line, ratio = measured(made, *rates)
+            except (TaskfuseError, RuntimeError) as error:
+                line, ratio = f"  {made.graph.name:34} {told(error)}", None
+            torch.cuda.empty_cache()
+        results.put((made.graph.name, line, ratio, (made.ours, made.theirs)))
+
+
+def gpu_rates() -> tuple[float, float]:
+    """Bytes per second of a copy, operations per second of a bfloat16 product."""
+    pairs = [(torch.rand(1 << 28, device="cuda"), torch.empty(1 << 28, device="cuda")) for _ in range(2)]
+    bandwidth = 2 * 4 * (1 << 28) / (gpu_median([lambda a=a, b=b: b.copy_(a) for a, b in pairs]) * 1e-6)
+    square = torch.randn(RANK, RANK, device="cuda", dtype=torch.bfloat16)
+    return bandwidth, 2 * RANK**3 / (gpu_median([lambda: square @ square], 10) * 1e-6)
 
 
 def main() -> None:
     """Measure, print and, if asked, store."""
     options_parser = parser(__doc__)
     options_parser.add_argument("--only", nargs="*", default=[], help="graphs whose names hold one of these")
-    options_parser.add_argument("--jobs", type=int, default=4, help="processes that compile first (default: 4)")
-    options_parser.add_argument("--seconds", type=float, default=1e9, help="no graph is measured later")
+    options_parser.add_argument("--part", default="1/1", help="the k-th of n equal parts of the graphs, as k/n")
+    options_parser.add_argument("--jobs", type=int, default=4, help="processes (default: 4)")
     options = options_parser.parse_args()
-    begun = time.perf_counter()
-    chosen = [g for g in graphs() if not options.only or any(o in g.name for o in options.only)]
-    faults: dict[str, str] = {}
-    seconds: dict[str, tuple[float, float]] = {}
-    with multiprocessing.get_context("spawn").Pool(options.jobs, maxtasksperchild=8) as pool:
-        for name, ours, theirs, fault in pool.imap_unordered(first_call, chosen):
-            seconds[name] = ours, theirs
-            if fault:
-                faults[name] = fault
-    print(f"compiled in {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
-    torch.manual_seed(0)
-    pairs = [(torch.rand(1 << 28, device="cuda"), torch.empty(1 << 28, device="cuda")) for _ in range(2)]
-    bandwidth = 2 * 4 * (1 << 28) / (gpu_median([lambda a=a, b=b: b.copy_(a) for a, b in pairs]) * 1e-6)
-    del pairs
-    square = torch.randn(RANK, RANK, device="cuda", dtype=torch.bfloat16)
-    rate = 2 * RANK**3 / (gpu_median([lambda: square @ square], 10) * 1e-6)
-    lines = [
+    part, parts = map(int, options.part.split("/"))
+    chosen = [g.name for g in graphs() if not options.only or any(o in g.name for o in options.only)][part - 1 :: parts]
+    bandwidth, rate = gpu_rates()
+    torch.cuda.empty_cache()
+    context = multiprocessing.get_context("spawn")
+    names, results, done, turn = context.Queue(), context.Queue(), context.Barrier(options.jobs), context.Lock()
+    for name in (*chosen, *[None] * options.jobs):
+        names.put(name)
+    processes = [context.Process(target=work, args=(names, done, turn, results, (bandwidth, rate))) for _ in range(options.jobs)]
+    for process in processes:
+        process.start()
+    lines: dict[str, str] = {}
+    ratios: list[float] = []
+    seconds: list[tuple[float, float]] = []
+    while len(lines) < len(chosen):
+        name, line, ratio, taken = results.get()
+        print(line, file=sys.stderr, flush=True)
+        lines[name] = line
+        if ratio is not None:
+            ratios.append(ratio)
+        if taken is not None:
+            seconds.append(taken)
+    for process in processes:
+        process.join()
+    table = [
         f"a copy moves {bandwidth / 1e12:.2f} TB/s (read and written), a bfloat16 product does {rate / 1e12:.0f} TFLOP/s; times in microseconds",
         "n: ops, kernels; expected: by the cost models; bound: inputs and outputs, or products, at those rates; share: bound / time; x: torch compiled / ours",
         f"  {'graph':34} {'n':>3} {'k':>3} {'MB':>8} {'time':>9} {'expected':>9} {'bound':>8} {'share':>6} {'torch':>9} {'compiled':>9} {'x':>6}",
+        *(lines[name] for name in chosen),
     ]
-    ratios: list[float] = []
-    for graph in chosen:
-        if graph.name in faults or time.perf_counter() - begun > options.seconds:
-            lines.append(f"  {graph.name:34} {faults.get(graph.name, 'not measured: out of time')}")
-        else:
-            try:
-                line, ratio = row(graph, bandwidth, rate)
-                lines.append(line)
-                ratios.append(ratio)
-            except (TaskfuseError, RuntimeError) as error:
-                lines.append(f"  {graph.name:34} {told(error)}")
-        print(lines[-1], file=sys.stderr, flush=True)
-        torch.cuda.empty_cache()
     if ratios:
         mean = math.exp(statistics.fmean(map(math.log, ratios)))
-        lines += [
+        table += [
             "",
             f"{len(ratios)} of {len(chosen)} graphs: geometric mean {mean:.2f} x, least {min(ratios):.2f}, median {statistics.median(ratios):.2f}",
         ]
-        ours, theirs = (statistics.median(s[k] for s in seconds.values()) for k in (0, 1))
-        lines.append(f"first calls, {options.jobs} processes at once: median {ours:.1f} s, torch.compile {theirs:.1f} s")
-    publish("traces", lines, options)
+        ours, theirs = (statistics.median(s[k] for s in seconds) for k in (0, 1))
+        table.append(f"first calls, {options.jobs} processes at once: median {ours:.1f} s, torch.compile {theirs:.1f} s")
+    publish("traces", table, options)
 
 
 if __name__ == "__main__":

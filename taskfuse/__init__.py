@@ -40,8 +40,8 @@ from taskfuse.runtime.readers import KernelReaders
 from taskfuse.schedule import layouts
 from taskfuse.schedule.allocation import AllocationBuilder, allocation
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedule.cut import Cut, cut
 from taskfuse.schedule.propagate import parallelize_like
+from taskfuse.schedule.segment import SegmentedFusion, segment
 from taskfuse.schedulers.horizontal import horizontal, horizontal_cost
 from taskfuse.sim import Scheduler
 from taskfuse.target import Target
@@ -53,7 +53,6 @@ __all__: list[str] = [
     "NATIVE",
     "RING",
     "AllocationBuilder",
-    "Cut",
     "DType",
     "Dim",
     "Executable",
@@ -67,6 +66,7 @@ __all__: list[str] = [
     "ParallelType",
     "Scalar",
     "Scheduler",
+    "SegmentedFusion",
     "Target",
     "Task",
     "TensorView",
@@ -76,7 +76,6 @@ __all__: list[str] = [
     "bool_",
     "compile",
     "copy_fusion",
-    "cut",
     "errors",
     "float8_e4m3",
     "float8_e5m2",
@@ -97,6 +96,7 @@ __all__: list[str] = [
     "readers",
     "scalar",
     "schedulers",
+    "segment",
     "tiles",
     "uint8",
     "uint16",

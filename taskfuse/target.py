@@ -68,6 +68,89 @@ def capability(arch: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class ProductFigures:
+    """What kernels of matrix products take beside their bytes and multiply-adds: figures of :mod:`taskfuse.schedulers.cost` and of ``simt_gemm``.
+
+    Those of one role's loop are the least squares of 109 sizes of ``benchmarks/matmul.py`` and of ten times of given tiles at five sizes, but for
+    ``step_cycles``, which came later; those of ping-pong and clusters are of ``benchmarks/results/gemm_schedules.txt``. All of an H200.
+
+    Attributes:
+        tensor_share: of the rate of the tensor cores, what a long loop of wgmma gets.
+        start_us: in the place of ``launch_us``, for one block on each multiprocessor, barriers and first load included.
+        warpgroup_us: more for each warpgroup that multiplies beyond the first.
+        step_cycles: the least for a step: its barriers, and products that follow each other. 384 x 128 x 3584 takes 12 us with rings of 8 and of 22
+            slots alike, so that it is not the latency of loads.
+        epilogue_cycles: to drain the last wgmma, and to begin the next tile.
+        piece_cycles: for a warpgroup to convert, stage and store 64 x 64 elements; those of several warpgroups overlap.
+        pingpong_cycles: for a turn to pass from one warpgroup to the next: from 4096^3, 4096 x 7168 x 2048 and 4096 x 4096 x 1024 beside shared tiles.
+        direct_factor: stores from registers, beside staged ones.
+        cluster_us: for the blocks of a cluster to be launched together, and to wait for each other: 2048^3 with and without.
+        row_part_cycles, column_part_cycles: for a warpgroup to add up 64 x 64 elements along their rows, or along their columns, which takes a shuffle for
+            each; assumed, not measured.
+        finish_us: a barrier of the grid, and the sums of the parts behind it; assumed, not measured.
+        access_cycles: of the load and store units for one access of each warp of a role that copies; assumed, not measured.
+        simt_shares: rows and columns of the result that a thread has, and the share of the multiply-adds that it issues then, at 32 of k in a tile: the rest
+            are loads of factors. With one to 62 blocks on a multiprocessor, which makes little difference; with 16 of k it is 5 to 10% less. 8 x 8 spill
+            where two blocks share a multiprocessor (0.83), and have 0.77 where one is alone.
+    """
+
+    tensor_share: float = 0.95
+    start_us: float = 1.7
+    warpgroup_us: float = 0.4
+    step_cycles: float = 270
+    epilogue_cycles: float = 300
+    piece_cycles: float = 600
+    pingpong_cycles: float = 1000
+    direct_factor: float = 2.5
+    cluster_us: float = 0.7
+    row_part_cycles: float = 100
+    column_part_cycles: float = 250
+    finish_us: float = 5.0
+    access_cycles: float = 8
+    simt_shares: tuple[tuple[tuple[int, int], float], ...] = (
+        ((2, 2), 0.34),
+        ((2, 4), 0.41),
+        ((4, 2), 0.48),
+        ((4, 4), 0.63),
+        ((4, 8), 0.72),
+        ((8, 4), 0.76),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RowFigures:
+    """What kernels of rows take beside their bytes: figures of :mod:`taskfuse.schedulers.row_cost`.
+
+    They fit 90 schedules of softmax, layer and RMS norms, measured on an H200 in bfloat16 at three sizes (``benchmarks/norms.py --sweep`` measures them
+    again); those of blocks that share a row are estimates.
+
+    Attributes:
+        load_cycles, store_cycles: waits for a load while the memory is busy, and for stores to leave.
+        shuffle_cycles, barrier_cycles, grid_cycles: of a step of a butterfly, at a barrier of a block, and at one of the grid.
+        slot_cycles, block_slot_cycles: to combine the partial result of one more warp, and of one more block.
+        issue_cycles, function_cycles: from one instruction of a thread to its next, and what a function of an element takes beside these.
+        instructions, copy_instructions, function_instructions: per element: of a phase; to have it from memory again; of a function.
+        overhead_instructions: per thread and phase.
+        others: part of the other times that is not hidden behind the greatest.
+    """
+
+    load_cycles: float = 600
+    store_cycles: float = 100
+    shuffle_cycles: float = 20
+    barrier_cycles: float = 30
+    grid_cycles: float = 4000
+    slot_cycles: float = 30
+    block_slot_cycles: float = 80
+    issue_cycles: float = 2
+    function_cycles: float = 30
+    instructions: float = 3
+    copy_instructions: float = 3
+    function_instructions: float = 4
+    overhead_instructions: float = 20
+    others: float = 0.18
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """A GPU.
 
@@ -87,6 +170,7 @@ class Target:
         busy_threads: of a multiprocessor, each with one load of 16 bytes in flight, that keep DRAM busy: its bytes in 0.6 us, rounded.
         launch_us: from one kernel of a graph to the next, barriers and first loads included; an empty kernel takes less.
         latency_cycles: from a load to its value, under load.
+        products, rows: what cost models of two kinds of kernels add to these.
     """
 
     name: str
@@ -103,6 +187,8 @@ class Target:
     busy_threads: int
     shared_bytes_per_cycle: int = 128
     lanes: int = 128
+    products: ProductFigures = ProductFigures()
+    rows: RowFigures = RowFigures()
 
     def __post_init__(self) -> None:
         capability(self.arch)
@@ -122,6 +208,26 @@ class Target:
         """Of all multiprocessors together."""
         return self.sms * self.clock_mhz
 
+    def dram_us(self, moved: float, share: float = 1.0) -> float:
+        """Microseconds of so many bytes between the chip and its memory, at a share of its bandwidth."""
+        return moved / (self.dram_bytes_per_us * share)
+
+    def issue_us(self, instructions: float, sms: int | None = None) -> float:
+        """Microseconds of so many instructions of threads, on all multiprocessors or on ``sms`` of them."""
+        return instructions / (self.lanes * (self.cycles_per_us if sms is None else sms * self.clock_mhz))
+
+    def tensor_us(self, products: float, itemsize: int) -> float:
+        """Microseconds of so many multiply-adds of operands of so many bytes on tensor cores."""
+        return products * itemsize / (self.tensor_bytes_per_cycle * self.cycles_per_us)
+
+    def fill(self, threads: float) -> float:
+        """The share of the bandwidth that so many threads reach, each with a load in flight (Little's law)."""
+        return min(1.0, threads / (self.sms * self.busy_threads))
+
+    def kernel_us(self, *times: float) -> float:
+        """Microseconds from one kernel of a graph to the next, of one whose parts take ``times`` at once: the roofline that every cost model stands on."""
+        return self.launch_us + max(times)
+
     def has(self, arch: int, feature: bool = False) -> bool:
         """Whether it has instructions of a compute capability (times ten): those of that one alone (``feature``), or of that and all later ones."""
         return self.capability == arch if feature else self.capability >= arch
@@ -131,8 +237,8 @@ H200: Final = Target("H200", "sm_90a", 132, 1700, 4.3e6, 32 << 20, 5.5e6, 65, 40
 H100: Final = Target("H100", "sm_90a", 132, 1540, 2.9e6, 32 << 20, 5.5e6, 65, 4096, 2.5, 2200, 768)
 A100: Final = Target("A100", "sm_80", 108, 1410, 1.8e6, 24 << 20, 4.0e6, 64, 2048, 2.5, 2000, 640)
 TARGETS: Final = {t.name: t for t in (H200, H100, A100)}
-"""By name. Bandwidth and clock of the first two were measured (``benchmarks/target.py``), those of the last follow from its data sheet. The figures of
-cost models that are not in a row, such as what a step of a product takes, were fitted on an H200."""
+"""By name. Bandwidth and clock of the first two were measured (``benchmarks/target.py``), those of the last follow from its data sheet. All have the figures
+of products and rows that were fitted on an H200."""
 
 DEFAULT: Final = H200
 """Where no GPU is there to ask."""
@@ -168,6 +274,12 @@ def target_of(name: str, arch: str) -> Target:
 
 WARP = 32
 """Threads of a warp."""
+
+VECTOR_BYTES: Final = 16
+"""Bytes that a thread loads or stores at once at most."""
+
+ASYNC_BYTES: Final = (4, 8, 16)
+"""Bytes of an element, or of a vector, that ``cp.async`` copies."""
 
 WARPGROUP = 128
 """Threads of a warpgroup: four warps with consecutive linear ids, the first a multiple of four."""

@@ -169,12 +169,12 @@ S = tf.schedulers
         (lambda c: c.a.cache_after(c.b, 1), "cache_after(tv1): operand 1 of tv2 is not it\nhelp: it is at 0"),
         (lambda c: c.a.cache_after(operand=0), "cache_after(tv1): operand 0 of which reader?\nhelp: name the reader, too"),
         (
-            lambda c: tf.cut(c.fusion, [[c.a, c.b, c.s, c.c]], views=[[c.a]]),
+            lambda c: tf.segment(c.fusion, [[c.a, c.b, c.s, c.c]], views=[[c.a]]),
             "fusion 'chain': tv1 is not a view with strides\nhelp: name slices, and reshaped or permuted tensors",
         ),
         (
-            lambda c: tf.cut(c.fusion, [[c.a, c.b, c.s, c.c]], views=[]),
-            "fusion 'chain': there are 1 pieces and views of 0\nhelp: give a list for each piece, empty where it takes none",
+            lambda c: tf.segment(c.fusion, [[c.a, c.b, c.s, c.c]], views=[]),
+            "fusion 'chain': there are 1 segments and views of 0\nhelp: give a list for each segment, empty where it takes none",
         ),
         (
             lambda c: c.a.scatter(),
@@ -183,24 +183,24 @@ S = tf.schedulers
         (lambda c: c.split().c.scatter(), "scatter(tv4): tv4 is scheduled already\nhelp: scatter first"),
         (lambda c: c.fusion.resident_blocks(33), "fusion 'chain': 33 resident blocks of a multiprocessor\nhelp: use 1 to 32"),
         (lambda c: c.fusion.resident_blocks(HALF), "fusion 'chain': 2.5 resident blocks of a multiprocessor\nhelp: use 1 to 32"),
-        (lambda c: tf.cut(c.fusion, [["tv9"]]), "fusion 'chain': there is no tensor named 'tv9'"),
+        (lambda c: tf.segment(c.fusion, [["tv9"]]), "fusion 'chain': there is no tensor named 'tv9'"),
         (
-            lambda c: tf.cut(c.fusion, ["tv1"]),
-            "fusion 'chain': 'tv1' is one name, not a sequence\nhelp: write ['tv1'] for a piece of one tensor",
+            lambda c: tf.segment(c.fusion, ["tv1"]),
+            "fusion 'chain': 'tv1' is one name, not a sequence\nhelp: write ['tv1'] for a segment of one tensor",
         ),
-        (lambda c: tf.cut(c.fusion, [small().outputs]), "fusion 'chain': tv1: float32[4] is not a tensor of it\nhelp: name its tensors"),
+        (lambda c: tf.segment(c.fusion, [small().outputs]), "fusion 'chain': tv1: float32[4] is not a tensor of it\nhelp: name its tensors"),
         (
-            lambda c: tf.cut(c.fusion, [[c.a]]),
-            "fusion 'chain': tv2 is in no piece\nhelp: name every tensor that the outputs need and that is neither an input nor a view",
+            lambda c: tf.segment(c.fusion, [[c.a]]),
+            "fusion 'chain': tv2 is in no segment\nhelp: name every tensor that the outputs need and that is neither an input nor a view",
         ),
-        (lambda c: tf.cut(c.fusion, [[c.a], [c.a, c.b]]), "fusion 'chain': tv1 is in pieces 0 and 1\nhelp: name each tensor once"),
+        (lambda c: tf.segment(c.fusion, [[c.a], [c.a, c.b]]), "fusion 'chain': tv1 is in segments 0 and 1\nhelp: name each tensor once"),
         (
-            lambda c: tf.cut(c.fusion, [[c.a, c.c], [c.b, c.s]]),
-            "fusion 'chain': the pieces [tv1, tv4] and [tv2, tv3] need each other\nhelp: put them together, or cut elsewhere",
+            lambda c: tf.segment(c.fusion, [[c.a, c.c], [c.b, c.s]]),
+            "fusion 'chain': the segments [tv1, tv4] and [tv2, tv3] need each other\nhelp: merge them, or segment the fusion elsewhere",
         ),
         (
-            lambda c: tf.cut(c.split().fusion, [[c.a, c.b, c.s, c.c]]),
-            "fusion 'chain': it has a schedule already\nhelp: cut a fusion without scheduling calls; the pieces are scheduled",
+            lambda c: tf.segment(c.split().fusion, [[c.a, c.b, c.s, c.c]]),
+            "fusion 'chain': it has a schedule already\nhelp: segment a fusion without scheduling calls; the segments are scheduled",
         ),
     ],
 )

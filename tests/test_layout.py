@@ -18,10 +18,8 @@ ELSEWHERE: dict[str, str] = {
         check/tma_prefetch check/registers check/relation check/remote check/normalize check/threads check/trace
     """,
     "tests/check/values": """
-        check/values/barriers check/values/cells check/values/claims check/values/combining check/values/computing check/values/copies
-        check/values/elements check/values/lanes check/values/machine check/values/matching check/values/partials check/values/products
-        check/values/questions check/values/reaching_writes check/values/runs check/values/scans check/values/state check/values/statements
-        check/values/terms check/values/tiles check/values/verify
+        check/values/claims check/values/products check/values/reaching_writes check/values/runs check/values/scans check/values/state
+        check/values/statements check/values/tiles check/values/verify
     """,
     "tests/cli/test_main.py": """
         cli/load cli/trial cli/versions
@@ -30,10 +28,10 @@ ELSEWHERE: dict[str, str] = {
         testing/accuracy
     """,
     "tests/cuda/test_launch.py": """
-        cuda/arrays cuda/debug cuda/device_array cuda/fit cuda/outputs cuda/parameters cuda/plan cuda/planner cuda/present cuda/shape cuda/timing
+        cuda/arrays cuda/debug cuda/device_array cuda/outputs cuda/parameters cuda/plan cuda/planner cuda/present cuda/shape cuda/timing
     """,
     "tests/cuda/test_source.py": """
-        cuda/c_types cuda/code cuda/copies cuda/copy_instructions cuda/disassembly cuda/frame cuda/hoisting cuda/instructions cuda/ranges
+        cuda/c_types cuda/code cuda/copies cuda/copy_instructions cuda/disassembly cuda/frame cuda/hoisting cuda/instructions
         cuda/statements cuda/synchronization cuda/text cuda/writer
     """,
     "tests/ir": """
@@ -69,7 +67,7 @@ ELSEWHERE: dict[str, str] = {
         ops/build ops/elementwise ops/indexing ops/operators
     """,
     "tests/runtime": """
-        runtime/chain runtime/compile runtime/kernel runtime/readers
+        runtime/compile runtime/kernel runtime/readers
     """,
     "tests/schedule": """
         schedule/through_view
@@ -82,7 +80,7 @@ ELSEWHERE: dict[str, str] = {
     """,
     "tests/sim": """
         sim/agent sim/block sim/collectives sim/computation sim/engines sim/fault sim/happens_before sim/lanes sim/launch sim/machine sim/observer
-        sim/picture sim/program sim/recording sim/state sim/stepper sim/synchronization
+        sim/compiler sim/recording sim/state sim/stepper sim/synchronization
     """,
     "tests/test_locations.py": """
         location

@@ -11,7 +11,7 @@ import taskfuse as tf
 from taskfuse.cuda import present
 from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.lowering import LoweringOptions
-from taskfuse.schedulers.segmenter import plan
+from taskfuse.schedulers.segmenter import plan_segments
 from taskfuse.target import A100, DEFAULT, H100, H200, LIMITS, TARGETS, as_target, capability, target_of
 
 
@@ -98,11 +98,11 @@ def test_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch, library: Calla
         return library()
 
     monkeypatch.setattr(ctypes, "CDLL", opened)
-    present.present.cache_clear()
+    present.found.cache_clear()
     try:
         assert present.present() is target
     finally:
-        present.present.cache_clear()
+        present.found.cache_clear()
 
 
 def product() -> tf.Fusion:
@@ -113,8 +113,8 @@ def product() -> tf.Fusion:
 
 
 def test_a_target_without_wgmma_gets_a_schedule_without() -> None:
-    assert plan(product()).steps[0].schedule.scheduler == "matmul"
-    found = plan(product(), target=A100).steps[0].schedule
+    assert plan_segments(product()).steps[0].schedule.scheduler == "matmul"
+    found = plan_segments(product(), target=A100).steps[0].schedule
     assert found.scheduler != "matmul"
     assert "sm_90a alone has; A100 is sm_80" in dict(found.refused)["matmul"]
     run = tf.compile(product(), "sim", target="A100")
@@ -142,6 +142,25 @@ def test_figures_decide() -> None:
         with tf.Fusion("pointwise") as fusion:
             x = tf.define_tensor([1 << 26], name="x")
             fusion.add_output(x + 1.0)
-        return plan(fusion, target=target).us - target.launch_us
+        return plan_segments(fusion, target=target).us - target.launch_us
 
     assert us(replace(H200, dram_bytes_per_us=H200.dram_bytes_per_us / 5)) == pytest.approx(5 * us(H200))
+
+
+def test_bytes_and_instructions_take_time() -> None:
+    assert H200.dram_us(4.3e6) == 1
+    assert H200.dram_us(4.3e6, 0.5) == 2
+    assert H200.issue_us(128 * 132 * 1700) == 1
+    assert H200.issue_us(128 * 1700, 1) == 1
+    assert A100.dram_us(1.8e6) == A100.issue_us(128 * 108 * 1410) == 1
+    assert H200.tensor_us(2048 * 132 * 1700, 2) == 1
+
+
+def test_a_kernel_takes_its_launch_and_the_longest() -> None:
+    assert H200.kernel_us(3.0, 7.0, 5.0) == 9.5
+    assert replace(H200, launch_us=1.0).kernel_us(3.0) == 4.0
+
+
+@pytest.mark.parametrize(("threads", "share"), [(0, 0.0), (132 * 512, 0.5), (132 * 1024, 1.0), (10**9, 1.0)])
+def test_few_threads_leave_bandwidth(threads: int, share: float) -> None:
+    assert H200.fill(threads) == share

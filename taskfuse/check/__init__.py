@@ -13,7 +13,7 @@ Where a gap is left, small launches are looked at (``instance``) as soon as some
 there is one. ``verify(kernel, extents)`` makes the same argument about the kernel at given extents, where every trip count is known.
 """
 
-from taskfuse.check.certificate import Certificate, Layer, Obligation, Verdict
 from taskfuse.check.verify import verify
+from taskfuse.reports.certificate import Certificate, Layer, Obligation, Verdict
 
 __all__ = ["Certificate", "Layer", "Obligation", "Verdict", "verify"]

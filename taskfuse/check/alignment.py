@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.enumeration import extremes
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import Context, Node, StatementTree
@@ -28,6 +27,7 @@ from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import AsyncCopy, For, Gather, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, Descriptor
 from taskfuse.kir.products import LdMatrix, StMatrix, Wgmma
+from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 TENSORS = "tensors begin, and their rows follow each other, at multiples of the bytes that vectors and tensor maps move: the launch checks it"
 COORDINATE_BYTES = 16

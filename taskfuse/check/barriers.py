@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.clusters import Clusters
 from taskfuse.check.enumeration import Pairs
 from taskfuse.check.paths import SyncPoint
@@ -22,6 +21,7 @@ from taskfuse.ir.scalar import ZERO, Const, Expr, eq, prove, simplify, sym
 from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, Cursor, CursorInit, Expect, InitBarrier, Wait
+from taskfuse.reports.certificate import Layer, Obligation, Verdict
 from taskfuse.target import WARP
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.enumeration import extremes, named
 from taskfuse.check.linear import DEPTH, Linear
@@ -19,6 +18,7 @@ from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaS
 from taskfuse.kir.operands import Access, Descriptor
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.walk import own_symbols
+from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 
 def inside(tree: StatementTree) -> Iterator[Obligation]:

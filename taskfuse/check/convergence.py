@@ -10,12 +10,12 @@ executes one waits for ever, or for what the others happen to execute.
 from __future__ import annotations
 
 from taskfuse.check.barriers import apart, uneven
-from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.statement_tree import Node, StatementTree, together
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.operands import Descriptor
 from taskfuse.kir.products import Wgmma
+from taskfuse.reports.certificate import Layer, Obligation, Verdict
 from taskfuse.target import WARP, WARPGROUP
 
 UNITS = {WARP: "warp", WARPGROUP: "warpgroup"}

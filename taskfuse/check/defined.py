@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from itertools import chain
 
 from taskfuse.check.bounds import at_least
-from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.statement_tree import Context, StatementTree, conjuncts, declared
 from taskfuse.ir.scalar import And, Const, Expr, FloorDiv, Mod, Or, Select, Table, children, ge, lt, not_, sym
 from taskfuse.kir import Kernel, barrier_slots, expressions, stmt_text
@@ -22,6 +21,7 @@ from taskfuse.kir.declarations import HostParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, For, Gather, If, Stmt
 from taskfuse.kir.operands import Access, IndexOf, Operand
 from taskfuse.kir.synchronization import Advance, InitBarrier
+from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 Conditions = tuple[Expr, ...]
 

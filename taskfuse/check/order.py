@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.endpoints import Ring
 from taskfuse.check.forms import Choice, Either, Part, Repeat, Visit
 from taskfuse.check.paths import Paths
@@ -24,6 +23,7 @@ from taskfuse.ir.scalar import Const
 from taskfuse.kir.clusters import remote_barriers
 from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.kir.synchronization import Arrive, ArriveAsync, Barrier, BarrierScope, Expect, FenceInit, InitBarrier, Wait
+from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 
 class _Merged:

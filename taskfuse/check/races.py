@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from taskfuse.check.accesses import Engine, Use, Uses, overlapping
 from taskfuse.check.barriers import Barriers, BarrierSite, ordered_by
-from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.chains import Chains
 from taskfuse.check.endpoints import Endpoint, Ring, share_ring
 from taskfuse.check.enumeration import Pairs, Table
@@ -30,6 +29,7 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.kir.operands import Queue
 from taskfuse.kir.synchronization import Acquire, ArriveAsync, BarrierScope, Commit, FenceProxyAsync, Wait, WaitGroup
+from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from taskfuse.check.bounds import touched
-from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.paths import Paths, Step, common_loops
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import Node, StatementTree
@@ -22,6 +21,7 @@ from taskfuse.ir.scalar import Expr
 from taskfuse.kir.operands import Access, Queue
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.synchronization import Commit, SetMaxNReg, WaitGroup, WgmmaFence
+from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 ACCUMULATORS, OPERANDS = "accumulators", "operand registers"
 

@@ -17,7 +17,6 @@ from math import prod
 
 from taskfuse.check.accesses import Use
 from taskfuse.check.barriers import Barriers
-from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.clusters import Clusters, Types, place
 from taskfuse.check.forms import NotRing, Visit
 from taskfuse.check.paths import Paths
@@ -27,6 +26,7 @@ from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.kir.nodes import TmaLoad
 from taskfuse.kir.synchronization import Arrive, BarrierScope
+from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 
 def joined(clusters: Clusters, full: str, producer: Sequence[Visit], releases: Sequence[Visit], waits: Sequence[Visit]) -> Types:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from taskfuse.check.arrivals import Arrivals
 from taskfuse.check.barriers import Barriers, uneven
-from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.clusters import Clusters
 from taskfuse.check.endpoints import Endpoint, Ring
 from taskfuse.check.forms import Item, Match, NotRing, match_trailing, parse, skeleton, visits
@@ -29,6 +28,7 @@ from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, prove, sym
 from taskfuse.kir.clusters import reached
 from taskfuse.kir.nodes import TmaLoad
 from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, Cursor, CursorInit, Expect, InitBarrier, Wait
+from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 Shot = tuple[str, int]
 """An mbarrier that completes once: its array and its place in it."""

@@ -18,7 +18,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from taskfuse.check.barriers import uneven
-from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.endpoints import Endpoint, Ring
 from taskfuse.check.forms import Choice, Either, Item, Match, NotRing, Part, Repeat, Visit, parse, visits
 from taskfuse.check.rings import Rings
@@ -29,6 +28,7 @@ from taskfuse.kir.declarations import Semaphore
 from taskfuse.kir.nodes import For
 from taskfuse.kir.operands import SemaphoreSlot
 from taskfuse.kir.synchronization import Acquire, Advance, Cursor, CursorInit, Release
+from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 
 @dataclass(frozen=True, slots=True, eq=False)

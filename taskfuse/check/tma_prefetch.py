@@ -16,7 +16,6 @@ Then (E) a thread that waits for ``n`` has itself waited for ``n - S``; (L) comp
 from __future__ import annotations
 
 from taskfuse.check.accesses import Use
-from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.endpoints import Endpoint
 from taskfuse.check.forms import NotRing
 from taskfuse.check.multibuffers import MultiBuffer, MultiBuffers, Position
@@ -26,6 +25,7 @@ from taskfuse.check.threads import Conditions
 from taskfuse.ir.scalar import ONE, TRUE, Expr, ge, le, lt, prove, sym
 from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.kir.synchronization import CursorInit, Expect, Wait
+from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 
 class TmaPrefetch:

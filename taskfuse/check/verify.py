@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from taskfuse.check.alignment import TENSORS, aligned, assumes_tensors
+from taskfuse.check.argument import Argument, all_proved
 from taskfuse.check.bounds import inside
-from taskfuse.check.certificate import Argument, Certificate, Layer, Obligation, Verdict, all_proved
 from taskfuse.check.convergence import convergence
 from taskfuse.check.defined import DIVISORS, defined
 from taskfuse.check.instance import counterexample
@@ -22,6 +22,7 @@ from taskfuse.check.values.verify import right, wrong_value
 from taskfuse.errors import VerifyError
 from taskfuse.kir import Kernel, specialized, walk
 from taskfuse.kir.synchronization import SetMaxNReg
+from taskfuse.reports.certificate import Certificate, Layer, Obligation, Verdict
 
 LAUNCHES = 9
 """How many launches are looked at for a counterexample."""

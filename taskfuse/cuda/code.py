@@ -11,8 +11,9 @@ from taskfuse.cuda.driver import Device, Driver, Function
 from taskfuse.cuda.emitted import emitted
 from taskfuse.cuda.fit import refused
 from taskfuse.cuda.nvrtc import Binary, CompileOptions
-from taskfuse.cuda.signature import Source, Variant
+from taskfuse.cuda.signature import Source
 from taskfuse.kir import Kernel
+from taskfuse.kir.variant import Variant
 from taskfuse.options import read_options
 
 OnCompile = Callable[[Source, Binary, str], None]

@@ -9,7 +9,6 @@ from taskfuse.cuda import copy_instructions as ptx
 from taskfuse.cuda.c_types import literal
 from taskfuse.cuda.expressions import Level, once
 from taskfuse.cuda.ranges import INT32, Range
-from taskfuse.cuda.signature import Form
 from taskfuse.cuda.text import bare
 from taskfuse.cuda.writer import Scope, Writer
 from taskfuse.dtypes import int64
@@ -18,6 +17,7 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir.clusters import ranks
 from taskfuse.kir.nodes import AsyncCopy, Gather, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access
+from taskfuse.kir.variant import Form
 
 ELEMENT = "vector.element"  # the symbol of an element of a vector that is copied element by element
 

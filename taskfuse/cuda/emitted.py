@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from taskfuse.cuda.cache import folder, keep
-from taskfuse.cuda.signature import Argument, Source, Variant
+from taskfuse.cuda.signature import Argument, Source
 from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.scalar import Expr, parse_expr
 from taskfuse.kir import Kernel
+from taskfuse.kir.variant import Variant
 from taskfuse.options import Options
 from taskfuse.version import VERSION
 

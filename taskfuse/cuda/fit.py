@@ -1,17 +1,25 @@
-"""Whether a GPU can run a launch: its shape against the limits of the device and of the loaded kernel."""
+"""Whether a GPU can run a kernel: its launch shape against the limits of the target, of the device and of the loaded kernel."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 
+from taskfuse.cuda.cache import compiled
 from taskfuse.cuda.driver import Device, Driver, Function
-from taskfuse.cuda.shape import LaunchShape
+from taskfuse.cuda.emitted import emitted
+from taskfuse.cuda.nvrtc import CompileOptions
+from taskfuse.cuda.ranges import dense
+from taskfuse.cuda.resources import occupancy
 from taskfuse.cuda.signature import Source
-from taskfuse.errors import LaunchError
+from taskfuse.errors import CudaUnavailableError, LaunchError
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
+from taskfuse.options import read_options
+from taskfuse.reports.resources import LaunchShape
+from taskfuse.target import MAX_GRID, Target
 
 PLAIN_SHARED = 48 * 1024  # bytes of Shared memory that need no opting in
 PORTABLE_CLUSTER = 8  # blocks of a cluster that need no opting in
@@ -20,6 +28,36 @@ PORTABLE_CLUSTER = 8  # blocks of a cluster that need no opting in
 def refused(kernel: Kernel, reason: str, help: str | None = None) -> LaunchError:
     """The error for a launch that a GPU cannot run."""
     return LaunchError(kernel=kernel.name, reason=reason, help=help)
+
+
+def check_code(kernel: Kernel, target: Target, arch: str | None, fast_math: bool) -> None:
+    """A GPU can run a kernel, as far as that is known before there are arrays: it is compiled, and where its launch shape is constant a multiprocessor holds a
+    block of it, and all multiprocessors those blocks that wait for each other.
+
+    Args:
+        arch: what to compile for; ``None``: for ``target``.
+
+    Raises:
+        LaunchError: it cannot.
+        CudaCompileError, UnsupportedError: its text cannot be made or compiled.
+    """
+    settings = read_options()
+    source = emitted(kernel, dense(kernel), fast_math, False, settings)
+    wanted = arch or f"sm_{target.capability}{'a' if source.feature_arch else ''}"
+    with suppress(CudaUnavailableError):  # nobody is there to ask
+        resources = compiled(source.text, source.name, CompileOptions(arch=wanted, fast_math=fast_math), settings).resources
+        if resources is None or any(e.free for e in (*kernel.grid, *kernel.block, source.shared_bytes)):
+            return
+        shape = launch_shape(kernel, source, {})
+        for axis, blocks, most in zip("xyz", shape.grid, MAX_GRID, strict=True):
+            if blocks > most:
+                raise refused(kernel, f"{blocks} blocks in {axis}; a grid has at most {most}")
+        held = target.sms * occupancy(resources, shape.threads, shape.shared_bytes, target.arch)
+        if shape.threads and not held:
+            taken = f"{resources.registers} registers of each of {shape.threads} threads, {shape.shared_bytes} bytes of Shared memory"
+            raise refused(kernel, f"no multiprocessor holds a block: {taken}")
+        if kernel.meets_blocks and math.prod(shape.grid) > held:
+            raise refused(kernel, f"its {math.prod(shape.grid)} blocks wait for each other, and {target.name} holds {held} of them at once")
 
 
 def launch_shape(kernel: Kernel, source: Source, symbols: Mapping[str, int]) -> LaunchShape:

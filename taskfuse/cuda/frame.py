@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from taskfuse.cuda.abi import ATTRIBUTE, CLUSTER_DIMENSION, CONFIG, COOPERATIVE
 from taskfuse.cuda.driver import Driver
-from taskfuse.cuda.shape import LaunchShape
 from taskfuse.cuda.tensormap import MAP_ALIGNMENT
+from taskfuse.reports.resources import LaunchShape
 
 WORD = 8
 STREAM_WORD = 4  # of CUlaunchConfig

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from taskfuse.cuda.signature import Form
+from taskfuse.kir.variant import Form
 
 INT32_LIMIT = 1 << 31
 DENSE_ALIGNMENT = 16  # bytes: the widest vector

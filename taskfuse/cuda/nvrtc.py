@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from taskfuse.cuda.resources import Diagnostic, Resources, diagnostics, parse_resources
+from taskfuse.cuda.resources import Diagnostic, diagnostics, parse_resources
 from taskfuse.errors import CudaCompileError, CudaUnavailableError, UnsupportedError
+from taskfuse.reports.resources import Resources
 
 if TYPE_CHECKING:
     from cuda.bindings.nvrtc import nvrtcProgram

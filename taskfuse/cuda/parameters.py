@@ -9,7 +9,6 @@ from taskfuse.cuda.arrays import ArrayView, Kind
 from taskfuse.cuda.driver import Driver, Function
 from taskfuse.cuda.frame import WORD, frame_layout
 from taskfuse.cuda.plan import Plan, Workspace
-from taskfuse.cuda.shape import LaunchShape
 from taskfuse.cuda.signature import (
     DivisorArgument,
     IntegerArgument,
@@ -25,6 +24,7 @@ from taskfuse.dtypes import uint8
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer, wanted
 from taskfuse.kir.declarations import ScalarParam, TensorMapParam
+from taskfuse.reports.resources import LaunchShape
 
 WORKSPACE_ALIGNMENT = 256
 

@@ -13,13 +13,13 @@ from taskfuse.cuda.layout import Layout, alignment_of, row_major, vector_bytes_o
 from taskfuse.cuda.parameters import fill
 from taskfuse.cuda.plan import Plan
 from taskfuse.cuda.ranges import fits
-from taskfuse.cuda.shape import LaunchShape
-from taskfuse.cuda.signature import Form, Variant
 from taskfuse.errors import InputError, LaunchError, OutputError
 from taskfuse.kir import Kernel, accesses, walk
 from taskfuse.kir.arguments import bind_symbols, check_rank, integer, wanted
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Gather, VectorCopy
+from taskfuse.kir.variant import Form, Variant
+from taskfuse.reports.resources import LaunchShape
 
 NEW_ARRAY = 1 << 20  # stands for the address of an array that the call will make: aligned like one
 

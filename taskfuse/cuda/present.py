@@ -17,9 +17,14 @@ from taskfuse.target import DEFAULT, Target, target_of
 _NAME_BYTES = 96  # NVML_DEVICE_NAME_V2_BUFFER_SIZE
 
 
-@cache
 def present() -> Target:
-    """The target for the first visible GPU; the default without a GPU, or for an unknown one.
+    """The target for the first visible GPU; the default without a GPU, or for an unknown one."""
+    return found() or DEFAULT
+
+
+@cache
+def found() -> Target | None:
+    """The target for the first visible GPU; ``None`` without one whose limits are known.
 
     NVML counts GPUs in the order of the PCI bus and CUDA, unless ``CUDA_DEVICE_ORDER=PCI_BUS_ID``, the fastest first; ``target`` of
     :func:`taskfuse.compile` is for machines with GPUs of several kinds.
@@ -29,7 +34,7 @@ def present() -> Target:
         library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
         return _asked(library, visible)
     except (OSError, ValueError, AttributeError, UnsupportedError):  # no driver; no such GPU; none whose limits are known
-        return DEFAULT
+        return None
 
 
 def _asked(library: ctypes.CDLL, visible: str) -> Target:

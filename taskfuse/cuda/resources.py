@@ -8,28 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from taskfuse.reports.resources import Resources
 from taskfuse.target import LIMITS, MAX_THREADS, REGISTERS, RESERVED_SHARED, WARP, Limits, capability
-
-
-class Resources(NamedTuple):
-    """What ptxas says of one kernel.
-
-    Attributes:
-        registers: 32-bit registers of a thread.
-        static_shared: bytes of Shared memory of a block that its text declares; what a launch adds is not in it.
-        stack: bytes of local memory of a thread, spilled registers among them.
-        spill_stores: bytes of registers that a thread's code stores to local memory for want of registers.
-        spill_loads: bytes that it loads back.
-        barriers: hardware barriers of a block (``bar.sync 0`` to the highest in use), at most 16.
-    """
-
-    registers: int
-    static_shared: int
-    stack: int
-    spill_stores: int
-    spill_loads: int
-    barriers: int
-
 
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers(.*)")

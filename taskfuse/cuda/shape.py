@@ -4,41 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import NamedTuple
 
 from taskfuse.cuda.signature import Source
 from taskfuse.errors import LaunchError
 from taskfuse.ir.scalar import Expr, evaluate, simplify, substitute
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import HostParam
-
-Shape3 = tuple[int, int, int]
-
-
-class LaunchShape(NamedTuple):
-    """What a launch takes.
-
-    Attributes:
-        grid: blocks in x, y and z.
-        block: threads of a block.
-        cluster: blocks of a cluster.
-        shared_bytes: dynamic Shared memory of a block, in bytes.
-    """
-
-    grid: Shape3
-    block: Shape3
-    cluster: Shape3
-    shared_bytes: int
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        x, y, z = self.block
-        return x * y * z
-
-    def __str__(self) -> str:
-        cluster = "" if self.cluster == (1, 1, 1) else f"  cluster {self.cluster}"
-        return f"grid {self.grid}  block {self.block}{cluster}  shared {self.shared_bytes} bytes"
+from taskfuse.reports.resources import LaunchShape
 
 
 def launch_shape(source: Source, extents: Mapping[str, int]) -> LaunchShape:

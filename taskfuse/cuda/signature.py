@@ -1,44 +1,14 @@
-"""What an emitted function takes: its parameters, in order, the memory that a launch brings, and what it assumes of the arguments.
-
-One kernel has several texts, its variants. Which one a launch takes follows from the arguments: their layouts, and whether every integer of the kernel
-fits 32 bits. All variants compute the same.
-"""
+"""What an emitted function takes: its parameters, in order, and the memory that a launch brings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from taskfuse.cuda.debug import WaitPoint
 from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
-
-
-class Form(Enum):
-    """The layout of a tensor argument.
-
-    - DENSE: row-major without gaps, the base address a multiple of 16 bytes (of the element size, if no vector is copied).
-    - ROWS: any strides but 1 for the last axis; the base address and the other strides are multiples of every vector copied.
-    - STRIDED: any strides (zero and negative ones too), any base address; vectors are copied element by element.
-    """
-
-    DENSE = "dense"
-    ROWS = "rows"
-    STRIDED = "strided"
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """The assumptions of one text.
-
-    Attributes:
-        forms: layout of each tensor argument, in the order of the kernel's parameters.
-        wide: false: every integer expression of the kernel fits 32 bits for the arguments; true: those for which no bound is known use 64.
-    """
-
-    forms: tuple[Form, ...]
-    wide: bool = False
+from taskfuse.kir.variant import Variant
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Kernel IR to CUDA C++: declarations, signature, body.
 
-The text is made for one variant (:class:`~taskfuse.cuda.signature.Variant`) and depends on nothing else; it includes no header and defines
+The text is made for one variant (:class:`~taskfuse.kir.variant.Variant`) and depends on nothing else; it includes no header and defines
 only the helpers that it calls.
 """
 
@@ -12,11 +12,10 @@ from taskfuse.cuda import copy_instructions
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.expressions import Divisors, Indices, once
-from taskfuse.cuda.ranges import INT32, fits, kernel_ranges
+from taskfuse.cuda.ranges import INT32, dense, kernel_ranges
 from taskfuse.cuda.signature import (
     Argument,
     DivisorArgument,
-    Form,
     IntegerArgument,
     PointerArgument,
     ReportArgument,
@@ -24,7 +23,6 @@ from taskfuse.cuda.signature import (
     Source,
     StrideArgument,
     TensorMapArgument,
-    Variant,
     WorkspaceArgument,
 )
 from taskfuse.cuda.statements import Statements
@@ -40,15 +38,11 @@ from taskfuse.kir.declarations import HostParam, ScalarParam, TensorMapParam, Te
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.scope import kernel_facts
 from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, SetMaxNReg
+from taskfuse.kir.variant import Form, Variant
 from taskfuse.target import MAX_THREADS
 
 COUNTER_BYTES = 8
 _HARDWARE = {p.index_name: f"{p.index_name[:-5]}Idx.{p.index_name[-1]}" for p in (*BLOCK_TYPES, *THREAD_TYPES)}
-
-
-def dense(kernel: Kernel) -> Variant:
-    """The variant for tensors without gaps whose integers fit 32 bits, where that can be; a kernel of known shapes has no other."""
-    return Variant(tuple(Form.DENSE for p in kernel.params if isinstance(p, TensorParam)), wide=not kernel.extents and not fits(kernel, {}))
 
 
 class _Used(Mapping[str, str]):

@@ -5,57 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 from taskfuse.cuda.cache import compiled
 from taskfuse.cuda.disassembly import sass as disassembled
 from taskfuse.cuda.nvrtc import Binary, CompileOptions, compile_ptx
-from taskfuse.cuda.resources import Resources, occupancy
-from taskfuse.cuda.shape import LaunchShape, check_extents, in_extents
+from taskfuse.cuda.ranges import dense
+from taskfuse.cuda.resources import occupancy
+from taskfuse.cuda.shape import check_extents, in_extents
 from taskfuse.cuda.shape import launch_shape as shape_of
-from taskfuse.cuda.signature import Source, Variant
-from taskfuse.cuda.source import dense, emit
+from taskfuse.cuda.signature import Source
+from taskfuse.cuda.source import emit
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.scalar import Const, Expr, const, substitute
+from taskfuse.ir.scalar import Const, const, substitute
 from taskfuse.kir import Kernel
+from taskfuse.kir.variant import Variant
 from taskfuse.options import read_options
+from taskfuse.reports.resources import KernelResources, LaunchShape
 
 DEFAULT_ARCH = "sm_90a"
-
-
-@dataclass(frozen=True, slots=True)
-class KernelResources:
-    """What a kernel takes on one architecture.
-
-    Attributes:
-        arch: the architecture.
-        compiled: what the compiler says: registers, spills, barriers.
-        threads: threads of a block, an expression over the extents.
-        shared_bytes: Shared memory of a block in bytes, static and dynamic.
-        blocks_per_multiprocessor: how many blocks fit a multiprocessor at a time; ``None`` where that depends on extents that are not given, or
-            the limits of ``arch`` are not known.
-    """
-
-    arch: str
-    compiled: Resources
-    threads: Expr
-    shared_bytes: Expr
-    blocks_per_multiprocessor: int | None
-
-    def __str__(self) -> str:
-        r = self.compiled
-        blocks = self.blocks_per_multiprocessor
-        why = "depends on the extents" if self.threads.free or self.shared_bytes.free else f"the limits of {self.arch} are not known"
-        rows = {
-            "registers": f"{r.registers} per thread",
-            "spills": f"{r.spill_stores} bytes stored, {r.spill_loads} bytes loaded per thread",
-            "stack": f"{r.stack} bytes per thread",
-            "barriers": f"{r.barriers} per block",
-            "threads": f"{self.threads} per block",
-            "shared": f"{self.shared_bytes} bytes per block",
-            "occupancy": why if blocks is None else f"{blocks} block{'' if blocks == 1 else 's'} per multiprocessor",
-        }
-        return "\n".join([f"{self.arch}:", *(f"  {name:10} {value}" for name, value in rows.items())])
 
 
 def source(kernel: Kernel, variant: Variant | None = None, fast_math: bool = False, debug: bool = False, locations: bool = False) -> Source:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from taskfuse.cuda.expressions import Indices, Level, Text
 from taskfuse.cuda.ranges import INT32, UNKNOWN
-from taskfuse.cuda.signature import Form
 from taskfuse.dtypes import DType
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, Mod, Sum, const, maximum, simplify
@@ -15,6 +14,7 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, accesses
 from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import For, Stmt
+from taskfuse.kir.variant import Form
 from taskfuse.kir.walk import bodies
 
 MBARRIER_BYTES = 8

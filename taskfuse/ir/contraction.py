@@ -1,17 +1,20 @@
 """Contractions: reductions of a function of two tensors, by which axes each of the two has.
 
 A matrix product is one whose function is a product and whose combining function is a sum; but which axes are its rows and columns follows from the
-op maps alone, and holds for any functions.
+op maps alone, and holds for any functions. A tensor *has* an axis if the index at which it is read depends on it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from taskfuse.ir.axes import iteration_position
 from taskfuse.ir.expr import MathExpr, Read, Reduction
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Expr, sym
 from taskfuse.ir.storage import storage_reads
+from taskfuse.ir.tensor import TensorView
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,19 +44,61 @@ class Factors:
         """True if there are rows and columns, and both factors have all that is reduced."""
         return bool(self.rows and self.columns) and self.shared.issuperset(self.summed)
 
+    def as_matrices(self, result: TensorView, n: int | None = None) -> MatrixAxes:
+        """The contraction as a product of matrices, ``a`` with the rows: of rows, columns and reduced axes the last are m, n and k.
+
+        Args:
+            n: the axis of the columns, if it is to be another than the last of them.
+        """
+        m, columns = max(self.rows), max(self.columns) if n is None else n
+        *summed, k = self.summed
+        batch = tuple(p for p in range(len(result.root)) if p not in (m, columns, *self.summed))
+        return MatrixAxes(result, batch, m, columns, k, tuple(summed))
+
     def swapped(self) -> Factors:
         """The same, with the factors in the other order."""
         return replace(self, a=self.b, b=self.a, places=self.places[::-1], rows=self.columns, columns=self.rows)
 
 
-def factors(fusion: Fusion, expr: MathExpr) -> Factors | None:
-    """The factors of ``expr``; ``None`` if it does not reduce a function of elements of two tensors."""
-    reads = storage_reads(fusion, expr)
+@dataclass(frozen=True, slots=True, eq=False)
+class MatrixAxes:
+    """A contraction as a product of matrices: [m, k] times [k, n], for each element of the batch axes.
+
+    Attributes:
+        result: the tensor that it makes.
+        batch, m, n, k: positions in the iteration space of ``result``.
+        summed: those of reduced axes beside k.
+    """
+
+    result: TensorView
+    batch: tuple[int, ...]
+    m: int
+    n: int
+    k: int
+    summed: tuple[int, ...] = ()
+
+    def extent(self, position: int) -> Expr:
+        """The extent of an axis of the iteration space."""
+        return self.result.root[position].extent
+
+
+def axes_of(read: Read) -> frozenset[int]:
+    """The axes of the reader's iteration space, by their positions, that an index depends on."""
+    return frozenset(p for name in set[str]().union(*(e.free for e in read.index)) if (p := iteration_position(sym(name))) is not None)
+
+
+def factors(fusion: Fusion, expr: MathExpr, reads: Sequence[Read] | None = None) -> Factors | None:
+    """The factors of ``expr``; ``None`` if it does not reduce a function of elements of two tensors.
+
+    Args:
+        reads: of its tensor operands, in their order, if they are known better than in storage: at simplified indices, or of views.
+    """
+    reads = storage_reads(fusion, expr) if reads is None else reads
     if not isinstance(expr, Reduction) or len(reads) != 2:
         return None
     first, second = (place for place, operand in enumerate(expr.operands) if isinstance(operand, Read))
-    a, b = (frozenset(p for e in read.index if (p := iteration_position(e)) is not None) for read in reads)
+    a, b = map(axes_of, reads)
     root = expr.output.root
     summed = tuple(p for p, axis in enumerate(root) if axis.is_reduction)
     batch = tuple(p for p in range(len(root)) if p not in summed and (p in a) == (p in b))
-    return Factors(*reads, (first, second), a - b, b - a, summed, batch, a & b)
+    return Factors(reads[0], reads[1], (first, second), a - b, b - a, summed, batch, a & b)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypedDict, Unpack
+from typing import Any, Final, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +67,12 @@ class DTypeRule(Enum):
     SELECT = "select"
 
 
+FUNCTIONS: Final = (DTypeRule.FLOAT, DTypeRule.DIVIDE)
+"""The rules of functions that take many instructions, such as exponentials, roots and quotients: of what gives a float of anything."""
+FUNCTION_INSTRUCTIONS: Final = 16
+"""Instructions of such a function; arithmetic takes one. Assumed, not measured."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Elementwise:
     """One row: an elementwise function.
@@ -97,6 +103,11 @@ class Elementwise:
     ulps: tuple[float, float] | None = None
     torch: str | None = None
     numpy: str | None = None
+
+    @property
+    def instructions(self) -> int:
+        """Instructions of a GPU, of one element."""
+        return FUNCTION_INSTRUCTIONS if self.rule in FUNCTIONS else 1
 
     @property
     def arity(self) -> int:

@@ -18,6 +18,7 @@ from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.calls import scheduling
 from taskfuse.ir.dims import Dim, facts_of
 from taskfuse.ir.expr import MathExpr, View, reads
+from taskfuse.ir.partition import Partition
 from taskfuse.ir.scalar import Expr, Facts
 from taskfuse.ir.task_tree import TaskTree
 from taskfuse.ir.tasks import Group, Node, Task
@@ -26,7 +27,6 @@ from taskfuse.location import Location, caller
 
 if TYPE_CHECKING:
     from taskfuse.ir.values import Values
-    from taskfuse.schedulers.partition import Partition
 
 
 _current: ContextVar[Fusion | None] = ContextVar("taskfuse_fusion", default=None)

@@ -14,58 +14,11 @@ from math import prod
 
 from taskfuse.ir.scalar import Const, Expr, const, simplify
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.declarations import Mbarrier
+from taskfuse.kir.channel_table import Channel, ChannelTable
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import If, Stmt, TmaLoad
 from taskfuse.kir.synchronization import Acquire, Cursor, CursorInit, Expect, InitBarrier, Release, Wait
 from taskfuse.kir.walk import accesses, barrier_slots, bodies, held
-
-
-@dataclass(frozen=True, slots=True)
-class Channel:
-    """A ring of slots between roles, in Shared memory; between blocks, in Global memory.
-
-    Attributes:
-        name: what the names of its mbarriers have in common, or that of ``full``.
-        full, empty: the mbarrier arrays, or semaphores, on which slots are handed over and given back.
-        slots: length of the ring.
-        slot_bytes: bytes in a slot, of all ``buffers``; of all rings together where blocks have their own.
-        filled: arrivals per phase at ``full``; ``read``: at ``empty``.
-        transaction_bytes: bytes per phase that the copy engine brings; ``None``: threads fill the slots.
-        producers, consumers: the nodes whose threads wait at ``empty`` and at ``full``, by the labels of the branches around them.
-    """
-
-    name: str
-    full: str
-    empty: str
-    slots: int
-    buffers: tuple[str, ...]
-    slot_bytes: Expr
-    filled: Expr
-    read: Expr
-    transaction_bytes: Expr | None
-    producers: tuple[str, ...]
-    consumers: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelTable:
-    """The channels of a kernel; ``others`` are its mbarrier arrays that belong to none. ``str`` gives a table."""
-
-    channels: tuple[Channel, ...]
-    others: tuple[Mbarrier, ...]
-
-    def __str__(self) -> str:
-        rows = [("channel", "slots", "bytes/slot", "buffers", "full", "empty", "producer", "consumer")] if self.channels else []
-        for ch in self.channels:
-            full = f"{ch.full} count {ch.filled}" + ("" if ch.transaction_bytes is None else f", {ch.transaction_bytes} bytes")
-            ends = " ".join(ch.producers) or "-", " ".join(ch.consumers) or "-"
-            rows.append((ch.name, str(ch.slots), str(ch.slot_bytes), " ".join(ch.buffers) or "-", full, f"{ch.empty} count {ch.read}", *ends))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        if self.others:
-            lines.append("mbarriers of no channel: " + ", ".join(f"{m.name}[{m.slots}]" for m in self.others))
-        return "\n".join(lines or ["no channels"])
 
 
 @dataclass(slots=True)

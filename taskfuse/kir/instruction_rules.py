@@ -17,7 +17,7 @@ from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.scope import Declarations, Scope
 from taskfuse.kir.statement_rules import StatementRule, Subject
 from taskfuse.kir.walk import walk
-from taskfuse.target import WARP
+from taskfuse.target import ASYNC_BYTES, VECTOR_BYTES, WARP
 
 MAX_STRIDE = 16 * (2**14 - 1)
 """Bytes that an offset of a matrix descriptor may be: 14 bits count 16 bytes."""
@@ -134,9 +134,7 @@ def matrices_move_without_conversion(subject: Subject, scope: Scope) -> str | No
 
 
 VECTOR_WIDTHS = (2, 4, 8, 16)
-VECTOR_BYTES = 16
 SHUFFLE_MASKS = (1, 2, 4, 8, 16)
-ASYNC_COPY_BYTES = (4, 8, 16)
 
 
 def vector_copies_are_vectors(subject: Subject, scope: Scope) -> str | None:
@@ -210,7 +208,7 @@ def async_copies_fill_shared_memory(subject: Subject, scope: Scope) -> str | Non
             to, of = d.dtype(out.buffer), d.dtype(source.buffer)
             if to is None or to is not of:
                 return f"an asynchronous copy does not convert: '{out.buffer}' is {to}, '{source.buffer}' is {of}"
-            if width < 1 or width * to.itemsize not in ASYNC_COPY_BYTES:
+            if width < 1 or width * to.itemsize not in ASYNC_BYTES:
                 return f"an asynchronous copy of {width} {to}: 4, 8 or 16 bytes are possible"
             if width > 1 and not (out.index and source.index):
                 return "an asynchronous copy of several elements needs an axis on both sides"

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import Const, const
+from taskfuse.kir.channel_table import ChannelTable
 from taskfuse.kir.declarations import Buffer, Counter, Dim3, Mbarrier, Param, Semaphore, TensorParam
 from taskfuse.kir.nodes import Stmt
+from taskfuse.kir.variant import Variant
 from taskfuse.kir.witness import Definition
 from taskfuse.location import shown_path
+from taskfuse.reports.certificate import Certificate
+from taskfuse.reports.exploration import Exploration
+from taskfuse.reports.resources import KernelResources, LaunchShape
+from taskfuse.reports.timeline import Timeline
 from taskfuse.target import launch_registers
-
-if TYPE_CHECKING:
-    from taskfuse.check import Certificate
-    from taskfuse.cuda.shape import LaunchShape
-    from taskfuse.cuda.signature import Source, Variant
-    from taskfuse.cuda.stages import KernelResources
-    from taskfuse.kir.channels import ChannelTable
-    from taskfuse.sim import Exploration, Timeline
 
 ONE: Dim3 = (const(1), const(1), const(1))
 
@@ -184,10 +182,17 @@ class KernelReaders(Protocol):
     def cuda(self) -> CudaReader: ...
 
 
+class CudaText(Protocol):
+    """CUDA C++ of a kernel."""
+
+    @property
+    def text(self) -> str: ...
+
+
 class CudaReader(Protocol):
     """What the CUDA backend does with a kernel without launching it."""
 
-    def source(self, kernel: Kernel, variant: Variant | None, fast_math: bool, debug: bool, locations: bool) -> Source: ...
+    def source(self, kernel: Kernel, variant: Variant | None, fast_math: bool, debug: bool, locations: bool) -> CudaText: ...
     def ptx(self, kernel: Kernel, arch: str, variant: Variant | None, fast_math: bool, debug: bool) -> str: ...
     def cubin(self, kernel: Kernel, arch: str, variant: Variant | None, fast_math: bool, debug: bool) -> bytes: ...
     def sass(self, kernel: Kernel, arch: str, variant: Variant | None, fast_math: bool, debug: bool) -> str: ...

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.kir.channels import ChannelTable, channels
+from taskfuse.kir.channel_table import ChannelTable
+from taskfuse.kir.channels import channels
 from taskfuse.kir.kernel import CudaReader, Kernel
 from taskfuse.kir.parser import parse_kernel
 from taskfuse.kir.printer import to_text
 from taskfuse.kir.verify import verify_kernel
-
-if TYPE_CHECKING:
-    from taskfuse.check import Certificate
-    from taskfuse.sim import Exploration, Timeline
+from taskfuse.reports.certificate import Certificate
+from taskfuse.reports.exploration import Exploration
+from taskfuse.reports.timeline import Timeline
 
 
 class KirReaders:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taskfuse.ir.axes import Axis
+from taskfuse.ir.contraction import axes_of
 from taskfuse.ir.expr import Read
 from taskfuse.ir.fragments import Digit, Fragment, four_matrices
 from taskfuse.ir.matrix_instructions import accumulator, in_registers
@@ -52,8 +53,7 @@ class Held:
 def factor(tv: TensorView, read: Read) -> int | None:
     """Which factor of a contraction a read is: 0 with the rows of the result, 1 with its columns; ``None``: neither."""
     positions = [{k for k, a in enumerate(tv.root) if a in ancestors(tv, (axis,))} for axis in tv.schedule.atom_axes[:2]]
-    used = {name for e in read.index for name in e.free}
-    found = [k for k, roots in enumerate(positions) if any(f"i{r}" in used for r in roots)]
+    found = [k for k, roots in enumerate(positions) if roots & axes_of(read)]
     return found[0] if len(found) == 1 else None
 
 

@@ -6,17 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from taskfuse import ops
+from taskfuse.count import Count, count
 from taskfuse.errors import InputError, LaunchError, OutputError
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import sym
 from taskfuse.kir import Kernel
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import one_kernel
 from taskfuse.runtime.views import StridedView
 from taskfuse.schedule.copy import Renaming, copy_fusion, embed
-from taskfuse.schedulers.candidates import tried
+from taskfuse.schedulers.candidates import failure, tried
 from taskfuse.schedulers.fallback import fallback
-from taskfuse.schedulers.segmenter import BUDGET, Plan, plan
+from taskfuse.schedulers.schedule import Sizes
+from taskfuse.schedulers.segmenter import BUDGET, Segmentation, plan_segments
 from taskfuse.target import Target
 
 if TYPE_CHECKING:
@@ -171,7 +174,7 @@ def planned(
     sizes: Mapping[str, int] | None,
     target: Target,
     budget: float = BUDGET,
-    known: Plan | None = None,
+    known: Segmentation | None = None,
 ) -> Executable:
     """The executable of an automatic schedule of ``fusion``, every kernel of which was made and is proved.
 
@@ -181,14 +184,20 @@ def planned(
     """
     runs: dict[tuple[Fusion, str], Executable] = {}
 
-    def trial(scheduled: Fusion, schedule: Schedule) -> None:
-        runs[scheduled, scheduled.name] = make(scheduled, schedule=schedule)
+    def trial(scheduled: Fusion, schedule: Schedule) -> Count | None:
+        run = runs[scheduled, scheduled.name] = make(scheduled, schedule=schedule)
+        extent = Sizes(scheduled, {name: size for name, size in (sizes or {}).items() if name in scheduled.dims}, target)
+        counts: list[Count] = []
+        failure(lambda: counts.append(count(run.kernel, {name: extent(sym(name)) for name in scheduled.dims}, target)))
+        return counts[0] if counts else None  # what cannot be counted is proved all the same
 
-    if known is None or any(tried(trial, step.fusion, step.schedule) for step in known.steps):
-        known = plan(fusion, sizes=sizes, target=target, trial=trial, budget=budget)
+    if known is None or any(tried(trial, step.fusion, step.schedule).refused for step in known.steps):
+        known = plan_segments(fusion, sizes=sizes, target=target, trial=trial, budget=budget)
     found = known
     made = [runs[step.fusion, step.fusion.name] for step in found.steps]
-    if not found.is_cut:
+    for step, run in zip(found.steps, made, strict=True):
+        run.schedule = step.schedule
+    if not found.is_segmented:
         return made[0]
     whole = fusion if found.whole_fusion is None else found.whole_fusion
     return Chain(copy_fusion(whole)[0], [link(step.fusion, run) for step, run in zip(found.steps, made, strict=True)], found)

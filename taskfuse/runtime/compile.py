@@ -12,19 +12,19 @@ from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.kir import Kernel
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, check_options
-from taskfuse.options import Backend
+from taskfuse.options import Backend, read_options
 from taskfuse.runtime.chain import Chain, link, planned
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import check_backend, one_kernel
 from taskfuse.runtime.specialization import specialized
-from taskfuse.schedule.cut import Cut
+from taskfuse.schedule.segment import SegmentedFusion
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmenter import BUDGET
 from taskfuse.target import Target, as_target
 
 
 def compile(
-    fusion: Fusion | Cut | Kernel,
+    fusion: Fusion | SegmentedFusion | Kernel,
     backend: Backend = "auto",
     *,
     schedule: Literal["auto"] | None = "auto",
@@ -38,17 +38,18 @@ def compile(
     unsafe: bool = False,
     options: LoweringOptions | None = None,
 ) -> Executable:
-    """Lower ``fusion``, prove its kernel, and return a function on arrays. CUDA is loaded, and machine code made, by the first call that needs them.
+    """Lower ``fusion``, prove its kernel, and return a function on arrays. CUDA is loaded, and machine code made, by the first call that needs them; that of
+    automatic schedules at once, where there is a GPU.
 
-    A fusion without any scheduling call is copied and scheduled automatically (docs/automatic.md): by one scheduler, or cut into several kernels that
-    run one after another. The result's ``schedule`` has the choice, the reasons, and the calls to start from. A schedule that cannot be lowered, or
-    whose kernel is not proved, is dropped for the next best.
+    A fusion without any scheduling call is copied and scheduled automatically (docs/automatic.md): by one scheduler, or as several kernels that
+    run one after another. The result's ``schedule`` has the choice, the reasons, and the calls to start from. A schedule that cannot be lowered, whose
+    kernel is not proved, or does not fit the GPU, is dropped for the next best.
 
     The kernel is proved free of deadlock and race for all extents (docs/proof.md). If that proof has a gap, and no counterexample is found, the
     kernel is proved for the extents of each call.
 
     Args:
-        fusion: the fusion, a cut of it into several, or a kernel; it is not changed.
+        fusion: the fusion, a segmented one, or a kernel; it is not changed.
         backend: ``"auto"``: arrays on a GPU run there, NumPy arrays in the simulator (``TASKFUSE_BACKEND`` overrides this); ``"cuda"``: on the
             GPU; ``"sim"``: in the simulator.
         schedule: ``None`` takes a fusion as it is, even without any scheduling call.
@@ -66,8 +67,8 @@ def compile(
 
     Raises:
         ProofError: the kernel is not proved; the notes give a counterexample, or the obligations outside the model.
-        UnsupportedError: ``fusion`` is not a fusion, cut or kernel; the backend, target or ``schedule`` does not exist; ``sizes`` names an unknown
-            dimension or gives an impossible extent; there are no outputs; or an op has no automatic schedule.
+        UnsupportedError: ``fusion`` is not a fusion, a segmented fusion or a kernel; the backend, target or ``schedule`` does not exist; ``sizes`` names an
+            unknown dimension or gives an impossible extent; there are no outputs; or an op has no automatic schedule.
         LoweringError: see :func:`lower`.
         VerifyError: a kernel that breaks a rule of kernel IR.
         OptionError: an unknown environment variable of taskfuse.
@@ -75,13 +76,14 @@ def compile(
     if schedule not in ("auto", None):
         help = "use 'auto', or None to take the fusion as it is"
         raise UnsupportedError(what=f"schedule {schedule!r}", reason="there is no such choice", help=help, location=caller())
+    read_options()
     machine = present() if target is None else as_target(target)
     options = options or LoweringOptions(target=machine)
     check_backend(backend)
     check_options(options)
     make = partial(one_kernel, backend=backend, arch=arch, fast_math=fast_math, debug=debug, unsafe=unsafe, options=options)
     match fusion:
-        case Cut(fusion=whole, parts=parts):
+        case SegmentedFusion(fusion=whole, segments=parts):
             Sizes(whole, sizes, machine)
             extents = [{name: size for name, size in (sizes or {}).items() if name in part.dims} for part in parts]
             settings = {"specialize": specialize, "target": machine, "arch": arch, "fast_math": fast_math, "debug": debug, "unsafe": unsafe, "options": options}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from taskfuse.cuda.present import found, present
 from taskfuse.dump import dump
 from taskfuse.errors import InputError, LaunchError, UnsupportedError
 from taskfuse.ir.fusion import Fusion
@@ -197,7 +198,14 @@ def one_kernel(
     options: LoweringOptions | None = None,
     schedule: Schedule | None = None,
 ) -> Executable:
-    """:func:`taskfuse.compile` of a kernel, or of a fusion as it is scheduled. ``schedule``: what scheduled it."""
+    """:func:`taskfuse.compile` of a kernel, or of a fusion as it is scheduled.
+
+    Args:
+        schedule: what scheduled it: then what the compiler or a GPU refuses is known at once, where there is one to run it.
+
+    Raises:
+        LaunchError, CudaCompileError: see :func:`taskfuse.cuda.fit.check_code`.
+    """
     check_backend(backend)
     settings = read_options()
     if isinstance(fusion, Kernel):
@@ -207,4 +215,9 @@ def one_kernel(
         dump("fusion", fusion.name, lambda: str(fusion), settings)
         kernel = lower(fusion, options or LoweringOptions(), dumper(settings) if settings.dump_steps else None)
     dump("kernel", kernel.name, lambda: str(kernel), settings)
-    return CompiledKernel(kernel, settings.backend if backend == "auto" else backend, arch, fast_math, debug, unsafe, schedule)
+    run = CompiledKernel(kernel, settings.backend if backend == "auto" else backend, arch, fast_math, debug, unsafe, schedule)
+    if schedule is not None and (run.backend == "cuda" or (run.backend == "auto" and found() is not None)):
+        from taskfuse.cuda.fit import check_code  # only who has a GPU pays for its import
+
+        check_code(kernel, present() if options is None else options.target, arch, fast_math)
+    return run

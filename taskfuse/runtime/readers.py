@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import NDArray
 
 from taskfuse.kir import Kernel, KirReaders, bind_readers
 from taskfuse.kir.kernel import CudaReader
-from taskfuse.sim import Exploration, Timeline, explore, simulate, timeline
-
-if TYPE_CHECKING:
-    from taskfuse.check import Certificate
+from taskfuse.reports.certificate import Certificate
+from taskfuse.reports.exploration import Exploration
+from taskfuse.reports.timeline import Timeline
+from taskfuse.sim import explore, simulate, timeline
 
 
 class KernelReaders(KirReaders):

@@ -25,10 +25,9 @@ from taskfuse.location import caller
 from taskfuse.runtime.chain import planned
 from taskfuse.runtime.executable import Executable, Facts, Specialization
 from taskfuse.schedule.copy import Renaming, copy_fusion, embed
-from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.schedule import Sizes
-from taskfuse.schedulers.segmenter import Plan, plan
-from taskfuse.target import Target
+from taskfuse.schedulers.segmenter import Segmentation, plan_segments
+from taskfuse.target import VECTOR_BYTES, Target
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate
@@ -192,20 +191,20 @@ class Specialized(Executable):
         self._scheduled[key] = found = self._same(chosen, extents) or self._made(key, chosen, sizes)
         return found
 
-    def _plan(self, facts: Facts, sizes: Mapping[str, int]) -> Plan:
+    def _plan(self, facts: Facts, sizes: Mapping[str, int]) -> Segmentation:
         part = narrowed(self._fusion, facts)
-        return plan(part, sizes={name: size for name, size in sizes.items() if name in part.dims}, target=self._target)
+        return plan_segments(part, sizes={name: size for name, size in sizes.items() if name in part.dims}, target=self._target)
 
-    def _planned(self, facts: Facts, chosen: Plan, sizes: Mapping[str, int]) -> Executable:
+    def _planned(self, facts: Facts, chosen: Segmentation, sizes: Mapping[str, int]) -> Executable:
         part = narrowed(self._fusion, facts)
         known = {name: size for name, size in sizes.items() if name in part.dims}
         return planned(part, self._make, sizes=known, target=self._target, known=chosen)
 
-    def _same(self, chosen: Plan, extents: Mapping[str, int]) -> Specialization | None:
+    def _same(self, chosen: Segmentation, extents: Mapping[str, int]) -> Specialization | None:
         """One that has the same schedule, and whose facts hold."""
         return next((s for s in self._known() if s.run.schedule is not None and s.run.schedule.code == chosen.code and s.holds(extents)), None)
 
-    def _made(self, facts: Facts, chosen: Plan, sizes: Mapping[str, int]) -> Specialization:
+    def _made(self, facts: Facts, chosen: Segmentation, sizes: Mapping[str, int]) -> Specialization:
         """A new one, of as few facts as give the same schedule, so that more calls run it."""
         declared = self._fusion.dims
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskfuse import ops
+from taskfuse.errors import FusionError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, evaluate
 from taskfuse.ir.storage import Strided, strided
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import one_kernel
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedule.cut import piece
+from taskfuse.schedule.segment import extract
 from taskfuse.schedulers.fallback import fallback
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ class StridedView:
 
     Args:
         name: of the view.
+
+    Raises:
+        FusionError: it has no strides.
     """
 
     def __init__(self, fusion: Fusion, name: str, backend: Backend) -> None:
@@ -38,7 +42,8 @@ class StridedView:
         self._name = name
         self._backend: Backend = backend
         found = strided(fusion, fusion.tensor(name))
-        assert found is not None
+        if found is None:
+            raise FusionError(fusion=fusion.name, reason=f"a kernel reads {name}, which no other makes, and which is not a view with strides")
         self._place: Strided = found
         self._copy: Executable | None = None
         self.names: tuple[str, ...] = ()
@@ -65,7 +70,7 @@ class StridedView:
             whole, tensors = copy_fusion(self._fusion)
             copy = ops.copy(tensors[self._fusion.tensor(self._name)])
             whole.add_output(copy)
-            part = piece(whole, [copy], f"{self._fusion.name}_{self._name}")
+            part = extract(whole, [copy], f"{self._fusion.name}_{self._name}")
             fallback(part)
             self.names = tuple(tv.name for tv in part.inputs)
             self._copy = one_kernel(part, self._backend)

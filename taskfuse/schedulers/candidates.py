@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from taskfuse.count import Count
 from taskfuse.errors import TaskfuseError, UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.location import caller
@@ -36,8 +37,22 @@ class Candidate(NamedTuple):
     scheduler: Scheduler
 
 
-Trial = Callable[[Fusion, Chosen[Any]], object]
-"""Makes the kernel of a scheduled fusion and proves it. Raises :class:`TaskfuseError` if it cannot."""
+MOST_ASIDE = 3
+"""Kernels far from their roofline that are made of one fusion, before the fastest of them is taken."""
+Trial = Callable[[Fusion, Chosen[Any]], Count | None]
+"""Makes the kernel of a scheduled fusion, proves it, and counts what it does. Raises :class:`TaskfuseError` if it cannot."""
+
+
+class Tried(NamedTuple):
+    """What came of a trial.
+
+    Attributes:
+        schedule: what was tried, with what was counted of its kernel.
+        refused: why no kernel can be made that is proved; empty if one can, or nobody asks.
+    """
+
+    schedule: Chosen[Any]
+    refused: str = ""
 
 
 class Candidates:
@@ -51,6 +66,7 @@ class Candidates:
     Attributes:
         best: the first that was not dropped; ``None`` if all were.
         refused: who was asked and is not it, and why.
+        is_last: :attr:`best` was put aside before, and is the fastest of those.
     """
 
     def __init__(self, fusion: Fusion, schedulers: Sequence[Scheduler], config: object, sizes: Mapping[str, int] | None, target: Target) -> None:
@@ -60,23 +76,34 @@ class Candidates:
         self._settings: dict[str, Any] = {"sizes": sizes, "target": target}
         self.refused: list[tuple[str, str]] = []
         self._rest = self._all()
+        self._aside: list[Candidate] = []
+        self._done: set[str] = set()
+        self.is_last = False
         self.best = next(self._rest, None)
+
+    def put_aside(self, schedule: Chosen[Any]) -> None:
+        """Go on to the next scheduler, and come back if nothing better is left: the kernel of :attr:`best` is proved, and far from its roofline.
+
+        Args:
+            schedule: that of :attr:`best`, with what was counted.
+        """
+        assert self.best is not None
+        self._aside.append(self.best._replace(schedule=schedule))
+        self._done.add(schedule.scheduler)
+        self._next()
+
+    def _next(self) -> None:
+        self.best = None if len(self._aside) >= MOST_ASIDE else next(self._rest, None)
+        if self.best is None and self._aside:
+            self.best = min(self._aside, key=lambda candidate: candidate.schedule.us)
+            self.is_last = True
 
     def drop(self, reason: str) -> None:
         """Go on to the next: of :attr:`best` no kernel can be made that is proved."""
         assert self.best is not None
         schedule = self.best.schedule
         self.refused.append((schedule.scheduler, f"with {schedule.config.words}: {reason}"))
-        self.best = next(self._rest, None)
-
-    def settled(self, trial: Trial | None) -> Candidate | None:
-        """The first whose kernel is proved; ``None`` otherwise."""
-        while self.best is not None and trial is not None:
-            reason = tried(trial, self.best.fusion, self.best.schedule)
-            if reason is None:
-                break
-            self.drop(reason)
-        return self.best
+        self._next()
 
     def error(self) -> UnsupportedError:
         """What to raise where none is left."""
@@ -96,6 +123,8 @@ class Candidates:
             yield first
             if self._config is None:
                 for option in [o for o in first.schedule.alternatives if o.config != first.schedule.config][:MOST_PARAMETERS]:
+                    if first.schedule.scheduler in self._done:
+                        break
                     found = self._tried(scheduler, option.config)
                     if found is not None:
                         yield found
@@ -110,9 +139,15 @@ class Candidates:
         return Candidate(copy, found[0].after(self.refused), scheduler)
 
 
-def tried(trial: Trial | None, fusion: Fusion, schedule: Chosen[Any]) -> str | None:
-    """Why no kernel can be made of a scheduled fusion that is proved; ``None`` if one can, or nobody asks."""
-    return None if trial is None else failure(lambda: trial(fusion, schedule))
+def tried(trial: Trial | None, fusion: Fusion, schedule: Chosen[Any], bound: float = 0.0) -> Tried:
+    """What comes of the kernel of a scheduled fusion.
+
+    Args:
+        bound: microseconds that no kernel of it takes less than.
+    """
+    found: list[Count | None] = []
+    refused = None if trial is None else failure(lambda: found.append(trial(fusion, schedule)))
+    return Tried(schedule.counted(found[0], bound) if found and bound else schedule, refused or "")
 
 
 def failure(call: Callable[[], object]) -> str | None:

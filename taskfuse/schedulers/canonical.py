@@ -14,10 +14,12 @@ The law: the fusion computes what it did before (``fusion.evaluate`` agrees, in 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.arithmetic import among
+from taskfuse.ir.contraction import factors
 from taskfuse.ir.expr import Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE
@@ -26,9 +28,9 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.elementwise import ancestors, is_aligned, recompute_all
-from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
+from taskfuse.target import VECTOR_BYTES
 
 
 def canonical(fusion: Fusion, extent: Sizes) -> Script | None:
@@ -52,11 +54,10 @@ def _products(fusion: Fusion) -> list[Reduction]:
     """Reductions of two tensors, each of which has an axis that the other lacks, at whatever index that is."""
     found: list[Reduction] = []
     for expr in needed(fusion):
-        reads = storage_reads(fusion, expr)
-        if isinstance(expr, Reduction) and len(reads) == 2:
-            a, b = (frozenset(name for e in own_index(fusion, expr, read) for name in e.free) for read in reads)
-            if a - b and b - a and a & b:
-                found.append(expr)
+        simplified = [replace(read, index=own_index(fusion, expr, read)) for read in storage_reads(fusion, expr)]
+        two = factors(fusion, expr, simplified)
+        if two is not None and isinstance(expr, Reduction) and two.rows and two.columns and two.shared:
+            found.append(expr)
     return found
 
 

@@ -26,12 +26,11 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.scatter import is_concatenation
 from taskfuse.schedulers.elementwise import align, ancestors, recompute_all, stored, work
 from taskfuse.schedulers.fallback import separate
-from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.pointwise import PointwiseConfig, check, choose, schedule
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
-from taskfuse.target import DEFAULT, WARP, Target
+from taskfuse.target import DEFAULT, VECTOR_BYTES, WARP, Target
 
 
 class Form(Enum):

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from taskfuse.ir.arithmetic import among
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.axes import iteration_position
-from taskfuse.ir.contraction import factors
+from taskfuse.ir.contraction import MatrixAxes, factors
 from taskfuse.ir.expr import Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, const, ge, is_multiple, prove
+from taskfuse.ir.scalar import Const, const, ge, is_multiple, prove
 from taskfuse.ir.storage import has_code, producers, reads_of, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.loads import copy_bytes, is_bulk
@@ -98,8 +98,7 @@ class Product:
     """A fusion with one contraction.
 
     Attributes:
-        result: the tensor that the contraction makes.
-        batch, m, n, k: positions in the iteration space of ``result``.
+        axes: of the contraction, which sums over one.
         a, b: the factor with rows m and the one with columns n.
         epilogue: what computes behind the contraction, elementwise; the outputs among it, but for ``result``.
         outputs: those that have every element of the product, in the fusion's order.
@@ -108,11 +107,7 @@ class Product:
         finals: what is computed from reductions, elementwise.
     """
 
-    result: TensorView
-    batch: tuple[int, ...]
-    m: int
-    n: int
-    k: int
+    axes: MatrixAxes
     a: Operand
     b: Operand
     epilogue: tuple[TensorView, ...]
@@ -120,10 +115,6 @@ class Product:
     sides: tuple[Side, ...]
     reductions: tuple[Reduced, ...] = ()
     finals: tuple[TensorView, ...] = ()
-
-    def extent(self, position: int) -> Expr:
-        """The extent of an axis of the iteration space."""
-        return self.result.root[position].extent
 
 
 def find(fusion: Fusion) -> Product:
@@ -152,16 +143,14 @@ def find(fusion: Fusion) -> Product:
     last = places[stored[0]].get(stored[0].ndim - 1) if stored else None
     if last in two.rows or (last not in two.columns and max(two.rows) > max(two.columns)):
         two = two.swapped()
-    (k,) = two.summed
-    m, n = max(two.rows), last if last in two.columns else max(two.columns)
-    a, b = _operand(fusion, expr, two.places[0], two.a, m, k), _operand(fusion, expr, two.places[1], two.b, n, k)
+    axes = two.as_matrices(result, last if last in two.columns else None)
+    a, b = (_operand(fusion, expr, place, read, row, axes.k) for place, read, row in zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True))
     if a.tensor.dtype is not b.tensor.dtype:
         raise refuse(fusion, "matmul", f"{a.tensor!r} and {b.tensor!r} have two dtypes", "convert one of them before")
-    outputs = tuple(_output(fusion, tv, places[tv], result, n) for tv in stored)
-    batch = tuple(p for p in range(len(result.root)) if p not in (m, n, k))
-    reduced = tuple(_reduced_by(fusion, e, places, result, (m, n)) for e in reductions)
+    outputs = tuple(_output(fusion, tv, places[tv], result, axes.n) for tv in stored)
+    reduced = tuple(_reduced_by(fusion, e, places, result, (axes.m, axes.n)) for e in reductions)
     _check_finals(fusion, finals, reduced)
-    return Product(result, batch, m, n, k, a, b, epilogue, outputs, _sides(fusion, epilogue, places, n), reduced, finals)
+    return Product(axes, a, b, epilogue, outputs, _sides(fusion, epilogue, places, axes.n), reduced, finals)
 
 
 def _contraction(fusion: Fusion) -> Reduction:

@@ -6,10 +6,9 @@ which the tensor cores of that multiprocessor rest, unless another warpgroup's t
 than its bytes from DRAM. Blocks of a cluster that bring what they share once were measured to be no faster for it: the cache serves neighbors
 that ask for the same at once; but they begin and end together.
 
-The constants are of one GPU, an H200: those of one role's loop are the least squares of 109 sizes of ``benchmarks/matmul.py`` and of ten times of
-given tiles at five sizes, but for ``STEP_CYCLES``, which came later; those of turns and clusters are of ``benchmarks/results/gemm_schedules.txt``.
-From the 160 times in ``benchmarks/results/matmul.txt`` of 22 November 2026 the model differs by 7% (root mean square of the logarithm), at most by
-23%. What threads copy, and what is reduced, is assumed and not measured.
+The figures are those of the target (:class:`taskfuse.target.ProductFigures`). From the 160 times of an H200 in ``benchmarks/results/matmul.txt`` of
+22 November 2026 the model differs by 7% (root mean square of the logarithm), at most by 23%. What threads copy, and what is reduced, is assumed and
+not measured.
 """
 
 from __future__ import annotations
@@ -25,27 +24,6 @@ from taskfuse.schedulers.loads import copy_cycles
 from taskfuse.schedulers.schedule import Option
 from taskfuse.target import DEFAULT, Target
 
-TENSOR_EFFICIENCY = 0.95
-"""What a long loop of wgmma gets of that."""
-START_US, WARPGROUP_US = 1.7, 0.4
-"""From one kernel of a graph to the next, barriers and first load included; and more for each warpgroup that multiplies beyond the first."""
-STEP_CYCLES = 270
-"""The least for a step: its barriers, and products that follow each other. 384 x 128 x 3584 takes 12 us with rings of 8 and of 22 slots alike, so that
-it is not the latency of loads."""
-EPILOGUE_CYCLES = 300
-"""To drain the last wgmma, and to begin the next tile."""
-PIECE_CYCLES = 600
-"""For a warpgroup to convert, stage and store 64 x 64 elements; those of several warpgroups overlap."""
-PINGPONG_CYCLES = 1000
-"""For a turn to pass from one warpgroup to the next: from 4096^3, 4096 x 7168 x 2048 and 4096 x 4096 x 1024 beside shared tiles."""
-DIRECT_FACTOR = 2.5
-"""Stores from registers, beside staged ones."""
-CLUSTER_US = 0.7
-"""For the blocks of a cluster to be launched together, and to wait for each other: 2048^3 with and without."""
-ROW_PART_CYCLES, COLUMN_PART_CYCLES = 100, 250
-"""For a warpgroup to add up 64 x 64 elements along their rows, or along their columns, which takes a shuffle for each; assumed, not measured."""
-FINISH_US = 5.0
-"""A barrier of the grid, and the sums of the parts behind it; assumed, not measured."""
 MAX_STAGES = 8
 """More slots were measured to make no difference."""
 SHARED_TILES = (
@@ -171,38 +149,38 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
     """The time of ``config`` for ``problem``."""
     waves = ceil(problem.tiles(config) / config.blocks)
     steps = ceil(problem.k / config.tile_k)
-    target = problem.target
+    target, figures = problem.target, problem.target.products
     multiplied = config.tile_m * config.tile_n * config.tile_k * problem.itemsize
     instructions = config.tile_m // WGMMA_ROWS
     read = (instructions * (WGMMA_ROWS + config.tile_n)) * config.tile_k * problem.itemsize
     loaded = (config.tile_m + config.tile_n) * config.tile_k * problem.itemsize
     cycles = {
-        "tensor cores": multiplied / target.tensor_bytes_per_cycle / TENSOR_EFFICIENCY,
+        "tensor cores": multiplied / target.tensor_bytes_per_cycle / figures.tensor_share,
         "Shared memory": read / target.shared_bytes_per_cycle,
         "L2 cache": loaded / target.l2_bytes_per_cycle,
-        "barriers": STEP_CYCLES,
+        "barriers": figures.step_cycles,
     }
     if any(problem.access):
         tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize
         cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize, target)
     bound = max(cycles, key=lambda name: cycles[name])
     pieces = config.rows / WGMMA_ROWS * config.tile_n / STAGED_COLUMNS
-    piece = PIECE_CYCLES * (problem.staged + DIRECT_FACTOR * problem.direct)
-    piece += ROW_PART_CYCLES * problem.row_sums + COLUMN_PART_CYCLES * problem.column_sums
-    epilogue = EPILOGUE_CYCLES + pieces * piece
+    piece = figures.piece_cycles * (problem.staged + figures.direct_factor * problem.direct)
+    piece += figures.row_part_cycles * problem.row_sums + figures.column_part_cycles * problem.column_sums
+    epilogue = figures.epilogue_cycles + pieces * piece
     products = steps * cycles[bound]
     if config.is_pingpong:
         # products follow each other, the last epilogue behind them; or a warpgroup has as much to store as all others to multiply
-        total = max(waves * (products + PINGPONG_CYCLES) + epilogue, ceil(waves / config.warpgroups) * (products + epilogue))
+        total = max(waves * (products + figures.pingpong_cycles) + epilogue, ceil(waves / config.warpgroups) * (products + epilogue))
     else:
         total = waves * (products + epilogue)
-    us = total / target.clock_mhz + (CLUSTER_US if config.cluster > 1 else 0)
-    dram = problem.batch * problem.itemsize * (problem.m * problem.k + problem.n * problem.k + problem.m * problem.n) / target.dram_bytes_per_us
+    us = total / target.clock_mhz + (figures.cluster_us if config.cluster > 1 else 0)
+    dram = target.dram_us(problem.batch * problem.itemsize * (problem.m * problem.k + problem.n * problem.k + problem.m * problem.n))
     if dram > us:
         us, bound = dram, "DRAM"
     if problem.is_reduced:
-        us += FINISH_US
-    us += START_US + WARPGROUP_US * (config.warpgroups - 1)
+        us += figures.finish_us
+    us += figures.start_us + figures.warpgroup_us * (config.warpgroups - 1)
     return Estimate(config, us, waves, problem.tiles(config) / (waves * config.blocks), bound)
 
 

@@ -21,7 +21,6 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.recompute import is_gathered_elementwise, reduces_one
-from taskfuse.schedulers.machine import FUNCTION_COST, FUNCTIONS
 from taskfuse.schedulers.schedule import Sizes, refuse
 from taskfuse.schedulers.script import Script
 from taskfuse.target import Target
@@ -288,8 +287,8 @@ class Work:
 
     def us(self, vector_bytes: int) -> float:
         """Microseconds, if a thread loads and stores so many bytes at a time: what takes longer of memory and arithmetic, and the launch."""
-        memory = (self.loaded + self.stored) / (self.target.dram_bytes_per_us * EFFICIENCY[vector_bytes])
-        return self.target.launch_us + max(memory, self.instructions / (self.target.lanes * self.target.cycles_per_us))
+        memory = self.target.dram_us(self.loaded + self.stored, EFFICIENCY[vector_bytes])
+        return self.target.kernel_us(memory, self.target.issue_us(self.instructions))
 
 
 def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = False) -> Work:
@@ -341,6 +340,6 @@ def cost(expr: MathExpr) -> int:
     """Instructions of one point."""
     match expr:
         case Pointwise(op=op):
-            return FUNCTION_COST if op.rule in FUNCTIONS else 1
+            return op.instructions
         case _:
             return 1 + len(expr.operands)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from taskfuse.cuda.resources import Resources, occupancy
+from taskfuse.cuda.resources import occupancy
 from taskfuse.cuda.shape import in_extents
 from taskfuse.ir.expr import MathExpr, reads
 from taskfuse.ir.fusion import Fusion
@@ -22,6 +22,7 @@ from taskfuse.ir.storage import has_code
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import Buffer, Dim3
 from taskfuse.lowering import lower
+from taskfuse.reports.resources import Resources
 from taskfuse.schedulers.schedule import Block
 from taskfuse.target import MAX_THREADS, Target, launch_registers
 
@@ -140,8 +141,8 @@ def horizontal_cost(name: str, loads: Sequence[Load], alone: Sequence[Load]) -> 
         alone: what they would ask for alone.
     """
     joint = _joint(name, loads)
-    launch = joint.target.launch_us
-    return HorizontalCost(tuple(loads), joint, tuple(launch + duration([m], m.resident()) for m in alone), launch + duration(loads, joint.resident()))
+    apart = tuple(m.target.kernel_us(duration([m], m.resident())) for m in alone)
+    return HorizontalCost(tuple(loads), joint, apart, joint.target.kernel_us(duration(loads, joint.resident())))
 
 
 def load(name: str, fusion: Fusion, sizes: Mapping[str, int], target: Target) -> Load:
@@ -199,8 +200,7 @@ def _wave(parts: Sequence[tuple[Load, int]]) -> float:
     if not blocks:
         return 0.0
     target = parts[0][0].target
-    active = sum(n * m.threads for m, n in parts) / (target.sms * target.busy_threads)
-    transfer = sum(n * m.bytes / m.blocks for m, n in parts) / (target.dram_bytes_per_us * min(1.0, active))
+    transfer = target.dram_us(sum(n * m.bytes / m.blocks for m, n in parts), target.fill(sum(n * m.threads for m, n in parts)))
     compute = sum(n * m.cycles / m.blocks for m, n in parts) / (target.clock_mhz * min(target.sms, blocks))
     return max(transfer, compute)
 

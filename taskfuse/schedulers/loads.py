@@ -24,8 +24,6 @@ MAX_RANK = 5
 LOADING_THREADS = 128
 TOGETHER = 16
 """Loads that a thread has in flight before it stores what they bring."""
-ACCESS_CYCLES = 8
-"""Of the load and store units for one access of each warp of the role; assumed, not measured."""
 
 
 def copy_bytes(tv: TensorView, facts: Facts) -> int:
@@ -67,7 +65,7 @@ def copy_cycles(tiles: tuple[int, int], access: tuple[int, int], itemsize: int, 
     """
     accesses = [tile // size // LOADING_THREADS if size else 0 for tile, size in zip(tiles, access, strict=True)]
     rounds = sum(ceil(n / TOGETHER) for n, size in zip(accesses, access, strict=True) if size == itemsize)
-    return target.latency_cycles * (rounds or 1) + ACCESS_CYCLES * sum(accesses)
+    return target.latency_cycles * (rounds or 1) + target.products.access_cycles * sum(accesses)
 
 
 def told(tv: TensorView, facts: Facts) -> str:

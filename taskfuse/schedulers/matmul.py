@@ -92,7 +92,7 @@ def _notes(fusion: Fusion, product: Product) -> tuple[str, ...]:
 
 
 def _check_types(fusion: Fusion, product: Product, tf32: bool) -> None:
-    factor, result = product.a.tensor.dtype, product.result.dtype
+    factor, result = product.a.tensor.dtype, product.axes.result.dtype
     sums = accumulator_dtype(factor, product.b.tensor.dtype)
     if sums is not result:
         raise refuse(fusion, "matmul", f"products of {factor.name} in {result.name}", _what_there_is(sums))
@@ -119,11 +119,12 @@ def _what_there_is(sums: DType | None) -> str:
 def _problem(fusion: Fusion, product: Product, sizes: Mapping[str, int] | None, target: Target) -> Problem:
     extent = Sizes(fusion, sizes, target)
     staged = sum(out.is_bulk for out in product.outputs)
-    m, n, k = (extent(product.extent(p)) for p in (product.m, product.n, product.k))
-    batch = prod(extent(product.extent(position)) for position in product.batch)
+    axes = product.axes
+    m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
+    batch = prod(extent(axes.extent(p)) for p in axes.batch)
     direct = len(product.outputs) - staged
     access = (0 if product.a.is_bulk else product.a.size, 0 if product.b.is_bulk else product.b.size)
-    columns = sum(product.m in r.over for r in product.reductions)
+    columns = sum(axes.m in r.over for r in product.reductions)
     rows = len(product.reductions) - columns
     itemsize = product.a.tensor.dtype.itemsize
     return Problem(m, n, k, batch, itemsize, staged, direct, extent.target, not product.b.is_k_major, access, rows, columns, len(product.sides))

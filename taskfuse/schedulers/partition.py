@@ -7,58 +7,14 @@ from dataclasses import dataclass
 
 from taskfuse.errors import TaskError
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.types import ParallelType
+from taskfuse.ir.partition import Body, Cut, Part, Refused
 from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.script import Script
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
-    """A task.
-
-    Attributes:
-        tensors: names of those that it claims.
-        loads: names of inputs that it copies for others: it claims their ``cache_after``, too.
-    """
-
-    name: str
-    tensors: tuple[str, ...]
-    loads: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A group.
-
-    Attributes:
-        ptype: what it is parallelized on; ``None``: its members run in turn.
-        why: what the members are to each other.
-        whole, parts: microseconds that are expected without the cut, in one body or in turn, and with it.
-    """
-
-    name: str
-    members: tuple[Part, ...]
-    ptype: ParallelType | None
-    why: str
-    whole: float
-    parts: float
-
-
-Part = Body | Cut
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A cut that is expected to cost time: what it would have been, and the same figures."""
-
-    why: str
-    whole: float
-    parts: float
-
-
-@dataclass(frozen=True, slots=True)
-class Partition:
+class Proposal:
     """What :meth:`Fusion.partition` proposes.
 
     Attributes:

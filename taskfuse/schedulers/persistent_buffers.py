@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from taskfuse.ir.arithmetic import among
+from taskfuse.ir.elementwise import FUNCTIONS
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, View, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import resolve
 from taskfuse.ir.tensor import TensorView
-from taskfuse.schedulers.machine import FUNCTIONS
 from taskfuse.schedulers.space import Space
 
 CHEAP = 4

@@ -35,11 +35,10 @@ from taskfuse.schedulers.elementwise import (
     widest,
     work,
 )
-from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
-from taskfuse.target import DEFAULT, MAX_THREADS, Target
+from taskfuse.target import DEFAULT, MAX_THREADS, VECTOR_BYTES, Target
 
 INDICES = (P.BIDx, P.TIDy, P.TIDx)
 THREADS = 256

@@ -20,14 +20,14 @@ from taskfuse.ir.arithmetic import among
 from taskfuse.ir.connectivity import components
 from taskfuse.ir.expr import MathExpr, Pointwise, Reduction
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.partition import Body, Cut, Part, Partition, Refused
 from taskfuse.ir.scalar import TRUE
 from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.machine import FUNCTION_COST, FUNCTIONS
-from taskfuse.schedulers.partition import Body, Cut, Part, Partition, Refused
+from taskfuse.schedulers.partition import Proposal
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.target import DEFAULT, Target
 
@@ -47,10 +47,10 @@ def partition(fusion: Fusion, sizes: Mapping[str, int] | None = None, target: Ta
     if fusion.tasks.nodes:
         name = fusion.tasks.nodes[0].name
         raise TaskError(node=name, reason=f"fusion '{fusion.name}' has tasks already", help="partition it before its first task is made", location=caller())
-    return _Proposal(fusion, sizes, target).run()
+    return _Search(fusion, sizes, target).run()
 
 
-class _Proposal:
+class _Search:
     """One proposal in progress."""
 
     def __init__(self, fusion: Fusion, sizes: Mapping[str, int] | None, target: Target) -> None:
@@ -62,10 +62,10 @@ class _Proposal:
         self.refused: list[Refused] = []
         self._numbers: dict[str, int] = {}
 
-    def run(self) -> Partition:
+    def run(self) -> Proposal:
         if not self.exprs:
             raise TaskError(node=f"fusion '{self.fusion.name}'", reason="it computes nothing", help="add an output first", location=caller())
-        return Partition(self.fusion, copy_fusion(self.fusion)[0], self._cut(tuple(self.exprs), ParallelType.BIDx), tuple(self.refused))
+        return Proposal(self.fusion, copy_fusion(self.fusion)[0], self._cut(tuple(self.exprs), ParallelType.BIDx), tuple(self.refused))
 
     def _name(self, prefix: str) -> str:
         """``t1``, ``t2``, ...; a role is numbered from the second of its name on."""
@@ -138,8 +138,8 @@ class _Proposal:
                 continue
             before = tuple(t for t in tensors if t is not tv and tv in self._needing(t, tensors))
             after = tuple(t for t in tensors if t is not tv and not among(t, before))
-            cycles = self._points(tv) * operands[0].dtype.itemsize / self.target.tensor_bytes_per_cycle
-            load, math = self._us(before, inputs=operands), max(cycles / self.target.cycles_per_us, self._us((), shared=2 * sum(map(self._bytes, operands))))
+            product = self.target.tensor_us(self._points(tv), operands[0].dtype.itemsize)
+            load, math = self._us(before, inputs=operands), max(product, self._us((), shared=2 * sum(map(self._bytes, operands))))
             why = f"{tv.name} reads each element of its operands {reuse:.0f} times or more: a role brings them while another one computes"
             loads = tuple(t for t in operands if t.is_input and all(among(reader, tensors) for reader in self._readers(t)))
             if not before and not loads:
@@ -192,7 +192,7 @@ class _Proposal:
     def _cost(self, tv: TensorView) -> int:
         """Instructions of one point of its expression."""
         expr = self.exprs[tv]
-        return FUNCTION_COST if isinstance(expr, Pointwise) and expr.op.rule in FUNCTIONS else 1
+        return expr.op.instructions if isinstance(expr, Pointwise) else 1
 
     def _ops(self, tensors: Iterable[TensorView]) -> int:
         return sum(self._points(tv) * self._cost(tv) for tv in tensors)
@@ -216,9 +216,8 @@ class _Proposal:
         moved = sum(map(self._bytes, given)) + sum(self._bytes(tv) for tv in tensors if tv.is_output)
         work = self._ops(tensors) if ops is None else ops
         target = self.target
-        fill = min(1.0, (self._threads(tensors) if threads is None else threads) / (target.sms * target.busy_threads))
-        per_us = target.cycles_per_us
-        return max(moved / target.dram_bytes_per_us, work / (target.lanes * per_us), shared / (target.shared_bytes_per_cycle * per_us)) / fill
+        busy = target.fill(self._threads(tensors) if threads is None else threads)
+        return max(target.dram_us(moved), target.issue_us(work), shared / (target.shared_bytes_per_cycle * target.cycles_per_us)) / busy
 
 
 def _next(members: Sequence[Part]) -> ParallelType | None:

@@ -2,8 +2,8 @@
 
 A kernel takes the greatest of three times, and a part of the others: its bytes at the speed of the memory that they come from, its instructions,
 and its waits. A block waits for its loads, for the instructions of one thread, for its exchanges between threads, and for its store; blocks that
-are resident together wait together. The constants fit 90 schedules of softmax, layer and RMS norms, measured on an H200 in bfloat16 at three
-sizes (``benchmarks/norms.py --sweep`` measures them again), where a comment gives no source; those of blocks that share a row are estimates.
+are resident together wait together. The figures are those of the target (:class:`taskfuse.target.RowFigures`); what is known of registers, and where
+walks are unrolled, fits the same schedules.
 """
 
 from __future__ import annotations
@@ -13,19 +13,13 @@ from dataclasses import dataclass
 from math import ceil, log2
 from typing import ClassVar
 
-from taskfuse.cuda.resources import Resources, occupancy
+from taskfuse.cuda.resources import occupancy
+from taskfuse.reports.resources import Resources
 from taskfuse.schedulers.persistent_buffers import Keep
 from taskfuse.schedulers.rows import RowConfig
 from taskfuse.schedulers.schedule import Option
 from taskfuse.target import DEFAULT, MAX_THREADS, WARP, Target
 
-"""The multiprocessor whose resident blocks are counted."""
-LOAD_CYCLES, STORE_CYCLES, SHUFFLE_CYCLES, BARRIER_CYCLES, GRID_CYCLES = 600, 100, 20, 30, 4000
-"""Waits: for a load while the memory is busy; for stores to leave; for a step of a butterfly; at a barrier of a block; at one of the grid."""
-SLOT_CYCLES, BLOCK_SLOT_CYCLES = 30, 80
-"""To combine the partial result of one more warp, and of one more block."""
-ISSUE_CYCLES, FUNCTION_CYCLES = 2, 30
-"""From one instruction of a thread to its next, and what a function of an element takes beside these."""
 SPAN_ELEMENTS = 64
 """Neighbors that the threads of a row load together at least, so that the sectors of memory are read whole."""
 BASE_REGISTERS, INPUT_REGISTERS, LOOP_REGISTERS, STEP_REGISTERS = 6, 4, 18, 8
@@ -33,12 +27,6 @@ BASE_REGISTERS, INPUT_REGISTERS, LOOP_REGISTERS, STEP_REGISTERS = 6, 4, 18, 8
 SHORT_WALK = 8
 """Trips of a walk that the C++ compiler unrolls, as it does with few: it loads what comes next before it has used what is there."""
 MOST_REGISTERS = 248
-INSTRUCTIONS, COPY_INSTRUCTIONS, FUNCTION_INSTRUCTIONS = 3, 3, 4
-"""Per element: of a phase; to have it from memory again; of a function."""
-OVERHEAD_INSTRUCTIONS = 20
-"""Per thread and phase."""
-OTHERS = 0.18
-"""Part of the other times that is not hidden behind the greatest."""
 MOST_ELEMENTS = 64
 """Of a row, elements that a thread keeps in registers at most; of all inputs, those that it loads at once."""
 FEWEST_THREADS = 128
@@ -192,7 +180,7 @@ def residents(problem: RowProblem, config: RowConfig) -> int:
 
 def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
     """The time of ``config`` for ``problem``, if a multiprocessor holds a block of it."""
-    held, target = max(residents(problem, config), 1), problem.target
+    held, target, figures = max(residents(problem, config), 1), problem.target, problem.target.rows
     threads = config.threads * config.rows
     total = ceil(problem.row_vectors / config.rows) * config.blocks
     together = min(total, target.sms * held)
@@ -207,31 +195,31 @@ def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
     rows_at_once = together * config.rows // config.blocks * problem.results
     speed = target.l2_bytes_per_us if rows_at_once * row_bytes <= target.l2_bytes else target.dram_bytes_per_us
     functions = problem.functions + dict(problem.repeated).get(config.keep, 0)
-    per_element = problem.phases * INSTRUCTIONS + functions * FUNCTION_INSTRUCTIONS
-    per_element += 0 if config.keep is Keep.REGISTERS else problem.phases * COPY_INSTRUCTIONS
-    thread = trips * config.unroll * problem.width * (per_element * ISSUE_CYCLES + functions * FUNCTION_CYCLES)
-    cycles = trips * walks * LOAD_CYCLES + thread + problem.phases * _exchange(problem, config) + STORE_CYCLES
-    work = elements * per_element + total * threads * problem.phases * OVERHEAD_INSTRUCTIONS
+    per_element = problem.phases * figures.instructions + functions * figures.function_instructions
+    per_element += 0 if config.keep is Keep.REGISTERS else problem.phases * figures.copy_instructions
+    thread = trips * config.unroll * problem.width * (per_element * figures.issue_cycles + functions * figures.function_cycles)
+    cycles = trips * walks * figures.load_cycles + thread + problem.phases * _exchange(problem, config) + figures.store_cycles
+    work = elements * per_element + total * threads * problem.phases * figures.overhead_instructions
     # a row's threads past its end wait for the others: they are resident, and load nothing
     full = min(1.0, problem.vectors / (trips * config.threads * config.blocks * config.unroll))
     times = {
-        "memory": (loaded + stored) / target.dram_bytes_per_us + again / speed,
-        "instructions": work / full / (target.lanes * min(target.sms, total) * target.clock_mhz),
+        "memory": target.dram_us(loaded + stored) + again / speed,
+        "instructions": target.issue_us(work / full, min(target.sms, total)),
         "waits": waves * cycles / target.clock_mhz,
     }
     bound = max(times, key=lambda name: times[name])
-    us = target.launch_us + times[bound] + OTHERS * sum(t for name, t in times.items() if name != bound)
+    us = target.kernel_us(*times.values()) + figures.others * sum(t for name, t in times.items() if name != bound)
     block = (config.threads, config.rows, 1) if problem.is_inner else (config.rows, config.threads, 1)
     return RowEstimate(config, us, registers(problem, config), held, bound, block=block, meets_blocks=config.blocks > 1)
 
 
 def _exchange(problem: RowProblem, config: RowConfig) -> float:
     """Cycles from the last partial result of a thread to the result of the row."""
-    lanes = _lanes(problem, config)
+    lanes, figures = _lanes(problem, config), problem.target.rows
     others = ceil(config.threads / lanes)
-    inside = log2(lanes) * SHUFFLE_CYCLES if lanes > 1 else 0
-    across = BARRIER_CYCLES + others * SLOT_CYCLES if others > 1 else 0
-    grid = GRID_CYCLES + config.blocks * BLOCK_SLOT_CYCLES if config.blocks > 1 else 0
+    inside = log2(lanes) * figures.shuffle_cycles if lanes > 1 else 0
+    across = figures.barrier_cycles + others * figures.slot_cycles if others > 1 else 0
+    grid = figures.grid_cycles + config.blocks * figures.block_slot_cycles if config.blocks > 1 else 0
     return problem.results * (inside + across) + grid
 
 

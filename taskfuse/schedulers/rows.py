@@ -22,13 +22,12 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedulers.elementwise import leaf_of, vector_fits
-from taskfuse.schedulers.machine import ASYNC_BYTES, VECTOR_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.persistent_buffers import Keep, Phases
 from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.space import Space, is_in_place
-from taskfuse.target import MAX_GRID, MAX_THREADS
+from taskfuse.target import ASYNC_BYTES, MAX_GRID, MAX_THREADS, VECTOR_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,9 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.elementwise import Leaf, align, bind_vectors, divides, is_aligned, recompute_all, registers, widest, work
-from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse
 from taskfuse.schedulers.script import Recorded, Script
-from taskfuse.target import DEFAULT, MAX_THREADS, Target
+from taskfuse.target import DEFAULT, MAX_THREADS, VECTOR_BYTES, Target
 
 CHUNK_BYTES = 64
 """Of a chunk at most, as it is accumulated: a thread has it in registers, twice for a while, and a block of 1024 leaves each thread 64 of these. So

@@ -14,6 +14,7 @@ from math import prod
 from numbers import Integral
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
+from taskfuse.count import Count
 from taskfuse.errors import ScheduleError, UnsupportedError
 from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.ir.scalar import Expr, evaluate, free_symbols
@@ -26,16 +27,18 @@ ASSUMED = 4096
 """The extent that cost models assume where nothing is known."""
 MAX_EXTENT = 2**63 - 1
 """The largest extent: that of an index."""
+SANE = 3.0
+"""A kernel that takes so many times its roofline is a reason to look for another."""
 Block = tuple[int, int, int]
 """Threads of a block along x, y and z."""
 
 
 class Schedule(Protocol):
-    """How a fusion was scheduled: as one kernel (:class:`Chosen`) or as several (:class:`taskfuse.schedulers.segmenter.Plan`)."""
+    """How a fusion was scheduled: as one kernel (:class:`Chosen`) or as several (:class:`taskfuse.schedulers.segmenter.Segmentation`)."""
 
     @property
     def scheduler(self) -> str:
-        """Name of the scheduler in ``tf.schedulers``; ``"cut"`` of several kernels."""
+        """Name of the scheduler in ``tf.schedulers``; ``"segmented"`` of several kernels."""
         ...
 
     @property
@@ -104,6 +107,8 @@ class Chosen(Generic[ConfigT]):
         expected: what the cost model expects.
         notes: what is special about it, and what would make it faster.
         refused: schedulers tried before, and why they rejected the fusion.
+        count: what its kernel does, if one was made.
+        bound: microseconds that no kernel of the fusion takes less than; 0: nobody asked.
     """
 
     scheduler: str
@@ -115,6 +120,8 @@ class Chosen(Generic[ConfigT]):
     expected: str = ""
     notes: tuple[str, ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
+    count: Count | None = None
+    bound: float = 0.0
 
     @property
     def config(self) -> ConfigT:
@@ -123,8 +130,17 @@ class Chosen(Generic[ConfigT]):
 
     @property
     def us(self) -> float:
-        """Microseconds that the cost model expects."""
-        return self.option.us
+        """Microseconds that are expected: by the cost model; by what was counted where that is far from the roofline, whatever the model says."""
+        return self.count.us if self.count is not None and self.is_far else self.option.us
+
+    @property
+    def is_far(self) -> bool:
+        """Whether its kernel takes :data:`SANE` times its roofline or more, by what was counted of it."""
+        return self.count is not None and self.count.us > SANE * self.bound
+
+    def counted(self, count: Count | None, bound: float) -> Chosen[ConfigT]:
+        """The same, with what its kernel does."""
+        return replace(self, count=count, bound=bound)
 
     def after(self, refused: Iterable[tuple[str, str]]) -> Chosen[ConfigT]:
         """The same, with what was refused before it."""
@@ -134,6 +150,8 @@ class Chosen(Generic[ConfigT]):
         """Why this schedule: the problem, the choice, the ``shown`` fastest candidates if the model distinguishes them, the other schedulers tried."""
         lines = [f"{self.scheduler} {self.problem}: {'given' if self.given else 'chosen'}: {self.config.words}"]
         lines += [line for line in (self.expected, *self.notes) if line]
+        if self.count is not None:
+            lines.append(f"counted: {self.count}: {self.count.us / self.bound:.1f} times its roofline of {self.bound:.1f} us")
         if len({option.us for option in self.alternatives}) > 1:
             lines += ["", f"     us  {self.option.HEADING}", *(f"{option.us:7.1f}  {option.row}" for option in self.alternatives[:shown])]
         return "\n".join([*lines, *(f"not {name}: {reason}" for name, reason in self.refused)])

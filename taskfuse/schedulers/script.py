@@ -17,7 +17,7 @@ from taskfuse.schedule.propagate import parallelize_like
 
 HEADER = ("import taskfuse as tf", "from taskfuse import MemoryType, atoms", "from taskfuse import ParallelType as P")
 MAX_LINE = 120
-RESERVED = frozenset((*keyword.kwlist, "tf", "MemoryType", "atoms", "P", "fusion", "cut"))
+RESERVED = frozenset((*keyword.kwlist, "tf", "MemoryType", "atoms", "P", "fusion", "segmented"))
 """What no variable is called."""
 
 

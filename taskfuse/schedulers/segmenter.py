@@ -1,10 +1,10 @@
-"""Which kernels compute a fusion: one, where a scheduler takes it whole and well; else several, cut where the least data goes through memory.
+"""Which kernels compute a fusion: one, where a scheduler takes it whole and well; else several, with cuts where the least data goes through memory.
 
-The search starts with a piece for each tensor that is computed, and puts two pieces together while the cost models say that this takes no longer,
+The search starts with a segment for each tensor that is computed, and puts two segments together while the cost models say that this takes no longer,
 those first between which the most bytes go. Pieces stay convex: what leaves one and comes back would have to run before and after it.
 
-Then the kernels of the pieces are tried: lowered and proved. One that is refused is scheduled in the next best way, and its piece is taken apart and put
-together again where that is faster, or where no way is left. A budget of time bounds the search: when it is spent, the pieces are what they are.
+Then the kernels of the segments are tried: lowered and proved. One that is refused is scheduled in the next best way, and its segment is taken apart and put
+together again where that is faster, or where no way is left. A budget of time bounds the search: when it is spent, the segments are what they are.
 """
 
 from __future__ import annotations
@@ -17,36 +17,35 @@ from typing import Any, Final
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.arithmetic import among
-from taskfuse.ir.contraction import factors
 from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import made_from, needed, producers, resolve, storage_reads, strided
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedule.cut import piece
+from taskfuse.schedule.segment import extract
 from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.auto import PRODUCTS, candidates
-from taskfuse.schedulers.candidates import Candidates, Trial, tried
+from taskfuse.schedulers.candidates import Candidate, Candidates, Trial, failure, tried
 from taskfuse.schedulers.canonical import canonical
-from taskfuse.schedulers.elementwise import cost, is_aligned
-from taskfuse.schedulers.machine import VECTOR_BYTES
+from taskfuse.schedulers.elementwise import is_aligned
+from taskfuse.schedulers.roofline import bytes_of, instructions, roofline
 from taskfuse.schedulers.scan import LONG, chunk_long_rows
 from taskfuse.schedulers.schedule import Chosen, Sizes
-from taskfuse.target import DEFAULT, Target
+from taskfuse.target import DEFAULT, VECTOR_BYTES, Target
 
 SLACK = 1.5
-"""A kernel that takes no more than so many times as long as its bytes, or its arithmetic, is not cut."""
+"""A kernel that takes no more than so many times as long as its bytes, or its arithmetic, is not segmented."""
 PRODUCTS_WITHOUT_TILES = 0.5
 """Share of the multiply-adds of the CUDA cores that products reach at most whose factors are not kept in tiles."""
 BUDGET: Final = 10.0
-"""Seconds of the search for cuts, if nobody says otherwise: of the time of the processor, so that what is found does not depend on what else runs."""
-Piece = frozenset[TensorView]
+"""Seconds of the search for segments, if nobody says otherwise: of the time of the processor, so that what is found does not depend on what else runs."""
+Segment = frozenset[TensorView]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One kernel of a :class:`Plan`.
+    """One kernel of a :class:`Segmentation`.
 
     Attributes:
         fusion: what it computes, scheduled.
@@ -62,7 +61,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Segmentation:
     """The kernels of a fusion, in the order in which they run.
 
     Attributes:
@@ -70,9 +69,9 @@ class Plan:
         steps: the kernels.
         crossing: the tensors that go from one to another through memory, and their bytes.
         whole: why it is not the kernel that takes it whole; empty if it is.
-        chunked: scans that are split before the fusion is cut.
-        moved: the calls that bring views out of the way of products before the fusion is cut, as Python.
-        whole_fusion: what is cut, with the names that ``steps`` speak of; ``None``: the fusion itself.
+        chunked: scans that are split before the fusion is segmented.
+        moved: the calls that bring views out of the way of products before the fusion is segmented, as Python.
+        whole_fusion: what is segmented, with the names that ``steps`` speak of; ``None``: there is one kernel.
         dropped: what was to be one kernel and is none, and why.
         is_hurried: the budget was spent before the search had ended.
     """
@@ -88,14 +87,14 @@ class Plan:
     is_hurried: bool = False
 
     @property
-    def is_cut(self) -> bool:
-        """Whether the kernels compute pieces: one piece may be all, without the views and inputs that nothing needs."""
+    def is_segmented(self) -> bool:
+        """Whether the kernels compute segments: one segment may be all, without the views and inputs that nothing needs."""
         return bool(self.whole)
 
     @property
     def scheduler(self) -> str:
         """Name of the scheduler, if there is one kernel."""
-        return self.steps[0].schedule.scheduler if len(self.steps) == 1 else "cut"
+        return self.steps[0].schedule.scheduler if len(self.steps) == 1 else "segmented"
 
     @property
     def us(self) -> float:
@@ -104,26 +103,26 @@ class Plan:
 
     @property
     def code(self) -> str:
-        """The cut and the scheduling calls, as Python that takes the unscheduled fusion as ``fusion``; ``tf.compile(cut)`` if there are several."""
-        if not self.is_cut:
+        """The segmentation and the scheduling calls, as Python: ``fusion`` is the unscheduled fusion; several kernels end in ``tf.compile(segmented)``."""
+        if not self.is_segmented:
             return self.steps[0].schedule.code
-        pieces, views = _lists([s.tensors for s in self.steps]), _lists([s.views for s in self.steps])
+        segments, views = _lists([s.tensors for s in self.steps]), _lists([s.views for s in self.steps])
         taken = f", views={views}" if any(s.views for s in self.steps) else ""
         chunked = [f"fusion.tensor({name!r}).chunk_scan({LONG})" for name in self.chunked]
-        lines = ["import taskfuse as tf", "", *chunked, *self.moved, f"cut = tf.cut(fusion, {pieces}{taken})"]
+        lines = ["import taskfuse as tf", "", *chunked, *self.moved, f"segmented = tf.segment(fusion, {segments}{taken})"]
         for k, step in enumerate(self.steps):
-            lines += [f"fusion = cut.parts[{k}]", *step.schedule.code.splitlines()]
+            lines += [f"fusion = segmented.segments[{k}]", *step.schedule.code.splitlines()]
         return "\n".join(lines) + "\n"
 
     def explain(self) -> str:
         """Which kernels, why these, and where the cuts are."""
-        if not self.is_cut:
+        if not self.is_segmented:
             return self.steps[0].schedule.explain()
         lines = [f"{len(self.steps)} kernel{'s' if len(self.steps) > 1 else ''}, {self.us:.1f} us expected; {self.whole}"]
         lines += [f"{name} is scanned in chunks of {LONG}: a row may be longer than what a block holds" for name in self.chunked]
         lines += [f"cut at {name}: {size / 1e6:.1f} MB" for name, size in self.crossing]
         lines += [f"views are moved in front of products ({len(self.moved)} calls), where they are arrays of other strides or copies"] * bool(self.moved)
-        lines += ["the search for cuts was ended by its budget of time: tf.compile(fusion, budget=...) gives it more"] * self.is_hurried
+        lines += ["the search for segments was ended by its budget of time: tf.compile(fusion, budget=...) gives it more"] * self.is_hurried
         lines += self.dropped
         for step in self.steps:
             taken = f" of the views {', '.join(step.views)}" if step.views else ""
@@ -136,7 +135,9 @@ def _lists(names: Sequence[Sequence[str]]) -> str:
     return str([list(part) for part in names])
 
 
-def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, trial: Trial | None = None, budget: float = BUDGET) -> Plan:
+def plan_segments(
+    fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, trial: Trial | None = None, budget: float = BUDGET
+) -> Segmentation:
     """The kernels of an unscheduled fusion, scheduled.
 
     Args:
@@ -144,7 +145,7 @@ def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Targ
         sizes: values of its dimensions for cost models; by default 4096, clamped to the known bounds.
         target: the GPU.
         trial: makes the kernel of a candidate and proves it; ``None``: candidates are taken as they are.
-        budget: seconds of the search for cuts, of the time of the processor.
+        budget: seconds of the search for segments, of the time of the processor.
 
     Raises:
         UnsupportedError: no outputs; an op of which no scheduler makes a kernel even alone; or ``sizes`` names no dimension of it.
@@ -161,39 +162,60 @@ def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Targ
         fusion, _ = copy_fusion(whole)
     found = candidates(whole, sizes=sizes, target=target)
     least = SLACK * _least(fusion, extent)
-    several: Plan | None = None
+    several: Segmentation | UnsupportedError | None = None
     while True:
         one = found.best
         if one is None or one.schedule.us > least:
             if several is None:
                 reason = "no scheduler takes it whole" if one is None else f"as one kernel {one.schedule.us:.1f} us ({one.schedule.scheduler})"
-                several = replace(_several(fusion, extent, sizes, trial, deadline, reason), chunked=chunked)
-            if one is None or several.us < one.schedule.us:
+                try:
+                    several = replace(_several(fusion, extent, sizes, trial, deadline, reason), chunked=chunked)
+                except UnsupportedError as error:
+                    several = error
+            if isinstance(several, UnsupportedError):
+                if one is None:
+                    raise several
+            elif one is None or several.us < one.schedule.us:
                 return several
-        refused = tried(trial, one.fusion, one.schedule)
-        if refused is None:
-            return _whole(fusion, found)
-        found.drop(refused)
+        came = tried(trial, one.fusion, one.schedule, roofline(one.fusion, extent))
+        if came.refused:
+            found.drop(came.refused)
+        elif came.schedule.is_far and not found.is_last and thread_time() < deadline:
+            found.put_aside(came.schedule)
+        else:
+            return _whole(fusion, one._replace(schedule=came.schedule))
 
 
-def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, trial: Trial | None, deadline: float, reason: str) -> Plan:
-    """The fastest plan of several kernels: of the fusion as it is, and with views moved out of the way of products."""
+def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, trial: Trial | None, deadline: float, reason: str) -> Segmentation:
+    """The fastest segmentation: of the fusion as it is, and with views moved out of the way of products."""
     known: dict[Hashable, Candidates] = {}
     searches = [_Search(fusion, sizes, extent.target, trial, deadline, known)]
-    if thread_time() < deadline and (form := canonical(fusion, extent)) is not None:
-        searches.append(_Search(form.fusion, sizes, extent.target, trial, deadline, known, tuple(form.lines)))
-    searches.sort(key=lambda search: search.us)
-    best = searches[0].plan(reason)
-    for other in searches[1:]:
-        if other.us < best.us:
-            best = min(best, other.plan(reason), key=lambda plan: plan.us)
-    return best
+
+    def moved() -> None:
+        form = canonical(fusion, extent)
+        if form is not None:
+            searches.append(_Search(form.fusion, sizes, extent.target, trial, deadline, known, tuple(form.lines)))
+
+    fault = failure(moved) if thread_time() < deadline else None
+    best: Segmentation | None = None
+    refused: UnsupportedError | None = None
+    for search in sorted(searches, key=lambda search: search.us):
+        if best is None or search.us < best.us:
+            try:
+                found = search.segmentation(reason)
+            except UnsupportedError as error:
+                refused = refused or error
+                continue
+            best = found if best is None else min(best, found, key=lambda s: s.us)
+    if best is None:
+        assert refused is not None
+        raise refused
+    return best if fault is None else replace(best, dropped=(*best.dropped, f"no form with views in front of products: {fault}"))
 
 
-def _whole(fusion: Fusion, found: Candidates) -> Plan:
-    """The plan of one kernel."""
-    assert found.best is not None
-    return Plan(fusion.name, (Step(found.best.fusion, found.best.schedule, tuple(e.output.name for e in needed(fusion))),))
+def _whole(fusion: Fusion, found: Candidate) -> Segmentation:
+    """The segmentation of one kernel."""
+    return Segmentation(fusion.name, (Step(found.fusion, found.schedule, tuple(e.output.name for e in needed(fusion))),))
 
 
 def _rows_of(fusion: Fusion, tensors: Sequence[TensorView]) -> tuple[TensorView, ...]:
@@ -229,21 +251,15 @@ def _least(fusion: Fusion, extent: Sizes) -> float:
 
     What sums products of two tensors is not counted: tensor cores may do it, in a small part of the time.
     """
-    code = (e for e in needed(fusion) if factors(fusion, e) is None)
-    instructions = sum(prod(extent(a.extent) for a in e.output.root) * cost(e) for e in code)
     target = extent.target
-    return target.launch_us + max(_bytes(fusion, extent) / target.dram_bytes_per_us, instructions / (target.lanes * target.cycles_per_us))
-
-
-def _bytes(fusion: Fusion, extent: Sizes) -> float:
-    return float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in (*fusion.inputs, *fusion.outputs)))
+    return target.kernel_us(target.dram_us(bytes_of(fusion, extent)), target.issue_us(instructions(fusion, extent)))
 
 
 class _Ways:
-    """The kernels that a piece may be: of the tensors behind its views, or of the views themselves as arrays of other strides.
+    """The kernels that a segment may be: of the tensors behind its views, or of the views themselves as arrays of other strides.
 
     Attributes:
-        tensors: of the piece, producers first.
+        tensors: of the segment, producers first.
         step: the fastest that was not dropped; ``None`` if all were.
     """
 
@@ -253,7 +269,7 @@ class _Ways:
         self._names = tuple(tv.name for tv in tensors)
         self._plain, moved = self._candidates(())
         self._views = _rows_of(search.fusion, tensors)
-        self._limit = SLACK * (search.target.launch_us + moved / search.target.dram_bytes_per_us)
+        self._limit = SLACK * search.target.kernel_us(search.target.dram_us(moved))
         self._viewed: Candidates | None = None
         self.step = self._fastest()
 
@@ -266,18 +282,28 @@ class _Ways:
             found.drop(reason)
         self.step = self._fastest()
 
+    def put_aside(self, schedule: Chosen[Any]) -> bool:
+        """Go on to the next way, and come back if none is better: :attr:`step` is far from its roofline. False if it has come back already."""
+        assert self.step is not None
+        found = self._viewed if self.step.views else self._plain
+        if found is None or found.best is None or found.is_last or found.best.schedule is not self.step.schedule:
+            return False
+        found.put_aside(schedule)
+        self.step = self._fastest()
+        return True
+
     def error(self) -> UnsupportedError:
         """What to raise where no way is left."""
         return (self._viewed or self._plain).error()
 
     def _candidates(self, views: Sequence[TensorView]) -> tuple[Candidates, float]:
         search = self._search
-        part = piece(search.fusion, self.tensors, search.fusion.name, views)
+        part = extract(search.fusion, self.tensors, search.fusion.name, views)
         sizes = {name: value for name, value in (search.sizes or {}).items() if name in part.dims}
         key = tuple(map(repr, (*part.inputs, *part.exprs(), *part.outputs))), tuple(sizes.items())
         if key not in search.known:
             search.known[key] = candidates(part, sizes=sizes, target=search.target)
-        return search.known[key], _bytes(part, Sizes(part, sizes, search.target))
+        return search.known[key], bytes_of(part, Sizes(part, sizes, search.target))
 
     def _fastest(self) -> Step | None:
         plain = self._plain.best
@@ -293,7 +319,7 @@ class _Search:
     """Pieces put together, greedily.
 
     Args:
-        known: the candidates of pieces by what they compute; pieces that forms of a fusion have in common are scheduled once.
+        known: the candidates of segments by what they compute; segments that forms of a fusion have in common are scheduled once.
         moved: the calls that made the form that is searched.
     """
 
@@ -319,83 +345,91 @@ class _Search:
         self.readers = {tv: frozenset(r for r in self.tensors if among(tv, self.reads[r])) for tv in self.tensors}
         self._trial = trial
         self._deadline = deadline
-        self._ways: dict[Piece, _Ways] = {}
-        self._kept: dict[Piece, Step] = {}
+        self._ways: dict[Segment, _Ways] = {}
+        self._kept: dict[Segment, Step] = {}
+        self._made: dict[Segment, Chosen[Any]] = {}
         self._dropped: list[str] = []
         self._refused_us = 0.0
         self._sizes: dict[TensorView, float] = {}
-        self._through: dict[Piece, frozenset[TensorView]] = {}
-        self._pieces = self._sorted(self._joined(self._start()))
+        self._through: dict[Segment, frozenset[TensorView]] = {}
+        self._segments = self._sorted(self._joined(self._start()))
 
     @property
     def us(self) -> float:
-        """What the pieces take, before a kernel was tried; ``inf`` while one has none."""
-        return sum(inf if (step := self._step(p)) is None else step.schedule.us for p in self._pieces)
+        """What the segments take, before a kernel was tried; ``inf`` while one has none."""
+        return sum(inf if (step := self._step(p)) is None else step.schedule.us for p in self._segments)
 
-    def plan(self, reason: str) -> Plan:
-        """The pieces that the search ends with, all of them kernels that are proved."""
-        pieces = self._pieces
+    def segmentation(self, reason: str) -> Segmentation:
+        """The segments that the search ends with, all of them kernels that are proved."""
+        segments = self._segments
         while True:
-            refused = next((p for k, p in enumerate(pieces) if not self._holds(p, f"{self.fusion.name}_{k}")), None)
+            refused = next((p for k, p in enumerate(segments) if not self._holds(p, f"{self.fusion.name}_{k}")), None)
             if refused is None:
                 break
-            pieces = self._sorted(self._without(pieces, refused))
-        steps = [self._kept[p] for p in pieces]
-        crossing, dropped = self._crossing(pieces), tuple(self._dropped)
-        whole = self.fusion if self._moves else None
-        return Plan(self.fusion.name, tuple(steps), crossing, reason, moved=self._moves, whole_fusion=whole, dropped=dropped, is_hurried=self._is_late())
+            segments = self._sorted(self._without(segments, refused))
+        steps = [self._kept[p] for p in segments]
+        crossing, dropped = self._crossing(segments), tuple(self._dropped)
+        hurried = self._is_late()
+        return Segmentation(self.fusion.name, tuple(steps), crossing, reason, moved=self._moves, whole_fusion=self.fusion, dropped=dropped, is_hurried=hurried)
 
-    def _joined(self, pieces: list[Piece]) -> list[Piece]:
-        """``pieces`` put together as long as that is faster."""
+    def _joined(self, segments: list[Segment]) -> list[Segment]:
+        """``segments`` put together as long as that is faster."""
         while not self._is_late():
-            merged = next((pair for pair in self._pairs(pieces) if self._gains(pieces, *pair)), None)
+            merged = next((pair for pair in self._pairs(segments) if self._gains(segments, *pair)), None)
             if merged is None:
                 break
             a, b = merged
-            pieces = [p for p in pieces if p not in (a, b)] + [a | b]
-        while not self._is_late() and (moved := self._moved(pieces)) is not None:
-            pieces = moved
-        return pieces
+            segments = [p for p in segments if p not in (a, b)] + [a | b]
+        while not self._is_late() and (moved := self._moved(segments)) is not None:
+            segments = moved
+        return segments
 
     def _is_late(self) -> bool:
         return thread_time() > self._deadline
 
-    def _holds(self, p: Piece, name: str) -> bool:
-        """Whether the kernel of a piece can be made, and is proved; if not, its way is dropped."""
+    def _holds(self, p: Segment, name: str) -> bool:
+        """Whether the kernel of a segment can be made, and is proved; if not, its way is dropped."""
         step = self._step(p)
         if step is None:
             return False
         kept = self._kept.get(p)
-        if kept is not None and kept.schedule is step.schedule and kept.fusion.name == name:
+        if kept is not None and self._made.get(p) is step.schedule and kept.fusion.name == name:
             return True
         named, _ = copy_fusion(step.fusion)
         named.name = name
-        reason = tried(self._trial, named, step.schedule)
-        if reason is None:
-            self._kept[p] = replace(step, fusion=named)
+        sizes = {name: value for name, value in (self.sizes or {}).items() if name in named.dims}
+        came = tried(self._trial, named, step.schedule, roofline(named, Sizes(named, sizes, self.target)))
+        schedule = came.schedule
+        if not came.refused and not (schedule.is_far and not self._is_late() and self._ways[p].put_aside(schedule)):
+            self._kept[p] = replace(step, fusion=named, schedule=schedule)
+            self._made[p] = step.schedule
             return True
-        self._refused_us = step.schedule.us
-        self._ways[p].drop(reason)
-        self._dropped.append(f"no kernel of {', '.join(step.tensors)} by {step.schedule.scheduler}, with {step.schedule.config.words}: {reason}")
+        self._refused_us = schedule.us
+        what = f"{', '.join(step.tensors)} by {schedule.scheduler}, with {schedule.config.words}"
+        if came.refused:
+            self._ways[p].drop(came.refused)
+            self._dropped.append(f"no kernel of {what}: {came.refused}")
+        else:
+            self._dropped.append(f"far from its roofline of {schedule.bound:.1f} us: {what}: {schedule.count}")
         return False
 
-    def _without(self, pieces: Sequence[Piece], refused: Piece) -> list[Piece]:
-        """The pieces after a kernel was refused: the one at fault is made in another way, or taken apart and put together anew."""
+    def _without(self, segments: Sequence[Segment], refused: Segment) -> list[Segment]:
+        """The segments after a kernel was refused: the one at fault is made in another way, or taken apart and put together anew."""
         step = self._step(refused)
         if step is not None and (self._is_late() or step.schedule.us <= SLACK * self._refused_us):
-            return list(pieces)
-        rest = [p for p in pieces if p is not refused]
+            return list(segments)
+        rest = [p for p in segments if p is not refused]
         parts = [p for p in self._start() if p <= refused]
         if parts == [refused] or frozenset[TensorView]().union(*parts) != refused:
             parts = self._atoms(refused)
         if parts == [refused]:
             if self._step(refused) is None:
                 raise self._ways[refused].error()
-            return list(pieces)
+            return list(segments)
         return self._joined(rest + parts)
 
-    def _atoms(self, p: Piece) -> list[Piece]:
-        """A piece in its smallest pieces: single tensors, and the parts of one assembly."""
+    def _atoms(self, p: Segment) -> list[Segment]:
+        """A segment in its smallest segments: single tensors, and the parts of one assembly."""
         found = {tv: frozenset([tv]) for tv in p}
         for expr in self.fusion.exprs():
             parts = [tv for tv in made_from(self.fusion, expr.output) if tv in p] if isinstance(expr, Assemble) else []
@@ -403,17 +437,17 @@ class _Search:
             found.update((tv, together) for tv in together)
         return list(dict.fromkeys(found[tv] for tv in self.tensors if tv in p))
 
-    def _moved(self, pieces: Sequence[Piece]) -> list[Piece] | None:
-        """The pieces with one tensor on the other side of a cut, if that is faster: what makes elements wider is done where they are read."""
+    def _moved(self, segments: Sequence[Segment]) -> list[Segment] | None:
+        """The segments with one tensor on the other side of a cut, if that is faster: what makes elements wider is done where they are read."""
         parts = {tv for e in self.fusion.exprs() if isinstance(e, Assemble) for tv in made_from(self.fusion, e.output)}
-        for a in pieces:
+        for a in segments:
             for tv in sorted(a - parts, key=lambda tv: self.place[tv]):
                 readers = {r for r in self.tensors if among(tv, self.reads[r])}
-                home = next((b for b in pieces if b is not a and readers and readers <= b), None)
+                home = next((b for b in segments if b is not a and readers and readers <= b), None)
                 if home is None or len(a) == 1 or tv.is_output or not isinstance(self.fusion.definition(tv), Pointwise):
                     continue
                 left, right = a - {tv}, home | {tv}
-                moved = [p for p in pieces if p not in (a, home)] + [left, right]
+                moved = [p for p in segments if p not in (a, home)] + [left, right]
                 if not all(self._is_convex(moved, p) for p in (left, right)):
                     continue
                 before, after = [self._step(a), self._step(home)], [self._step(left), self._step(right)]
@@ -424,9 +458,9 @@ class _Search:
     def _read_by(self, tv: TensorView) -> tuple[TensorView, ...]:
         return tuple(dict.fromkeys(t for read in producers(self.fusion, tv) for t in (read, *made_from(self.fusion, read))))
 
-    def _start(self) -> list[Piece]:
-        """A piece for each tensor; those of one assembly together, and what is read once, at its reader's point, with its reader."""
-        joined: dict[TensorView, Piece] = {tv: frozenset([tv]) for tv in self.tensors}
+    def _start(self) -> list[Segment]:
+        """A segment for each tensor; those of one assembly together, and what is read once, at its reader's point, with its reader."""
+        joined: dict[TensorView, Segment] = {tv: frozenset([tv]) for tv in self.tensors}
 
         def join(tensors: Sequence[TensorView]) -> None:
             together = frozenset[TensorView]().union(*(joined[tv] for tv in tensors))
@@ -449,25 +483,25 @@ class _Search:
         found = [is_aligned(r, reader) for r in storage_reads(self.fusion, use) if r.tensor is tv]
         return bool(found) and all(found)
 
-    def _pairs(self, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, Piece]]:
+    def _pairs(self, segments: Sequence[Segment]) -> Iterator[tuple[Segment, Segment]]:
         """Pairs that have data in common, those with the most bytes first."""
-        found: list[tuple[float, int, Piece, Piece]] = []
-        for k, a in enumerate(pieces):
-            for b in pieces[k + 1 :]:
+        found: list[tuple[float, int, Segment, Segment]] = []
+        for k, a in enumerate(segments):
+            for b in segments[k + 1 :]:
                 shared = self._touched(a) & self._touched(b)
                 if shared:
                     found.append((-sum(self._size(tv) for tv in shared), len(found), a, b))
         return ((a, b) for _, _, a, b in sorted(found, key=lambda item: item[:2]))
 
-    def _touched(self, p: Piece) -> frozenset[TensorView]:
-        """What goes into a piece or comes out of it through memory."""
+    def _touched(self, p: Segment) -> frozenset[TensorView]:
+        """What goes into a segment or comes out of it through memory."""
         if p not in self._through:
             read = {t for tv in p for t in self.reads[tv]}
             self._through[p] = frozenset((read - p) | {tv for tv in p if tv.is_output or not self.readers[tv] <= p})
         return self._through[p]
 
-    def _gains(self, pieces: Sequence[Piece], a: Piece, b: Piece) -> bool:
-        if not self._is_convex(pieces, a | b):
+    def _gains(self, segments: Sequence[Segment], a: Segment, b: Segment) -> bool:
+        if not self._is_convex(segments, a | b):
             return False
         apart = [self._step(a), self._step(b)]
         if None not in apart and self._is_hopeless(a | b, sum(s.schedule.us for s in apart if s is not None)):
@@ -477,24 +511,24 @@ class _Search:
             return False
         return any(s is None for s in apart) or together.schedule.us <= sum(s.schedule.us for s in apart if s is not None)
 
-    def _is_hopeless(self, p: Piece, us: float) -> bool:
-        """True if a piece has products that take longer than ``us`` without a scheduler of products, and none of these takes it."""
+    def _is_hopeless(self, p: Segment, us: float) -> bool:
+        """True if a segment has products that take longer than ``us`` without a scheduler of products, and none of these takes it."""
         target = self.target
         points = [prod(self.extent(a.extent) for a in tv.root) for tv in p if isinstance(e := self.fusion.definition(tv), Reduction) and len(e.operands) > 1]
-        if p in self._ways or sum(points) / (target.lanes * target.cycles_per_us * PRODUCTS_WITHOUT_TILES) <= us:
+        if p in self._ways or target.issue_us(sum(points) / PRODUCTS_WITHOUT_TILES) <= us:
             return False
         tensors = [tv for tv in self.tensors if tv in p]
-        parts = [piece(self.fusion, tensors, self.fusion.name, views) for views in ((), _rows_of(self.fusion, tensors))]
+        parts = [extract(self.fusion, tensors, self.fusion.name, views) for views in ((), _rows_of(self.fusion, tensors))]
         sizes = [{name: value for name, value in (self.sizes or {}).items() if name in part.dims} for part in parts]
         return all(Candidates(part, PRODUCTS, None, own, target).best is None for part, own in zip(parts, sizes, strict=True))
 
-    def _is_convex(self, pieces: Sequence[Piece], together: Piece) -> bool:
-        """No other piece needs a tensor of ``together`` and makes one that it needs."""
+    def _is_convex(self, segments: Sequence[Segment], together: Segment) -> bool:
+        """No other segment needs a tensor of ``together`` and makes one that it needs."""
         after = set(together)
         for tv in self.tensors:
             if after.intersection(self.reads[tv]):
                 after.add(tv)
-        outside = [p for p in pieces if not p <= together]
+        outside = [p for p in segments if not p <= together]
         grown = True
         while grown:
             grown = False
@@ -508,14 +542,14 @@ class _Search:
                     grown = True
         return not any(t in after and t not in together for tv in together for t in self.reads[tv])
 
-    def _step(self, p: Piece) -> Step | None:
+    def _step(self, p: Segment) -> Step | None:
         if p not in self._ways:
             self._ways[p] = _Ways(self, [tv for tv in self.tensors if tv in p])
         return self._ways[p].step
 
-    def _sorted(self, pieces: Sequence[Piece]) -> list[Piece]:
+    def _sorted(self, segments: Sequence[Segment]) -> list[Segment]:
         """Those first that others need."""
-        left, order, done = list(pieces), list[Piece](), set[TensorView]()
+        left, order, done = list(segments), list[Segment](), set[TensorView]()
         while left:
             ready = next(p for p in left if all(t in done or t in p or t not in self.place for tv in p for t in self.reads[tv]))
             left.remove(ready)
@@ -523,8 +557,8 @@ class _Search:
             done |= ready
         return order
 
-    def _crossing(self, pieces: Sequence[Piece]) -> tuple[tuple[str, float], ...]:
-        owner = {tv: p for p in pieces for tv in p}
+    def _crossing(self, segments: Sequence[Segment]) -> tuple[tuple[str, float], ...]:
+        owner = {tv: p for p in segments for tv in p}
         found = {t: None for tv in self.tensors for t in self.reads[tv] if t in owner and owner[t] is not owner[tv]}
         return tuple((tv.name, self._size(tv)) for tv in found)
 

@@ -17,7 +17,7 @@ from math import ceil, prod
 from taskfuse.ir import atoms
 from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import iteration_position
-from taskfuse.ir.contraction import factors
+from taskfuse.ir.contraction import MatrixAxes, factors
 from taskfuse.ir.expr import Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, ge, is_multiple, prove
@@ -27,18 +27,13 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedulers.elementwise import divides, is_aligned, registers
-from taskfuse.schedulers.machine import ASYNC_BYTES, VECTOR_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
-from taskfuse.target import DEFAULT, Target
+from taskfuse.target import ASYNC_BYTES, DEFAULT, VECTOR_BYTES, Target
 
 SIDE = 16
 """Threads along the rows and along the columns of a tile."""
-EFFICIENCY = {(2, 2): 0.34, (2, 4): 0.41, (4, 2): 0.48, (4, 4): 0.63, (4, 8): 0.72, (8, 4): 0.76}
-"""Share of the multiply-adds that threads issue which have so many rows and columns of the result, at 32 of k in a tile: the rest are loads of factors.
-Measured on an H200 with one to 62 blocks on a multiprocessor, which makes little difference; with 16 of k it is 5 to 10% less. 8 x 8 spill where two
-blocks share a multiprocessor (0.83), and have 0.77 where one is alone."""
 DEPTH = 32
 RESIDENT = 2
 """Blocks of a multiprocessor, for which registers are kept."""
@@ -90,16 +85,12 @@ class _Problem:
     """The contraction of a fusion.
 
     Attributes:
-        batch, m, n, k, summed: positions in the iteration space of ``result``; ``summed`` are reduced axes beside k.
+        axes: of the contraction.
+        a, b: the factors with its rows and with its columns.
         vector: elements of a vector in registers.
     """
 
-    result: TensorView
-    batch: tuple[int, ...]
-    m: int
-    n: int
-    k: int
-    summed: tuple[int, ...]
+    axes: MatrixAxes
     a: _Factor
     b: _Factor
     vector: int
@@ -122,14 +113,15 @@ def simt_gemm(
     check_call(fusion, "simt_gemm", config, SimtGemmConfig)
     extent = Sizes(fusion, sizes, target)
     problem = _find(fusion)
-    m, n, k = (extent(problem.result.root[p].extent) for p in (problem.m, problem.n, problem.k))
+    axes = problem.axes
+    m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
     if min(m, n) < LEAST:
         raise refuse(fusion, "simt_gemm", f"it has {m} rows and {n} columns", "tf.schedulers.reduction")
-    options = sorted((_option(problem, c, extent) for c in _candidates(problem)), key=lambda option: option.us)
+    options = sorted((_option(problem, c, extent) for c in _candidates(problem, extent.target)), key=lambda option: option.us)
     chosen = options[0] if config is None else _option(problem, config, extent)
     script = Script(fusion)
     _SimtGemm(script, problem, chosen.config).apply()
-    batch = " x ".join(str(extent(problem.result.root[p].extent)) for p in problem.batch)
+    batch = " x ".join(str(extent(axes.extent(p))) for p in axes.batch)
     size = f"{f'{batch} times ' if batch else ''}{m} x {n} x {k}"
     return Chosen("simt_gemm", size, chosen, tuple(options), config is not None, script.text)
 
@@ -152,15 +144,13 @@ def _find(fusion: Fusion) -> _Problem:
     for a in result.root:
         if not prove(ge(a.extent, 1), fusion.facts()):
             raise refuse(fusion, "simt_gemm", f"the extent {a.extent} may be 0", "declare it with tf.dim(..., min=1)")
-    m, n = max(found.rows), max(found.columns)
-    *summed, k = found.summed
+    axes = found.as_matrices(result)
     widest = max(tv.dtype.itemsize for tv in (result, found.a.tensor, found.b.tensor, *fusion.outputs))
     a, b = (
-        _Factor(r.tensor, place, iteration_position(r.index[-1]) == k, _vector(fusion, r.tensor))
+        _Factor(r.tensor, place, iteration_position(r.index[-1]) == axes.k, _vector(fusion, r.tensor))
         for r, place in zip((found.a, found.b), found.places, strict=True)
     )
-    batch = tuple(p for p in range(len(result.root)) if p not in (m, n, *found.summed))
-    return _Problem(result, batch, m, n, k, tuple(summed), a, b, min(4, VECTOR_BYTES // widest))
+    return _Problem(axes, a, b, min(4, VECTOR_BYTES // widest))
 
 
 def _contraction(fusion: Fusion) -> Reduction:
@@ -209,24 +199,25 @@ def _vector(fusion: Fusion, tv: TensorView) -> int:
 # -- the parameters ---------------------------------------------------------------------------------------------------------------------
 
 
-def _candidates(problem: _Problem) -> list[SimtGemmConfig]:
+def _candidates(problem: _Problem, target: Target) -> list[SimtGemmConfig]:
     """Parts of a tile for each thread, as large as its registers allow. A step takes longer than a load: two tiles in the ring were measured to be enough."""
-    most = 8 if problem.result.dtype.itemsize <= 4 else 4
-    return [SimtGemmConfig(rows, columns) for rows, columns in EFFICIENCY if max(rows, columns) <= most]
+    most = 8 if problem.axes.result.dtype.itemsize <= 4 else 4
+    return [SimtGemmConfig(rows, columns) for (rows, columns), _ in target.products.simt_shares if max(rows, columns) <= most]
 
 
 def _option(problem: _Problem, c: SimtGemmConfig, extent: Sizes) -> Option[SimtGemmConfig]:
     """Its time: whole waves of blocks at the rate of multiply-adds, or the bytes of factors and result, whichever takes longer."""
-    space = problem.result.root
-    m, n = (extent(space[p].extent) for p in (problem.m, problem.n))
-    k = prod(extent(a.extent) for a in space if a.is_reduction)
-    batch = prod(extent(space[p].extent) for p in problem.batch)
+    axes = problem.axes
+    m, n = (extent(axes.extent(p)) for p in (axes.m, axes.n))
+    k = prod(extent(axes.extent(p)) for p in (*axes.summed, axes.k))
+    batch = prod(extent(axes.extent(p)) for p in axes.batch)
     blocks = batch * ceil(m / (SIDE * c.rows)) * ceil(n / (SIDE * c.columns))
     target = extent.target
-    rate = target.lanes * target.clock_mhz * EFFICIENCY.get((c.rows, c.columns), EFFICIENCY[8, 4]) / (1 if problem.result.dtype.itemsize <= 4 else 2)
-    busy = ceil(blocks / target.sms) * SIDE * SIDE * c.rows * c.columns * k / rate
-    moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (problem.a.tensor, problem.b.tensor, problem.result))
-    return Option(c, target.launch_us + max(busy, moved / target.dram_bytes_per_us), block=(SIDE, SIDE, 1))
+    shares = dict(target.products.simt_shares)
+    rate = shares.get((c.rows, c.columns), max(shares.values())) / (1 if axes.result.dtype.itemsize <= 4 else 2)
+    busy = target.issue_us(ceil(blocks / target.sms) * SIDE * SIDE * c.rows * c.columns * k / rate, 1)
+    moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (problem.a.tensor, problem.b.tensor, axes.result))
+    return Option(c, target.kernel_us(busy, target.dram_us(moved)), block=(SIDE, SIDE, 1))
 
 
 # -- the schedule -----------------------------------------------------------------------------------------------------------------------
@@ -240,15 +231,15 @@ class _SimtGemm:
         self.fusion = script.fusion
         self.problem = problem
         self.config = config
-        self.heads = len(problem.batch) + 2
+        self.heads = len(problem.axes.batch) + 2
         """Axes on blocks."""
-        self.steps = self.heads + len(problem.summed) + 1
+        self.steps = self.heads + len(problem.axes.summed) + 1
         """These, and the serial ones over tiles of factors."""
 
     def apply(self) -> None:
         script, problem = self.script, self.problem
         script.comment("factors in Shared memory and, from there, in registers; results in registers")
-        result = problem.result
+        result = problem.axes.result
         acc = script.new(result, "cache_fork" if result.uses else "cache_before") if result.is_output else result
         outputs = self.fusion.outputs
         registers(script, [out for out in outputs if out is not result], [], self._stored())
@@ -288,11 +279,12 @@ class _SimtGemm:
     def _blocks(self, acc: TensorView, tiles: Sequence[TensorView], behind: Sequence[TensorView]) -> None:
         script, p, c = self.script, self.problem, self.config
         script.comment("[batch, row tile, column tile: blocks | others summed, k tile | rows, columns, k]")
-        order = [*p.batch, p.m, p.n, *p.summed, p.k]
+        axes = p.axes
+        order = [*axes.batch, axes.m, axes.n, *axes.summed, axes.k]
         call = script.on(acc)
         if order != sorted(order):
             call.reorder(order)
-        m, last = len(p.batch), len(order) - 1
+        m, last = len(axes.batch), len(order) - 1
         call.split(last, c.depth).split(m + 1, SIDE * c.columns).split(m, SIDE * c.rows)
         call.reorder([*range(m + 1), m + 2, *range(m + 4, last + 3), m + 1, m + 3, last + 3])
         for axis in range(self.heads):

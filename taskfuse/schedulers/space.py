@@ -18,9 +18,9 @@ from taskfuse.ir.storage import has_code, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.keys import Key, Keys
 from taskfuse.schedulers.elementwise import recompute_all
-from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Script
+from taskfuse.target import VECTOR_BYTES
 
 
 @dataclass(frozen=True, slots=True, eq=False)

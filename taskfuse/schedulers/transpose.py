@@ -21,12 +21,11 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.allocation import allocation
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, divides, follow, registers, vector_fits, widest, work
-from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.pointwise import check
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script, Spelled
-from taskfuse.target import DEFAULT, MAX_THREADS, Target
+from taskfuse.target import DEFAULT, MAX_THREADS, VECTOR_BYTES, Target
 
 CHUNKS = 8
 """Chunks of a vector's size that are permuted with one another: 128 bytes, all banks."""

@@ -72,10 +72,11 @@ class WarpSpecialized:
         script.comment("copies: operands into Shared memory, outputs out of it or of registers")
         factors = (self.product.a, self.product.b)
         is_one = factors[0].tensor is factors[1].tensor
-        self.sources = [(script.new(o.tensor, "cache_after", *([self.product.result, o.position] if is_one else [])), o) for o in factors]
+        self.sources = [(script.new(o.tensor, "cache_after", *([self.product.axes.result, o.position] if is_one else [])), o) for o in factors]
         product = self.product = self._forked()
-        self.result = product.result
-        self.parts = Parts(script, self.config, (*product.batch, product.m, product.n), self.tiles, product.reductions, product.finals)
+        self.result = product.axes.result
+        axes = product.axes
+        self.parts = Parts(script, self.config, (*axes.batch, axes.m, axes.n), self.tiles, product.reductions, product.finals)
         self.registers = [tv for tv in product.epilogue if not tv.is_output and not fusion.is_view(tv)]  # what an output was computed by may be a view
         if any(among(self.result, producers(fusion, r.tensor)) for r in product.reductions):
             # a sum leaves out what lies past the end of the tensor, and no branch may stand around reads of accumulators
@@ -90,7 +91,7 @@ class WarpSpecialized:
                 tv = staging
             else:
                 self.direct.append((tv, out.is_paired))
-            if tv is product.result:
+            if tv is product.axes.result:
                 self.result = script.new(tv, "cache_before")
             made = script.new(tv, "cache_before")
             if fusion.is_view(made):
@@ -109,7 +110,7 @@ class WarpSpecialized:
         behind = {*product.finals, *(r.tensor for r in product.reductions)}
         return replace(
             product,
-            result=forks.get(product.result, product.result),
+            axes=replace(product.axes, result=forks.get(product.axes.result, product.axes.result)),
             epilogue=tuple(forks.get(tv, tv) for tv in product.epilogue),
             reductions=reductions,
             finals=(*(forks.get(tv, tv) for tv in product.finals), *(tv for tv in forks if tv in behind)),
@@ -117,12 +118,12 @@ class WarpSpecialized:
 
     def _tiles(self) -> None:
         """Tiles of the result, in the order of the work axis, over the blocks."""
-        script, product, config = self.script, self.product, self.config
+        script, axes, config = self.script, self.product.axes, self.config
         names = [*(["wave"] if self.shares_rows else ["round", "turn"]), *(["cluster", "rank"] if self.clustered else ["block"])]
         script.comment(f"tiles: [{', '.join(names)}, m, n, k step, k]; the epilogue shares the loops over tiles, the operands those over k steps, too")
         acc = script.on(self.result)
-        batch, rank = len(product.batch), int(self.clustered)
-        order = [*product.batch, product.m, product.n, product.k]
+        batch, rank = len(axes.batch), int(self.clustered)
+        order = [*axes.batch, axes.m, axes.n, axes.k]
         if order != sorted(order):
             acc.reorder(order)
         acc.split(batch, config.tile_m)

@@ -1,9 +1,10 @@
 """The simulator: kernel IR on NumPy, under any interleaving. docs/simulator.md says what it models."""
 
-from taskfuse.sim.explore import Exploration, Failure, explore
+from taskfuse.reports.exploration import Exploration, Failure
+from taskfuse.reports.timeline import Timeline
+from taskfuse.sim.explore import explore
 from taskfuse.sim.recording import timeline
 from taskfuse.sim.schedule import Scheduler
 from taskfuse.sim.simulate import simulate
-from taskfuse.sim.timeline import Timeline
 
 __all__ = ["Exploration", "Failure", "Scheduler", "Timeline", "explore", "simulate", "timeline"]

@@ -6,6 +6,7 @@ the parts may merge.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -80,3 +81,7 @@ class Agent:
     def part(self, lanes: Lanes, pc: int, joins: tuple[Join, ...]) -> Agent:
         """An agent for some of the threads."""
         return Agent(self.block, lanes, pc, dict(self.env), joins)
+
+
+Instruction = Callable[[Agent], Signal | None]
+"""A statement, compiled: what the agent does that executes it."""

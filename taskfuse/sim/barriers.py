@@ -1,4 +1,5 @@
-"""Barriers: mbarriers (PTX ISA, "mbarrier") and barriers at which threads meet (``bar.sync``, ``__syncwarp``, grid barriers)."""
+"""The state of what threads wait for: mbarriers (PTX ISA, "mbarrier"), barriers at which threads meet (``bar.sync``, ``__syncwarp``, grid barriers),
+semaphores."""
 
 from __future__ import annotations
 
@@ -129,3 +130,59 @@ class BarrierCell:
     def describe(self) -> str:
         """The state, for reports."""
         return f"{self.arrived} of {self.needed} threads are there"
+
+
+class SemaphoreCell:
+    """One counter: ``count`` releases complete a phase.
+
+    Attributes:
+        released: releases since the launch began.
+        waiters: agents to wake when phases are complete, and how many each waits for.
+    """
+
+    __slots__ = ("count", "name", "released", "waiters")
+
+    def __init__(self, name: str, count: int) -> None:
+        self.name = name
+        self.count = count
+        self.released = 0
+        self.waiters: list[tuple[Agent, int]] = []
+
+    @property
+    def phases(self) -> int:
+        """Phases that are complete."""
+        return self.released // self.count
+
+    @property
+    def pending(self) -> int:
+        """Releases until the next one is."""
+        return self.count - self.released % self.count
+
+    def describe(self) -> str:
+        """The state, for reports."""
+        return f"{self.phases} phases are complete, {self.pending} of {self.count} releases are missing in the next"
+
+
+class SemaphoreArray:
+    """The counters of one declaration, in a launch."""
+
+    def __init__(self, name: str, shape: tuple[int, ...], count: int) -> None:
+        self.name = name
+        self.shape = shape
+        self.count = count
+        self._cells: dict[tuple[int, ...], SemaphoreCell] = {}
+
+    def cell(self, index: tuple[int, ...], thread: int) -> SemaphoreCell:
+        """The counter at an index. Raises :class:`Fault` if none exists, or if no number of releases completes a phase."""
+        if any(not 0 <= i < n for i, n in zip(index, self.shape, strict=True)):
+            raise Fault(f"semaphore '{self.name}' of shape {list(self.shape)} has no counter {list(index)}", thread=thread)
+        if self.count < 1:
+            raise Fault(f"a phase of semaphore '{self.name}' takes {self.count} releases", thread=thread)
+        found = self._cells.get(index)
+        if found is None:
+            found = self._cells[index] = SemaphoreCell(f"{self.name}[{', '.join(map(str, index))}]", self.count)
+        return found
+
+    def state(self) -> tuple[tuple[tuple[int, ...], int], ...]:
+        """The releases so far of every counter that has been used."""
+        return tuple(sorted((index, cell.released) for index, cell in self._cells.items()))

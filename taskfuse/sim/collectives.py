@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,11 +13,9 @@ from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.fault import Fault, TornWarp
 from taskfuse.sim.lanes import Lanes, LaneTable
 from taskfuse.sim.memory import Site, read, write
+from taskfuse.sim.names import Names
 from taskfuse.sim.synchronization import Path, assemble, pause, selected
 from taskfuse.target import WARP
-
-if TYPE_CHECKING:
-    from taskfuse.sim.program import Program
 
 
 def addresses(agent: Agent, site: Site) -> Any:
@@ -68,9 +66,9 @@ def by_warps(lanes: Lanes, table: LaneTable) -> list[Lanes]:
     return [table.get(lanes.ids[whole]), *torn] if whole.any() else torn
 
 
-def shuffle(program: Program, stmt: Shuffle, path: Path) -> Callable[[Agent], Signal | None]:
+def shuffle(names: Names, stmt: Shuffle, path: Path) -> Callable[[Agent], Signal | None]:
     """``shfl.sync.bfly`` by whole warps, or by a part of one that waits for the rest; ``path``, the branches around, must select all of it."""
-    out, source, mask = program.site(stmt.out), program.site(stmt.source), stmt.mask
+    out, source, mask = names.site(stmt.out), names.site(stmt.source), stmt.mask
 
     def exchange(agent: Agent, lanes: Lanes) -> None:
         held = read(agent.block.memory, source, lanes, agent.env)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,44 +11,40 @@ from taskfuse.dtypes import DType, int64
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.kir.nodes import Choose, Compute, Gather, VectorCopy
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
-from taskfuse.sim.agent import Agent, Signal
+from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.collectives import check_addresses, check_alignment
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Env, Lanes
 from taskfuse.sim.memory import Place, Region, Site, place_of, read, write
+from taskfuse.sim.names import Names
 
-if TYPE_CHECKING:
-    from taskfuse.sim.program import Program
-
-
-Instruction = Callable[[Agent], Signal | None]
 Fetch = Callable[[Agent], Any]
 _CAST = ELEMENTWISE["cast"]
 
 
-def _operand(program: Program, operand: Operand) -> tuple[Fetch, DType]:
-    values = program.values
+def _operand(names: Names, operand: Operand) -> tuple[Fetch, DType]:
+    values = names.values
     match operand:
         case Access():
-            site = program.site(operand)
-            return (lambda agent: read(agent.block.memory, site, agent.lanes, agent.env)), program.dtypes[operand.buffer]
+            site = names.site(operand)
+            return (lambda agent: read(agent.block.memory, site, agent.lanes, agent.env)), names.dtypes[operand.buffer]
         case Immediate():
             constant = values.literal(operand.value, operand.dtype)
             return (lambda agent: constant), operand.dtype
         case ScalarValue():
             name = operand.name
-            return (lambda agent: agent.block.machine.scalars[name]), program.scalars[name]
+            return (lambda agent: agent.block.machine.scalars[name]), names.scalars[name]
         case IndexOf():
-            code = program.expr(operand.value)
+            code = names.expr(operand.value)
             return (lambda agent: np.asarray(code.at(agent.lanes, agent.env), np.int64)), int64
 
 
-def compute(program: Program, stmt: Compute) -> Instruction:
+def compute(names: Names, stmt: Compute) -> Instruction:
     """``out = op(operands)``."""
-    out, op, dtype = program.site(stmt.out), stmt.op, stmt.dtype
-    fetches, dtypes = zip(*(_operand(program, o) for o in stmt.operands), strict=True)
-    apply, out_dtype = program.values.apply, program.dtypes[stmt.out.buffer]
-    signal = Signal.POINT if program.is_point(stmt.out, *stmt.operands) else None
+    out, op, dtype = names.site(stmt.out), stmt.op, stmt.dtype
+    fetches, dtypes = zip(*(_operand(names, o) for o in stmt.operands), strict=True)
+    apply, out_dtype = names.values.apply, names.dtypes[stmt.out.buffer]
+    signal = Signal.POINT if names.is_point(stmt.out, *stmt.operands) else None
 
     def run(agent: Agent) -> Signal | None:
         value = apply(op, [fetch(agent) for fetch in fetches], dtypes, dtype, out_dtype)
@@ -58,12 +54,12 @@ def compute(program: Program, stmt: Compute) -> Instruction:
     return run
 
 
-def choose(program: Program, stmt: Choose) -> Instruction:
+def choose(names: Names, stmt: Choose) -> Instruction:
     """Every lane reads the operand of its first case that holds, and no other."""
-    out, out_dtype, apply = program.site(stmt.out), program.dtypes[stmt.out.buffer], program.values.apply
-    storage = program.values.storage(out_dtype)
-    cases = [(program.expr(c.cond), *_operand(program, c.operand)) for c in stmt.cases]
-    signal = Signal.POINT if program.is_point(stmt.out, *(c.operand for c in stmt.cases)) else None
+    out, out_dtype, apply = names.site(stmt.out), names.dtypes[stmt.out.buffer], names.values.apply
+    storage = names.values.storage(out_dtype)
+    cases = [(names.expr(c.cond), *_operand(names, c.operand)) for c in stmt.cases]
+    signal = Signal.POINT if names.is_point(stmt.out, *(c.operand for c in stmt.cases)) else None
 
     def run(agent: Agent) -> Signal | None:
         everyone = agent.lanes
@@ -93,11 +89,11 @@ def choose(program: Program, stmt: Choose) -> Instruction:
     return run
 
 
-def vector_copy(program: Program, stmt: VectorCopy) -> Instruction:
+def vector_copy(names: Names, stmt: VectorCopy) -> Instruction:
     """Consecutive elements by one instruction."""
-    out, source = program.site(stmt.out, stmt.width), program.site(stmt.source, stmt.width)
-    size = stmt.width * program.dtypes[stmt.out.buffer].itemsize
-    signal = Signal.POINT if program.is_point(stmt.out, stmt.source) else None
+    out, source = names.site(stmt.out, stmt.width), names.site(stmt.source, stmt.width)
+    size = stmt.width * names.dtypes[stmt.out.buffer].itemsize
+    signal = Signal.POINT if names.is_point(stmt.out, stmt.source) else None
 
     def run(agent: Agent) -> Signal | None:
         memory = agent.block.memory
@@ -136,14 +132,14 @@ class ValueSite(Site):
         return [c.evaluate({**env, **lanes.index}) for c in self.codes]
 
 
-def gather(program: Program, stmt: Gather) -> Instruction:
+def gather(names: Names, stmt: Gather) -> Instruction:
     """Every lane whose values are inside their extents reads, the others write 0."""
-    out = program.site(stmt.out, stmt.width)
-    source = ValueSite(program.numbers[stmt.source.buffer], tuple(map(program.expr, stmt.source.index)), stmt.width)
-    values = [(v.symbol, program.site(v.source), program.expr(v.extent)) for v in stmt.values]
-    storage = program.values.storage(program.dtypes[stmt.out.buffer])
-    size = stmt.width * program.dtypes[stmt.out.buffer].itemsize
-    signal = Signal.POINT if program.is_point(stmt.out, stmt.source, *(v.source for v in stmt.values)) else None
+    out = names.site(stmt.out, stmt.width)
+    source = ValueSite(names.numbers[stmt.source.buffer], tuple(map(names.expr, stmt.source.index)), stmt.width)
+    values = [(v.symbol, names.site(v.source), names.expr(v.extent)) for v in stmt.values]
+    storage = names.values.storage(names.dtypes[stmt.out.buffer])
+    size = stmt.width * names.dtypes[stmt.out.buffer].itemsize
+    signal = Signal.POINT if names.is_point(stmt.out, stmt.source, *(v.source for v in stmt.values)) else None
 
     def run(agent: Agent) -> Signal | None:
         everyone, env, memory = agent.lanes, agent.env, agent.block.memory

@@ -7,7 +7,7 @@ the asynchronous proxy the elements are generic writes of the issuing thread, ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,21 +17,20 @@ import numpy.typing as npt
 from taskfuse.kir.nodes import AsyncCopy
 from taskfuse.kir.operands import Queue
 from taskfuse.kir.synchronization import ArriveAsync
-from taskfuse.sim.agent import Agent, Signal
+from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.engines import Progress
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Env, Lanes, LaneTable, groups
 from taskfuse.sim.memory import Place, Region, Site, stamp
+from taskfuse.sim.names import Names
 from taskfuse.sim.synchronization import cell
 from taskfuse.target import WARP
 
 if TYPE_CHECKING:
     from taskfuse.sim.barriers import MbarrierCell
     from taskfuse.sim.block import Block
-    from taskfuse.sim.program import Program
 
 Ints = npt.NDArray[np.int64]
-Instruction = Callable[[Agent], Signal | None]
 
 
 @dataclass(slots=True, eq=False)
@@ -162,10 +161,10 @@ def _elements(site: Site, lanes: Lanes, env: Env, region: Region) -> Ints:
     return region.start + (offset[:, None] + np.arange(site.width)) * region.step
 
 
-def copy(program: Program, stmt: AsyncCopy) -> Instruction:
+def copy(names: Names, stmt: AsyncCopy) -> Instruction:
     """``cp.async``."""
-    out, source, valid = program.site(stmt.out, stmt.width), program.site(stmt.source, stmt.width), program.expr(stmt.valid)
-    zero = program.values.literal(0, program.dtypes[stmt.out.buffer])
+    out, source, valid = names.site(stmt.out, stmt.width), names.site(stmt.source, stmt.width), names.expr(stmt.valid)
+    zero = names.values.literal(0, names.dtypes[stmt.out.buffer])
 
     def run(agent: Agent) -> Signal:
         block, pc, env = agent.block, agent.pc - 1, agent.env
@@ -194,9 +193,9 @@ def copy(program: Program, stmt: AsyncCopy) -> Instruction:
     return run
 
 
-def arrive(program: Program, stmt: ArriveAsync) -> Instruction:
+def arrive(names: Names, stmt: ArriveAsync) -> Instruction:
     """``cp.async.mbarrier.arrive.noinc``."""
-    name, slot = stmt.barrier.name, program.expr(stmt.barrier.slot)
+    name, slot = stmt.barrier.name, names.expr(stmt.barrier.slot)
 
     def run(agent: Agent) -> Signal:
         block, pc, table = agent.block, agent.pc - 1, agent.block.machine.table

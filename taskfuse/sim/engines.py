@@ -7,7 +7,7 @@ hold for every schedule is checked when the operation is issued: generic writes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,23 +16,19 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.kir.operands import Queue
-from taskfuse.kir.synchronization import Commit, WaitGroup
-from taskfuse.sim.agent import Agent, Signal
-from taskfuse.sim.collectives import check_warps
+from taskfuse.sim.agent import Agent
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Lanes
 from taskfuse.sim.memory import Proxy, Region, check_incoming
 from taskfuse.target import WARP
 
 if TYPE_CHECKING:
+    from taskfuse.sim.barriers import MbarrierCell
     from taskfuse.sim.block import Block
-    from taskfuse.sim.copies import ArriveOperation
-    from taskfuse.sim.machine import Action
     from taskfuse.sim.observer import Observer
 
 Ints = npt.NDArray[np.int64]
 OPERATIONS = {Queue.WGMMA: "a wgmma", Queue.BULK: "a TMA store", Queue.COPY: "an asynchronous copy"}
-Instruction = Callable[[Agent], Signal | None]
 
 
 class Progress(IntEnum):
@@ -41,6 +37,44 @@ class Progress(IntEnum):
     ISSUED = 0
     SOURCE_READ = 1
     DONE = 2
+
+
+class Action(Protocol):
+    """An operation of an asynchronous engine.
+
+    Attributes:
+        pc: statement that issued it.
+        block, thread: who did.
+        target: the block whose registers or Shared memory it uses.
+    """
+
+    pc: int
+    block: Block
+    thread: int
+
+    @property
+    def target(self) -> Block: ...
+
+    def execute(self) -> None:
+        """Do it. Called once."""
+        ...
+
+
+class Arrival(Action, Protocol):
+    """Arrivals for asynchronous copies (:class:`taskfuse.sim.copies.ArriveOperation`).
+
+    Attributes:
+        owners: the threads that arrive.
+        barrier: where.
+        covered: the copies; ``left``: how many are not done.
+    """
+
+    owners: list[int]
+    barrier: MbarrierCell
+    left: int
+
+    @property
+    def covered(self) -> Sequence[Operation]: ...
 
 
 class Operation(Protocol):
@@ -134,7 +168,7 @@ class Engines:
         self.queues: dict[tuple[Queue, int], Fifo] = {}
         self.tensor: dict[int, list[Action]] = {}
         self.loads = 0
-        self.arrivals: list[ArriveOperation] = []
+        self.arrivals: list[Arrival] = []
         self.waiters: list[Agent] = []
         self.fences = np.zeros(block.threads, np.int64)
 
@@ -227,53 +261,3 @@ class Engines:
         self.check_visible(region, self.proxy(region), looked_at)
         found = store.data[index]
         return found if store.dtype is None else found.astype(store.dtype)
-
-
-# -- queues ---------------------------------------------------------------------------------------------------------------------------
-
-
-def _owners(agent: Agent, queue: Queue) -> list[int]:
-    """The owners of the agent's queues."""
-    if queue is not Queue.WGMMA:
-        return agent.lanes.ids.tolist()
-    check_warps(agent, f"an instruction on the {queue.value} queue")
-    return sorted(set((agent.lanes.ids // WARP).tolist()))
-
-
-def commit(stmt: Commit) -> Instruction:
-    """``wgmma.commit_group``, ``cp.async.bulk.commit_group``, ``cp.async.commit_group``."""
-
-    def run(agent: Agent) -> Signal:
-        for owner in _owners(agent, stmt.queue):
-            agent.block.engines.fifo(stmt.queue, owner).commit()
-        return Signal.POINT
-
-    return run
-
-
-def wait_group(stmt: WaitGroup) -> Instruction:
-    """``wgmma.wait_group``, ``cp.async.bulk.wait_group`` (``.read``), ``cp.async.wait_group``."""
-    wanted = Progress.SOURCE_READ if stmt.read_only else Progress.DONE
-
-    def run(agent: Agent) -> Signal:
-        engines = agent.block.engines
-        waits = [o for o in _owners(agent, stmt.queue) if not engines.fifo(stmt.queue, o).wait(stmt.pending, wanted, engines.block.machine.observer)]
-        if not waits:
-            return Signal.POINT
-        agent.pc -= 1
-        engines.waiters.append(agent)
-        return agent.block.machine.block(agent, agent.pc, lambda: f"operations of the {stmt.queue.value} queue are not done")
-
-    return run
-
-
-def may_pass_wait_group(stmt: WaitGroup) -> Callable[[Agent], bool]:
-    """False where the wait_group would block."""
-    wanted = Progress.SOURCE_READ if stmt.read_only else Progress.DONE
-
-    def holds(agent: Agent) -> bool:
-        queues = agent.block.engines.queues
-        owners = agent.lanes.ids.tolist() if stmt.queue is not Queue.WGMMA else set((agent.lanes.ids // WARP).tolist())
-        return all(queues[stmt.queue, o].done(stmt.pending, wanted) for o in owners if (stmt.queue, o) in queues)
-
-    return holds

@@ -45,16 +45,14 @@ import numpy as np
 
 from taskfuse.ir.medium import MEDIA
 from taskfuse.sim.agent import Agent
-from taskfuse.sim.barriers import MbarrierCell
+from taskfuse.sim.barriers import MbarrierCell, SemaphoreCell
 from taskfuse.sim.memory import Index
 from taskfuse.sim.observer import Observer
-from taskfuse.sim.semaphores import SemaphoreCell
 
 if TYPE_CHECKING:
     from taskfuse.sim.barriers import BarrierCell
     from taskfuse.sim.block import Block
-    from taskfuse.sim.engines import Operation
-    from taskfuse.sim.machine import Action
+    from taskfuse.sim.engines import Action, Operation
     from taskfuse.sim.memory import Memory, Region
     from taskfuse.sim.stepper import Option
 

@@ -21,15 +21,16 @@ from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, intege
 from taskfuse.kir.clusters import Int3
 from taskfuse.kir.declarations import Buffer, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
+from taskfuse.sim.barriers import SemaphoreArray
 from taskfuse.sim.block import Block, Cluster
+from taskfuse.sim.compiler import program
 from taskfuse.sim.lanes import Env, LaneTable
 from taskfuse.sim.machine import Machine
 from taskfuse.sim.memory import Memory, Proxy, Region, Store
 from taskfuse.sim.observer import Observer
-from taskfuse.sim.program import Program, program
+from taskfuse.sim.program import Program
 from taskfuse.sim.published import GlobalFences, Published
 from taskfuse.sim.schedule import Policy
-from taskfuse.sim.semaphores import SemaphoreArray
 from taskfuse.target import MAX_BLOCK, MAX_THREADS, SHARED_BYTES, WARP
 
 Array = npt.NDArray[Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -12,39 +12,18 @@ from taskfuse.errors import DeadlockError, SimulationError
 from taskfuse.kir.channels import ring_text
 from taskfuse.kir.printer import stmt_text
 from taskfuse.sim.agent import Agent, Join, Signal
-from taskfuse.sim.barriers import BarrierCell
+from taskfuse.sim.barriers import BarrierCell, SemaphoreArray
 from taskfuse.sim.block import Block
+from taskfuse.sim.engines import Action
 from taskfuse.sim.fault import Fault, TornWarp
 from taskfuse.sim.lanes import Env, Lanes, LaneTable
 from taskfuse.sim.observer import Observer
 from taskfuse.sim.program import Program
 from taskfuse.sim.published import GlobalFences
 from taskfuse.sim.schedule import Policy, Timing
-from taskfuse.sim.semaphores import SemaphoreArray
 
 REPORTED_AGENTS = 24
 Description = Callable[[], str]
-
-
-class Action(Protocol):
-    """An operation of an asynchronous engine.
-
-    Attributes:
-        pc: statement that issued it.
-        block, thread: who did.
-        target: the block whose registers or Shared memory it uses.
-    """
-
-    pc: int
-    block: Block
-    thread: int
-
-    @property
-    def target(self) -> Block: ...
-
-    def execute(self) -> None:
-        """Do it. Called once."""
-        ...
 
 
 class Machine:
@@ -76,7 +55,7 @@ class Machine:
         observer: Observer | None = None,
     ) -> None:
         self.observer = observer
-        self.code = program.code if observer is None else observer.code(program)
+        self.code = program.code if observer is None else observer.code(program.code, program.sources)
         self.program = program
         self.table = table
         self.policy = policy

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,16 +13,13 @@ from taskfuse.ir.elementwise import ELEMENTWISE, Array
 from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix
-from taskfuse.sim.agent import Agent, Signal
+from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.collectives import check_alignment, check_warps
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Env, Lanes
 from taskfuse.sim.memory import Memory, Place, Region, Site, Store, check_incoming, check_registers, stamp
+from taskfuse.sim.names import Names
 from taskfuse.target import WARP
-
-if TYPE_CHECKING:
-    from taskfuse.sim.program import Program
-
 
 Ints = npt.NDArray[np.int64]
 _TF32 = np.uint32(0xFFFFE000)
@@ -96,7 +91,6 @@ def factor(values: Values, array: Array, dtype: DType, accumulator: DType) -> Ar
     return values.cast(array, dtype, accumulator)
 
 
-Instruction = Callable[[Agent], Signal | None]
 _ADD = ELEMENTWISE["add"]
 
 
@@ -115,10 +109,10 @@ def _rows(agent: Agent, site: Site, stmt: LdMatrix | StMatrix, name: str) -> Pla
     return site.place(_addressing(agent, stmt.matrices), agent.env, region)
 
 
-def stmatrix(program: Program, stmt: StMatrix) -> Instruction:
+def stmatrix(names: Names, stmt: StMatrix) -> Instruction:
     """``stmatrix`` by every warp of the agent."""
-    size = program.dtypes[stmt.out.buffer].itemsize
-    out, source = program.site(stmt.out, width=fragments.MATRIX_ROW_BYTES // size), program.site(stmt.source)
+    size = names.dtypes[stmt.out.buffer].itemsize
+    out, source = names.site(stmt.out, width=fragments.MATRIX_ROW_BYTES // size), names.site(stmt.source)
     fragment = fragments.matrices(stmt.matrices, size, transpose=stmt.transpose)
 
     def run(agent: Agent) -> Signal:
@@ -142,10 +136,10 @@ def stmatrix(program: Program, stmt: StMatrix) -> Instruction:
     return run
 
 
-def ldmatrix(program: Program, stmt: LdMatrix) -> Instruction:
+def ldmatrix(names: Names, stmt: LdMatrix) -> Instruction:
     """``ldmatrix`` by every warp of the agent."""
-    size = program.dtypes[stmt.out.buffer].itemsize
-    out, source = program.site(stmt.out), program.site(stmt.source, width=fragments.MATRIX_ROW_BYTES // size)
+    size = names.dtypes[stmt.out.buffer].itemsize
+    out, source = names.site(stmt.out), names.site(stmt.source, width=fragments.MATRIX_ROW_BYTES // size)
     fragment = fragments.matrices(stmt.matrices, size, transpose=stmt.transpose)
 
     def run(agent: Agent) -> Signal:
@@ -169,12 +163,12 @@ def ldmatrix(program: Program, stmt: LdMatrix) -> Instruction:
     return run
 
 
-def mma(program: Program, stmt: Mma) -> Instruction:
+def mma(names: Names, stmt: Mma) -> Instruction:
     """``mma.sync`` by every warp of the agent."""
-    values, dtype, row = program.values, program.dtypes[stmt.acc.buffer], stmt.row
+    values, dtype, row = names.values, names.dtypes[stmt.acc.buffer], stmt.row
     assert row.a_registers is not None
     assert row.b_registers is not None
-    sites = [program.site(access) for access in (stmt.acc, stmt.a, stmt.b)]
+    sites = [names.site(access) for access in (stmt.acc, stmt.a, stmt.b)]
     parts = (stmt.accumulators, row.a_registers, row.b_registers)
 
     def run(agent: Agent) -> None:

@@ -1,31 +1,33 @@
 """What a run tells whoever watches it: the footprint of every step on memory and barriers.
 
 A machine without an observer pays one test per access. The methods do nothing here; exploration (:mod:`taskfuse.sim.happens_before`) and
-timelines (:mod:`taskfuse.sim.timeline`) override what they need.
+timelines (:mod:`taskfuse.sim.recording`) override what they need.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from taskfuse.sim.agent import Agent, Signal
-    from taskfuse.sim.barriers import BarrierCell, MbarrierCell
+    from taskfuse.kir.nodes import Stmt
+    from taskfuse.sim.agent import Agent, Instruction
+    from taskfuse.sim.barriers import BarrierCell, MbarrierCell, SemaphoreCell
     from taskfuse.sim.block import Block
-    from taskfuse.sim.engines import Operation
-    from taskfuse.sim.machine import Action
+    from taskfuse.sim.engines import Action, Operation
     from taskfuse.sim.memory import Memory, Region
-    from taskfuse.sim.program import Program
-    from taskfuse.sim.semaphores import SemaphoreCell
 
 
 class Observer:
     """Does nothing."""
 
-    def code(self, program: Program) -> list[Callable[[Agent], Signal | None]]:
-        """The instructions that the machine executes: those of the program, or others that call them."""
-        return program.code
+    def code(self, code: list[Instruction], sources: Sequence[Stmt | None]) -> list[Instruction]:
+        """The instructions that the machine executes: those of the program, or others that call them.
+
+        Args:
+            sources: the statement of each.
+        """
+        return code
 
     def block(self, agent: Agent, pc: int) -> None:
         """An agent waits at a statement."""

@@ -1,419 +1,56 @@
-"""Kernel IR compiled to a list of instructions, once per kernel.
-
-An instruction is a Python function of the agent that executes it. Control flow is the program counter; an If or a loop on which threads
-may part ends in a *join*. A body in which nothing waits and no cursor moves is executed under a part of the lanes at a time (a detour);
-else the agent splits.
-"""
+"""A compiled kernel: a list of instructions, and what the machine asks about them."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 
-from taskfuse.dtypes import DType
-from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import Expr, const
-from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import Values
-from taskfuse.kir.declarations import HostParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
-from taskfuse.kir.operands import Access, Operand
-from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
-from taskfuse.kir.synchronization import (
-    Acquire,
-    Advance,
-    Arrive,
-    ArriveAsync,
-    Barrier,
-    BarrierScope,
-    Commit,
-    Cursor,
-    CursorInit,
-    Expect,
-    FenceInit,
-    FenceProxyAsync,
-    InitBarrier,
-    Release,
-    SetMaxNReg,
-    Wait,
-    WaitGroup,
-    WgmmaFence,
-)
-from taskfuse.kir.walk import phased, walk
-from taskfuse.sim import collectives, computation, copies, engines, matrices, semaphores, synchronization, tma, wgmma
-from taskfuse.sim.agent import Agent, Detour, Signal
-from taskfuse.sim.fault import Fault
-from taskfuse.sim.lanes import Code, groups
-from taskfuse.sim.memory import Site
+from taskfuse.kir.nodes import AsyncCopy, Stmt, TmaLoad, TmaStore
+from taskfuse.kir.operands import Access
+from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
+from taskfuse.kir.walk import walk
+from taskfuse.sim.agent import Agent, Instruction
+from taskfuse.sim.names import Names
 from taskfuse.target import WARP
 
-Instruction = Callable[[Agent], Signal | None]
-_CACHED_PROGRAMS = 64
 
-
-class Target:
-    """A place in the program that may not be known yet."""
-
-    __slots__ = ("pc",)
-
-    def __init__(self) -> None:
-        self.pc = -1
-
-
-class Program:
+class Program(Names):
     """A compiled kernel.
 
     Attributes:
         code: instructions; sources, labels: the statement and the innermost branch label of each.
         points: true for instructions that others may see, or that depend on what others do: interleavings differ in their order alone.
         guards: by instruction, false where it would block.
-        numbers: number of each tensor argument and buffer, in order of declaration.
         unit: threads that must be together for collective instructions: a warp, or 1 without such instructions.
-        fixed: symbols that no statement changes.
         uses_engines: asynchronous engines read or write Shared memory.
         accumulators, factors: numbers of the Local buffers that wgmmas write, and of those that they read alone.
     """
 
     def __init__(self, kernel: Kernel, values: Values) -> None:
-        self.kernel = kernel
-        self.values = values
+        super().__init__(kernel, values)
         self.code: list[Instruction] = []
         self.sources: list[Stmt | None] = []
         self.labels: list[str | None] = []
         self.points: list[bool] = []
         self.guards: dict[int, Callable[[Agent], bool]] = {}
-        tensors = [p for p in kernel.params if isinstance(p, TensorParam)]
-        self.dtypes: dict[str, DType] = {d.name: d.dtype for d in (*tensors, *kernel.buffers)}
-        self.scalars: dict[str, DType] = {p.name: p.dtype for p in kernel.params if isinstance(p, ScalarParam)}
-        self.maps = {p.name: p for p in kernel.params if isinstance(p, TensorMapParam)}
-        self.numbers = {name: number for number, name in enumerate(self.dtypes)}
-        self.fixed = frozenset((*(e.name for e in kernel.extents), *(p.name for p in kernel.params if isinstance(p, HostParam))))
         statements = tuple(walk(kernel))
         self.unit = WARP if any(isinstance(s, Wgmma | Mma | LdMatrix | StMatrix) for s in statements) else 1
         self.uses_engines = any(_has(statements, kind) for kind in (AsyncCopy, TmaLoad, TmaStore, Wgmma))
         multiplies = [s for s in statements if isinstance(s, Wgmma)]
         self.accumulators = frozenset(self.numbers[s.acc.buffer] for s in multiplies)
         self.factors = frozenset(self.numbers[s.a.buffer] for s in multiplies if isinstance(s.a, Access))
-        visible = {p.name for p in tensors if p.is_output} | {b.name for b in kernel.buffers if not MEDIA[b.memory].is_private}
-        self._visible = frozenset(visible)
-        self._phased = phased(statements)
-        self._codes: dict[Expr, Code] = {}
-        self._stmt: Stmt | None = None
-        self._label: str | None = None
-        self._path: list[tuple[Code, bool]] = []
-        for stmt in kernel.body:
-            self._compile(stmt)
-        self._emit(synchronization.leave, point=True)
 
-    # -- building blocks --------------------------------------------------------------------------------------------------------------
-
-    def expr(self, expr: Expr) -> Code:
-        """The compiled expression."""
-        found = self._codes.get(expr)
-        if found is None:
-            found = self._codes[expr] = Code(expr, self.fixed)
-        return found
-
-    def site(self, access: Access, width: int = 1) -> Site:
-        """The compiled access."""
-        return Site(self.numbers[access.buffer], tuple(map(self.expr, access.index)), width)
-
-    def _emit(self, instruction: Instruction, point: bool = False, guard: Callable[[Agent], bool] | None = None) -> int:
+    def emit(self, instruction: Instruction, stmt: Stmt | None, label: str | None, point: bool, guard: Callable[[Agent], bool] | None) -> int:
+        """Add an instruction; its place."""
         if guard is not None:
             self.guards[len(self.code)] = guard
         self.code.append(instruction)
         self.points.append(point)
-        self.sources.append(self._stmt)
-        self.labels.append(self._label)
+        self.sources.append(stmt)
+        self.labels.append(label)
         return len(self.code) - 1
-
-    def is_point(self, *operands: Operand) -> bool:
-        """True if others may see an access to one of these."""
-        return any(isinstance(o, Access) and o.buffer in self._visible for o in operands)
-
-    def _compile(self, stmt: Stmt) -> None:
-        outer, self._stmt = self._stmt, stmt
-        match stmt:
-            case For():
-                self._for(stmt)
-            case Bind():
-                for inner in stmt.body:
-                    self._compile(inner)
-            case If():
-                self._if(stmt)
-            case Compute():
-                self._emit(computation.compute(self, stmt), self.is_point(stmt.out, *stmt.operands))
-            case Choose():
-                self._emit(computation.choose(self, stmt), self.is_point(stmt.out, *(c.operand for c in stmt.cases)))
-            case Gather():
-                self._emit(computation.gather(self, stmt), self.is_point(stmt.out, stmt.source, *(v.source for v in stmt.values)))
-            case VectorCopy():
-                self._emit(computation.vector_copy(self, stmt), self.is_point(stmt.out, stmt.source))
-            case AsyncCopy():
-                self._emit(copies.copy(self, stmt), point=True)
-            case Barrier():
-                self._barrier(stmt)
-            case InitBarrier():
-                self._emit(synchronization.init(self, stmt), point=True)
-            case FenceInit():
-                self._emit(synchronization.fence_init, point=True)
-            case Arrive():
-                self._emit(synchronization.arrive(self, stmt.barrier, None, stmt.across), point=True)
-            case ArriveAsync():
-                self._emit(copies.arrive(self, stmt), point=True)
-            case Expect():
-                self._emit(synchronization.arrive(self, stmt.barrier, stmt.bytes), point=True)
-            case Wait():
-                exprs = (stmt.barrier.slot, stmt.parity)
-                self._agreeing(exprs, lambda: synchronization.wait(self, stmt), point=True, guard=synchronization.may_pass(self, stmt))
-            case Release():
-                self._emit(semaphores.release(self, stmt), point=True)
-            case Acquire():
-                exprs = (*stmt.semaphore.index, stmt.phases)
-                self._agreeing(exprs, lambda: semaphores.acquire(self, stmt), point=True, guard=semaphores.may_acquire(self, stmt))
-            case CursorInit():
-                self._emit(_cursor_init(stmt, stmt.name in self._phased))
-            case Advance():
-                phased = stmt.cursor in self._phased
-                self._agreeing((stmt.count,), lambda: _advance(stmt, self.expr(stmt.count), self._slots(stmt.cursor), phased))
-            case TmaLoad():
-                self._emit(tma.load(self, stmt), point=True)
-            case TmaStore():
-                self._emit(tma.store(self, stmt), point=True)
-            case Commit():
-                self._emit(engines.commit(stmt))
-            case WaitGroup():
-                self._emit(engines.wait_group(stmt), point=True, guard=engines.may_pass_wait_group(stmt))
-            case Wgmma():
-                self._emit(wgmma.multiply(self, stmt), point=True)
-            case StMatrix():
-                self._emit(matrices.stmatrix(self, stmt), point=True)
-            case LdMatrix():
-                self._emit(matrices.ldmatrix(self, stmt), point=True)
-            case Mma():
-                self._emit(matrices.mma(self, stmt))
-            case Shuffle():
-                self._shuffle(stmt)
-            case FenceProxyAsync():
-                is_global = stmt.memory is MemoryType.Global
-                self._emit(synchronization.fence_proxy_global if is_global else synchronization.fence_proxy, point=True)
-            case WgmmaFence():
-                self._emit(wgmma.fence)
-            case SetMaxNReg():
-                pass
-        self._stmt = outer
-
-    # -- control flow -----------------------------------------------------------------------------------------------------------------
-
-    def _agreeing(self, exprs: tuple[Expr, ...], make: Callable[[], Instruction], point: bool = False, guard: Callable[[Agent], bool] | None = None) -> None:
-        """An instruction before which threads part until they agree on the values of ``exprs``."""
-        codes = tuple(c for c in map(self.expr, exprs) if c.per_lane)
-        if not codes:
-            self._emit(make(), point, guard)
-            return
-        join = Target()
-
-        def part(agent: Agent) -> Signal | None:
-            machine = agent.block.machine
-            parts = groups(codes, agent.lanes, agent.env, machine.table)
-            return None if len(parts) == 1 else machine.split(agent, [(lanes, agent.pc) for lanes in parts], join.pc)
-
-        self._emit(part)
-        self._emit(make(), point, guard)
-        self._join(join, frozenset())
-
-    def _join(self, target: Target, dead: frozenset[str]) -> None:
-        """Where threads that parted meet. ``dead``: symbols that nobody needs any more, which must not keep agents apart."""
-
-        def join(agent: Agent) -> Signal | None:
-            here = agent.pc - 1
-            while agent.detours and agent.detours[-1].join == here:
-                detour = agent.detours[-1]
-                if detour.rest:
-                    agent.lanes, agent.pc = detour.rest.pop()
-                    return None
-                agent.detours.pop()
-                agent.lanes = detour.everyone
-            for name in dead:
-                agent.env.pop(name, None)
-            return agent.block.machine.meet(agent, here) if agent.joins else None
-
-        target.pc = self._emit(join)
-
-    def _if(self, stmt: If) -> None:
-        end = Target()
-        inline = not any(_waits(s) for b in stmt.branches for s in walk(b.body))
-        depth = len(self._path)
-        label = self._label
-        for branch in stmt.branches:
-            self._label = label if branch.label is None else branch.label
-            self._branch(branch, end, inline)
-        self._label = label
-        del self._path[depth:]
-        self._join(end, frozenset(n for b in stmt.branches for s in walk(b.body) for n in _defines(s)))
-
-    def _branch(self, branch: Branch, end: Target, inline: bool) -> None:
-        cond = self.expr(branch.cond)
-        body, otherwise = Target(), Target()
-
-        def test(agent: Agent) -> Signal | None:
-            machine = agent.block.machine
-            yes, no = cond.split(agent.lanes, agent.env, machine.table)
-            if no is None:
-                return None
-            if yes is None:
-                agent.pc = otherwise.pc
-                return None
-            if inline:
-                agent.detours.append(Detour(end.pc, agent.lanes, [(no, otherwise.pc)]))
-                agent.lanes = yes
-                return None
-            return machine.split(agent, [(yes, body.pc), (no, otherwise.pc)], end.pc)
-
-        def skip(agent: Agent) -> None:
-            agent.pc = end.pc
-
-        body.pc = self._emit(test) + 1
-        self._path.append((cond, True))
-        stmt = self._stmt
-        for inner in branch.body:
-            self._compile(inner)
-        self._stmt = stmt
-        self._path[-1] = (cond, False)
-        self._emit(skip)
-        otherwise.pc = len(self.code)
-
-    def _for(self, stmt: For) -> None:
-        start, stop, step = bounds = self.expr(stmt.start), self.expr(stmt.stop), self.expr(stmt.step)
-        var, hidden = stmt.var, f"{stmt.var}.bounds"
-        diverges = tuple(c for c in bounds if c.per_lane)
-        inline = not any(_waits(s) for s in walk(stmt.body))
-        enter, body, end = Target(), Target(), Target()
-
-        def part(agent: Agent) -> Signal | None:
-            machine = agent.block.machine
-            parts = [(lanes, enter.pc) for lanes in groups(diverges, agent.lanes, agent.env, machine.table)]
-            if len(parts) == 1:
-                return None
-            if inline:
-                agent.detours.append(Detour(end.pc, agent.lanes, parts[:0:-1]))
-                agent.lanes = parts[0][0]
-                return None
-            return machine.split(agent, parts, end.pc)
-
-        def begin(agent: Agent) -> None:
-            lanes, env = agent.lanes, agent.env
-            first, last, by = start.value(lanes, env), stop.value(lanes, env), step.value(lanes, env)
-            if by <= 0:
-                raise Fault(f"loop over '{var}' with step {by}")
-            if first < last:
-                env[var] = first
-                env[hidden] = (last, by)
-            else:
-                agent.pc = end.pc
-
-        def advance(agent: Agent) -> None:
-            env = agent.env
-            last, by = env[hidden]
-            value = env[var] + by
-            if value < last:
-                env[var] = value
-                agent.pc = body.pc
-
-        if diverges:
-            self._emit(part)
-        enter.pc = self._emit(begin)
-        body.pc = len(self.code)
-        for inner in stmt.body:
-            self._compile(inner)
-        self._emit(advance)
-        self._join(end, frozenset((var, hidden)))
-
-    def _barrier(self, stmt: Barrier) -> None:
-        match stmt.scope:
-            case BarrierScope.BLOCK:
-                self._emit(synchronization.block_barrier(self, stmt), point=True)
-            case BarrierScope.WARP:
-                self._emit(synchronization.warp_barrier(tuple(self._path)), point=True)
-            case BarrierScope.NAMED:
-                exprs = (const(0) if stmt.id is None else stmt.id, stmt.threads)
-                self._agreeing(exprs, lambda: synchronization.named_barrier(self.expr(exprs[0]), self.expr(exprs[1])), point=True)
-            case BarrierScope.CLUSTER:
-                self._emit(synchronization.cluster_barrier(self, stmt), point=True)
-            case BarrierScope.GRID:
-                self._agreeing((stmt.threads,), lambda: synchronization.grid_barrier(str(stmt.counter), self.expr(stmt.threads)), point=True)
-
-    def _shuffle(self, stmt: Shuffle) -> None:
-        """Warps of which an agent has only a part wait for the rest apart from its other warps."""
-        join = Target()
-
-        def part(agent: Agent) -> Signal | None:
-            machine = agent.block.machine
-            parts = collectives.by_warps(agent.lanes, machine.table)
-            return None if len(parts) == 1 else machine.split(agent, [(lanes, agent.pc) for lanes in parts], join.pc)
-
-        self._emit(part)
-        self._emit(collectives.shuffle(self, stmt, tuple(self._path)), point=True)
-        self._join(join, frozenset())
-
-    def _slots(self, cursor: str) -> int:
-        found = next((s.slots for s in walk(self.kernel) if isinstance(s, CursorInit) and s.name == cursor), None)
-        assert found is not None, "the verifier refuses a cursor without an initialization"
-        return found
 
 
 def _has(statements: tuple[Stmt, ...], kind: type) -> bool:
     return any(isinstance(s, kind) for s in statements)
-
-
-def _waits(stmt: Stmt) -> bool:
-    """True for statements before or after which threads of one agent may be at different places or in different states."""
-    return isinstance(stmt, Barrier | Wait | Acquire | WaitGroup | CursorInit | Advance | Shuffle)
-
-
-def _defines(stmt: Stmt) -> tuple[str, ...]:
-    """The symbols that a statement brings into scope."""
-    return Cursor(stmt.name).symbols if isinstance(stmt, CursorInit) else ()
-
-
-def _cursor_init(stmt: CursorInit, phased: bool) -> Instruction:
-    """``phased``: its phase is asked for somewhere."""
-    (slot_name, parity_name, phase_name), slot, parity = Cursor(stmt.name).symbols, stmt.slot, stmt.parity
-
-    def init(agent: Agent) -> None:
-        agent.env[slot_name] = slot
-        agent.env[parity_name] = parity
-        if phased:
-            agent.env[phase_name] = 0
-
-    return init
-
-
-def _advance(stmt: Advance, count: Code, slots: int, phased: bool) -> Instruction:
-    slot_name, parity_name, phase_name = Cursor(stmt.cursor).symbols
-
-    def advance(agent: Agent) -> None:
-        env = agent.env
-        wraps, env[slot_name] = divmod(env[slot_name] + count.value(agent.lanes, env), slots)
-        env[parity_name] ^= wraps & 1
-        if phased:
-            env[phase_name] += wraps
-
-    return advance
-
-
-_programs: OrderedDict[tuple[int, str], Program] = OrderedDict()
-
-
-def program(kernel: Kernel, values: Values) -> Program:
-    """The compiled kernel; the last ones are kept. Keys are identities, which the kept kernels hold on to."""
-    key = (id(kernel), values.name)
-    found = _programs.get(key)
-    if found is None:
-        found = _programs[key] = Program(kernel, values)
-        if len(_programs) > _CACHED_PROGRAMS:
-            _programs.popitem(last=False)
-    else:
-        _programs.move_to_end(key)
-    return found

@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from taskfuse.errors import SimulationError
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import AsyncCopy, Bind, For, If, TmaLoad, TmaStore
+from taskfuse.kir.nodes import AsyncCopy, Bind, For, If, Stmt, TmaLoad, TmaStore
 from taskfuse.kir.printer import stmt_text
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.synchronization import ArriveAsync
-from taskfuse.sim.agent import Agent, Signal
+from taskfuse.reports.recording import Completion, Flow, Kind, Lane, Span
+from taskfuse.reports.timeline import Timeline
+from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.barriers import MbarrierCell
+from taskfuse.sim.engines import Action
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.launch import Argument, prepare
-from taskfuse.sim.machine import Action, threads_text
+from taskfuse.sim.machine import threads_text
 from taskfuse.sim.observer import Observer
 from taskfuse.sim.schedule import Scheduler
 from taskfuse.sim.simulate import run
-from taskfuse.sim.spans import Completion, Flow, Kind, Lane, Span
-from taskfuse.sim.timeline import Timeline
 from taskfuse.target import WARP
 
 if TYPE_CHECKING:
+    from taskfuse.sim.barriers import SemaphoreCell
     from taskfuse.sim.block import Block
     from taskfuse.sim.program import Program
-    from taskfuse.sim.semaphores import SemaphoreCell
 
 ENGINES = {TmaLoad: "TMA load", TmaStore: "TMA store", Wgmma: "tensor core", AsyncCopy: "async copy", ArriveAsync: "async arrival"}
 
@@ -105,13 +106,13 @@ class _Recording(Observer):
 
     # -- statements -----------------------------------------------------------------------------------------------------------------------
 
-    def code(self, program: Program) -> list[Callable[[Agent], Signal | None]]:
+    def code(self, code: list[Instruction], sources: Sequence[Stmt | None]) -> list[Instruction]:
         return [
             instruction if source is None or isinstance(source, For | If | Bind) else self._recorded(pc, instruction)
-            for pc, (instruction, source) in enumerate(zip(program.code, program.sources, strict=True))
+            for pc, (instruction, source) in enumerate(zip(code, sources, strict=True))
         ]
 
-    def _recorded(self, pc: int, instruction: Callable[[Agent], Signal | None]) -> Callable[[Agent], Signal | None]:
+    def _recorded(self, pc: int, instruction: Instruction) -> Instruction:
         def execute(agent: Agent) -> Signal | None:
             row, start = self._row(agent, pc), self.time
             self.current = (row, start)

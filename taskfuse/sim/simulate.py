@@ -39,7 +39,7 @@ def simulate(
         args: its inputs (arrays of any strides, never written) and run-time scalars, in the order of the parameters.
         seed: picks the interleaving; seed k without ``scheduler`` uses scheduler k modulo their number.
         scheduler: who runs when; see :class:`Scheduler`.
-        schedule: every choice of the run, as an :class:`~taskfuse.sim.explore.Exploration` gives it; then ``seed`` and ``scheduler`` do not count.
+        schedule: every choice of the run, as an :class:`~taskfuse.sim.Exploration` gives it; then ``seed`` and ``scheduler`` do not count.
         in_step: with ``schedule``: threads that start together.
         values: NATIVE numbers, or RING words in the place of floats.
         max_steps: statements that all agents together may execute.

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from taskfuse.errors import SimulationError
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.block import Block
+from taskfuse.sim.engines import Action
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Env
-from taskfuse.sim.machine import Action, Machine
+from taskfuse.sim.machine import Machine
 
 Option = Agent | Action
 

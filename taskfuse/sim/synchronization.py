@@ -9,17 +9,16 @@ from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir.operands import BarrierSlot
 from taskfuse.kir.synchronization import Barrier, InitBarrier, Wait
-from taskfuse.sim.agent import Agent, Signal
+from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.barriers import BarrierCell, MbarrierCell
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Env, Lanes, groups, key_of, next_number
+from taskfuse.sim.names import Names
 from taskfuse.target import WARP
 
 if TYPE_CHECKING:
     from taskfuse.sim.block import Block
-    from taskfuse.sim.program import Program
 
-Instruction = Callable[[Agent], Signal | None]
 Path = tuple[tuple[Code, bool], ...]
 
 
@@ -34,9 +33,9 @@ def cell(block: Block, name: str, slot: int, thread: int) -> MbarrierCell:
     return cells[slot]
 
 
-def init(program: Program, stmt: InitBarrier) -> Instruction:
+def init(names: Names, stmt: InitBarrier) -> Instruction:
     """``mbarrier.init``."""
-    name, slot, count = stmt.barrier.name, program.expr(stmt.barrier.slot), program.expr(stmt.count)
+    name, slot, count = stmt.barrier.name, names.expr(stmt.barrier.slot), names.expr(stmt.count)
 
     def run(agent: Agent) -> Signal:
         for lanes in groups((slot, count), agent.lanes, agent.env, agent.block.machine.table):
@@ -63,10 +62,10 @@ def fence_init(agent: Agent) -> Signal:
     return Signal.POINT
 
 
-def arrive(program: Program, barrier: BarrierSlot, expect: Expr | None, across: tuple[ParallelType, ...] = ()) -> Instruction:
+def arrive(names: Names, barrier: BarrierSlot, expect: Expr | None, across: tuple[ParallelType, ...] = ()) -> Instruction:
     """``mbarrier.arrive`` by every thread, after it announced ``expect`` bytes; in all blocks of the cluster that it reaches ``across`` some types."""
-    name, slot = barrier.name, program.expr(barrier.slot)
-    amount = None if expect is None else program.expr(expect)
+    name, slot = barrier.name, names.expr(barrier.slot)
+    amount = None if expect is None else names.expr(expect)
     codes = tuple(c for c in (slot, amount) if c is not None and c.per_lane)
 
     def run(agent: Agent) -> Signal:
@@ -83,9 +82,9 @@ def arrive(program: Program, barrier: BarrierSlot, expect: Expr | None, across: 
     return run
 
 
-def wait(program: Program, stmt: Wait) -> Instruction:
+def wait(names: Names, stmt: Wait) -> Instruction:
     """``mbarrier.try_wait.parity`` until it succeeds. All lanes agree on slot and parity."""
-    name, slot, parity = stmt.barrier.name, program.expr(stmt.barrier.slot), program.expr(stmt.parity)
+    name, slot, parity = stmt.barrier.name, names.expr(stmt.barrier.slot), names.expr(stmt.parity)
 
     def run(agent: Agent) -> Signal:
         wanted = parity.value(agent.lanes, agent.env)
@@ -102,9 +101,9 @@ def wait(program: Program, stmt: Wait) -> Instruction:
     return run
 
 
-def may_pass(program: Program, stmt: Wait) -> Callable[[Agent], bool]:
+def may_pass(names: Names, stmt: Wait) -> Callable[[Agent], bool]:
     """False where the wait would block. What is wrong with the wait itself is for the wait to say."""
-    name, slot, parity = stmt.barrier.name, program.expr(stmt.barrier.slot), program.expr(stmt.parity)
+    name, slot, parity = stmt.barrier.name, names.expr(stmt.barrier.slot), names.expr(stmt.parity)
 
     def holds(agent: Agent) -> bool:
         cells, at = agent.block.mbarriers[name], slot.value(agent.lanes, agent.env)
@@ -125,9 +124,9 @@ def _meet(agent: Agent, barrier: BarrierCell, needed: int) -> Signal:
     return machine.block(agent, pc, lambda: f"{barrier.name}: {barrier.describe()}")
 
 
-def block_barrier(program: Program, stmt: Barrier) -> Instruction:
+def block_barrier(names: Names, stmt: Barrier) -> Instruction:
     """``__syncthreads``: all threads of the block, at one statement."""
-    threads = program.expr(stmt.threads)
+    threads = names.expr(stmt.threads)
 
     def run(agent: Agent) -> Signal:
         block, pc = agent.block, agent.pc - 1
@@ -142,9 +141,9 @@ def block_barrier(program: Program, stmt: Barrier) -> Instruction:
     return run
 
 
-def cluster_barrier(program: Program, stmt: Barrier) -> Instruction:
+def cluster_barrier(names: Names, stmt: Barrier) -> Instruction:
     """``barrier.cluster``: all threads of all blocks of the cluster, at one statement."""
-    threads = program.expr(stmt.threads)
+    threads = names.expr(stmt.threads)
 
     def run(agent: Agent) -> Signal:
         cluster, pc, needed = agent.block.cluster, agent.pc - 1, threads.value(agent.lanes, agent.env)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,21 +13,20 @@ from taskfuse.ir.shared_layouts import swizzle_period, swizzled
 from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.kir.nodes import TmaLoad, TmaStore
 from taskfuse.kir.operands import Queue
-from taskfuse.sim.agent import Agent, Signal
+from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.engines import Claim, Progress
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Lanes
 from taskfuse.sim.memory import Region, Site
+from taskfuse.sim.names import Names
 from taskfuse.sim.synchronization import cell
 
 if TYPE_CHECKING:
     from taskfuse.sim.barriers import MbarrierCell
     from taskfuse.sim.block import Block
-    from taskfuse.sim.program import Program
 
 COORDINATE_BYTES = 16  # a box begins at a multiple of so many bytes along the last axis of its tensor
 Ints = npt.NDArray[np.int64]
-Instruction = Callable[[Agent], Signal | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,12 +116,12 @@ class LoadOperation:
         self.barrier.complete_bytes(transfer.bytes, block.machine.wake)
 
 
-def load(program: Program, stmt: TmaLoad) -> Instruction:
+def load(names: Names, stmt: TmaLoad) -> Instruction:
     """``cp.async.bulk.tensor`` from Global to Shared memory, of every block of the cluster that it reaches: one operation for each."""
-    param = program.maps[stmt.map]
-    tensor, site, coords = program.numbers[param.tensor], program.site(stmt.out), tuple(map(program.expr, stmt.coords))
-    name, slot = stmt.barrier.name, program.expr(stmt.barrier.slot)
-    zero = program.values.literal(0, program.dtypes[param.tensor])
+    param = names.maps[stmt.map]
+    tensor, site, coords = names.numbers[param.tensor], names.site(stmt.out), tuple(map(names.expr, stmt.coords))
+    name, slot = stmt.barrier.name, names.expr(stmt.barrier.slot)
+    zero = names.values.literal(0, names.dtypes[param.tensor])
 
     def run(agent: Agent) -> Signal:
         pc = agent.pc - 1
@@ -221,10 +220,10 @@ class StoreOperation:
         block.engines.progressed()
 
 
-def store(program: Program, stmt: TmaStore) -> Instruction:
+def store(names: Names, stmt: TmaStore) -> Instruction:
     """``cp.async.bulk.tensor`` from Shared to Global memory."""
-    param = program.maps[stmt.map]
-    tensor, site, coords = program.numbers[param.tensor], program.site(stmt.source), tuple(map(program.expr, stmt.coords))
+    param = names.maps[stmt.map]
+    tensor, site, coords = names.numbers[param.tensor], names.site(stmt.source), tuple(map(names.expr, stmt.coords))
 
     def run(agent: Agent) -> Signal:
         engines, pc = agent.block.engines, agent.pc - 1

@@ -15,22 +15,21 @@ from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.shared_layouts import operand_offsets, swizzle_period, swizzled
 from taskfuse.kir.operands import Access, Descriptor, Queue
 from taskfuse.kir.products import Wgmma
-from taskfuse.sim.agent import Agent, Signal
+from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.collectives import check_warps
 from taskfuse.sim.engines import Claim, Engines, Progress
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Lanes
 from taskfuse.sim.matrices import Registers, factor
 from taskfuse.sim.memory import Region, Site
+from taskfuse.sim.names import Names
 from taskfuse.sim.synchronization import assemble, pause
 from taskfuse.target import WARP, WARPGROUP
 
 if TYPE_CHECKING:
     from taskfuse.sim.block import Block
-    from taskfuse.sim.program import Program
 
 Ints = npt.NDArray[np.int64]
-Instruction = Callable[[Agent], Signal | None]
 _ADD = ELEMENTWISE["add"]
 
 
@@ -66,7 +65,7 @@ class WgmmaOperation:
     pc: int
     thread: int
     stmt: Wgmma
-    program: Program
+    names: Names
     accumulators: Registers
     a: Tile | Registers
     b: Tile
@@ -101,7 +100,7 @@ class WgmmaOperation:
                     operand.claim.drop()
 
     def execute(self) -> None:
-        engines, values, stmt = self.block.engines, self.program.values, self.stmt
+        engines, values, stmt = self.block.engines, self.names.values, self.stmt
         dtype = self.accumulators.region.dtype
         a = self.a.matrix() if isinstance(self.a, Tile) else self.a.matrices()[0]
         left, right = stmt.factors
@@ -138,23 +137,23 @@ def _tile(agent: Agent, descriptor: Descriptor, site: Site, offset: Code, shape:
 
 
 def _operand(
-    program: Program, operand: Descriptor | Access, fragment: Fragment | None, rows: int, k: int, dtype: DType
+    names: Names, operand: Descriptor | Access, fragment: Fragment | None, rows: int, k: int, dtype: DType
 ) -> Callable[[Agent, Lanes], Tile | Registers]:
     """How a warpgroup's operand is found when a wgmma is issued."""
     if isinstance(operand, Access):
-        held = program.site(operand)
+        held = names.site(operand)
         assert fragment is not None
         return lambda agent, lanes: Registers.of(agent.block.memory, held, lanes, agent.env, fragment, "wgmma")
-    site, offset = program.site(operand.base), program.expr(operand.offset)
+    site, offset = names.site(operand.base), names.expr(operand.offset)
     return lambda agent, lanes: _tile(agent, operand, site, offset, (rows, k), dtype, lanes)
 
 
-def multiply(program: Program, stmt: Wgmma) -> Instruction:
+def multiply(names: Names, stmt: Wgmma) -> Instruction:
     """``wgmma.mma_async`` by every warpgroup of the agent."""
     row = stmt.row
-    acc, accumulate, fragment = program.site(stmt.acc), program.expr(stmt.accumulate), stmt.accumulators
-    find_a = _operand(program, stmt.a, row.a_registers, row.m, row.k, row.a)
-    find_b = _operand(program, stmt.b, row.b_registers, stmt.n, row.k, row.b)
+    acc, accumulate, fragment = names.site(stmt.acc), names.expr(stmt.accumulate), stmt.accumulators
+    find_a = _operand(names, stmt.a, row.a_registers, row.m, row.k, row.a)
+    find_b = _operand(names, stmt.b, row.b_registers, stmt.n, row.k, row.b)
 
     def run(agent: Agent) -> Signal:
         block, memory, env = agent.block, agent.block.memory, agent.env
@@ -170,7 +169,7 @@ def multiply(program: Program, stmt: Wgmma) -> Instruction:
             accumulators = Registers.of(memory, acc, lanes, env, fragment, "wgmma")
             a, b = find_a(agent, lanes), find_b(agent, lanes)
             assert isinstance(b, Tile)
-            operation = WgmmaOperation(block, agent.pc - 1, lanes.first, stmt, program, accumulators, a, b, bool(accumulate.value(lanes, env)))
+            operation = WgmmaOperation(block, agent.pc - 1, lanes.first, stmt, names, accumulators, a, b, bool(accumulate.value(lanes, env)))
             if block.machine.observer is not None:
                 block.machine.observer.issue(operation)
             for warp in set((lanes.ids // WARP).tolist()):

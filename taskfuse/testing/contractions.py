@@ -10,6 +10,7 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.arithmetic import among
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.axes import Axis, iteration_position
+from taskfuse.ir.contraction import factors
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import accumulator_dtype
@@ -71,17 +72,20 @@ def contractions(tv: TensorView) -> list[Contraction]:
     expr = tv.definition
     if not SUM_OF_PRODUCTS.is_made_by(expr):
         return []
-    reads = factors(tv.fusion, expr)
-    if len(reads) != 2:
+    reads = read_in_place(tv.fusion, expr)
+    two = factors(tv.fusion, expr, [read for _, read in reads])
+    if two is None:
         return []
+    places = reads[0][0], reads[1][0]
     found: list[Contraction] = []
-    for (a_place, a), (b_place, b) in (reads, reads[::-1]):
+    for (a_place, b_place), turned in ((places, two), (places[::-1], two.swapped())):
+        a, b = turned.a, turned.b
         left, right = positions(a), positions(b)
         if left is None or right is None or accumulator_dtype(a.tensor.dtype, b.tensor.dtype) is not tv.dtype:
             continue
-        rows = [p for p in left if p not in right and tv.root[p] in tv.loop and not tv.root[p].is_reduction]
-        columns = [p for p in right if p not in left and tv.root[p] in tv.loop and not tv.root[p].is_reduction]
-        depths = [(p, axis) for p in left if p in right and tv.root[p].is_reduction for axis in _depths(tv, p)]
+        rows = [p for p in left if p in turned.rows and tv.root[p] in tv.loop and not tv.root[p].is_reduction]
+        columns = [p for p in right if p in turned.columns and tv.root[p] in tv.loop and not tv.root[p].is_reduction]
+        depths = [(p, axis) for p in left if p in turned.shared and p in turned.summed for axis in _depths(tv, p)]
         for m, n, (p, k) in product(rows, columns, depths):
             rest = [x for x in tv.loop if x not in (tv.root[m], tv.root[n], k)]
             kept, summed = (tuple(x for x in rest if x.is_reduction is reduced) for reduced in (False, True))
@@ -100,7 +104,7 @@ def _depths(tv: TensorView, place: int) -> list[Axis]:
     return left if len(left) == 1 else []
 
 
-def factors(fusion: Fusion, expr: MathExpr) -> list[tuple[int | None, Read]]:
+def read_in_place(fusion: Fusion, expr: MathExpr) -> list[tuple[int | None, Read]]:
     """What an expression reads at places of its iteration, with the place among its operands; of views whose elements lie elsewhere, the views."""
     found: list[tuple[int | None, Read]] = []
     for place, (own, stored) in enumerate(zip(expr.operands, storage_operands(fusion, expr), strict=True)):

@@ -25,7 +25,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.schedule.layouts import FRAGMENT_HALF, FRAGMENT_ROWS
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.contractions import Contraction, Factor, factors, positions
+from taskfuse.testing.contractions import Contraction, Factor, positions, read_in_place
 from taskfuse.testing.loops import Loops
 from taskfuse.testing.program import Recorder, Spelled
 
@@ -158,7 +158,7 @@ def copied(fusion: Fusion, tv: TensorView) -> Read | None:
 def _before(recorder: Recorder, stop: Stop) -> Stop | None:
     """A copy of what a tensor reads, put in front of it; ``None`` if it reads several tensors, or not each element at its place."""
     expr = recorder.fusion.definition(stop.tv)
-    reads = factors(recorder.fusion, expr) if isinstance(expr, Pointwise) else []
+    reads = read_in_place(recorder.fusion, expr) if isinstance(expr, Pointwise) else []
     whole = [(k, r, p) for k, r in reads for p in (positions(r),) if p is not None and len(p) == stop.tv.ndim]
     if not whole:
         return None

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from taskfuse.check.certificate import Layer, Verdict
 from taskfuse.check.instance import counterexample
 from taskfuse.kir import parse_kernel
+from taskfuse.reports.certificate import Layer, Verdict
 
 KERNELS = Path(__file__).parent.parent / "kernels"
 NEVER = "no FENCE wgmma stands before it"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from taskfuse.check import Verdict, verify
-from taskfuse.check.certificate import Obligation
 from taskfuse.kir import Kernel, parse_kernel
+from taskfuse.reports.certificate import Obligation
 
 SIDES = Path(__file__).parent / "museum" / "sides"
 OPEN = {

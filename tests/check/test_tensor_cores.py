@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from taskfuse.check.certificate import Verdict
 from taskfuse.kir import parse_kernel
+from taskfuse.reports.certificate import Verdict
 from tests.products import PRODUCTS, WARP_PRODUCTS, Product, WarpProduct
 
 KERNELS = Path(__file__).parent.parent / "kernels"

@@ -7,10 +7,11 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin
-from taskfuse.cuda.signature import Form, Source, Variant
+from taskfuse.cuda.signature import Source
 from taskfuse.cuda.source import emit
 from taskfuse.errors import CudaCompileError
 from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.variant import Form, Variant
 
 BATCH = 10
 

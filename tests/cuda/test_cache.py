@@ -14,9 +14,10 @@ import pytest
 from taskfuse.cuda import cache
 from taskfuse.cuda.cache import cache_key, compiled
 from taskfuse.cuda.nvrtc import Binary, CompileOptions
-from taskfuse.cuda.resources import Resources, diagnostics, parse_resources
+from taskfuse.cuda.resources import diagnostics, parse_resources
 from taskfuse.errors import CudaCompileError, RegisterError, TaskfuseWarning
 from taskfuse.options import Options, read_options
+from taskfuse.reports.resources import Resources
 
 OPTIONS = CompileOptions()
 LOG = """\

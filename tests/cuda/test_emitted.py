@@ -8,10 +8,12 @@ import pytest
 
 from taskfuse.cuda import cache, emitted, source
 from taskfuse.cuda.emitted import emitted as made
-from taskfuse.cuda.signature import Argument, Form, ReportArgument, Variant
-from taskfuse.cuda.source import dense, emit
+from taskfuse.cuda.ranges import dense
+from taskfuse.cuda.signature import Argument, ReportArgument
+from taskfuse.cuda.source import emit
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.variant import Form, Variant
 from taskfuse.options import Options, read_options
 
 SCALARS = """

@@ -18,9 +18,9 @@ from taskfuse.cuda.dlpack import import_capsule
 from taskfuse.cuda.launch import Plans
 from taskfuse.cuda.parameters import divisor_bytes
 from taskfuse.cuda.plan import Plan
-from taskfuse.cuda.signature import Form
 from taskfuse.dtypes import bfloat16, float32
 from taskfuse.errors import CudaError
+from taskfuse.kir.variant import Form
 from tests.cuda.fakes import GPU, Dlpack, FakeCuPy, FakeCuPyArray, FakeDriver, FakeTensor, FakeTorch, FakeTorchDevice, Interface, aligned
 from tests.cuda.launched import SECOND, Case, tensor
 from tests.lines import pipeline, snippet

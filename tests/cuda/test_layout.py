@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskfuse.cuda.layout import Layout, alignment_of, ranges_overlap, row_major, vector_bytes_of
-from taskfuse.cuda.signature import Form
+from taskfuse.kir.variant import Form
 
 AXES = st.lists(st.tuples(st.integers(0, 4), st.integers(-12, 12)), max_size=4)
 ITEMSIZES = st.sampled_from([1, 2, 4, 8])

@@ -11,8 +11,8 @@ import pytest
 
 from taskfuse.cuda import nvrtc
 from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin, compile_ptx, installed_version, known_archs, supported_archs, version
-from taskfuse.cuda.resources import Resources
 from taskfuse.errors import CudaCompileError, CudaUnavailableError, UnsupportedError
+from taskfuse.reports.resources import Resources
 
 SCALE = """extern "C" __global__ void scale(float* x, float a) {
   x[threadIdx.x] = x[threadIdx.x] * a + 1.0f;

@@ -2,8 +2,9 @@
 
 import pytest
 
-from taskfuse.cuda.resources import Resources, occupancy
+from taskfuse.cuda.resources import occupancy
 from taskfuse.errors import UnsupportedError
+from taskfuse.reports.resources import Resources
 from taskfuse.target import LIMITS, capability
 
 

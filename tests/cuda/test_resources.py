@@ -2,7 +2,8 @@
 
 import pytest
 
-from taskfuse.cuda.resources import Resources, diagnostics, parse_resources
+from taskfuse.cuda.resources import diagnostics, parse_resources
+from taskfuse.reports.resources import Resources
 
 PLAIN = """\
 ptxas info    : 0 bytes gmem

@@ -8,9 +8,10 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.cuda.debug import Timeout, WaitPoint
-from taskfuse.cuda.signature import Form, Variant, WorkspaceArgument
+from taskfuse.cuda.signature import WorkspaceArgument
 from taskfuse.cuda.source import emit
 from taskfuse.kir import parse_kernel
+from taskfuse.kir.variant import Form, Variant
 from tests.cuda.fakes import FakeDriver, FakeTorch
 from tests.cuda.launched import Case, tensor
 

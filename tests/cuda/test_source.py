@@ -11,8 +11,9 @@ import taskfuse as tf
 from examples import nested_groups, pipeline, stream
 from taskfuse.cuda import copy_instructions, instructions, matrices, nvrtc
 from taskfuse.cuda.expressions import DIVISOR, FLOOR_DIVIDE, FLOOR_MODULO
-from taskfuse.cuda.signature import DivisorArgument, Form, IntegerArgument, PointerArgument, ScalarArgument, StrideArgument, Variant, WorkspaceArgument
-from taskfuse.cuda.source import dense, emit, fits
+from taskfuse.cuda.ranges import dense, fits
+from taskfuse.cuda.signature import DivisorArgument, IntegerArgument, PointerArgument, ScalarArgument, StrideArgument, WorkspaceArgument
+from taskfuse.cuda.source import emit
 from taskfuse.cuda.text import Helper
 from taskfuse.cuda.writer import Names
 from taskfuse.errors import VerifyError
@@ -21,6 +22,7 @@ from taskfuse.ir.shared_layouts import Major
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.kir.operands import Access, Descriptor
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
+from taskfuse.kir.variant import Form, Variant
 
 ADD = """\
 KERNEL add(x: float32[M, N], y: float32[M, N]) -> (z: float32[M, N])

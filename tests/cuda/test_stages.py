@@ -8,8 +8,8 @@ import pytest
 import taskfuse as tf
 from examples import founding, pipeline
 from taskfuse.cuda import disassembly
-from taskfuse.cuda.signature import Form, Variant
 from taskfuse.errors import CudaUnavailableError, LaunchError, UnsupportedError
+from taskfuse.kir.variant import Form, Variant
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 

@@ -1,15 +1,18 @@
 """Which axes of a reduction its two factors have."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taskfuse.ops as tf
 from taskfuse.dtypes import float32
-from taskfuse.ir.contraction import Factors, factors
+from taskfuse.ir.contraction import Factors, axes_of, factors
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, const
+from taskfuse.ir.storage import storage_reads
 
 EXTENTS = {letter: 2 + number for number, letter in enumerate("abcdefgh")}
 
@@ -57,3 +60,46 @@ def test_no_factors() -> None:
         fusion.add_output(x.sum(1))
         fusion.add_output(x + x)
     assert [factors(fusion, e) for e in fusion.exprs()] == [None, None]
+
+
+def test_slices_have_their_axes() -> None:
+    """An axis that an index shifts is an axis of the factor all the same: of one that is read elsewhere, not of none."""
+    with Fusion("f") as fusion:
+        x, w = tf.define_tensor([4, 6], dtype=float32), tf.define_tensor([5, 3], dtype=float32)
+        fusion.add_output(tf.matmul(x[:, 1:], w))
+    (reduction,) = (e for e in fusion.exprs() if isinstance(e, Reduction))
+    found = factors(fusion, reduction)
+    assert found is not None
+    assert found.make_a_matrix
+    names = {reduction.output.root[p].extent for p in found.rows}, {reduction.output.root[p].extent for p in found.columns}
+    assert names == ({const(4)}, {const(3)})
+    assert axes_of(found.a) == found.rows | found.shared
+
+
+def test_given_reads() -> None:
+    """Reads that are known better take the place of those in storage."""
+    with Fusion("f") as fusion:
+        x, w = tf.define_tensor([4, 5], dtype=float32), tf.define_tensor([5, 3], dtype=float32)
+        fusion.add_output(tf.matmul(x, w))
+    (reduction,) = (e for e in fusion.exprs() if isinstance(e, Reduction))
+    a, b = storage_reads(fusion, reduction)
+    found = factors(fusion, reduction, [replace(a, index=(const(0), a.index[1])), b])
+    assert found is not None
+    assert not found.rows
+    assert len(found.columns) == 1
+
+
+def test_as_matrices() -> None:
+    """The last of rows, columns and reduced axes are m, n and k, unless another column axis is asked for; all others are batch axes, or summed beside k."""
+    with Fusion("f") as fusion:
+        x, w = tf.define_tensor([2, 3, 4, 5], dtype=float32), tf.define_tensor([2, 4, 5, 6, 7], dtype=float32)
+        fusion.add_output(tf.einsum("bmkl,bklno->bmno", x, w))
+    (reduction,) = (e for e in fusion.exprs() if isinstance(e, Reduction))
+    found = factors(fusion, reduction)
+    assert found is not None
+    found = found if found.a.tensor is x else found.swapped()
+    axes = found.as_matrices(reduction.output)
+    shown = [axes.extent(p) for p in (*axes.batch, axes.m, axes.n, *axes.summed, axes.k)]
+    assert shown == [const(n) for n in (2, 6, 3, 7, 4, 5)]
+    other = found.as_matrices(reduction.output, min(found.columns))
+    assert other.extent(other.n) is const(6)

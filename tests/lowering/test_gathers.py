@@ -7,12 +7,12 @@ import taskfuse as tf
 from taskfuse import MemoryType
 from taskfuse import ParallelType as P
 from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
-from taskfuse.cuda.signature import Form, Variant
 from taskfuse.cuda.source import emit
 from taskfuse.errors import ProofError, TaskfuseError
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import Gather
 from taskfuse.kir.synchronization import BarrierScope
+from taskfuse.kir.variant import Form, Variant
 from tests.lowering.faults import faults, is_caught
 from tests.lowering.running import Array, agrees, bind, buffer, numbers, refused, scopes
 from tests.proofs import proved, sizes_of

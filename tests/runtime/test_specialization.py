@@ -226,11 +226,11 @@ def test_what_is_not_specialized() -> None:
     assert not small.specializations
 
 
-def test_cuts_are_specialized_by_piece() -> None:
-    with tf.Fusion("pieces") as fusion:
+def test_cuts_are_specialized_by_segment() -> None:
+    with tf.Fusion("segments") as fusion:
         y = tf.exp(tf.define_tensor(["M", "N"], name="x"))
         fusion.add_output(tf.relu(y))
-    parts = tf.cut(fusion, [[tv] for tv in fusion.tensors() if not tv.is_input])
+    parts = tf.segment(fusion, [[tv] for tv in fusion.tensors() if not tv.is_input])
     x = array(300, 300)
     for specialize in (True, False):
         run = tf.compile(parts, specialize=specialize)

@@ -43,9 +43,9 @@ def test_strides() -> None:
 def test_products_of_views(order: Any) -> None:
     fusion, views = scores()
     code = [tv.name for tv in fusion.outputs]
-    cut = tf.cut(fusion, [code], views=[list(views)])
-    assert [tv.shape for tv in cut.parts[0].inputs][:2] == [tv.shape for tv in views]
-    run = pickle.loads(pickle.dumps(tf.compile(cut, backend="sim")))
+    segmented = tf.segment(fusion, [code], views=[list(views)])
+    assert [tv.shape for tv in segmented.segments[0].inputs][:2] == [tv.shape for tv in views]
+    run = pickle.loads(pickle.dumps(tf.compile(segmented, backend="sim")))
     rng = np.random.default_rng(0)
     for b, s in ((1, 3), (2, 5)):
         q, k = (np.asarray(rng.integers(-4, 5, (b, s, 32)), np.float32, order=order) for _ in range(2))

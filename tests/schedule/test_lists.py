@@ -44,7 +44,7 @@ CALLS: list[tuple[Callable[[Case], object], str]] = [
     (lambda c: c.fusion.group(c.fusion.task([c.a])), "group1: t1 is not a list of tasks and groups"),
     (lambda c: c.fusion.group([c.fusion.task([c.a])]).pingpong(0), "group1: pingpong: 0 is not an axis"),
     (lambda c: c.fusion.task([c.a]).registers("many"), "t1: 'many' registers"),
-    (lambda c: tf.cut(c.fusion, None), "fusion 'case': None are no pieces"),
+    (lambda c: tf.segment(c.fusion, None), "fusion 'case': segments is None, not a list"),
     (lambda c: c.a.set_allocation_domain(None), "set_allocation_domain(a): None are no axes"),
     (lambda c: c.a.set_allocation_domain([1, 0]), "set_allocation_domain(a): 1 is not an axis"),
     (lambda c: c.a.set_allocation_domain([c.s.axis(0)]), "set_allocation_domain(a): an axis of s is given"),

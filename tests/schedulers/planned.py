@@ -12,7 +12,7 @@ from taskfuse.ir.values import RING
 from taskfuse.kir.arguments import bind_symbols
 from taskfuse.runtime.views import StridedView
 from taskfuse.schedulers.candidates import Trial
-from taskfuse.schedulers.segmenter import Plan, plan
+from taskfuse.schedulers.segmenter import Segmentation, plan_segments
 from taskfuse.sim import simulate
 
 RNG = np.random.default_rng(0)
@@ -22,17 +22,17 @@ def array(*shape: int, dtype: tf.DType = tf.float32) -> Any:
     return RNG.uniform(0.1, 1.0, shape).astype(dtype.numpy)
 
 
-def pasted(fusion: tf.Fusion, schedule: Plan) -> list[tf.Fusion]:
+def pasted(fusion: tf.Fusion, schedule: Segmentation) -> list[tf.Fusion]:
     """The fusions that the printed code makes of a copy."""
     names: dict[str, Any] = {"fusion": tf.copy_fusion(fusion)[0]}
     exec(schedule.code, names)
-    return list(names["cut"].parts) if schedule.is_cut else [names["fusion"]]
+    return list(names["segmented"].segments) if schedule.is_segmented else [names["fusion"]]
 
 
-def checked(fusion: tf.Fusion, arguments: list[Any], seed: int = 0, trial: Trial | None = None) -> Plan:
+def checked(fusion: tf.Fusion, arguments: list[Any], seed: int = 0, trial: Trial | None = None) -> Segmentation:
     """Each kernel is proved, for all extents or for these; together they give what NumPy gives, in the ring; the code gives the same kernels."""
     before = str(fusion)
-    found = plan(fusion, trial=trial)
+    found = plan_segments(fusion, trial=trial)
     assert str(fusion) == before
     values = dict(zip([*(tv.name for tv in fusion.inputs), *(s.name for s in fusion.scalars)], arguments, strict=True))
     sizes = bind_shapes(fusion, [np.shape(a) for a in arguments[: len(fusion.inputs)]])

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 import taskfuse as tf
 from taskfuse.check import Verdict
 from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin
-from taskfuse.cuda.resources import Resources
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.atoms import Instruction
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import AsyncCopy, Choose, TmaLoad
 from taskfuse.kir.operands import Queue
 from taskfuse.kir.synchronization import FenceProxyAsync, WaitGroup
+from taskfuse.reports.resources import Resources
 from taskfuse.schedulers import MatmulConfig, MatmulKind
 from tests.lowering.faults import without
 from tests.proofs import proved

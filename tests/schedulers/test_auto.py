@@ -10,7 +10,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.errors import OutputError, TaskfuseError, UnsupportedError
 from taskfuse.schedulers import CatConfig, Form, PointwiseConfig, TransposeConfig, segmenter
-from taskfuse.schedulers.segmenter import plan
+from taskfuse.schedulers.segmenter import plan_segments
 from taskfuse.target import DEFAULT
 from taskfuse.testing.case import Case, Outcome
 from taskfuse.testing.chooser import RandomChooser
@@ -140,7 +140,7 @@ def test_recomputation_that_multiplies_is_cut() -> None:
         fusion.add_output(x)
     with pytest.raises(UnsupportedError, match="needs what it reads at too many points"):
         tf.schedulers.pointwise(fusion)
-    assert len(plan(fusion).steps) > 1
+    assert len(plan_segments(fusion).steps) > 1
 
 
 def test_what_takes_as_long_as_its_arithmetic_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,9 +151,9 @@ def test_what_takes_as_long_as_its_arithmetic_is_not_cut(monkeypatch: pytest.Mon
         for _ in range(30):
             x = tf.sin(x) + tf.cos(x)
         fusion.add_output(x)
-    found = plan(fusion)
+    found = plan_segments(fusion)
     assert found.us > 5 * (2 * 4096 * 64 * 4 / DEFAULT.dram_bytes_per_us)
-    assert not found.is_cut
+    assert not found.is_segmented
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
@@ -167,8 +167,8 @@ def test_products_that_may_be_empty(dtype: tf.DType) -> None:
         tf.schedulers.matmul(fusion)
 
 
-def test_one_piece_may_be_a_cut() -> None:
-    with tf.Fusion("piece") as fusion:
+def test_one_segment_may_be_all() -> None:
+    with tf.Fusion("segment") as fusion:
         x, unread = tf.define_tensor([5000], dtype=tf.uint8, name="x"), tf.define_tensor([2], name="unread")
         top = tf.argmax(x, 0, keepdims=True)
         fusion.add_output(tf.sigmoid(tf.cast(top, tf.float64))[0:1])
@@ -179,8 +179,8 @@ def test_one_piece_may_be_a_cut() -> None:
     for a, b in zip(run(*arguments), fusion.evaluate(*arguments), strict=True):
         np.testing.assert_allclose(a, b)
     assert unread.name in str(fusion)
-    assert (len(found.steps), found.is_cut) == (1, True)
-    assert "\ncut = tf.cut(fusion, [[" in found.code
+    assert (len(found.steps), found.is_segmented) == (1, True)
+    assert "\nsegmented = tf.segment(fusion, [[" in found.code
     assert run.kernel is run.kernels[0]
     assert run.certificate.is_proved
 
@@ -248,7 +248,7 @@ def test_pointwise_loads_before_it_uses() -> None:
     with tf.Fusion("gated") as fusion:
         x, y, b = tf.define_tensor([32, 4096], name="x"), tf.define_tensor([32, 4096], name="y"), tf.define_tensor([4096], name="b")
         fusion.add_output(tf.relu(x) * y + b)
-    found = plan(fusion)
+    found = plan_segments(fusion)
     config = found.steps[0].schedule.config
     assert config == PointwiseConfig(vector=4, columns=256, rows=1, unroll=2)
     body = [line.strip() for line in str(tf.lower(found.steps[0].fusion)).splitlines()]
@@ -300,7 +300,7 @@ def test_several_kernels_are_one_function() -> None:
     assert "cut at" in run.schedule.explain()
     names: dict[str, Any] = {"fusion": tf.copy_fusion(fusion)[0]}
     exec(run.schedule.code, names)
-    again = tf.compile(names["cut"])
+    again = tf.compile(names["segmented"])
     assert [str(k) for k in again.kernels] == [str(k) for k in run.kernels]
 
 
@@ -391,24 +391,24 @@ def test_cuts_that_cannot_be() -> None:
         a = tf.exp(x)
         b = tf.sin(a)
         fusion.add_output(a + b)
-    with pytest.raises(TaskfuseError, match="tv3 is in no piece"):
-        tf.cut(fusion, [["tv1"], ["tv2"]])
-    with pytest.raises(TaskfuseError, match="tv1 is in pieces 0 and 1"):
-        tf.cut(fusion, [["tv1"], ["tv1", "tv2", "tv3"]])
-    with pytest.raises(TaskfuseError, match=r"the pieces \[tv1, tv3\] and \[tv2\] need each other"):
-        tf.cut(fusion, [["tv1", "tv3"], ["tv2"]])
+    with pytest.raises(TaskfuseError, match="tv3 is in no segment"):
+        tf.segment(fusion, [["tv1"], ["tv2"]])
+    with pytest.raises(TaskfuseError, match="tv1 is in segments 0 and 1"):
+        tf.segment(fusion, [["tv1"], ["tv1", "tv2", "tv3"]])
+    with pytest.raises(TaskfuseError, match=r"the segments \[tv1, tv3\] and \[tv2\] need each other"):
+        tf.segment(fusion, [["tv1", "tv3"], ["tv2"]])
 
 
-def test_a_piece_has_the_extents_that_only_indices_speak_of() -> None:
+def test_a_segment_has_the_extents_that_only_indices_speak_of() -> None:
     with tf.Fusion("counted") as fusion:
         x, y = tf.define_tensor(["K"], name="x"), tf.define_tensor([4], name="y")
         total, k = x.sum(), x.shape[0]
         fusion.add_output(total)
         fusion.add_output(y * tf.cast(tf.arange(k, k + 4), tf.float32))
-    cut = tf.cut(fusion, [[total], [tv for tv in fusion.tensors() if tv is not total and not tv.is_input]])
-    assert [tv.name for tv in cut.parts[1].inputs] == ["x", "y"]
+    segmented = tf.segment(fusion, [[total], [tv for tv in fusion.tensors() if tv is not total and not tv.is_input]])
+    assert [tv.name for tv in segmented.segments[1].inputs] == ["x", "y"]
     arrays = np.ones(5, np.float32), np.ones(4, np.float32)
-    for found, wanted in zip(tf.compile(cut)(*arrays), fusion.evaluate(*arrays), strict=True):
+    for found, wanted in zip(tf.compile(segmented)(*arrays), fusion.evaluate(*arrays), strict=True):
         assert (found == wanted).all()
 
 
@@ -433,4 +433,4 @@ def test_a_product_for_tensor_cores_is_cut_off_however_much_it_computes() -> Non
     with tf.Fusion("prologue") as fusion:
         a, b = (tf.define_tensor([4096, 4096], dtype=tf.bfloat16, name=name) for name in "ab")
         fusion.add_output(tf.relu(a) @ b)
-    assert [step.schedule.scheduler for step in plan(fusion).steps] == ["pointwise", "matmul"]
+    assert [step.schedule.scheduler for step in plan_segments(fusion).steps] == ["pointwise", "matmul"]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taskfuse as tf
-from taskfuse.cuda.resources import Resources
+from taskfuse.reports.resources import Resources
 from taskfuse.schedulers import MatmulConfig, MatmulKind
 from tests.proofs import proved
 from tests.schedulers.products import SMALL, TWO, Product, fitted, operands, simulated, swapped

@@ -120,7 +120,7 @@ def rows() -> tf.Fusion:
 
 
 def test_sizes_are_a_mapping_of_dimensions() -> None:
-    for make in (rows, lambda: tf.cut(rows(), [["tv1"]])):
+    for make in (rows, lambda: tf.segment(rows(), [["tv1"]])):
         with pytest.raises(UnsupportedError, match=r"sizes is \[\('N', 3\)\]") as caught:
             tf.compile(make(), sizes=[("N", 3)])
         assert caught.value.help == "give a mapping from names of dimensions to extents, such as {'N': 1024}"
@@ -129,7 +129,7 @@ def test_sizes_are_a_mapping_of_dimensions() -> None:
     assert tf.compile(rows(), sizes={"N": np.int64(0)}).certificate.is_proved
 
 
-@pytest.mark.parametrize("name", ["import", "None", "tf", "P", "fusion", "cut", "MemoryType", "atoms", "part0", "tv3", "tv1_"])
+@pytest.mark.parametrize("name", ["import", "None", "tf", "P", "fusion", "segmented", "MemoryType", "atoms", "part0", "tv3", "tv1_"])
 def test_code_finds_tensors_of_any_name(name: str) -> None:
     """What a tensor is called may be a word of Python, or what the code calls something else."""
     with tf.Fusion("parts") as fusion:

@@ -10,13 +10,13 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.check import Verdict
-from taskfuse.cuda.resources import Resources
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.storage import producers
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.kir import walk
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.synchronization import Barrier, BarrierScope
+from taskfuse.reports.resources import Resources
 from taskfuse.schedulers import MatmulConfig, MatmulKind
 from tests.lowering.faults import without
 from tests.proofs import proved

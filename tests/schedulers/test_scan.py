@@ -120,7 +120,7 @@ def test_rows_that_no_block_holds() -> None:
     assert lines[1] == "tv2 is scanned in chunks of 2048: a row may be longer than what a block holds"
     names: dict[str, Any] = {"fusion": tf.copy_fusion(fusion)[0]}
     exec(run.schedule.code, names)
-    assert [str(tf.lower(part)) for part in names["cut"].parts] == [str(kernel) for kernel in run.kernels]
+    assert [str(tf.lower(part)) for part in names["segmented"].segments] == [str(kernel) for kernel in run.kernels]
 
 
 def test_unknown_lengths_are_bounded_at_the_call() -> None:

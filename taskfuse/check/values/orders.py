@@ -18,7 +18,7 @@ from taskfuse.check.ranges import terms_of
 from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.runs import Span, Visits, below
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Min, Mod, children, const, le, rebuild, simplify, sym
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Min, Mod, Sym, children, const, le, rebuild, simplify, substitute, sym
 
 Ints = NDArray[np.int64]
 
@@ -69,6 +69,9 @@ def _number(upper: Expr, lower: Expr, most: Expr, size: Expr, constraints: Const
             return a
         case Mod(a=FloorDiv(a=a, b=n), b=m), Mod(a=b, b=k) if a is b and n is k and equal(constraints, n, size) and equal(constraints, m, most):
             return a % (n * m)
+        case _, Mod(a=a, b=k) if equal(constraints, k, size):  # the quotient is simpler where digits of the number fall out of it
+            above = simplify(a // k, constraints.facts)
+            return a if upper is above else a % (k * most) if upper is simplify(above % most, constraints.facts) else None
         case _:
             return None
 
@@ -80,7 +83,7 @@ def named(v: Visits, constraints: Constraints, *, every: bool) -> Visits:
     """A symbol of its own for each digit of a number that runs over all its values; ``every``: of quotients by constants, too."""
     while True:
         for number in dict.fromkeys(d for e in v.point for d in _divisions(e, every=every)):
-            made = _grouped(v, *number, constraints) or _divided(v, *number, constraints)
+            made = _grouped(v, *number, constraints) or _divided(v, *number, constraints) or _split(v, *number, constraints)
             if made is not None:
                 v = made
                 break
@@ -108,6 +111,26 @@ def _divided(v: Visits, a: Expr, n: Expr, constraints: Constraints) -> Visits | 
             return None
     q, r = sym(f"quotient.{len(v.spans)}"), sym(f"remainder.{len(v.spans)}")
     return _replaced(v, a, n, (q, r), {str(q): quotient, str(r): n}, a.free)
+
+
+def _split(v: Visits, a: Expr, n: Expr, constraints: Constraints) -> Visits | None:
+    """Two symbols for one of constant span, its quotient and remainder by a divisor of the number of its values: they take each pair of values once."""
+    if not isinstance(a, Sym) or not isinstance(n, Const) or a.name not in v.spans or a.name in (v.rows or ()):
+        return None
+    start, stop = v.spans[a.name]
+    if start is not const(0) or not isinstance(stop, Const) or not 1 < n.value < stop.value or stop.value % n.value:
+        return None
+    q, r = sym(f"quotient.{len(v.spans)}"), sym(f"remainder.{len(v.spans)}")
+    count = stop.value // n.value
+    facts = constraints.facts.with_range(str(q), 0, count - 1).with_range(str(r), 0, n.value - 1)
+    digits = {a.name: q * n + r}
+
+    def written(e: Expr) -> Expr:
+        return e if a.name not in e.free else simplify(substitute(e, digits), facts)
+
+    spans: dict[str, Span] = {name: (written(lo), None if hi is None else written(hi)) for name, (lo, hi) in v.spans.items() if name != a.name}
+    spans |= {str(q): (const(0), const(count)), str(r): (const(0), n)}
+    return replace(v, point=tuple(map(written, v.point)), spans=spans, conditions=tuple(map(written, v.conditions)))
 
 
 def _grouped(v: Visits, r: Expr, h: Expr, constraints: Constraints) -> Visits | None:

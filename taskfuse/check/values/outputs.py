@@ -5,7 +5,7 @@ from __future__ import annotations
 from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
-from taskfuse.check.values.questions import equal, inside, known_at
+from taskfuse.check.values.questions import equal, inside, known_at, nonempty
 from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.runs import stores
 from taskfuse.check.values.solve import Open
@@ -46,7 +46,8 @@ class Outputs:
         visits = [stores(self.tree, place, definition.shape) for place in self._stores.get(name, [])]
         if not visits:
             raise Open(f"{name} is never stored")
-        covered(visits, definition.shape, self.tree.root.context.constraints)
+        known = self.tree.root.context.constraints
+        covered(visits, definition.shape, known.given(*nonempty(definition.shape, known.ranges)))
 
     def identity(self, place: Place) -> None:
         """An element of an output is stored at its own index, wherever that is inside it (:mod:`taskfuse.check.bounds`). Raises :class:`Open`."""

@@ -12,10 +12,10 @@ from taskfuse.check.bounds import by_parts
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.items import Element
 from taskfuse.check.linear import Linear
-from taskfuse.check.ranges import terms_of
+from taskfuse.check.ranges import Ranges, terms_of
 from taskfuse.check.samples import fails
 from taskfuse.check.values.claims import Place
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Mod, const, eq, ge, lt, simplify, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Mod, Product, const, eq, ge, lt, simplify, sym
 
 MEMORY = 1 << 14
 """Elements of which it is remembered when they exist."""
@@ -29,6 +29,20 @@ def inside(element: Iterable[Expr], shape: Iterable[Expr]) -> tuple[Expr, ...]:
 @lru_cache(MEMORY)
 def _inside(element: tuple[Expr, ...], shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
     return tuple(c for e, n in zip(element, shape, strict=True) for c in (ge(e, 0), lt(e, n)) if not isinstance(c, Const) or not c.value)
+
+
+def nonempty(shape: Iterable[Expr], ranges: Ranges) -> tuple[Expr, ...]:
+    """What an array's having elements says of its sizes: each is positive, and so are the factors of one, of which none is negative."""
+    found: dict[Expr, None] = {}
+    for n in shape:
+        match n:
+            case Product(factors=parts) if all((ranges.of(e)[0] or 0) >= 0 and ranges.of(e)[0] is not None for e in parts):
+                found |= dict.fromkeys(parts)
+            case Const():
+                pass
+            case _:
+                found[n] = None
+    return tuple(ge(e, 1) for e in found)
 
 
 def proves(constraints: Constraints, condition: Expr) -> bool:

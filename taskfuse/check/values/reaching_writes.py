@@ -23,7 +23,7 @@ from taskfuse.check.tables import Table
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.match import Found, Match, Storage, W, Writing
-from taskfuse.check.values.questions import equal, inside, known_at
+from taskfuse.check.values.questions import equal, inside, known_at, nonempty
 from taskfuse.check.values.runs import stores
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import Const, Expr, Sym, and_, const, eq, ge, not_, substitute, sym
@@ -193,7 +193,8 @@ class ReachingWrites:
                 same = all(equal(known_at(c), e, c.element[k]) for c in claims for e, k in zip(c.index, axes, strict=True))
                 self._whole[want.buffer] = same
                 if same:
-                    covered([stores(self.tree, c, shape) for c in claims], shape, self.tree.root.context.constraints)
+                    known = self.tree.root.context.constraints
+                    covered([stores(self.tree, c, shape) for c in claims], shape, known.given(*nonempty(shape, known.ranges)))
             except Open:
                 self._whole[want.buffer] = False
         return self._whole[want.buffer]

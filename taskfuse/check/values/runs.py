@@ -16,7 +16,7 @@ from taskfuse.check.items import Element, Trip
 from taskfuse.check.ranges import Ranges, terms_of
 from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, THREADS, Node, StatementTree, conjuncts
 from taskfuse.check.values.claims import Place
-from taskfuse.check.values.questions import inside, proves
+from taskfuse.check.values.questions import inside, nonempty, proves
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Select, Sym, const, eq, evaluate, le, lt, substitute, sym
 from taskfuse.kir import Kernel
@@ -186,7 +186,7 @@ def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...]) -> Visits
     spans: dict[str, Span] = {}
     for names, extents in ((BLOCK_NAMES, kernel.grid), (THREAD_NAMES, kernel.block)):
         spans |= {n: (const(0), e) for n, e in zip(names, extents, strict=True)}
-    exists = inside(place.element, shape)
+    exists = (*inside(place.element, shape), *nonempty(shape, node.context.ranges))
     free = {n for e in place.element for n in e.free} | {n for c in node.conditions for n in c.free}
     again = [n for n in node.loops if isinstance(n.stmt, For) and n.stmt.var not in free and n.runs()]  # a thread stores the same again
     spans, conditions = runs(node, [n for n in node.loops if n not in again], spans, dict(place.points), exists)

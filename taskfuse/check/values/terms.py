@@ -87,7 +87,7 @@ def kind_of(tag: int) -> tuple[int, int] | None:
 
 def constant(value: int | float | bool, dtype: DType) -> Terms:
     """A constant, converted to its dtype."""
-    return constants(np.asarray([value], np.float64 if isinstance(value, float) else np.uint64 if value > 2**63 else np.int64), dtype)
+    return constants(np.asarray([value], np.float64 if isinstance(value, float) else np.uint64 if value >= 2**63 else np.int64), dtype)
 
 
 def constants(values: NDArray[Any], dtype: DType) -> Terms:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.structure import Structure
 from taskfuse.check.trace import Budget, TooLarge
@@ -20,6 +19,7 @@ from taskfuse.kir import Kernel, held
 from taskfuse.kir.nodes import Gather
 from taskfuse.kir.operands import Content, Writer
 from taskfuse.kir.witness import Accumulate
+from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 Checked = list[tuple[Obligation, Node | None]]
 

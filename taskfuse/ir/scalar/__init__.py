@@ -38,6 +38,7 @@ from taskfuse.ir.scalar.expr import (
     wrap,
 )
 from taskfuse.ir.scalar.facts import Facts, Interval
+from taskfuse.ir.scalar.intervals import interval
 from taskfuse.ir.scalar.logic import and_, compare, eq, ge, gt, is_boolean, le, lt, maximum, minimum, ne, not_, or_, select, table, xor
 from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify
 from taskfuse.ir.scalar.text import parse_expr, parse_tokens, to_text
@@ -88,6 +89,7 @@ __all__ = [
     "free_symbols",
     "ge",
     "gt",
+    "interval",
     "is_boolean",
     "is_multiple",
     "le",

@@ -12,7 +12,6 @@ from math import prod
 
 from taskfuse.cuda.signature import (
     DivisorArgument,
-    Form,
     IntegerArgument,
     PointerArgument,
     ReportArgument,
@@ -26,6 +25,7 @@ from taskfuse.ir.scalar import Expr, evaluate
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import HostParam, TensorParam
+from taskfuse.kir.variant import Form
 from taskfuse.target import MAX_BLOCK, MAX_GRID, MAX_THREADS, SHARED_BYTES
 from taskfuse.testing.ptx.nodes import Function
 from taskfuse.testing.ptx.unknown import UNKNOWN, Value

@@ -116,3 +116,20 @@ def test_tiles_of_no_blocks_have_no_points() -> None:
     changes = {"row": f"32*({number}//4) + 4*v + threadIdx.y", "column": f"512*({number} % 4) + 32*w + threadIdx.x"}
     assert gaps(ordered(EMPTY, blocks="0", **changes)) == ["its tiles have no points"]
     ordered(EMPTY, blocks="1", **changes).verify().require()
+
+
+DIGITS = """\
+KERNEL copied(x: float32[8, 56, 56, 96]) -> (y: float32[8, 56, 56, 96])
+  GRID (9408, 1, 1)  BLOCK (256, 1, 1)
+  DEFINE y: float32[8, 56, 56, 96] = copy(x[i0, i1, i2, i3])
+
+y[{p}] = copy(x[{p}])  ~ value y[{p}]
+"""
+LAST = "(256*blockIdx.x + threadIdx.x)//96 % 56, (256*blockIdx.x + threadIdx.x) % 96"
+
+
+def test_digits_of_a_number_that_threads_have_no_part_in() -> None:
+    """Blocks of 256 divide a page of 56 rows of 96 points: its number, and that of its book, are quotients of the block alone."""
+    ordered(DIGITS, p=f"blockIdx.x//1176, blockIdx.x//21 % 56, {LAST}").verify().require()
+    for wrong in ("blockIdx.x//1176, blockIdx.x//42 % 56", "blockIdx.x//1176, blockIdx.x//21 % 28", "blockIdx.x//588, blockIdx.x//21 % 56"):
+        assert not ordered(DIGITS, p=f"{wrong}, {LAST}").verify().is_proved

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import taskfuse as tf
 from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
-from taskfuse.cuda.signature import Source, Variant
+from taskfuse.cuda.signature import Source
 from taskfuse.cuda.source import emit
+from taskfuse.kir.variant import Variant
 from taskfuse.testing.ptx.compare import Report, compare
 
 TESTS = Path(__file__).parents[2]

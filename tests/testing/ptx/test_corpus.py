@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import taskfuse as tf
-from taskfuse.cuda.signature import Form, Variant
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy
+from taskfuse.kir.variant import Form, Variant
 from taskfuse.kir.walk import walk
 from taskfuse.testing import seeded_case
 from taskfuse.testing.options import Mix

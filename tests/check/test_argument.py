@@ -7,8 +7,7 @@ from threading import Barrier, Thread
 import pytest
 
 from taskfuse.check import Obligation
-from taskfuse.check.certificate import Argument
-from taskfuse.check.collection import PAUSE, Pause
+from taskfuse.check.argument import PAUSE, Argument, Pause
 
 
 @pytest.fixture(autouse=True)

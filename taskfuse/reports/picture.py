@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from taskfuse.sim.spans import Kind, Span
+from taskfuse.reports.recording import Kind, Recording, Span
 from taskfuse.svg import FONT, Drawing, text_width
-
-if TYPE_CHECKING:
-    from taskfuse.sim.timeline import Timeline
 
 SLOTS = ("#9ecae1", "#fdd0a2", "#a1d99b", "#dadaeb", "#fcc5c0", "#c7c7c7", "#fff2ae", "#b3e2cd")
 """A colour per slot, in turn."""
@@ -33,15 +29,15 @@ class _Bar:
     note: str
 
 
-def timeline_picture(timeline: Timeline, blocks: int) -> str:
-    """See :meth:`taskfuse.sim.timeline.Timeline.draw`."""
+def timeline_picture(timeline: Recording, blocks: int) -> str:
+    """See :meth:`taskfuse.reports.timeline.Timeline.draw`."""
     return _Picture(timeline, blocks).draw()
 
 
 class _Picture:
     """One picture in progress."""
 
-    def __init__(self, timeline: Timeline, blocks: int) -> None:
+    def __init__(self, timeline: Recording, blocks: int) -> None:
         self.timeline = timeline
         self.blocks = min(blocks, len(timeline.blocks))
         self.drawing = Drawing()

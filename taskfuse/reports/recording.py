@@ -1,9 +1,11 @@
-"""What a recorded run is made of: lanes, spans on them, completed phases, and flows from arrivals to waits."""
+"""A recorded run: lanes, spans on them, completed phases, and flows from arrivals to waits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+
+from taskfuse.errors import SimulationError
 
 
 class Kind(Enum):
@@ -64,3 +66,24 @@ class Flow:
     name: str
     source: tuple[int, int]
     target: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recorded run. Time counts statements and operations done by anybody; agents take turns, as the schedule has it.
+
+    Attributes:
+        kernel: its name.
+        blocks: index of each block that ran.
+        spans: in the order of their ends. Spans of one lane do not overlap.
+        error: what ended the run, if it did not come to its end.
+    """
+
+    kernel: str
+    steps: int
+    blocks: tuple[tuple[int, int, int], ...]
+    lanes: tuple[Lane, ...]
+    spans: tuple[Span, ...]
+    completions: tuple[Completion, ...]
+    flows: tuple[Flow, ...]
+    error: SimulationError | None = None

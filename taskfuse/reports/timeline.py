@@ -9,9 +9,8 @@ from pathlib import Path
 from string import ascii_lowercase, digits
 from typing import Any
 
-from taskfuse.errors import SimulationError
-from taskfuse.sim.picture import timeline_picture
-from taskfuse.sim.spans import Completion, Flow, Kind, Lane, Span
+from taskfuse.reports.picture import timeline_picture
+from taskfuse.reports.recording import Kind, Recording
 
 WIDTH = 100  # columns of the text
 _SLOTS = digits + ascii_lowercase
@@ -20,24 +19,8 @@ _WAITS = "."
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
-    """A recorded run. Time counts statements and operations done by anybody; agents take turns, as the schedule has it.
-
-    Attributes:
-        kernel: its name.
-        blocks: index of each block that ran.
-        spans: in the order of their ends. Spans of one lane do not overlap.
-        error: what ended the run, if it did not come to its end.
-    """
-
-    kernel: str
-    steps: int
-    blocks: tuple[tuple[int, int, int], ...]
-    lanes: tuple[Lane, ...]
-    spans: tuple[Span, ...]
-    completions: tuple[Completion, ...]
-    flows: tuple[Flow, ...]
-    error: SimulationError | None = None
+class Timeline(Recording):
+    """A recorded run, to be read as text, as a picture, or in a viewer of traces."""
 
     def save(self, path: str | Path) -> None:
         """Write the trace event file (JSON) that Perfetto (ui.perfetto.dev) and chrome://tracing open; one step is one microsecond."""

@@ -1,4 +1,4 @@
-"""cut: pieces that together compute what the whole does, in an order in which they can run."""
+"""segment: fusions that together compute what the whole does, in an order in which they can run."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -9,7 +9,8 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import FusionError
-from taskfuse.schedule.cut import Cut
+from taskfuse.ir.storage import needed
+from taskfuse.schedule.segment import SegmentedFusion
 from tests.lowering.running import Array, numbers
 
 
@@ -25,10 +26,10 @@ def chain(extent: int | str = 4) -> tuple[tf.Fusion, list[tf.TensorView]]:
     return fusion, [tv for tv in fusion.tensors() if not tv.is_input and not fusion.is_view(tv)]
 
 
-def run(cut: Cut, given: dict[str, Array]) -> dict[str, npt.NDArray[np.generic]]:
-    """The values of all tensors that pass between the pieces, each piece evaluated in its turn."""
+def run(segmented: SegmentedFusion, given: dict[str, Array]) -> dict[str, npt.NDArray[np.generic]]:
+    """The values of all tensors that pass between the segments, each segment evaluated in its turn."""
     values = dict(given)
-    for part in cut.parts:
+    for part in segmented.segments:
         outs = part.evaluate(*(values[tv.name] for tv in part.inputs))
         values |= dict(zip((tv.name for tv in part.outputs), outs, strict=True))
     return values
@@ -36,45 +37,45 @@ def run(cut: Cut, given: dict[str, Array]) -> dict[str, npt.NDArray[np.generic]]
 
 @pytest.mark.parametrize("sizes", [[3], [1, 2], [2, 1], [1, 1, 1]], ids=str)
 @pytest.mark.parametrize("extent", [4, "N"])
-def test_pieces_compute_what_the_whole_does(extent: int | str, sizes: Sequence[int]) -> None:
+def test_segments_compute_what_the_whole_does(extent: int | str, sizes: Sequence[int]) -> None:
     fusion, code = chain(extent)
     ends = [sum(sizes[:k]) for k in range(len(sizes) + 1)]
     groups = [code[p:q] for p, q in pairwise(ends)]
     text = str(fusion)
-    found = tf.cut(fusion, groups)
+    found = tf.segment(fusion, groups)
     assert str(fusion) == text
-    assert [part.name for part in found.parts] == [f"chain_{k}" for k in range(len(sizes))]
+    assert [part.name for part in found.segments] == [f"chain_{k}" for k in range(len(sizes))]
     x = numbers(4, 6)
     values = run(found, {"x": x})
     for tv, wanted in zip(fusion.outputs, fusion.evaluate(x), strict=True):
         np.testing.assert_array_equal(values[tv.name], wanted)
 
 
-def test_pieces_come_in_an_order_in_which_they_can_run() -> None:
+def test_segments_come_in_an_order_in_which_they_can_run() -> None:
     fusion, code = chain()
-    found = tf.cut(fusion, [[tv] for tv in reversed(code)])
-    assert [[tv.name for tv in part.outputs] for part in found.parts] == [[tv.name] for tv in code]
+    found = tf.segment(fusion, [[tv] for tv in reversed(code)])
+    assert [[tv.name for tv in part.outputs] for part in found.segments] == [[tv.name] for tv in code]
 
 
 def test_a_piece_returns_what_others_need_and_no_more() -> None:
     fusion, (a, b, c, *_) = chain()
-    first, second = tf.cut(fusion, [[a, b], [c]]).parts
+    first, second = tf.segment(fusion, [[a, b], [c]]).segments
     assert [tv.name for tv in first.outputs] == [a.name, b.name]
     assert [tv.name for tv in second.inputs] == [a.name, b.name]
     assert [tv.name for tv in second.outputs] == [c.name]
 
 
-def test_pieces_that_need_each_other() -> None:
+def test_segments_that_need_each_other() -> None:
     fusion, (a, b, c, *_) = chain()
-    with pytest.raises(FusionError, match=rf"the pieces \[{a.name}, {c.name}\] and \[{b.name}\] need each other"):
-        tf.cut(fusion, [[a, c], [b]])
+    with pytest.raises(FusionError, match=rf"the segments \[{a.name}, {c.name}\] and \[{b.name}\] need each other"):
+        tf.segment(fusion, [[a, c], [b]])
 
 
 def test_a_schedule_stays_whole() -> None:
     fusion, code = chain()
     code[0].split(0, 2)
-    with pytest.raises(FusionError, match=r"it has a schedule already\n(.*\n)*help: cut a fusion without scheduling calls"):
-        tf.cut(fusion, [code])
+    with pytest.raises(FusionError, match=r"it has a schedule already\n(.*\n)*help: segment a fusion without scheduling calls"):
+        tf.segment(fusion, [code])
 
 
 def test_an_extent_that_no_input_of_a_piece_tells_comes_with_the_tensor_that_does() -> None:
@@ -83,6 +84,19 @@ def test_an_extent_that_no_input_of_a_piece_tells_comes_with_the_tensor_that_doe
         s = tf.sum(x)
         y = tf.exp(tf.broadcast_to(s, ["N"]))
         fusion.add_output(y)
-    _, second = tf.cut(fusion, [[s], [y]]).parts
+    _, second = tf.segment(fusion, [[s], [y]]).segments
     assert sorted(tv.name for tv in second.inputs) == sorted(["x", s.name])
     assert set(second.dims) == {"N"}
+
+
+def test_a_segment_that_reads_no_tensor_takes_one() -> None:
+    """So it runs where the arguments are: it takes the smallest of them."""
+    with tf.Fusion("masked") as fusion:
+        x, b = tf.define_tensor(["N", 8], name="x"), tf.define_tensor([8], name="b")
+        steps = tf.arange(8)
+        y = tf.where(steps < 3, x, b)
+        fusion.add_output(y)
+    rest = [tv for tv in (e.output for e in needed(fusion)) if tv is not steps]
+    first, second = tf.segment(fusion, [[steps], rest]).segments
+    assert [tv.name for tv in first.inputs] == ["b"]
+    assert {tv.name for tv in second.inputs} == {"x", "b", steps.name}

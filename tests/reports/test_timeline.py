@@ -12,9 +12,9 @@ import pytest
 import taskfuse as tf
 from examples import pipeline, stream
 from taskfuse.kir import parse_kernel
+from taskfuse.reports.recording import Kind
+from taskfuse.reports.timeline import WIDTH
 from taskfuse.sim import Scheduler, Timeline, explore, timeline
-from taskfuse.sim.spans import Kind
-from taskfuse.sim.timeline import WIDTH
 from tests.golden import Golden
 from tests.sim.kernels import SCHEDULERS, load, replaced
 

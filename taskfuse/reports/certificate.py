@@ -1,14 +1,12 @@
-"""What the checker says: a verdict per obligation, and one for the kernel."""
+"""What the static proof says of a kernel: a verdict per obligation, and one for the kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from threading import RLock
 
-from taskfuse.check.collection import PAUSE
 from taskfuse.errors import ProofError
 from taskfuse.location import with_snippets
 
@@ -52,41 +50,9 @@ class Obligation:
         return "\n".join(with_snippets((said, *("  " + n for n in self.notes))))
 
 
-def all_proved(obligations: Iterable[Obligation]) -> list[Obligation] | None:
-    """Some obligations if all are proved; ``None``, and no look at the rest, if one is not."""
-    found: list[Obligation] = []
-    for o in obligations:
-        if o.verdict is not Verdict.PROVED:
-            return None
-        found.append(o)
-    return found
-
-
 def no_search() -> tuple[Obligation, ...]:
     """No counterexample is looked for."""
     return ()
-
-
-class Argument:
-    """Obligations, looked at one after another as they are asked for, once. Safe for several threads."""
-
-    def __init__(self, obligations: Iterable[Obligation]) -> None:
-        self._rest = iter(obligations)
-        self._known: list[Obligation] = []
-        self._lock = RLock()
-
-    def __iter__(self) -> Iterator[Obligation]:
-        k = 0
-        while True:
-            with self._lock:
-                if k == len(self._known):
-                    with PAUSE:
-                        found = next(self._rest, None)
-                    if found is None:
-                        return
-                    self._known.append(found)
-            yield self._known[k]
-            k += 1
 
 
 @dataclass(frozen=True)
@@ -94,14 +60,15 @@ class Certificate:
     """The result of :func:`taskfuse.check.verify`. ``str`` lists what was shown, and what was not.
 
     Attributes:
-        argument: what the three layers say. Whether the kernel is proved is known with the first gap; the rest is looked at for who reads it.
+        argument: what the layers say; may be read several times. Whether the kernel is proved is known with the first gap; the rest is looked at for
+            who reads it.
         assumptions: what the launch must see to, or what holds of the machine.
         extents: what the extents are, if the kernel was looked at for these alone.
         search: looks for a counterexample. It takes longer than the argument, and is called only if that has gaps and somebody asks which.
     """
 
     kernel: str
-    argument: Argument | tuple[Obligation, ...]
+    argument: Iterable[Obligation]
     assumptions: tuple[str, ...] = ()
     extents: tuple[tuple[str, int], ...] = ()
     search: Callable[[], tuple[Obligation, ...]] = field(default=no_search, repr=False, compare=False)

@@ -1,16 +1,17 @@
-"""A fusion cut into several, which run one after another: what one makes and another reads goes through memory."""
+"""A fusion segmented into several, which run one after another: what one makes and another reads goes through Global memory."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 
 from taskfuse.errors import FusionError
 from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Assemble, Leaf, Read, ScalarRead, map_exprs, reads, rebuilt
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Sym
+from taskfuse.ir.scalar import Const, Sym
 from taskfuse.ir.storage import made_from, needed, producers, resolve, strided
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import caller
@@ -18,62 +19,62 @@ from taskfuse.schedule.call import is_list
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """Fusions that together compute what one computes. Schedule each of ``parts``, or leave it to :func:`taskfuse.compile`.
+class SegmentedFusion:
+    """Fusions that together compute what one computes. Schedule each of ``segments``, or leave it to :func:`taskfuse.compile`.
 
     Attributes:
         fusion: the whole.
-        parts: the pieces, in an order in which they can run. Tensors and scalars have the names that they have in the whole.
+        segments: in an order in which they can run. Tensors and scalars have the names that they have in the whole.
     """
 
     fusion: Fusion
-    parts: tuple[Fusion, ...]
+    segments: tuple[Fusion, ...]
 
 
-def cut(fusion: Fusion, parts: Sequence[Sequence[TensorView | str]], views: Sequence[Sequence[TensorView | str]] | None = None) -> Cut:
-    """Cut an unscheduled fusion into several.
+def segment(fusion: Fusion, segments: Sequence[Sequence[TensorView | str]], views: Sequence[Sequence[TensorView | str]] | None = None) -> SegmentedFusion:
+    """Segment an unscheduled fusion into several.
 
     Args:
         fusion: it is not changed.
-        parts: the tensors that each piece computes, as tensors or by name. Views go with their readers, the result of a concatenation in scatter
-            form with its parts; every other tensor that the outputs need belongs to one piece.
-        views: for each piece, views that it takes as inputs in place of the tensors behind them: a call passes an array of other strides, without a
+        segments: the tensors that each segment computes, as tensors or by name. Views go with their readers, the result of a concatenation in scatter
+            form with its parts; every other tensor that the outputs need belongs to one segment.
+        views: for each segment, views that it takes as inputs in place of the tensors behind them: a call passes an array of other strides, without a
             copy. A slice, or a reshaped or permuted tensor, is then an ordinary input of a product.
 
     Raises:
-        FusionError: the fusion has a schedule, a tensor is in no piece or in several, the pieces depend on each other in a cycle, or one of ``views``
+        FusionError: the fusion has a schedule, a tensor is in no segment or in several, the segments depend on each other in a cycle, or one of ``views``
             is not a view with strides.
     """
     owner: dict[TensorView, int] = {}
     if fusion.has_schedule:
-        raise _error(fusion, "it has a schedule already", "cut a fusion without scheduling calls; the pieces are scheduled")
-    if not is_list(parts):
-        raise _error(fusion, f"{parts!r} are no pieces", "give a list with a list of tensors for each piece")
-    for number, part in enumerate(parts):
+        raise _error(fusion, "it has a schedule already", "segment a fusion without scheduling calls; the segments are scheduled")
+    if not is_list(segments):
+        raise _error(fusion, f"segments is {segments!r}, not a list", "give a list with a list of tensors for each segment")
+    for number, part in enumerate(segments):
         if isinstance(part, str):
-            raise _error(fusion, f"'{part}' is one name, not a sequence", f"write ['{part}'] for a piece of one tensor")
+            raise _error(fusion, f"'{part}' is one name, not a sequence", f"write ['{part}'] for a segment of one tensor")
         for given in part:
             tv = fusion.tensor(given) if isinstance(given, str) else given
             if not among(tv, fusion.tensors()):
                 raise _error(fusion, f"{tv!r} is not a tensor of it", "name its tensors")
             if owner.setdefault(tv, number) != number:
-                raise _error(fusion, f"{tv.name} is in pieces {owner[tv]} and {number}", "name each tensor once")
+                raise _error(fusion, f"{tv.name} is in segments {owner[tv]} and {number}", "name each tensor once")
     code = [e.output for e in needed(fusion)]
     for tv in code:
         if tv not in owner:
-            raise _error(fusion, f"{tv.name} is in no piece", "name every tensor that the outputs need and that is neither an input nor a view")
-    pieces = [[tv for tv in code if owner[tv] == number] for number in range(len(parts))]
-    passed = _passed(fusion, len(parts), views)
-    order = _order(fusion, pieces, owner)
-    return Cut(fusion, tuple(piece(fusion, pieces[number], f"{fusion.name}_{k}", passed[number]) for k, number in enumerate(order)))
+            raise _error(fusion, f"{tv.name} is in no segment", "name every tensor that the outputs need and that is neither an input nor a view")
+    owned = [[tv for tv in code if owner[tv] == number] for number in range(len(segments))]
+    passed = _passed(fusion, len(segments), views)
+    order = _order(fusion, owned, owner)
+    return SegmentedFusion(fusion, tuple(extract(fusion, owned[number], f"{fusion.name}_{k}", passed[number]) for k, number in enumerate(order)))
 
 
-def _passed(fusion: Fusion, pieces: int, views: Sequence[Sequence[TensorView | str]] | None) -> list[list[TensorView]]:
-    """The views that each piece takes as inputs. Raises :class:`FusionError`."""
+def _passed(fusion: Fusion, segments: int, views: Sequence[Sequence[TensorView | str]] | None) -> list[list[TensorView]]:
+    """The views that each segment takes as inputs. Raises :class:`FusionError`."""
     if views is None:
-        return [[] for _ in range(pieces)]
-    if len(views) != pieces:
-        raise _error(fusion, f"there are {pieces} pieces and views of {len(views)}", "give a list for each piece, empty where it takes none")
+        return [[] for _ in range(segments)]
+    if len(views) != segments:
+        raise _error(fusion, f"there are {segments} segments and views of {len(views)}", "give a list for each segment, empty where it takes none")
     found = [[fusion.tensor(given) if isinstance(given, str) else given for given in part] for part in views]
     for tv in (tv for part in found for tv in part):
         if not among(tv, fusion.tensors()) or strided(fusion, tv) is None:
@@ -81,8 +82,10 @@ def _passed(fusion: Fusion, pieces: int, views: Sequence[Sequence[TensorView | s
     return found
 
 
-def piece(fusion: Fusion, tensors: Sequence[TensorView], name: str, views: Sequence[TensorView] = ()) -> Fusion:
+def extract(fusion: Fusion, tensors: Sequence[TensorView], name: str, views: Sequence[TensorView] = ()) -> Fusion:
     """The part of ``fusion`` that computes ``tensors``: it reads what they need and others make, and its outputs are what others need of it.
+
+    A segment that reads no tensor takes one nevertheless, if there are inputs: it is computed on the device, and in the stream, of its arguments.
 
     Args:
         views: those that it takes as inputs.
@@ -101,6 +104,8 @@ def piece(fusion: Fusion, tensors: Sequence[TensorView], name: str, views: Seque
         if missing := {a.extent.name for a in tv.logical if isinstance(a.extent, Sym)} & symbols - bound:
             read[tv] = None
             bound |= missing
+    if not read and fusion.inputs:  # arrays come from where an array is
+        read[min(fusion.inputs, key=_size)] = None
     symbols |= {s for tv in read for a in tv.logical for s in a.extent.free}
     new.dims.update((k, v) for k, v in fusion.dims.items() if k in symbols)
     tensors_of: dict[TensorView, TensorView] = {}
@@ -129,19 +134,26 @@ def piece(fusion: Fusion, tensors: Sequence[TensorView], name: str, views: Seque
     return new
 
 
-def _order(fusion: Fusion, pieces: Sequence[Sequence[TensorView]], owner: dict[TensorView, int]) -> list[int]:
-    """The pieces, those first that others need. Raises :class:`FusionError` if there is a cycle."""
-    needs: dict[int, set[int]] = {k: set() for k, piece in enumerate(pieces) if piece}
+def _size(tv: TensorView) -> tuple[int, int]:
+    """Axes of no constant extent, and elements along the others: what tells inputs that are small."""
+    extents = [a.extent for a in tv.logical]
+    constant = [e.value for e in extents if isinstance(e, Const)]
+    return len(extents) - len(constant), prod(constant)
+
+
+def _order(fusion: Fusion, segments: Sequence[Sequence[TensorView]], owner: dict[TensorView, int]) -> list[int]:
+    """The segments, those first that others need. Raises :class:`FusionError` if there is a cycle."""
+    needs: dict[int, set[int]] = {k: set() for k, segment in enumerate(segments) if segment}
     for k in needs:
-        for tv in pieces[k]:
+        for tv in segments[k]:
             for producer in producers(fusion, tv):
                 needs[k] |= {owner[t] for t in made_from(fusion, producer) if not t.is_input} - {k}
     order: list[int] = []
     while needs:
         ready = [k for k, before in needs.items() if before <= set(order)]
         if not ready:
-            names = " and ".join(f"[{', '.join(tv.name for tv in pieces[k])}]" for k in needs)
-            raise _error(fusion, f"the pieces {names} need each other", "put them together, or cut elsewhere")
+            names = " and ".join(f"[{', '.join(tv.name for tv in segments[k])}]" for k in needs)
+            raise _error(fusion, f"the segments {names} need each other", "merge them, or segment the fusion elsewhere")
         order.append(ready[0])
         del needs[ready[0]]
     return order

@@ -1,0 +1,129 @@
+"""A launch: how many blocks of how many threads, how many of them a multiprocessor holds, and the sample of warps that is looked at.
+
+The threads of a launch do alike: a few warps of a few blocks stand for all. They are spread evenly over the grid and over a block, so that members of groups
+that run side by side are among them in their proportion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from taskfuse.ir.scalar import Expr
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir import Kernel
+from taskfuse.kir.arguments import integer
+from taskfuse.kir.declarations import Buffer, HostParam
+from taskfuse.target import REGISTERS, WARP, Target
+
+ROWS = 48
+"""Warps that are looked at, about."""
+WARPS = 16
+"""Of one block, at most."""
+SPREAD = 0.6180339887498949
+"""Multiples of it are spread evenly modulo 1 (golden ratio)."""
+SPARE_REGISTERS = 24
+"""Of a thread, beside those of its buffers: addresses, loop variables."""
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """The shape of a launch.
+
+    Attributes:
+        symbols: values of the extents and the host parameters.
+        grid, block, cluster: x, y, z.
+        resident: blocks that a multiprocessor holds at once, as far as threads, Shared memory and the registers of buffers decide that.
+    """
+
+    symbols: Mapping[str, int]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    resident: int
+
+    @property
+    def blocks(self) -> int:
+        """Of the grid."""
+        return prod(self.grid)
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return prod(self.block)
+
+    @property
+    def warps(self) -> int:
+        """Of a block."""
+        return -(-self.threads // WARP)
+
+    @staticmethod
+    def of(kernel: Kernel, extents: Mapping[str, int], target: Target) -> Launch:
+        """The launch for given extents."""
+        symbols = dict(extents)
+        for p in kernel.params:
+            if isinstance(p, HostParam):
+                symbols[p.name] = integer(p.value, symbols)
+
+        def three(e: tuple[Expr, Expr, Expr]) -> tuple[int, int, int]:
+            x, y, z = (max(integer(v, symbols), 1) for v in e)
+            return x, y, z
+
+        block = three(kernel.block)
+        threads = prod(block)
+        shared = max((_end(b, symbols) for b in kernel.buffers if b.memory is MemoryType.Shared), default=0)
+        local = sum(_bytes(b, symbols) for b in kernel.buffers if b.memory is MemoryType.Local)
+        registers = min(255, SPARE_REGISTERS + local // 4)
+        limits = target.limits
+        held = min(limits.blocks, limits.warps * WARP // max(threads, WARP), REGISTERS // (registers * max(threads, WARP)))
+        if shared:
+            held = min(held, limits.shared // (shared + limits.shared - limits.block_shared))
+        return Launch(symbols, three(kernel.grid), block, three(kernel.cluster), max(1, held, kernel.residents))
+
+
+def _bytes(b: Buffer, symbols: Mapping[str, int]) -> int:
+    return prod(integer(e, symbols) for e in b.shape) * b.dtype.itemsize
+
+
+def _end(b: Buffer, symbols: Mapping[str, int]) -> int:
+    return (0 if b.offset is None else integer(b.offset, symbols)) + _bytes(b, symbols)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Warps of a launch: rows of 32 lanes.
+
+    Attributes:
+        env: values of symbols: arrays that broadcast to rows x lanes.
+        active: which lanes there are; the last warp of a block may have fewer.
+        spread: a number in [0, 1) for each row.
+        blocks: how many blocks the rows are of; those of a block follow one another.
+    """
+
+    env: dict[str, Any]
+    active: Array
+    spread: Array
+    blocks: int
+
+    @staticmethod
+    def of(launch: Launch) -> Sample:
+        """Of a launch."""
+        warps = min(launch.warps, WARPS)
+        blocks = min(launch.blocks, max(3, ROWS // warps))
+        each = np.arange(warps) if warps == launch.warps else np.linspace(0, launch.warps - 1, warps).astype(np.int64)
+        at = np.arange(blocks) if blocks == launch.blocks else ((0.5 + np.arange(blocks) * SPREAD) % 1 * launch.blocks).astype(np.int64)
+        block = np.repeat(at, warps)[:, None]
+        thread = np.tile(each, blocks)[:, None] * WARP + np.arange(WARP)[None, :]
+        env: dict[str, Any] = dict(launch.symbols)
+        for name, extents, linear in (("blockIdx", launch.grid, block), ("threadIdx", launch.block, thread)):
+            x, y, _ = extents
+            env |= {f"{name}.x": linear % x, f"{name}.y": linear // x % y, f"{name}.z": linear // (x * y)}
+        env |= {f"clusterIdx.{c}": env[f"blockIdx.{c}"] % extent for c, extent in zip("xyz", launch.cluster, strict=True)}
+        return Sample(env, thread < launch.threads, (np.arange(blocks * warps) * SPREAD)[:, None] % 1, blocks)

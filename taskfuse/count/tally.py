@@ -1,0 +1,118 @@
+"""What a launch does, in numbers, and the time that follows from the figures of a target.
+
+Each resource alone would take some time; the launch takes that of the slowest, since the others work beside it: memory, second-level cache, the units of
+a multiprocessor, and the longest chain of loads and barriers that a thread waits for one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from taskfuse.count.launch import Launch
+from taskfuse.count.memory import SECTOR
+from taskfuse.target import WARP, Target
+
+LOAD_CYCLES: Final = 500
+"""From a load of Global memory to its value, if nothing else is under way. Assumed for all GPUs; between what the second-level cache and what DRAM takes."""
+BARRIER_CYCLES: Final = 40
+"""Of a barrier of a block."""
+GRID_CYCLES: Final = 2000
+"""Of a barrier of a grid."""
+CHAIN_CYCLES: Final = 4
+"""From an instruction of a thread to one that needs its result."""
+IN_FLIGHT: Final = 4
+"""Trips of a loop whose loads the compiler issues together where nothing stands between them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Of one tensor, or one workspace buffer.
+
+    Attributes:
+        bytes: its size.
+        asked: bytes that threads ask for, or store.
+        moved: bytes that go through the second-level cache for it: whole sectors of 32.
+        fetched: bytes that go to or from DRAM.
+    """
+
+    bytes: float
+    asked: float
+    moved: float
+    fetched: float
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What a launch does.
+
+    Attributes:
+        launch: its shape.
+        steps: trips of loops that the busiest thread takes one after another.
+        idle_threads: the share of threads that write nothing.
+        idle_blocks: the share of blocks none of whose threads does.
+        reads, writes: of Global memory, by name.
+        instructions: of a warp, of all threads together.
+        lookups: cycles of multiprocessors in which lines of Global memory and words of Shared memory are found.
+        products: cycles of multiprocessors in which tensor cores multiply.
+        chain: cycles that the longest thread of a block waits for loads, barriers and results.
+        target: whose figures count.
+    """
+
+    launch: Launch
+    steps: float
+    idle_threads: float
+    idle_blocks: float
+    reads: Mapping[str, Traffic]
+    writes: Mapping[str, Traffic]
+    instructions: float
+    lookups: float
+    products: float
+    chain: float
+    target: Target
+
+    @property
+    def fetched(self) -> float:
+        """Bytes from and to DRAM."""
+        return sum(t.fetched for t in (*self.reads.values(), *self.writes.values()))
+
+    @property
+    def moved(self) -> float:
+        """Bytes through the second-level cache."""
+        return sum(t.moved for t in (*self.reads.values(), *self.writes.values()))
+
+    @property
+    def coalesced(self) -> float:
+        """The share of the moved bytes that somebody asked for: 1 where all lanes of a warp touch neighbors, 1/8 where each float32 has its own sector."""
+        asked = sum(t.asked for t in (*self.reads.values(), *self.writes.values()))
+        return min(1.0, asked / self.moved) if self.moved else 1.0
+
+    @property
+    def times(self) -> dict[str, float]:
+        """Microseconds that each resource takes."""
+        target, launch = self.target, self.launch
+        share = -(-launch.blocks // target.sms) / launch.blocks / target.clock_mhz  # of what all blocks do, on the multiprocessor that does most
+        waves = max(1.0, launch.blocks / (target.sms * launch.resident))
+        return {
+            "memory": target.dram_us(self.fetched),
+            "second-level cache": self.moved / target.l2_bytes_per_cycle * share,
+            "instructions": self.instructions * WARP / target.lanes * share,
+            "lookups": self.lookups * share,
+            "tensor cores": self.products * share,
+            "chains of one thread": self.chain / target.clock_mhz * waves,
+        }
+
+    @property
+    def us(self) -> float:
+        """Microseconds of the launch."""
+        return self.target.kernel_us(*self.times.values())
+
+    def __str__(self) -> str:
+        launch = self.launch
+        what, us = max(self.times.items(), key=lambda item: item[1])
+        said = [f"{self.us:.1f} us ({what} {us:.1f})", f"{launch.blocks} blocks of {launch.threads} threads, {launch.resident} at once"]
+        said += [f"{self.fetched / 1e6:.1f} MB of memory, {self.coalesced:.0%} of the sectors of {SECTOR} bytes used", f"{self.steps:.0f} serial steps"]
+        said += [f"{self.idle_threads:.0%} of the threads idle"] * (self.idle_threads >= 0.005)
+        said += [f"{self.idle_blocks:.0%} of the blocks idle"] * (self.idle_blocks >= 0.005)
+        return ", ".join(said)

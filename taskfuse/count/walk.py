@@ -1,0 +1,298 @@
+"""The walk over a kernel's statements that counts: each is looked at once, for a sample of warps at a sample of their trips.
+
+A loop's variable has one value in each row, spread over its trips, and the statements below count as often as there are trips. Conditions and addresses
+are evaluated for the lanes of the sample as they stand. What follows from data (gathered indices) is drawn evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from taskfuse.count.launch import Array, Launch, Sample
+from taskfuse.count.memory import SECTOR, kept, lines, passes, sectors
+from taskfuse.count.tally import BARRIER_CYCLES, CHAIN_CYCLES, GRID_CYCLES, IN_FLIGHT, LOAD_CYCLES, Count, Traffic
+from taskfuse.ir.matrix_instructions import Family
+from taskfuse.ir.scalar import Evaluation, Expr, FloorDiv, Mod, children
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir import Kernel
+from taskfuse.kir.arguments import integer
+from taskfuse.kir.declarations import TensorMapParam, TensorParam
+from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access
+from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
+from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, CursorInit, Wait
+from taskfuse.kir.walk import accesses, own_symbols, walk
+from taskfuse.target import DEFAULT, Target
+
+DIVISION = 5
+"""Instructions of a division by a constant."""
+LOOP = 3
+"""Instructions of a trip."""
+MMA_RATE = 0.6
+"""Of ``mma.sync`` beside ``wgmma``, where there is both."""
+SEED = 0x5EED
+
+
+class _Place:
+    """A tensor, or a buffer: what is counted of it."""
+
+    __slots__ = ("asked", "bytes", "fetched", "itemsize", "memory", "moved", "strides")
+
+    def __init__(self, memory: MemoryType, shape: tuple[int, ...], itemsize: int) -> None:
+        self.memory = memory
+        self.itemsize = itemsize
+        self.strides = tuple(prod(shape[k + 1 :]) * itemsize for k in range(len(shape)))
+        self.bytes = prod(shape) * itemsize
+        self.asked = [0.0, 0.0]  # read, written
+        self.moved = [0.0, 0.0]
+        self.fetched = [0.0, 0.0]
+
+
+class _Trip(NamedTuple):
+    """A loop: its variable, where that starts, and its step."""
+
+    var: str
+    start: Array
+    step: Array
+
+
+class _Walk:
+    """The counts of one launch, for each row."""
+
+    def __init__(self, kernel: Kernel, launch: Launch, target: Target) -> None:
+        self.launch = launch
+        self.target = target
+        self.sample = Sample.of(launch)
+        rows = len(self.sample.active)
+        self.scale = launch.blocks * launch.warps / rows
+        self.places: dict[str, _Place] = {}
+        self.maps = {p.name: p for p in kernel.params if isinstance(p, TensorMapParam)}
+        for p in kernel.params:
+            if isinstance(p, TensorParam):
+                self._declare(p.name, MemoryType.Global, p.shape, p.dtype.itemsize)
+        for b in kernel.buffers:
+            self._declare(b.name, b.memory, b.shape, b.dtype.itemsize)
+        self.instructions, self.lookups, self.products, self.chain, self.steps = (np.zeros(rows) for _ in range(5))
+        self.stores = np.zeros(self.sample.active.shape, bool)
+        self.random = np.random.default_rng(SEED)
+        self._depth = 0
+
+    def _declare(self, name: str, memory: MemoryType, shape: tuple[Expr, ...], itemsize: int) -> None:
+        self.places[name] = _Place(memory, tuple(integer(e, self.launch.symbols) for e in shape), itemsize)
+
+    def body(self, body: tuple[Stmt, ...], at: Evaluation, times: Array, loops: tuple[_Trip, ...]) -> None:
+        """Count statements.
+
+        Args:
+            times: how often each lane executes them.
+            loops: around them.
+        """
+        for stmt in body:
+            match stmt:
+                case For():
+                    self._loop(stmt, at, times, loops)
+                case Bind():
+                    self.body(stmt.body, at, times, loops)
+                case If():
+                    left = times
+                    for branch in stmt.branches:
+                        holds = at.of(branch.cond)
+                        self.instructions += left.max(axis=1)
+                        taken = np.where(holds, left, 0.0)
+                        if taken.any():
+                            self.body(branch.body, at, taken, loops)
+                        left = np.where(holds, 0.0, left)
+                        if not left.any():
+                            break
+                case CursorInit():
+                    at = Evaluation({**at.env, f"{stmt.name}.slot": stmt.slot, f"{stmt.name}.parity": stmt.parity, f"{stmt.name}.phase": 0})
+                case _:
+                    self._statement(stmt, at, times, loops)
+
+    def _loop(self, stmt: For, at: Evaluation, times: Array, loops: tuple[_Trip, ...]) -> None:
+        start, stop, step = (np.asarray(at.of(e), np.int64) for e in (stmt.start, stmt.stop, stmt.step))
+        trips = np.maximum(-((start - stop) // np.maximum(step, 1)), 0)
+        self._depth += 1
+        spread = (self.sample.spread * (2 * self._depth + 1)) % 1
+        value = start + (spread * trips).astype(np.int64) * step
+        within = times * trips
+        if not within.any():
+            return
+        if not stmt.unroll:
+            own = within.max(axis=1)
+            self.steps += own
+            self.instructions += LOOP * own
+            inner = [s for s in walk(stmt.body) if isinstance(s, For) and not s.unroll]
+            if not inner:
+                waits = self.loads(stmt.body)
+                meets = any(isinstance(s, Barrier | Wait | Acquire) for s in walk(stmt.body))
+                self.chain += waits * LOAD_CYCLES * own / (1 if meets else IN_FLIGHT)
+        self.body(stmt.body, Evaluation({**at.env, stmt.var: value}), within, (*loops, _Trip(stmt.var, start, step)))
+
+    def loads(self, body: tuple[Stmt, ...]) -> bool:
+        """Whether threads wait for Global memory in a body."""
+        found = (a for s in walk(body) if isinstance(s, Compute | Choose | Gather | VectorCopy) for a in accesses(s)[1])
+        return any(self.places[a.buffer].memory is MemoryType.Global for a in found)
+
+    def _statement(self, stmt: Stmt, at: Evaluation, times: Array, loops: tuple[_Trip, ...]) -> None:
+        warp = times.max(axis=1)
+        code = 1.0
+        match stmt:
+            case Compute(op=op, dtype=dtype):
+                code = op.instructions * (2 if dtype.itemsize == 8 else 1)
+            case Choose(cases=cases):
+                for case in cases:
+                    if isinstance(case.operand, Access):
+                        holds = np.where(at.of(case.cond), times, 0.0)
+                        self._access(case.operand, 1, 0, at, holds, loops)
+                self._access(stmt.out, 1, 1, at, times, loops)
+                self.instructions += 2 * len(cases) * warp
+                return
+            case Gather(values=values):
+                env = dict(at.env)
+                for v in values:
+                    self._access(v.source, 1, 0, at, times, loops)
+                for symbol, extent in own_symbols(stmt).items():
+                    env[symbol] = (self.random.random(times.shape) * at.of(extent)).astype(np.int64)
+                self._access(stmt.source, stmt.width, 0, Evaluation(env), times, loops)
+                self._access(stmt.out, stmt.width, 1, at, times, loops)
+                self.chain += LOAD_CYCLES * (1 if not loops else 0)
+                self.instructions += 3 * warp
+                return
+            case Wgmma() | Mma():
+                _, k, n = stmt.dtype.itemsize, stmt.k, stmt.n
+                rows = 64 if isinstance(stmt, Wgmma) else 16
+                rate = self.target.tensor_bytes_per_cycle * (1 if isinstance(stmt, Wgmma) or not self.target.has(90, feature=True) else MMA_RATE)
+                share = 4 if stmt.FAMILY is Family.WGMMA else 1  # warps that execute one instruction together
+                self.products += rows * n * k * max(d.itemsize for d in stmt.factors) / rate / share * warp
+                self.instructions += warp
+                return
+            case LdMatrix() | StMatrix():
+                self.lookups += stmt.matrices * warp
+                self.instructions += warp
+                return
+            case TmaLoad() | TmaStore():
+                self._box(stmt, times)
+                return
+            case Barrier(scope=scope):
+                cycles = {BarrierScope.GRID: GRID_CYCLES, BarrierScope.WARP: CHAIN_CYCLES}.get(scope, BARRIER_CYCLES)
+                self.chain += cycles * warp
+            case Wait() | Acquire():
+                self.chain += CHAIN_CYCLES * warp
+            case _:
+                pass
+        self.instructions += code * warp
+        width = stmt.width if isinstance(stmt, VectorCopy | AsyncCopy) else 1
+        written, read = accesses(stmt)
+        asks = np.where(at.of(stmt.valid), times, 0.0) if isinstance(stmt, AsyncCopy) else times
+        for k, found in ((1, written), (0, read)):
+            for access in found:
+                self._access(access, width, k, at, times if k else asks, loops)
+
+    def _access(self, access: Access, width: int, way: int, at: Evaluation, times: Array, loops: tuple[_Trip, ...]) -> None:
+        """An access of ``width`` elements by each lane: read (0) or written (1)."""
+        place = self.places[access.buffer]
+        if place.memory is MemoryType.Local:
+            return
+        active = times > 0
+        if not active.any():
+            return
+        warp = times.max(axis=1)
+        size = width * place.itemsize
+        begin = self._address(access, place, at)
+        inner = next((loop for loop in reversed(loops) if any(loop.var in e.free for e in access.index)), None)
+        self.instructions += (1 + divisions(access.index, inner.var if inner else "")) * warp
+        if place.memory is MemoryType.Shared:
+            self.lookups += passes(begin, size, active) * warp
+            return
+        if way:
+            self.stores |= active
+        found = sectors(begin, size, active).astype(float)
+        looked = lines(begin, size, active)
+        asked = size * times.sum()
+        if inner is not None and found.sum() * SECTOR > 1.5 * size * active.sum():
+            value = at.env[inner.var]
+            before = self._address(access, place, Evaluation({**at.env, inner.var: value - inner.step}))
+            found *= 1 - kept(begin, before, size, active & (value > inner.start))
+        moved = (found * warp).sum() * SECTOR
+        self.lookups += looked * warp
+        self._moved(place, way, asked, moved)
+
+    def _moved(self, place: _Place, way: int, asked: float, moved: float) -> None:
+        """What one statement moves. What is moved again stays in the second-level cache, if what the resident blocks move fits there."""
+        place.asked[way] += asked * self.scale
+        place.moved[way] += moved * self.scale
+        launch, target = self.launch, self.target
+        once = min(place.bytes, moved * self.scale)
+        resident = min(1.0, target.sms * launch.resident / launch.blocks) * moved * self.scale
+        fits = min(place.bytes, resident) <= target.l2_bytes
+        place.fetched[way] = min(place.bytes, place.fetched[way] + once) if fits else place.fetched[way] + once
+
+    def _address(self, access: Access, place: _Place, at: Evaluation) -> Array:
+        index = sum((np.asarray(at.of(e), np.int64) * s for e, s in zip(access.index, place.strides, strict=True)), np.zeros((1, 1), np.int64))
+        return np.broadcast_to(np.maximum(index, 0), self.sample.active.shape)
+
+    def _box(self, stmt: TmaLoad | TmaStore, times: Array) -> None:
+        box = self.maps[stmt.map]
+        place = self.places[box.tensor]
+        size = prod(box.box) * place.itemsize * times.sum()
+        if isinstance(stmt, TmaLoad) and stmt.across:
+            shared = prod(self.launch.cluster["xyz".index(t.index_name[-1])] for t in stmt.across)
+            size /= max(shared, 1) if times.any() else 1
+        self._moved(place, int(isinstance(stmt, TmaStore)), size, size)
+        if isinstance(stmt, TmaStore):
+            self.stores |= times > 0
+        self.instructions += 2 * times.max(axis=1)
+
+
+@lru_cache(maxsize=1 << 14)
+def divisions(index: tuple[Expr, ...], variable: str) -> int:
+    """Instructions of the divisions of an index that every trip of a loop does anew; without a loop, those that a thread does once."""
+    seen: set[Expr] = set()
+
+    def visit(e: Expr) -> None:
+        if e in seen or (variable and variable not in e.free):
+            return
+        seen.add(e)
+        for child in children(e):
+            visit(child)
+
+    for e in index:
+        visit(e)
+    return DIVISION * sum(isinstance(e, FloorDiv | Mod) for e in seen)
+
+
+def count(kernel: Kernel, extents: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Count:
+    """What a launch of ``kernel`` does.
+
+    Args:
+        extents: values of its extents.
+        target: the GPU.
+    """
+    launch = Launch.of(kernel, extents or {}, target)
+    found = _Walk(kernel, launch, target)
+    sample = found.sample
+    with np.errstate(all="ignore"):
+        found.body(kernel.body, Evaluation(sample.env), np.where(sample.active, 1.0, 0.0), ())
+    chain = (found.chain + CHAIN_CYCLES * found.instructions).reshape(sample.blocks, -1).max(axis=1)
+    busy = found.stores.reshape(sample.blocks, -1)
+    outside = [(name, p) for name, p in found.places.items() if p.memory is MemoryType.Global]
+    reads, writes = ({name: Traffic(p.bytes, p.asked[k], p.moved[k], p.fetched[k]) for name, p in outside if p.moved[k]} for k in (0, 1))
+    return Count(
+        launch,
+        float(found.steps.max()),
+        1.0 - float(busy.sum()) / float(sample.active.sum()),
+        1.0 - float(busy.any(axis=1).mean()),
+        reads,
+        writes,
+        float(found.instructions.sum()) * found.scale,
+        float(found.lookups.sum()) * found.scale,
+        float(found.products.sum()) * found.scale,
+        float(chain.max() if launch.blocks <= target.sms * launch.resident else chain.mean()),
+        target,
+    )

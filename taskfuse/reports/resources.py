@@ -1,0 +1,91 @@
+"""What a compiled kernel and its launch take: registers, Shared memory, blocks, threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from taskfuse.ir.scalar import Expr
+
+Shape3 = tuple[int, int, int]
+
+
+class LaunchShape(NamedTuple):
+    """What a launch takes.
+
+    Attributes:
+        grid: blocks in x, y and z.
+        block: threads of a block.
+        cluster: blocks of a cluster.
+        shared_bytes: dynamic Shared memory of a block, in bytes.
+    """
+
+    grid: Shape3
+    block: Shape3
+    cluster: Shape3
+    shared_bytes: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        x, y, z = self.block
+        return x * y * z
+
+    def __str__(self) -> str:
+        cluster = "" if self.cluster == (1, 1, 1) else f"  cluster {self.cluster}"
+        return f"grid {self.grid}  block {self.block}{cluster}  shared {self.shared_bytes} bytes"
+
+
+class Resources(NamedTuple):
+    """What ptxas says of one kernel.
+
+    Attributes:
+        registers: 32-bit registers of a thread.
+        static_shared: bytes of Shared memory of a block that its text declares; what a launch adds is not in it.
+        stack: bytes of local memory of a thread, spilled registers among them.
+        spill_stores: bytes of registers that a thread's code stores to local memory for want of registers.
+        spill_loads: bytes that it loads back.
+        barriers: hardware barriers of a block (``bar.sync 0`` to the highest in use), at most 16.
+    """
+
+    registers: int
+    static_shared: int
+    stack: int
+    spill_stores: int
+    spill_loads: int
+    barriers: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelResources:
+    """What a kernel takes on one architecture.
+
+    Attributes:
+        arch: the architecture.
+        compiled: what the compiler says: registers, spills, barriers.
+        threads: threads of a block, an expression over the extents.
+        shared_bytes: Shared memory of a block in bytes, static and dynamic.
+        blocks_per_multiprocessor: how many blocks fit a multiprocessor at a time; ``None`` where that depends on extents that are not given, or
+            the limits of ``arch`` are not known.
+    """
+
+    arch: str
+    compiled: Resources
+    threads: Expr
+    shared_bytes: Expr
+    blocks_per_multiprocessor: int | None
+
+    def __str__(self) -> str:
+        r = self.compiled
+        blocks = self.blocks_per_multiprocessor
+        why = "depends on the extents" if self.threads.free or self.shared_bytes.free else f"the limits of {self.arch} are not known"
+        rows = {
+            "registers": f"{r.registers} per thread",
+            "spills": f"{r.spill_stores} bytes stored, {r.spill_loads} bytes loaded per thread",
+            "stack": f"{r.stack} bytes per thread",
+            "barriers": f"{r.barriers} per block",
+            "threads": f"{self.threads} per block",
+            "shared": f"{self.shared_bytes} bytes per block",
+            "occupancy": why if blocks is None else f"{blocks} block{'' if blocks == 1 else 's'} per multiprocessor",
+        }
+        return "\n".join([f"{self.arch}:", *(f"  {name:10} {value}" for name, value in rows.items())])

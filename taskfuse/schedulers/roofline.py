@@ -1,0 +1,51 @@
+"""The roofline of a fusion: the time that no kernel of it takes less than, whatever its schedule.
+
+One launch, and the slowest of these: each input read once, as far as anything reads it, and each output written; each tensor computed once; products
+multiplied by the fastest units that take them.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from taskfuse.dtypes import float32
+from taskfuse.ir.contraction import factors
+from taskfuse.ir.expr import MathExpr, Reduction
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.matrix_instructions import accumulator_dtype
+from taskfuse.ir.storage import needed, storage_reads
+from taskfuse.ir.tensor import TensorView
+from taskfuse.schedulers.elementwise import cost
+from taskfuse.schedulers.schedule import Sizes
+
+
+def bytes_of(fusion: Fusion, extent: Sizes) -> float:
+    """Bytes of inputs and outputs."""
+    return float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in (*fusion.inputs, *fusion.outputs)))
+
+
+def instructions(fusion: Fusion, extent: Sizes) -> float:
+    """Of the CUDA cores, each tensor computed once. What sums products of two tensors is not counted: tensor cores may do it, in a small part of the time."""
+    return float(sum(_points(e, extent) * cost(e) for e in needed(fusion) if factors(fusion, e) is None))
+
+
+def roofline(fusion: Fusion, extent: Sizes) -> float:
+    """Microseconds that no kernel of ``fusion`` takes less than."""
+    target = extent.target
+    read: dict[TensorView, float] = {}
+    products = 0.0
+    for e in needed(fusion):
+        points = _points(e, extent)
+        for r in storage_reads(fusion, e):
+            read[r.tensor] = read.get(r.tensor, 0.0) + points
+        if isinstance(e, Reduction) and (found := factors(fusion, e)) is not None:
+            a, b = found.a.tensor.dtype, found.b.tensor.dtype
+            is_fast = found.make_a_matrix and a is not float32 and accumulator_dtype(a, b) is not None
+            products += target.tensor_us(points, max(a.itemsize, b.itemsize)) if is_fast else target.issue_us(points)
+    moved = sum(min(read.get(tv, 0.0), extent.elements(tv)) * tv.dtype.itemsize for tv in fusion.inputs)
+    moved += sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)
+    return target.kernel_us(target.dram_us(moved), target.issue_us(instructions(fusion, extent)), products)
+
+
+def _points(e: MathExpr, extent: Sizes) -> float:
+    return float(prod(extent(a.extent) for a in e.output.root))

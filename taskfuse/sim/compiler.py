@@ -1,0 +1,360 @@
+"""Kernel IR compiled to a list of instructions, once per kernel.
+
+An instruction is a Python function of the agent that executes it. Control flow is the program counter; an If or a loop on which threads
+may part ends in a *join*. A body in which nothing waits and no cursor moves is executed under a part of the lanes at a time (a detour);
+else the agent splits.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from taskfuse.ir.scalar import Expr, const
+from taskfuse.ir.types import MemoryType
+from taskfuse.ir.values import Values
+from taskfuse.kir.kernel import Kernel
+from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
+from taskfuse.kir.synchronization import (
+    Acquire,
+    Advance,
+    Arrive,
+    ArriveAsync,
+    Barrier,
+    BarrierScope,
+    Commit,
+    Cursor,
+    CursorInit,
+    Expect,
+    FenceInit,
+    FenceProxyAsync,
+    InitBarrier,
+    Release,
+    SetMaxNReg,
+    Wait,
+    WaitGroup,
+    WgmmaFence,
+)
+from taskfuse.kir.walk import phased, walk
+from taskfuse.sim import collectives, computation, copies, matrices, queues, semaphores, synchronization, tma, wgmma
+from taskfuse.sim.agent import Agent, Detour, Instruction, Signal
+from taskfuse.sim.fault import Fault
+from taskfuse.sim.lanes import Code, groups
+from taskfuse.sim.program import Program
+
+_CACHED_PROGRAMS = 64
+
+
+class Target:
+    """A place in the program that may not be known yet."""
+
+    __slots__ = ("pc",)
+
+    def __init__(self) -> None:
+        self.pc = -1
+
+
+class _Compiler:
+    """One kernel in progress."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._phased = phased(tuple(walk(program.kernel)))
+        self._stmt: Stmt | None = None
+        self._label: str | None = None
+        self._path: list[tuple[Code, bool]] = []
+
+    def run(self) -> Program:
+        """The program, filled."""
+        for stmt in self.program.kernel.body:
+            self._compile(stmt)
+        self._emit(synchronization.leave, point=True)
+        return self.program
+
+    # -- building blocks --------------------------------------------------------------------------------------------------------------
+
+    def _emit(self, instruction: Instruction, point: bool = False, guard: Callable[[Agent], bool] | None = None) -> int:
+        return self.program.emit(instruction, self._stmt, self._label, point, guard)
+
+    def _compile(self, stmt: Stmt) -> None:
+        outer, self._stmt = self._stmt, stmt
+        match stmt:
+            case For():
+                self._for(stmt)
+            case Bind():
+                for inner in stmt.body:
+                    self._compile(inner)
+            case If():
+                self._if(stmt)
+            case Compute():
+                self._emit(computation.compute(self.program, stmt), self.program.is_point(stmt.out, *stmt.operands))
+            case Choose():
+                self._emit(computation.choose(self.program, stmt), self.program.is_point(stmt.out, *(c.operand for c in stmt.cases)))
+            case Gather():
+                self._emit(computation.gather(self.program, stmt), self.program.is_point(stmt.out, stmt.source, *(v.source for v in stmt.values)))
+            case VectorCopy():
+                self._emit(computation.vector_copy(self.program, stmt), self.program.is_point(stmt.out, stmt.source))
+            case AsyncCopy():
+                self._emit(copies.copy(self.program, stmt), point=True)
+            case Barrier():
+                self._barrier(stmt)
+            case InitBarrier():
+                self._emit(synchronization.init(self.program, stmt), point=True)
+            case FenceInit():
+                self._emit(synchronization.fence_init, point=True)
+            case Arrive():
+                self._emit(synchronization.arrive(self.program, stmt.barrier, None, stmt.across), point=True)
+            case ArriveAsync():
+                self._emit(copies.arrive(self.program, stmt), point=True)
+            case Expect():
+                self._emit(synchronization.arrive(self.program, stmt.barrier, stmt.bytes), point=True)
+            case Wait():
+                exprs = (stmt.barrier.slot, stmt.parity)
+                self._agreeing(exprs, lambda: synchronization.wait(self.program, stmt), point=True, guard=synchronization.may_pass(self.program, stmt))
+            case Release():
+                self._emit(semaphores.release(self.program, stmt), point=True)
+            case Acquire():
+                exprs = (*stmt.semaphore.index, stmt.phases)
+                self._agreeing(exprs, lambda: semaphores.acquire(self.program, stmt), point=True, guard=semaphores.may_acquire(self.program, stmt))
+            case CursorInit():
+                self._emit(_cursor_init(stmt, stmt.name in self._phased))
+            case Advance():
+                phased = stmt.cursor in self._phased
+                self._agreeing((stmt.count,), lambda: _advance(stmt, self.program.expr(stmt.count), self._slots(stmt.cursor), phased))
+            case TmaLoad():
+                self._emit(tma.load(self.program, stmt), point=True)
+            case TmaStore():
+                self._emit(tma.store(self.program, stmt), point=True)
+            case Commit():
+                self._emit(queues.commit(stmt))
+            case WaitGroup():
+                self._emit(queues.wait_group(stmt), point=True, guard=queues.may_pass_wait_group(stmt))
+            case Wgmma():
+                self._emit(wgmma.multiply(self.program, stmt), point=True)
+            case StMatrix():
+                self._emit(matrices.stmatrix(self.program, stmt), point=True)
+            case LdMatrix():
+                self._emit(matrices.ldmatrix(self.program, stmt), point=True)
+            case Mma():
+                self._emit(matrices.mma(self.program, stmt))
+            case Shuffle():
+                self._shuffle(stmt)
+            case FenceProxyAsync():
+                is_global = stmt.memory is MemoryType.Global
+                self._emit(synchronization.fence_proxy_global if is_global else synchronization.fence_proxy, point=True)
+            case WgmmaFence():
+                self._emit(wgmma.fence)
+            case SetMaxNReg():
+                pass
+        self._stmt = outer
+
+    # -- control flow -----------------------------------------------------------------------------------------------------------------
+
+    def _agreeing(self, exprs: tuple[Expr, ...], make: Callable[[], Instruction], point: bool = False, guard: Callable[[Agent], bool] | None = None) -> None:
+        """An instruction before which threads part until they agree on the values of ``exprs``."""
+        codes = tuple(c for c in map(self.program.expr, exprs) if c.per_lane)
+        if not codes:
+            self._emit(make(), point, guard)
+            return
+        join = Target()
+
+        def part(agent: Agent) -> Signal | None:
+            machine = agent.block.machine
+            parts = groups(codes, agent.lanes, agent.env, machine.table)
+            return None if len(parts) == 1 else machine.split(agent, [(lanes, agent.pc) for lanes in parts], join.pc)
+
+        self._emit(part)
+        self._emit(make(), point, guard)
+        self._join(join, frozenset())
+
+    def _join(self, target: Target, dead: frozenset[str]) -> None:
+        """Where threads that parted meet. ``dead``: symbols that nobody needs any more, which must not keep agents apart."""
+
+        def join(agent: Agent) -> Signal | None:
+            here = agent.pc - 1
+            while agent.detours and agent.detours[-1].join == here:
+                detour = agent.detours[-1]
+                if detour.rest:
+                    agent.lanes, agent.pc = detour.rest.pop()
+                    return None
+                agent.detours.pop()
+                agent.lanes = detour.everyone
+            for name in dead:
+                agent.env.pop(name, None)
+            return agent.block.machine.meet(agent, here) if agent.joins else None
+
+        target.pc = self._emit(join)
+
+    def _if(self, stmt: If) -> None:
+        end = Target()
+        inline = not any(_waits(s) for b in stmt.branches for s in walk(b.body))
+        depth = len(self._path)
+        label = self._label
+        for branch in stmt.branches:
+            self._label = label if branch.label is None else branch.label
+            self._branch(branch, end, inline)
+        self._label = label
+        del self._path[depth:]
+        self._join(end, frozenset(n for b in stmt.branches for s in walk(b.body) for n in _defines(s)))
+
+    def _branch(self, branch: Branch, end: Target, inline: bool) -> None:
+        cond = self.program.expr(branch.cond)
+        body, otherwise = Target(), Target()
+
+        def test(agent: Agent) -> Signal | None:
+            machine = agent.block.machine
+            yes, no = cond.split(agent.lanes, agent.env, machine.table)
+            if no is None:
+                return None
+            if yes is None:
+                agent.pc = otherwise.pc
+                return None
+            if inline:
+                agent.detours.append(Detour(end.pc, agent.lanes, [(no, otherwise.pc)]))
+                agent.lanes = yes
+                return None
+            return machine.split(agent, [(yes, body.pc), (no, otherwise.pc)], end.pc)
+
+        def skip(agent: Agent) -> None:
+            agent.pc = end.pc
+
+        body.pc = self._emit(test) + 1
+        self._path.append((cond, True))
+        stmt = self._stmt
+        for inner in branch.body:
+            self._compile(inner)
+        self._stmt = stmt
+        self._path[-1] = (cond, False)
+        self._emit(skip)
+        otherwise.pc = len(self.program.code)
+
+    def _for(self, stmt: For) -> None:
+        start, stop, step = bounds = self.program.expr(stmt.start), self.program.expr(stmt.stop), self.program.expr(stmt.step)
+        var, hidden = stmt.var, f"{stmt.var}.bounds"
+        diverges = tuple(c for c in bounds if c.per_lane)
+        inline = not any(_waits(s) for s in walk(stmt.body))
+        enter, body, end = Target(), Target(), Target()
+
+        def part(agent: Agent) -> Signal | None:
+            machine = agent.block.machine
+            parts = [(lanes, enter.pc) for lanes in groups(diverges, agent.lanes, agent.env, machine.table)]
+            if len(parts) == 1:
+                return None
+            if inline:
+                agent.detours.append(Detour(end.pc, agent.lanes, parts[:0:-1]))
+                agent.lanes = parts[0][0]
+                return None
+            return machine.split(agent, parts, end.pc)
+
+        def begin(agent: Agent) -> None:
+            lanes, env = agent.lanes, agent.env
+            first, last, by = start.value(lanes, env), stop.value(lanes, env), step.value(lanes, env)
+            if by <= 0:
+                raise Fault(f"loop over '{var}' with step {by}")
+            if first < last:
+                env[var] = first
+                env[hidden] = (last, by)
+            else:
+                agent.pc = end.pc
+
+        def advance(agent: Agent) -> None:
+            env = agent.env
+            last, by = env[hidden]
+            value = env[var] + by
+            if value < last:
+                env[var] = value
+                agent.pc = body.pc
+
+        if diverges:
+            self._emit(part)
+        enter.pc = self._emit(begin)
+        body.pc = len(self.program.code)
+        for inner in stmt.body:
+            self._compile(inner)
+        self._emit(advance)
+        self._join(end, frozenset((var, hidden)))
+
+    def _barrier(self, stmt: Barrier) -> None:
+        match stmt.scope:
+            case BarrierScope.BLOCK:
+                self._emit(synchronization.block_barrier(self.program, stmt), point=True)
+            case BarrierScope.WARP:
+                self._emit(synchronization.warp_barrier(tuple(self._path)), point=True)
+            case BarrierScope.NAMED:
+                exprs = (const(0) if stmt.id is None else stmt.id, stmt.threads)
+                self._agreeing(exprs, lambda: synchronization.named_barrier(self.program.expr(exprs[0]), self.program.expr(exprs[1])), point=True)
+            case BarrierScope.CLUSTER:
+                self._emit(synchronization.cluster_barrier(self.program, stmt), point=True)
+            case BarrierScope.GRID:
+                self._agreeing((stmt.threads,), lambda: synchronization.grid_barrier(str(stmt.counter), self.program.expr(stmt.threads)), point=True)
+
+    def _shuffle(self, stmt: Shuffle) -> None:
+        """Warps of which an agent has only a part wait for the rest apart from its other warps."""
+        join = Target()
+
+        def part(agent: Agent) -> Signal | None:
+            machine = agent.block.machine
+            parts = collectives.by_warps(agent.lanes, machine.table)
+            return None if len(parts) == 1 else machine.split(agent, [(lanes, agent.pc) for lanes in parts], join.pc)
+
+        self._emit(part)
+        self._emit(collectives.shuffle(self.program, stmt, tuple(self._path)), point=True)
+        self._join(join, frozenset())
+
+    def _slots(self, cursor: str) -> int:
+        found = next((s.slots for s in walk(self.program.kernel) if isinstance(s, CursorInit) and s.name == cursor), None)
+        assert found is not None, "the verifier refuses a cursor without an initialization"
+        return found
+
+
+def _waits(stmt: Stmt) -> bool:
+    """True for statements before or after which threads of one agent may be at different places or in different states."""
+    return isinstance(stmt, Barrier | Wait | Acquire | WaitGroup | CursorInit | Advance | Shuffle)
+
+
+def _defines(stmt: Stmt) -> tuple[str, ...]:
+    """The symbols that a statement brings into scope."""
+    return Cursor(stmt.name).symbols if isinstance(stmt, CursorInit) else ()
+
+
+def _cursor_init(stmt: CursorInit, phased: bool) -> Instruction:
+    """``phased``: its phase is asked for somewhere."""
+    (slot_name, parity_name, phase_name), slot, parity = Cursor(stmt.name).symbols, stmt.slot, stmt.parity
+
+    def init(agent: Agent) -> None:
+        agent.env[slot_name] = slot
+        agent.env[parity_name] = parity
+        if phased:
+            agent.env[phase_name] = 0
+
+    return init
+
+
+def _advance(stmt: Advance, count: Code, slots: int, phased: bool) -> Instruction:
+    slot_name, parity_name, phase_name = Cursor(stmt.cursor).symbols
+
+    def advance(agent: Agent) -> None:
+        env = agent.env
+        wraps, env[slot_name] = divmod(env[slot_name] + count.value(agent.lanes, env), slots)
+        env[parity_name] ^= wraps & 1
+        if phased:
+            env[phase_name] += wraps
+
+    return advance
+
+
+_programs: OrderedDict[tuple[int, str], Program] = OrderedDict()
+
+
+def program(kernel: Kernel, values: Values) -> Program:
+    """The compiled kernel; the last ones are kept. Keys are identities, which the kept kernels hold on to."""
+    key = (id(kernel), values.name)
+    found = _programs.get(key)
+    if found is None:
+        found = _programs[key] = _Compiler(Program(kernel, values)).run()
+        if len(_programs) > _CACHED_PROGRAMS:
+            _programs.popitem(last=False)
+    else:
+        _programs.move_to_end(key)
+    return found

@@ -1,0 +1,52 @@
+"""What the statements of a kernel are compiled against: the numbers and types of what they name, and its expressions, compiled once each."""
+
+from __future__ import annotations
+
+from taskfuse.dtypes import DType
+from taskfuse.ir.medium import MEDIA
+from taskfuse.ir.scalar import Expr
+from taskfuse.ir.values import Values
+from taskfuse.kir.declarations import HostParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.kernel import Kernel
+from taskfuse.kir.operands import Access, Operand
+from taskfuse.sim.lanes import Code
+from taskfuse.sim.memory import Site
+
+
+class Names:
+    """The names of a kernel.
+
+    Attributes:
+        dtypes: of tensor arguments and buffers; ``scalars``: of run-time scalars.
+        maps: TMA descriptors.
+        numbers: number of each tensor argument and buffer, in order of declaration.
+        fixed: symbols that no statement changes.
+    """
+
+    def __init__(self, kernel: Kernel, values: Values) -> None:
+        self.kernel = kernel
+        self.values = values
+        tensors = [p for p in kernel.params if isinstance(p, TensorParam)]
+        self.dtypes: dict[str, DType] = {d.name: d.dtype for d in (*tensors, *kernel.buffers)}
+        self.scalars: dict[str, DType] = {p.name: p.dtype for p in kernel.params if isinstance(p, ScalarParam)}
+        self.maps = {p.name: p for p in kernel.params if isinstance(p, TensorMapParam)}
+        self.numbers = {name: number for number, name in enumerate(self.dtypes)}
+        self.fixed = frozenset((*(e.name for e in kernel.extents), *(p.name for p in kernel.params if isinstance(p, HostParam))))
+        visible = {p.name for p in tensors if p.is_output} | {b.name for b in kernel.buffers if not MEDIA[b.memory].is_private}
+        self._visible = frozenset(visible)
+        self._codes: dict[Expr, Code] = {}
+
+    def expr(self, expr: Expr) -> Code:
+        """The compiled expression."""
+        found = self._codes.get(expr)
+        if found is None:
+            found = self._codes[expr] = Code(expr, self.fixed)
+        return found
+
+    def site(self, access: Access, width: int = 1) -> Site:
+        """The compiled access."""
+        return Site(self.numbers[access.buffer], tuple(map(self.expr, access.index)), width)
+
+    def is_point(self, *operands: Operand) -> bool:
+        """True if others may see an access to one of these."""
+        return any(isinstance(o, Access) and o.buffer in self._visible for o in operands)

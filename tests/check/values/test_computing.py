@@ -1,0 +1,56 @@
+"""Computations: the function, its dtypes and its operands are the definition's, whatever a statement claims."""
+
+import pytest
+
+from tests.executions import changed, finding
+
+TEXT = """\
+KERNEL k(x: float32[4], h: float16[4], s: float32) -> (y: float32[4], z: float16[4])
+  GRID (1, 1, 1)  BLOCK (4, 1, 1)
+  LOCAL t: float32[]
+  DEFINE t: float32[4] = sub(x[i0], s)
+  DEFINE y: float32[4] = mul(t[i0], x[3 - i0])
+  DEFINE z: float16[4] = cast.float16(t[i0])
+
+t = sub(x[threadIdx.x], s)  ~ value t[threadIdx.x]
+y[threadIdx.x] = mul(t, x[3 - threadIdx.x])  ~ value y[threadIdx.x]
+z[threadIdx.x] = cast.float16(t)  ~ value z[threadIdx.x]
+"""
+
+
+def test_it_holds() -> None:
+    assert finding(TEXT) == ""
+    assert finding(changed(TEXT, "= mul(t, x[3 - threadIdx.x])", "= mul(x[3 - threadIdx.x], t)")) == ""
+
+
+WRONG = {
+    "another function": ("= mul(t,", "= add(t,", "y[0]: computes add where y is mul"),
+    "operands exchanged": ("sub(x[threadIdx.x], s)  ~", "sub(s, x[threadIdx.x])  ~", "y[0]: for element [0] of t: reads s where element [0] of x is defined"),
+    "another element": ("t, x[3 - threadIdx.x])", "t, x[threadIdx.x])", "y[0]: for element [0] of y: reads element [0] of x where element [3] of x is defined"),
+    "a claim of another element": (
+        "~ value y[threadIdx.x]",
+        "~ value y[3 - threadIdx.x]",
+        "y[0]: for element [3] of y: reads element [0] of t where element [3] of t",
+    ),
+    "what no definition says": (
+        "t = sub(x[threadIdx.x], s)  ~ value t[threadIdx.x]",
+        "t = sub(x[threadIdx.x], s)",
+        "y[0]: computes sub, which no definition says",
+    ),
+    "an intermediate in a narrow buffer": (
+        "LOCAL t: float32[]",
+        "LOCAL t: float16[]",
+        "y[0]: computes sub in float16, a float16 where t is sub in float32, a float32",
+    ),
+    "a conversion through another dtype": (
+        "cast.float16(t)  ~",
+        "cast.bfloat16(t)  ~",
+        "z[0]: computes cast in bfloat16, a float16 where z is cast in float16, a float16",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong(name: str) -> None:
+    old, new, reason = WRONG[name]
+    assert reason in finding(changed(TEXT, old, new))

@@ -1,0 +1,98 @@
+"""What a GPU cannot run is known before there are arrays, where the launch shape is constant."""
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.cuda import fit
+from taskfuse.cuda.nvrtc import Binary, CompileOptions
+from taskfuse.errors import CudaUnavailableError, LaunchError
+from taskfuse.kir import parse_kernel
+from taskfuse.reports.resources import Resources
+from taskfuse.target import H100
+
+COPY = """
+KERNEL k(x: float32[{n}, 32]) -> (y: float32[{n}, 32])
+  GRID ({grid}) BLOCK (32, {threads}, 1)
+
+y[{row}, threadIdx.x] = copy(x[{row}, threadIdx.x])
+"""
+MEET = """
+KERNEL k(x: float32[{n}, 32]) -> (y: float32[{n}, 32])
+  GRID ({n}, 1, 1)  BLOCK (32, 1, 1)
+  GLOBAL w: float32[{n}, 32]
+  COUNTER written
+
+w[blockIdx.x, threadIdx.x] = square(x[blockIdx.x, threadIdx.x])
+SYNC grid written, 32*{n}
+y[blockIdx.x, threadIdx.x] = copy(w[(blockIdx.x + 1) % {n}, threadIdx.x])
+"""
+
+
+def compiled_as(monkeypatch: pytest.MonkeyPatch, registers: int) -> None:
+    def compiled(text: str, name: str, options: CompileOptions, settings: object) -> Binary:
+        assert options.arch == "sm_90"
+        return Binary(b"", "", Resources(registers, 0, 0, 0, 0, 1), ())
+
+    monkeypatch.setattr(fit, "compiled", compiled)
+
+
+def test_what_fits() -> None:
+    for text in (COPY.format(n=8, grid="8, 1, 1", threads=1, row="blockIdx.x"), MEET.format(n=64)):
+        fit.check_code(parse_kernel(text), H100, None, fast_math=False)
+
+
+def test_more_blocks_than_a_grid_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled_as(monkeypatch, 16)
+    kernel = parse_kernel(COPY.format(n=65536, grid="1, 65536, 1", threads=1, row="blockIdx.y"))
+    with pytest.raises(LaunchError, match="65536 blocks in y; a grid has at most 65535"):
+        fit.check_code(kernel, H100, None, fast_math=False)
+
+
+@pytest.mark.parametrize("registers", [64, 66])
+def test_more_registers_than_there_are(monkeypatch: pytest.MonkeyPatch, registers: int) -> None:
+    compiled_as(monkeypatch, registers)
+    kernel = parse_kernel(COPY.format(n=32 * 8, grid="8, 1, 1", threads=32, row="32*blockIdx.x + threadIdx.y"))
+    if registers == 64:
+        fit.check_code(kernel, H100, None, fast_math=False)
+    else:
+        with pytest.raises(LaunchError, match="no multiprocessor holds a block: 66 registers of each of 1024 threads"):
+            fit.check_code(kernel, H100, None, fast_math=False)
+
+
+@pytest.mark.parametrize("blocks", [132 * 32, 132 * 32 + 1])
+def test_more_blocks_that_wait_for_each_other_than_are_resident(monkeypatch: pytest.MonkeyPatch, blocks: int) -> None:
+    compiled_as(monkeypatch, 16)
+    kernel = parse_kernel(MEET.format(n=blocks))
+    if blocks == 132 * 32:
+        fit.check_code(kernel, H100, None, fast_math=False)
+    else:
+        with pytest.raises(LaunchError, match="its 4225 blocks wait for each other, and H100 holds 4224 of them at once"):
+            fit.check_code(kernel, H100, None, fast_math=False)
+
+
+def test_without_a_compiler_nobody_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compiled(*args: object) -> Binary:
+        raise CudaUnavailableError(what="NVRTC", reason="it is not installed")
+
+    monkeypatch.setattr(fit, "compiled", compiled)
+    fit.check_code(parse_kernel(MEET.format(n=1 << 20)), H100, None, fast_math=False)
+
+
+def test_what_is_refused_drops_a_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search goes on, where a GPU is to run it."""
+    asked: list[str] = []
+
+    def refuse(kernel: tf.Kernel, target: tf.Target, arch: str | None, fast_math: bool) -> None:
+        asked.append(kernel.name)
+        if len(asked) == 1:
+            raise fit.refused(kernel, "it is too large")
+
+    monkeypatch.setattr(fit, "check_code", refuse)
+    with tf.Fusion("doubled") as fusion:
+        fusion.add_output(tf.define_tensor([64, 64], name="x") * 2.0)
+    schedule = tf.compile(fusion, "cuda", target="H100").schedule
+    assert schedule is not None
+    assert "it is too large" in schedule.explain()
+    assert len(asked) == 2
+    tf.compile(fusion, "sim")
+    assert len(asked) == 2

@@ -1,0 +1,66 @@
+"""Constant ranges of a kernel's integers, and which of them are 32-bit integers on the way, too."""
+
+import pytest
+
+from taskfuse.cuda.ranges import INT32, UNKNOWN, Ranges, cursor_ranges, fits, kernel_ranges
+from taskfuse.ir.scalar import Expr, const, sym
+from taskfuse.kir import parse_kernel
+from taskfuse.kir.synchronization import CursorInit
+from tests.sim.kernels import kernel, load
+
+LANE, SHIFT, N = sym("i"), sym("j"), sym("n")
+RANGES = Ranges({"i": (0, 31), "j": (-4, 7), "n": (1, UNKNOWN)})
+
+
+@pytest.mark.parametrize(
+    ("e", "expected"),
+    [
+        (3 * LANE - SHIFT + 5, (-2, 102)),
+        (LANE * SHIFT, (-124, 217)),
+        (LANE // 4, (0, 7)),
+        (SHIFT // 2, (-2, 3)),
+        (LANE % 64, (0, 31)),
+        (SHIFT % 8, (0, 7)),
+        (LANE % N, (0, 31)),
+        (sym("unknown") + 1, (-UNKNOWN, UNKNOWN)),
+        (N * N, (1, UNKNOWN)),
+    ],
+)
+def test_ranges(e: Expr, expected: tuple[int, int]) -> None:
+    assert RANGES.of(e) == expected
+
+
+def test_a_scope_has_more_symbols() -> None:
+    inner = RANGES.loop("k", LANE, const(40))
+    assert inner.of(sym("k")) == (0, 39)
+    assert inner.of(LANE) == RANGES.of(LANE)
+    assert RANGES.of(sym("k")) == (-UNKNOWN, UNKNOWN)
+    assert RANGES.below(LANE + 1) == (0, 31)
+    assert RANGES.child({"i": (5, 6)}).of(LANE * 2) == (10, 12)
+
+
+def test_every_value_on_the_way_fits() -> None:
+    assert RANGES.fits(LANE * 67_000_000)
+    assert not RANGES.fits(LANE * 70_000_000)
+    assert not RANGES.fits(LANE * 70_000_000 // (N + 1000))  # the quotient would
+    big = Ranges({"a": (0, 2**30 - 1), "b": (0, 2**30 - 1)})
+    assert big.fits(sym("a") + sym("b") - 1)  # in any order
+    assert not big.fits(sym("a") + sym("b") * 2 - 1)
+    assert RANGES.fits(N) is False
+
+
+def test_a_kernel_knows_its_extents_and_indices() -> None:
+    ring = parse_kernel(load("ring"))
+    assert kernel_ranges(ring).of(sym("threadIdx.x")) == (0, 31)
+    assert kernel_ranges(ring).of(sym("threadIdx.y")) == (0, 1)
+    assert kernel_ranges(ring, {"N": 7}).of(sym("N")) == (7, 7)
+    assert cursor_ranges(CursorInit("c", 4, 0, 0)) == {"c.slot": (0, 3), "c.parity": (0, 1), "c.phase": (0, INT32[1] - 1)}
+
+
+def test_extents_decide_whether_32_bits_do() -> None:
+    ring = parse_kernel(load("ring"))
+    assert fits(ring, {"N": 1 << 20})
+    assert not fits(ring, {"N": 1 << 27})
+    host = kernel("y[threadIdx.x] = copy(x[threadIdx.x])", "DIM N", "HOST big = 3000000*N")
+    assert fits(host, {"N": 100})
+    assert not fits(host, {"N": 1000})
