@@ -15,10 +15,10 @@ CORPUS := $(filter-out %/gemm.kir %/gemm_bias.kir %/fb_triton_1278.fixed.kir %/n
 	$(wildcard tests/kernels/*.kir tests/goldens/examples/*.kir tests/check/museum/*.fixed.kir)) tests/kernels/gemm.kir
 # Programs that mistakes in values are planted in: those of few threads, and with fewer mutants, as wgmma takes long in the simulator, those of tensor cores.
 PROGRAMS := founding horizontal_fusion nested_groups pipeline stream block_roles transpose matmul cat:gather cat:scatter_shared_loop cat:scatter_horizontal
-INSTRUCTIONS := wgmma:bf16 wgmma:e4m3 wgmma:tf32 wgmma:registers wgmma:blocks wgmma:threads wgmma:stored wgmma:persistent mma:ldmatrix mma:stmatrix mma:cp.async
+INSTRUCTIONS := wgmma:bf16 wgmma:e4m3 wgmma:tf32 wgmma:registers wgmma:blocks wgmma:threads wgmma:stored wgmma:persistent wgmma:cluster mma:ldmatrix mma:stmatrix mma:cp.async
 TENSOR_CORES := "products 7" "products 10" "streams 17" "products 20" "products 6" "products 3" "products 2" "products 14" gemm gemm_cluster
 
-.PHONY: help demo test suite lint types fuzz compiles faults agreement refutation bench-compile bench-proof gpu golden clean
+.PHONY: help demo test suite lint types fuzz anything compiles faults agreement refutation maps bench-compile bench-proof gpu golden clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | while IFS='#' read -r name text; do printf '%-22s %s\n' "$$name" "$$text"; done
@@ -41,6 +41,9 @@ types: $(VENV)/.dev ## pyright, strict
 fuzz: $(VENV)/.dev ## run N=10000 random fusions against NumPy; a failure prints the line that reproduces it
 	$(PY) -m taskfuse.testing.fuzz --mix everything --prove --cases $(N)
 
+anything: $(VENV)/.dev ## tf.compile of N=10000 random fusions of all ops: kernels are made, proved, and right
+	$(PY) -m taskfuse.testing.anything --seeds 0 $(N)
+
 compiles: $(VENV)/.dev ## compile the kernels of N=10000 random fusions with NVRTC, and compare their PTX with kernel IR (no GPU)
 	$(PY) -m taskfuse.testing.fuzz --mix everything --ptx --cases $(N)
 
@@ -50,11 +53,14 @@ faults: $(VENV)/.dev ## plant mistakes in kernels: who finds them, the proof, sc
 	$(PY) -m taskfuse.testing.value_faults --list --jobs $(JOBS) --cases 0 --mutants 60 $(INSTRUCTIONS)
 	$(PY) -m taskfuse.testing.value_faults --list --jobs $(JOBS) --cases 0 --mutants 14 $(TENSOR_CORES)
 
-agreement: $(VENV)/.dev ## static proof, every schedule and random schedules on CASES=50000 small kernels, half of them mutants; goes on where it was stopped
+agreement: $(VENV)/.dev ## static proof, every interleaving and random ones on CASES=50000 small kernels, half of them mutants; goes on where it was stopped
 	$(PY) -m taskfuse.testing.agreement --cases $(CASES) --seed 1 --log build/agreement.jsonl --resume
 
 refutation: $(VENV)/.dev ## the static proof against the second machine on CASES=50000 kernels with side conditions; goes on where it was stopped
 	$(PY) -m taskfuse.testing.refutation --cases $(CASES) --seed 1 --log build/refutation.jsonl --resume
+
+maps: $(VENV)/.dev ## the proof of values against what definitions mean, on CASES=50000 small kernels with index maps of their own; goes on where it was stopped
+	$(PY) -m taskfuse.testing.maps --cases $(CASES) --seed 1 --log build/maps.jsonl --resume
 
 bench-compile: $(VENV)/.core ## time fusion to kernel text, and simulation
 	$(PY) benchmarks/compile.py

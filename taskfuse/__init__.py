@@ -43,7 +43,7 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.propagate import parallelize_like
 from taskfuse.schedule.segment import SegmentedFusion, segment
 from taskfuse.schedulers.horizontal import horizontal, horizontal_cost
-from taskfuse.sim import Scheduler
+from taskfuse.sim import Interleaving
 from taskfuse.target import Target
 from taskfuse.version import VERSION
 
@@ -59,13 +59,13 @@ __all__: list[str] = [
     "Fusion",
     "Group",
     "GroupKind",
+    "Interleaving",
     "Kernel",
     "KernelReaders",
     "LoweringOptions",
     "MemoryType",
     "ParallelType",
     "Scalar",
-    "Scheduler",
     "SegmentedFusion",
     "Target",
     "Task",

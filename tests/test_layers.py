@@ -51,7 +51,7 @@ TOGETHER = tuple(
     frozenset(f"taskfuse.{package}.{module}" for module in modules.split())
     for package, modules in (
         ("ir", "arithmetic atoms calls connectivity expr fusion task_tree tasks tensor"),  # a tensor has a definition, which reads tensors; both a fusion
-        ("sim", "agent barriers block engines machine memory names observer program published schedule"),  # the state of a running machine
+        ("sim", "agent barriers block engines interleaving machine memory names observer program published"),  # the state of a running machine
         ("check", "constraints linear samples"),
         ("check", "pingpong rings"),
         ("testing", "epilogues operands tensor_cores"),
@@ -177,7 +177,7 @@ def test_allowed(module: str, source: str) -> None:
             "import cycle: taskfuse.ir -> taskfuse.ir.fusion -> taskfuse.ir",
         ),
         (
-            {"taskfuse.ir.fusion": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from taskfuse.sim import Scheduler"},
+            {"taskfuse.ir.fusion": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from taskfuse.sim import Interleaving"},
             "taskfuse.ir.fusion (layer 1) imports taskfuse.sim (layer 5)",
         ),
         (

@@ -18,8 +18,8 @@ ELSEWHERE: dict[str, str] = {
         check/tma_prefetch check/registers check/relation check/remote check/normalize check/threads check/trace
     """,
     "tests/check/values": """
-        check/values/claims check/values/products check/values/reaching_writes check/values/runs check/values/scans check/values/state
-        check/values/statements check/values/tiles check/values/verify
+        check/values/claims check/values/products check/values/runs check/values/scans check/values/state check/values/statements check/values/tiles
+        check/values/verify
     """,
     "tests/cli/test_main.py": """
         cli/load cli/trial cli/versions
@@ -31,8 +31,8 @@ ELSEWHERE: dict[str, str] = {
         cuda/arrays cuda/debug cuda/device_array cuda/outputs cuda/parameters cuda/plan cuda/planner cuda/present cuda/shape cuda/timing
     """,
     "tests/cuda/test_source.py": """
-        cuda/c_types cuda/code cuda/copies cuda/copy_instructions cuda/disassembly cuda/frame cuda/hoisting cuda/instructions
-        cuda/statements cuda/synchronization cuda/text cuda/writer
+        cuda/c_types cuda/code cuda/copies cuda/copy_instructions cuda/disassembly cuda/frame cuda/hoisting cuda/instructions cuda/statements
+        cuda/synchronization cuda/text cuda/writer
     """,
     "tests/ir": """
         ir/arguments ir/atoms ir/calls ir/draw_layout ir/elementwise ir/expr ir/fusion ir/matrix_instructions ir/tensor ir/types

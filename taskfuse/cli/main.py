@@ -19,7 +19,7 @@ from taskfuse.errors import TaskfuseError
 from taskfuse.lowering.plan_text import changes, plan_texts
 from taskfuse.lowering.steps import STEPS
 from taskfuse.options import read_options
-from taskfuse.sim import Scheduler, Timeline
+from taskfuse.sim import Interleaving, Timeline
 
 FILE = """an example's name; a Python program, by its path, with :function where the one that returns the fusion is not called build; a text of
 a fusion or kernel, as print gives it; - for such a text on stdin"""
@@ -78,9 +78,9 @@ def parser() -> argparse.ArgumentParser:
     _add_file(simulate)
     _add_extents(simulate)
     simulate.add_argument("--seed", type=int, default=0, metavar="S", help="picks the inputs and the interleaving (default: 0)")
-    simulate.add_argument("--scheduler", choices=[s.value for s in Scheduler], help="who runs when (default: the seed picks it)")
+    simulate.add_argument("--interleaving", choices=[s.value for s in Interleaving], help="who runs when (default: the seed picks it)")
     other = simulate.add_mutually_exclusive_group()
-    other.add_argument("--explore", action="store_true", help="run under every schedule, and print one that fails if there is one")
+    other.add_argument("--explore", action="store_true", help="run under every interleaving, and print one that fails if there is one")
     other.add_argument(
         "--timeline",
         type=Path,
@@ -172,7 +172,7 @@ def _stage(program: Program, stage: Stage, options: argparse.Namespace) -> str:
 
 
 def _simulate(options: argparse.Namespace) -> None:
-    scheduler = None if options.scheduler is None else Scheduler(options.scheduler)
+    interleaving = None if options.interleaving is None else Interleaving(options.interleaving)
     given, programs = dict(options.extents), load(options.file)
     if options.timeline is not None and len(programs) > 1:
         raise TaskfuseError(message=f"{options.file} has {len(programs)} fusions, and a timeline is of one", help="name one of them: FILE:function")
@@ -183,9 +183,9 @@ def _simulate(options: argparse.Namespace) -> None:
                 raise TaskfuseError(message=str(found))
             print(found)
         elif options.timeline is not None:
-            _timeline(recorded(program, given, options.seed, scheduler), options.timeline)
+            _timeline(recorded(program, given, options.seed, interleaving), options.timeline)
         else:
-            print(trial(program, given, options.seed, scheduler))
+            print(trial(program, given, options.seed, interleaving))
 
 
 def _timeline(timeline: Timeline, path: Path) -> None:

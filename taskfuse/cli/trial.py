@@ -16,7 +16,7 @@ from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import HostParam, ScalarParam, TensorMapParam, TensorParam
-from taskfuse.sim import Exploration, Scheduler, Timeline
+from taskfuse.sim import Exploration, Interleaving, Timeline
 
 Array = NDArray[Any]
 USUAL = 7  # value of an extent that nobody gives: small, and no power of two
@@ -93,18 +93,18 @@ def _launch(program: Program, given: Mapping[str, int], seed: int) -> tuple[Kern
 
 
 def exploration(program: Program, given: Mapping[str, int], seed: int) -> Exploration:
-    """Every schedule of a program on random inputs. Arguments and errors as for :func:`trial`."""
+    """Every interleaving of a program on random inputs. Arguments and errors as for :func:`trial`."""
     kernel, sizes, arguments = _launch(program, given, seed)
     return kernel.explore(*arguments, extents=sizes)
 
 
-def recorded(program: Program, given: Mapping[str, int], seed: int, scheduler: Scheduler | None) -> Timeline:
+def recorded(program: Program, given: Mapping[str, int], seed: int, interleaving: Interleaving | None) -> Timeline:
     """The timeline of a simulation of a program on random inputs. Arguments and errors as for :func:`trial`."""
     kernel, sizes, arguments = _launch(program, given, seed)
-    return kernel.timeline(*arguments, seed=seed, scheduler=scheduler, extents=sizes)
+    return kernel.timeline(*arguments, seed=seed, interleaving=interleaving, extents=sizes)
 
 
-def trial(program: Program, given: Mapping[str, int], seed: int, scheduler: Scheduler | None) -> str:
+def trial(program: Program, given: Mapping[str, int], seed: int, interleaving: Interleaving | None) -> str:
     """Simulate a program on random inputs; what it was run on, and how far each output is from the reference.
 
     Args:
@@ -116,7 +116,7 @@ def trial(program: Program, given: Mapping[str, int], seed: int, scheduler: Sche
         SimulationError: what the simulator finds.
     """
     kernel, sizes, arguments = _launch(program, given, seed)
-    outputs = kernel.simulate(*arguments, seed=seed, scheduler=scheduler, extents=sizes)
+    outputs = kernel.simulate(*arguments, seed=seed, interleaving=interleaving, extents=sizes)
     lines = [f"{kernel.name}: {', '.join(f'{name}={value}' for name, value in sizes.items()) or 'no extents'}, seed {seed}"]
     references = None if program.fusion is None else program.fusion.evaluate(*arguments)
     for k, (param, out) in enumerate(zip(kernel.outputs, outputs, strict=True)):

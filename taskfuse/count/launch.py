@@ -19,6 +19,8 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
 from taskfuse.kir.declarations import Buffer, HostParam
+from taskfuse.kir.nodes import If, Stmt
+from taskfuse.kir.walk import accesses, bodies
 from taskfuse.target import REGISTERS, WARP, Target
 
 ROWS = 48
@@ -79,13 +81,27 @@ class Launch:
         block = three(kernel.block)
         threads = prod(block)
         shared = max((_end(b, symbols) for b in kernel.buffers if b.memory is MemoryType.Shared), default=0)
-        local = sum(_bytes(b, symbols) for b in kernel.buffers if b.memory is MemoryType.Local)
+        sizes = {b.name: _bytes(b, symbols) for b in kernel.buffers if b.memory is MemoryType.Local}
+        local = sum(sizes[name] for name in _used(kernel.body, sizes))
         registers = min(255, SPARE_REGISTERS + local // 4)
         limits = target.limits
         held = min(limits.blocks, limits.warps * WARP // max(threads, WARP), REGISTERS // (registers * max(threads, WARP)))
         if shared:
             held = min(held, limits.shared // (shared + limits.shared - limits.block_shared))
         return Launch(symbols, three(kernel.grid), block, three(kernel.cluster), max(1, held, kernel.residents))
+
+
+def _used(body: tuple[Stmt, ...], sizes: Mapping[str, int]) -> frozenset[str]:
+    """The buffers in registers that a thread has: of the arms of a branch, which it takes one of, those of the largest."""
+    found = frozenset[str]()
+    for stmt in body:
+        if isinstance(stmt, If):
+            found |= max((_used(b.body, sizes) for b in stmt.branches), key=lambda names: sum(sizes[name] for name in names))
+        elif inner := bodies(stmt):
+            found = found.union(*(_used(b, sizes) for b in inner))
+        else:
+            found = found.union(a.buffer for side in accesses(stmt) for a in side if a.buffer in sizes)
+    return found
 
 
 def _bytes(b: Buffer, symbols: Mapping[str, int]) -> int:

@@ -113,6 +113,6 @@ class Count:
         what, us = max(self.times.items(), key=lambda item: item[1])
         said = [f"{self.us:.1f} us ({what} {us:.1f})", f"{launch.blocks} blocks of {launch.threads} threads, {launch.resident} at once"]
         said += [f"{self.fetched / 1e6:.1f} MB of memory, {self.coalesced:.0%} of the sectors of {SECTOR} bytes used", f"{self.steps:.0f} serial steps"]
-        said += [f"{self.idle_threads:.0%} of the threads idle"] * (self.idle_threads >= 0.005)
-        said += [f"{self.idle_blocks:.0%} of the blocks idle"] * (self.idle_blocks >= 0.005)
+        said += [f"{self.idle_threads:.0%} of the threads store nothing"] * (self.idle_threads >= 0.005)
+        said += [f"{self.idle_blocks:.0%} of the blocks store nothing"] * (self.idle_blocks >= 0.005)
         return ", ".join(said)

@@ -75,6 +75,7 @@ class Launcher:
 
     Attributes:
         probes: the probe of each type of array that needs no adoption.
+        kinds: the frameworks of this process, and its driver.
 
     Args:
         kernel: a verified kernel.
@@ -100,7 +101,7 @@ class Launcher:
     ) -> None:
         self.kernel = kernel
         self._driver = driver = kinds.driver
-        self._kinds = kinds
+        self.kinds = kinds
         self.probes = kinds.probes
         self._planner = Planner(kernel, driver, Code(kernel, driver, arch, fast_math, debug, lenient, on_compile), admit)
         self._plans = Plans()
@@ -145,7 +146,7 @@ class Launcher:
             return self._adopt(args, arrays, given, stream)
         except (RuntimeError, AttributeError, ValueError):  # of the framework: an array that has no address or no strides
             for position, array in enumerate(arrays):
-                kind = self._kinds.find(array)
+                kind = self.kinds.find(array)
                 if kind is not None:
                     self._view(position, array, kind)
             raise
@@ -184,6 +185,34 @@ class Launcher:
             given = tuple([make(stream) for make in plan.makers])
             for array in given:
                 addresses.append(plan.pointer(array))
+        self._start(plan, frame, addresses, stream)
+        return given
+
+    def plan_of(self, arrays: Sequence[Any], given: tuple[Any, ...]) -> Plan:
+        """The plan of calls with such arrays and outputs, all of which have a probe.
+
+        Raises:
+            InputError, OutputError, LaunchError, CudaError: see :meth:`__call__`.
+        """
+        signature: Hashable = False
+        for array in (*arrays, *given):
+            _, key = self.probes[type(array)](array)
+            signature = signature, key
+        return self._plans.young.get(signature) or self._plans.older(signature) or self._new_plan(signature, (*arrays, *given), given)
+
+    def enqueue(self, plan: Plan, addresses: Sequence[int], stream: int) -> None:
+        """Launch a plan without run-time scalars in the current context.
+
+        Args:
+            addresses: of its arrays, inputs then outputs.
+        """
+        try:
+            frame = plan.frames.pop()
+        except IndexError:
+            frame = plan.frame()
+        self._start(plan, frame, addresses, stream)
+
+    def _start(self, plan: Plan, frame: Frame, addresses: Sequence[int], stream: int) -> None:
         words = frame.words
         words[STREAM_WORD] = stream
         for word, position in plan.pointers:
@@ -200,7 +229,6 @@ class Launcher:
                 self._launch_again(plan, frame, status)
         del memory  # later work in the stream may have it
         plan.frames.append(frame)
-        return given
 
     # -- the parts of a launch that not every kernel has -------------------------------------------------------------------------------
 
@@ -294,7 +322,7 @@ class Launcher:
             raise self._unfit(position, Unfit(f"{kind.name} says: {error}")) from error
 
     def _new_plan(self, signature: Hashable, arrays: Sequence[Any], given: tuple[Any, ...] | None) -> Plan:
-        kinds = [self._kinds.of(a) for a in arrays]
+        kinds = [self.kinds.of(a) for a in arrays]
         views = [self._view(position, a, kind) for position, (a, kind) in enumerate(zip(arrays, kinds, strict=True))]
         split = len(self._positions)
         try:
@@ -308,7 +336,7 @@ class Launcher:
 
     def _adopt(self, args: Sequence[Any], arrays: Sequence[Any], given: tuple[Any, ...] | None, stream: Any) -> tuple[Any, ...]:
         """A call with arrays that have no probe, or of several frameworks, or none at all."""
-        kinds = [self._kinds.find(a) for a in arrays]
+        kinds = [self.kinds.find(a) for a in arrays]
         hosts = [kind is None and is_on_host(a) for kind, a in zip(kinds, arrays, strict=True)]
         if all(hosts):
             return self._from_host(args, arrays, given, stream)
@@ -341,14 +369,14 @@ class Launcher:
         if kind is not None:
             return self._view(position, array, kind).device
         try:
-            return self._kinds.device_of(array)
+            return self.kinds.device_of(array)
         except Unfit as unfit:
             raise self._unfit(position, unfit) from None
 
     def _common_stream(self, arrays: Sequence[Any], kinds: Sequence[Kind | None], devices: Sequence[int], given: tuple[Any, ...] | None) -> int:
         """The stream of the first array that has one; else one of taskfuse's own."""
         for array, kind, device in zip(arrays, kinds, devices, strict=True):
-            found = self._kinds.stream_of(array) if kind is None else kind.stream_of(device)
+            found = self.kinds.stream_of(array) if kind is None else kind.stream_of(device)
             if found is not None:
                 return found
         if given is not None:
@@ -359,7 +387,7 @@ class Launcher:
         if kind is not None:
             return array
         try:
-            return self._kinds.adopt(array, stream, device, written=position >= len(self._positions))
+            return self.kinds.adopt(array, stream, device, written=position >= len(self._positions))
         except Unfit as unfit:
             raise self._unfit(position, unfit) from None
 
@@ -378,7 +406,7 @@ class Launcher:
             views.append(ArrayView(NEW_ARRAY, dtype, Layout.of(array.shape, row_major(array.shape), dtype.itemsize), device.ordinal))
         if given is not None:
             check_host_outputs(self.kernel, hosts[:split], given)
-        loan = self._kinds.loan
+        loan = self.kinds.loan
         signature: Hashable = given is None
         for view in views:
             signature = signature, (view.layout, view.dtype, device.ordinal, NEW_ARRAY & 15)

@@ -73,7 +73,7 @@ class Plan:
         self.source = source
         self.makers = makers
         self.ranges = ranges
-        self.apart = () if makers else _apart(ranges, len(source.kernel.outputs))
+        self.apart = () if makers else overlapping(ranges, len(source.kernel.outputs))
         self._function = 0
         self.pointers: tuple[tuple[int, int], ...] = ()
         self.scalars: tuple[tuple[int, int], ...] = ()
@@ -107,8 +107,8 @@ class Plan:
         return Frame(self._driver, self._function, self._layout, self._maps)
 
 
-def _apart(ranges: Sequence[tuple[int, int]], outputs: int) -> tuple[tuple[int, int, int, int], ...]:
-    """See :attr:`Plan.apart`. The outputs are the last of the arrays; empty ones overlap nothing."""
+def overlapping(ranges: Sequence[tuple[int, int]], outputs: int) -> tuple[tuple[int, int, int, int], ...]:
+    """What :attr:`Plan.apart` is for arrays of these ranges. The outputs are the last of the arrays; empty ones overlap nothing."""
     found: list[tuple[int, int, int, int]] = []
     for position, (low, high) in list(enumerate(ranges))[len(ranges) - outputs :]:
         for other, (begin, end) in enumerate(ranges[:position]):

@@ -447,6 +447,10 @@ class TensorView(Arithmetic):
         """
         return scheduling().scatter(self)
 
+    def unscatter(self) -> TensorView:
+        """Have a tensor that is assembled of parts computed where it is read: a concatenation in gather form, which is code. Returns the tensor itself."""
+        return scheduling().unscatter(self)
+
     def set_memory_type(self, memory: MemoryType) -> TensorView:
         """Where the tensor lives. Inputs and outputs are Global. Returns the tensor itself."""
         scheduling().set_memory_type(self, memory)

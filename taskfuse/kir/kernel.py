@@ -105,7 +105,7 @@ class Kernel:
         return readers().simulate(self, args, seed, options)
 
     def explore(self, *args: NDArray[Any] | float | int, limit: int = 50_000, **options: Any) -> Exploration:
-        """Run the kernel under every schedule, ``limit`` states at most; see :func:`taskfuse.sim.explore`."""
+        """Run the kernel in every interleaving, ``limit`` states at most; see :func:`taskfuse.sim.explore`."""
         return readers().explore(self, args, limit, options)
 
     def timeline(self, *args: NDArray[Any] | float | int, seed: int = 0, **options: Any) -> Timeline:

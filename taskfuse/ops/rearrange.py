@@ -1,4 +1,4 @@
-"""Elements in other places: dimensions exchanged, joined and repeated, windows, pieces, diagonals, differences. Views wherever no part is put together."""
+"""Elements in other places: dimensions exchanged, joined and repeated, windows, pieces, diagonals, differences. Views, but for differences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from taskfuse.ops.elementwise import add, ne, sub
 from taskfuse.ops.gather import take
 from taskfuse.ops.keywords import axial
 from taskfuse.ops.reduce import sum as total_of
-from taskfuse.ops.select import cat
 from taskfuse.ops.table import Kind, op, same, total
 from taskfuse.ops.views import broadcast_to, expand_dims, permute, reshape, view
 
@@ -272,10 +271,10 @@ def _spread(x: TensorView, axis: int, at: int, times: int) -> TensorView:
         return reshape(wide, [e * times if d == axis else e for d, e in enumerate(x.shape)])
 
 
-@op(Kind.ASSEMBLY, same)
+@op(Kind.VIEW, same)
 @axial
 def roll(x: TensorView, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> TensorView:
-    """``x`` with its elements ``shift`` places further along ``axis``, the last ones first (all in row-major order if ``None``).
+    """``x`` with its elements ``shift`` places further along ``axis``, the last ones first (all in row-major order if ``None``): a view.
 
     Raises :class:`ShapeError` if a symbolic extent is not provably at least as great as the shift.
     """
@@ -288,24 +287,24 @@ def roll(x: TensorView, shift: int | Sequence[int], axis: int | Sequence[int] | 
     shifts = shifts * len(places) if len(shifts) == 1 else shifts
     if len(shifts) != len(places):
         raise shape_error("roll", f"{len(shifts)} shifts along {len(places)} axes", "give one shift, or one for each axis")
-    with x.fusion.call():
-        for place, by in zip(places, shifts, strict=True):
-            x = _rolled(x, place, by)
-        return x
+    index: list[Expr] = [iteration_symbol(d) for d in range(x.ndim)]
+    for place, by in zip(places, shifts, strict=True):
+        first = _first(x, place, by)
+        if first is not ZERO:
+            index[place] = (index[place] + first) % x.shape[place]
+    return x if index == [iteration_symbol(d) for d in range(x.ndim)] else view(x, "roll", x.shape, index)
 
 
-def _rolled(x: TensorView, place: int, by: object) -> TensorView:
+def _first(x: TensorView, place: int, by: object) -> Expr:
+    """Where the element is that ``by`` places bring to the front."""
     if isinstance(by, bool) or not isinstance(by, int):
         raise shape_error("roll", f"{by!r} is not a shift", "use an integer constant; tf.take reads at computed indices")
     size = x.shape[place]
     if isinstance(size, Const):
-        by = by % size.value if size.value else 0
-    elif not prove(le(max(by, -by), size), x.fusion.facts()):
+        return wrap(-by % size.value) if size.value else ZERO
+    if not prove(le(max(by, -by), size), x.fusion.facts()):
         raise shape_error("roll", f"a shift by {by} is not provably within dimension {place} of {described(x)}", "give facts with tf.dim(..., min=)")
-    if by == 0:
-        return x
-    middle = size - by if by > 0 else wrap(-by)
-    return cat([cut(x, place, middle, size), cut(x, place, ZERO, middle)], place)
+    return size - by if by > 0 else wrap(-by)
 
 
 # -- differences ------------------------------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorded run. Time counts statements and operations done by anybody; agents take turns, as the schedule has it.
+    """A recorded run. Time counts statements and operations done by anybody; agents take turns, as the interleaving has it.
 
     Attributes:
         kernel: its name.

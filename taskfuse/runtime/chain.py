@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from taskfuse import ops
 from taskfuse.count import Count, count
@@ -13,7 +13,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import sym
 from taskfuse.kir import Kernel
 from taskfuse.runtime.executable import Executable
-from taskfuse.runtime.kernel import one_kernel
+from taskfuse.runtime.kernel import CompiledKernel, one_kernel
 from taskfuse.runtime.views import StridedView
 from taskfuse.schedule.copy import Renaming, copy_fusion, embed
 from taskfuse.schedulers.candidates import failure, tried
@@ -24,6 +24,7 @@ from taskfuse.target import Target
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate
+    from taskfuse.cuda.sequence import Routes
     from taskfuse.options import Backend
     from taskfuse.schedulers.schedule import Schedule
 
@@ -52,7 +53,7 @@ class Chain(Executable):
         schedule: the automatic schedule, if there is one.
     """
 
-    __slots__ = ("_copies", "_fusion", "_names", "_outputs", "_views", "links")
+    __slots__ = ("_copies", "_fusion", "_is_short", "_names", "_outputs", "_routes", "_views", "links")
 
     def __init__(self, fusion: Fusion, links: Sequence[Link], schedule: Schedule | None = None) -> None:
         self.links = tuple(links)
@@ -64,6 +65,9 @@ class Chain(Executable):
         known = {*self._names, *(name for link in links for name in link.outputs)}
         views = dict.fromkeys(name for link in links for name in link.arguments if name not in known)
         self._views = {name: StridedView(fusion, name, self.backend) for name in views}
+        self._routes: Routes | None = None
+        made = [name for link in links for name in link.outputs]
+        self._is_short = not fusion.scalars and set(self._outputs) <= set(made) and len({*self._outputs}) == len(self._outputs)
 
     @property
     def kernel(self) -> Kernel:
@@ -97,31 +101,53 @@ class Chain(Executable):
     def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0, **named: Any) -> tuple[Any, ...]:
         """Run them. See :meth:`Executable.__call__`.
 
-        With ``out=``, results that are not all made by the last kernel are made elsewhere and copied there at the end, so that no kernel reads
-        what another one has overwritten.
+        The first call with arguments of a signature (shapes, strides, dtypes) goes the long way; on a GPU, those after it only fill in addresses
+        (:mod:`taskfuse.cuda.sequence`). On the long way, results given as ``out=`` that are not all made by the last kernel are made elsewhere and copied
+        at the end, so that no kernel reads what another one has overwritten; afterwards, if none overlaps another array, they are written at once.
         """
         if named:
             args = self.in_order(args, named)
+        given: tuple[Any, ...] | None = None
+        if out is not None:
+            given = tuple(cast("Sequence[Any]", out)) if type(out) in (tuple, list) else (out,)
+        if self._routes is not None and stream is None:
+            quick = self._routes(args, given)
+            if quick is not None:
+                return quick
         sizes = self._sizes(args)
         values: dict[str, Any] = dict(zip(self._names, args, strict=True))
         last = self.links[-1]
         is_direct = last.outputs == self._outputs
         for link in self.links:
-            given = out if is_direct and link is last else None
+            own = out if is_direct and link is last else None
             for name in link.arguments:
                 if name not in values:
                     values[name] = self._view(self._views[name], values, sizes, stream, seed)
             try:
-                made = link.run(*[values[name] for name in link.arguments], out=given, stream=stream, seed=seed)
+                made = link.run(*[values[name] for name in link.arguments], out=own, stream=stream, seed=seed)
             except (InputError, OutputError) as error:
                 raise self._named(error, link.arguments, link.outputs) from None
             values.update(zip(link.outputs, made, strict=True))
         results = tuple(values[name] for name in self._outputs)
+        if stream is None and self._is_short:
+            self._learn(args, given, values)
         if out is None or is_direct:
             return results
         if self._copies is None:
             self._copies = _copies(self._fusion, self.backend)
         return self._copies(*results, out=out, stream=stream, seed=seed)
+
+    def _learn(self, args: tuple[Any, ...], given: tuple[Any, ...] | None, values: dict[str, Any]) -> None:
+        """Remember what calls with such arguments do, if all kernels run on a GPU."""
+        launchers = [link.run.launcher for link in self.links if isinstance(link.run, CompiledKernel) and link.run.launcher is not None]
+        if len(launchers) < len(self.links):
+            return
+        if self._routes is None:
+            from taskfuse.cuda.sequence import Routes, Stage
+
+            stages = [Stage(launcher, link.arguments, link.outputs) for launcher, link in zip(launchers, self.links, strict=True)]
+            self._routes = Routes(launchers[0].kinds, stages, self._names, self._outputs, {name: view.base for name, view in self._views.items()})
+        self._routes.learn(args, given, values)
 
     def _view(self, view: StridedView, values: dict[str, Any], sizes: dict[str, int], stream: Any, seed: int) -> Any:
         try:
@@ -200,7 +226,7 @@ def planned(
     if not found.is_segmented:
         return made[0]
     whole = fusion if found.whole_fusion is None else found.whole_fusion
-    return Chain(copy_fusion(whole)[0], [link(step.fusion, run) for step, run in zip(found.steps, made, strict=True)], found)
+    return Chain(copy_fusion(whole)[0], [Link(run, step.arguments, step.outputs) for step, run in zip(found.steps, made, strict=True)], found)
 
 
 def _arguments(fusion: Fusion) -> tuple[str, ...]:

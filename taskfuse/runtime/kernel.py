@@ -102,6 +102,11 @@ class CompiledKernel(Executable):
             launcher = self._launcher = self._load()
         return launcher(args, out, stream)
 
+    @property
+    def launcher(self) -> Launcher | None:
+        """What launches it on GPUs; ``None`` before the first call that does."""
+        return self._launcher
+
     def _is_for_host(self, args: tuple[Any, ...], out: Any) -> bool:
         from taskfuse.cuda.arrays import is_on_host
         from taskfuse.cuda.outputs import outputs_given

@@ -4,7 +4,7 @@ Every call checks the schedule that it would make before it changes anything, an
 """
 
 from taskfuse.ir.calls import bind_scheduling
-from taskfuse.schedule import caching, chunk, inlining, memory, propagate, recompute, rfactor, scatter, through_view, transforms
+from taskfuse.schedule import caching, chunk, inlining, memory, propagate, recompute, rfactor, scatter, through_view, transforms, unscatter
 from taskfuse.schedule import parallelize as binding
 
 
@@ -28,6 +28,7 @@ class _Calls:
     through_view = staticmethod(through_view.through_view)
     recompute = staticmethod(recompute.recompute)
     scatter = staticmethod(scatter.scatter)
+    unscatter = staticmethod(unscatter.unscatter)
     set_memory_type = staticmethod(memory.set_memory_type)
     set_allocation_domain = staticmethod(memory.set_allocation_domain)
     set_atom = staticmethod(binding.set_atom)

@@ -142,6 +142,12 @@ class Chosen(Generic[ConfigT]):
         """The same, with what its kernel does."""
         return replace(self, count=count, bound=bound)
 
+    def expected_by_count(self) -> Chosen[ConfigT]:
+        """The same; what is expected is what was counted."""
+        us = self.option.us if self.count is None else self.count.us
+        option = replace(self.option, us=us)
+        return replace(self, option=option, alternatives=tuple(option if o is self.option else o for o in self.alternatives))
+
     def after(self, refused: Iterable[tuple[str, str]]) -> Chosen[ConfigT]:
         """The same, with what was refused before it."""
         return replace(self, refused=tuple(refused))

@@ -100,6 +100,11 @@ class Script:
         """:meth:`TensorView.scatter`."""
         return self._made(tv.scatter(), f"{self.on(tv).name}.scatter()")
 
+    def unscatter(self, tv: TensorView) -> None:
+        """:meth:`TensorView.unscatter`."""
+        self._write(f"{self.on(tv).name}.unscatter()")
+        tv.unscatter()
+
     def _made(self, tensors: tuple[TensorView, ...], call: str) -> tuple[TensorView, ...]:
         self._known.update((new.name, new) for new in tensors)
         names = ", ".join(self._variable(new) for new in tensors)

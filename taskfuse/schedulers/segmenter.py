@@ -26,12 +26,14 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.segment import extract
 from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.auto import PRODUCTS, candidates
+from taskfuse.schedulers.beside import GAIN, arguments_of, groups, joined, levels, outputs_of
 from taskfuse.schedulers.candidates import Candidate, Candidates, Trial, failure, tried
 from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.elementwise import is_aligned
 from taskfuse.schedulers.roofline import bytes_of, instructions, roofline
 from taskfuse.schedulers.scan import LONG, chunk_long_rows
 from taskfuse.schedulers.schedule import Chosen, Sizes
+from taskfuse.schedulers.script import Script
 from taskfuse.target import DEFAULT, VECTOR_BYTES, Target
 
 SLACK = 1.5
@@ -52,12 +54,31 @@ class Step:
         schedule: how, and why so.
         tensors: names of the tensors of the whole that it computes.
         views: names of the views that it takes as inputs.
+        members: what is side by side in it, if it is several kernels in one.
+        call: how it is made of these, as Python.
     """
 
     fusion: Fusion
     schedule: Chosen[Any]
     tensors: tuple[str, ...]
     views: tuple[str, ...] = ()
+    members: tuple[Step, ...] = ()
+    call: str = ""
+
+    @property
+    def parts(self) -> tuple[Step, ...]:
+        """Its members; itself, if it has none."""
+        return self.members or (self,)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names that the whole has for what it takes."""
+        return arguments_of([part.fusion for part in self.parts])
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names that the whole has for what it makes."""
+        return outputs_of([part.fusion for part in self.parts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +127,20 @@ class Segmentation:
         """The segmentation and the scheduling calls, as Python: ``fusion`` is the unscheduled fusion; several kernels end in ``tf.compile(segmented)``."""
         if not self.is_segmented:
             return self.steps[0].schedule.code
-        segments, views = _lists([s.tensors for s in self.steps]), _lists([s.views for s in self.steps])
-        taken = f", views={views}" if any(s.views for s in self.steps) else ""
+        parts = [part for step in self.steps for part in step.parts]
+        segments, views = _lists([p.tensors for p in parts]), _lists([p.views for p in parts])
+        taken = f", views={views}" if any(p.views for p in parts) else ""
         chunked = [f"fusion.tensor({name!r}).chunk_scan({LONG})" for name in self.chunked]
         lines = ["import taskfuse as tf", "", *chunked, *self.moved, f"segmented = tf.segment(fusion, {segments}{taken})"]
-        for k, step in enumerate(self.steps):
-            lines += [f"fusion = segmented.segments[{k}]", *step.schedule.code.splitlines()]
+        for k, part in enumerate(parts):
+            lines += [f"fusion = segmented.segments[{k}]", *part.schedule.code.splitlines()]
+        if len(parts) > len(self.steps):
+            lines += ["", "# side by side", "kernels = []"]
+            number = 0
+            for step in self.steps:
+                own = f"segmented.segments[{number}:{number + len(step.parts)}]"
+                lines.append(f"kernels.append({step.call.format(own)})" if step.members else f"kernels.append(segmented.segments[{number}])")
+                number += len(step.parts)
         return "\n".join(lines) + "\n"
 
     def explain(self) -> str:
@@ -177,7 +206,7 @@ def plan_segments(
                     raise several
             elif one is None or several.us < one.schedule.us:
                 return several
-        came = tried(trial, one.fusion, one.schedule, roofline(one.fusion, extent))
+        came = tried(trial, one.fusion, one.schedule, roofline(fusion, extent))
         if came.refused:
             found.drop(came.refused)
         elif came.schedule.is_far and not found.is_last and thread_time() < deadline:
@@ -191,12 +220,25 @@ def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, tri
     known: dict[Hashable, Candidates] = {}
     searches = [_Search(fusion, sizes, extent.target, trial, deadline, known)]
 
-    def moved() -> None:
-        form = canonical(fusion, extent)
+    def search(form: Script | None) -> None:
         if form is not None:
             searches.append(_Search(form.fusion, sizes, extent.target, trial, deadline, known, tuple(form.lines)))
 
-    fault = failure(moved) if thread_time() < deadline else None
+    fault = failure(lambda: search(canonical(fusion, extent))) if thread_time() < deadline else None
+    try:
+        best = _best(searches, reason)
+    except UnsupportedError:
+        form = _unscattered(fusion)
+        if form is None:
+            raise
+        searches.clear()
+        search(form)
+        best = _best(searches, reason)
+    return best if fault is None else replace(best, dropped=(*best.dropped, f"no form with views in front of products: {fault}"))
+
+
+def _best(searches: Sequence[_Search], reason: str) -> Segmentation:
+    """The fastest segmentation of those that searches end with. Raises :class:`UnsupportedError` if none ends with one."""
     best: Segmentation | None = None
     refused: UnsupportedError | None = None
     for search in sorted(searches, key=lambda search: search.us):
@@ -210,7 +252,16 @@ def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, tri
     if best is None:
         assert refused is not None
         raise refused
-    return best if fault is None else replace(best, dropped=(*best.dropped, f"no form with views in front of products: {fault}"))
+    return best
+
+
+def _unscattered(fusion: Fusion) -> Script | None:
+    """A copy in which nothing is assembled of parts; ``None`` if nothing is."""
+    script = Script(copy_fusion(fusion)[0])
+    for expr in script.fusion.exprs():
+        if isinstance(expr, Assemble):
+            script.unscatter(expr.output)
+    return script if script.lines else None
 
 
 def _whole(fusion: Fusion, found: Candidate) -> Segmentation:
@@ -269,6 +320,7 @@ class _Ways:
         self._names = tuple(tv.name for tv in tensors)
         self._plain, moved = self._candidates(())
         self._views = _rows_of(search.fusion, tensors)
+        self.bound = roofline(extract(search.fusion, tensors, search.fusion.name), search.extent)
         self._limit = SLACK * search.target.kernel_us(search.target.dram_us(moved))
         self._viewed: Candidates | None = None
         self.step = self._fastest()
@@ -367,10 +419,37 @@ class _Search:
             if refused is None:
                 break
             segments = self._sorted(self._without(segments, refused))
-        steps = [self._kept[p] for p in segments]
+        steps = self._beside(segments, [self._kept[p] for p in segments])
         crossing, dropped = self._crossing(segments), tuple(self._dropped)
         hurried = self._is_late()
         return Segmentation(self.fusion.name, tuple(steps), crossing, reason, moved=self._moves, whole_fusion=self.fusion, dropped=dropped, is_hurried=hurried)
+
+    def _beside(self, segments: Sequence[Segment], steps: Sequence[Step]) -> list[Step]:
+        """The kernels, those side by side in one launch that do not wait for one another."""
+        own = {tv: k for k, p in enumerate(segments) for tv in p}
+        needs = [{own[t] for tv in p for t in self.reads[tv] if t in own and t not in p} for p in segments]
+        kinds = [step.schedule.scheduler in (s.__name__ for s in PRODUCTS) for step in steps]
+        level = levels(needs, kinds)
+        heads: dict[int, Step] = dict(enumerate(steps))
+        for group in groups([step.fusion for step in steps], [step.schedule for step in steps], level, self.target.launch_us) if self._trial else ():
+            if self._is_late():
+                break
+            parts = tuple(steps[k] for k in group)
+            found = joined(f"{parts[0].fusion.name}_beside", [p.fusion for p in parts], [p.schedule for p in parts])
+            if found is None:
+                continue
+            bound = sum(self._ways[segments[k]].bound for k in group) - (len(group) - 1) * self.target.launch_us
+            came = tried(self._trial, found.fusion, found.schedule, bound)
+            apart = sum(p.schedule.us for p in parts)
+            if came.refused or came.schedule.count is None or came.schedule.count.us > GAIN * apart:
+                why = came.refused or f"{came.schedule.count}, one after another {apart:.1f} us"
+                self._dropped.append(f"not side by side: {', '.join(p.fusion.name for p in parts)}: {why}")
+                continue
+            tensors, views = tuple(name for p in parts for name in p.tensors), tuple(name for p in parts for name in p.views)
+            for k in group[1:]:
+                del heads[k]
+            heads[group[0]] = Step(found.fusion, came.schedule.expected_by_count(), tensors, views, parts, found.call)
+        return [heads[k] for k in sorted(heads, key=lambda k: (level[k], k))]
 
     def _joined(self, segments: list[Segment]) -> list[Segment]:
         """``segments`` put together as long as that is faster."""
@@ -397,8 +476,7 @@ class _Search:
             return True
         named, _ = copy_fusion(step.fusion)
         named.name = name
-        sizes = {name: value for name, value in (self.sizes or {}).items() if name in named.dims}
-        came = tried(self._trial, named, step.schedule, roofline(named, Sizes(named, sizes, self.target)))
+        came = tried(self._trial, named, step.schedule, self._ways[p].bound)
         schedule = came.schedule
         if not came.refused and not (schedule.is_far and not self._is_late() and self._ways[p].put_aside(schedule)):
             self._kept[p] = replace(step, fusion=named, schedule=schedule)

@@ -3,8 +3,8 @@
 from taskfuse.reports.exploration import Exploration, Failure
 from taskfuse.reports.timeline import Timeline
 from taskfuse.sim.explore import explore
+from taskfuse.sim.interleaving import Interleaving
 from taskfuse.sim.recording import timeline
-from taskfuse.sim.schedule import Scheduler
 from taskfuse.sim.simulate import simulate
 
-__all__ = ["Exploration", "Failure", "Scheduler", "Timeline", "explore", "simulate", "timeline"]
+__all__ = ["Exploration", "Failure", "Interleaving", "Timeline", "explore", "simulate", "timeline"]

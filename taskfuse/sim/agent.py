@@ -1,6 +1,6 @@
 """Agents: sets of threads that execute together.
 
-All threads of a block start as one agent (or as a few pieces, if the scheduler wants so). Where threads part, the agent splits; where they meet again,
+All threads of a block start as one agent (or as a few pieces, if the interleaving wants so). Where threads part, the agent splits; where they meet again,
 the parts may merge.
 """
 

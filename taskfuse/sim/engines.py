@@ -1,7 +1,7 @@
 """The asynchronous engines of a block: their queues, and Shared memory as they see it.
 
-An engine reads and writes memory when it executes an operation, not when the operation is issued; the scheduler decides when. What must
-hold for every schedule is checked when the operation is issued: generic writes that it sees are fenced by their writer
+An engine reads and writes memory when it executes an operation, not when the operation is issued; the interleaving decides when. What must
+hold for every interleaving is checked when the operation is issued: generic writes that it sees are fenced by their writer
 (``fence.proxy.async``), and what it reads is not written before it was waited for.
 """
 

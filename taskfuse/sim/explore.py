@@ -29,9 +29,9 @@ from taskfuse.kir.kernel import Kernel
 from taskfuse.reports.exploration import Exploration, Failure
 from taskfuse.sim.agent import Agent
 from taskfuse.sim.happens_before import HappensBefore, Name, Race
+from taskfuse.sim.interleaving import InStep
 from taskfuse.sim.lanes import Lanes
 from taskfuse.sim.launch import Argument, Array, Launch, prepare
-from taskfuse.sim.schedule import InStep
 from taskfuse.sim.state import state
 from taskfuse.sim.stepper import Option, Stepper
 from taskfuse.target import WARP
@@ -73,12 +73,12 @@ def explore(
     max_steps: int = 1_000_000,
     extents: Mapping[str, int] | None = None,
 ) -> Exploration:
-    """Run a kernel under every schedule, until one fails.
+    """Run a kernel under every interleaving, until one fails.
 
     Args:
         kernel, args, values, extents: as for :func:`taskfuse.sim.simulate`. All blocks of the grid run at the same time.
         limit: states to visit at most.
-        reduce: only one of all schedules that differ in the order of steps that do not depend on each other.
+        reduce: only one of all interleavings that differ in the order of steps that do not depend on each other.
         in_step: threads that start together; 32 is a warp.
         max_steps: statements that all agents together may execute in one run.
 
@@ -99,14 +99,14 @@ class _Search:
         self.known: set[int] = set()
         self.path: list[_Point] = []
         self.states = 0
-        self.schedules = 0
+        self.interleavings = 0
         self.outputs: tuple[Array, ...] | None = None
 
     def run(self) -> Exploration:
         hints: list[Name] = []
         while True:
             failure = self._run(hints)
-            self.schedules += 1
+            self.interleavings += 1
             if failure is not None or self.states >= self.limit:
                 return self._result(failure, complete=False)
             while self.path and not self.path[-1].todo:
@@ -118,7 +118,7 @@ class _Search:
             point.done.add(point.choice)
 
     def _result(self, failure: Failure | None, complete: bool) -> Exploration:
-        return Exploration(self.launch.kernel.name, self.states, self.schedules, complete, failure, self.in_step)
+        return Exploration(self.launch.kernel.name, self.states, self.interleavings, complete, failure, self.in_step)
 
     def _run(self, hints: list[Name]) -> Failure | None:
         """One run: along the path, then by the hints, then the first choice always."""

@@ -24,13 +24,13 @@ from taskfuse.kir.kernel import Kernel
 from taskfuse.sim.barriers import SemaphoreArray
 from taskfuse.sim.block import Block, Cluster
 from taskfuse.sim.compiler import program
+from taskfuse.sim.interleaving import Policy
 from taskfuse.sim.lanes import Env, LaneTable
 from taskfuse.sim.machine import Machine
 from taskfuse.sim.memory import Memory, Proxy, Region, Store
 from taskfuse.sim.observer import Observer
 from taskfuse.sim.program import Program
 from taskfuse.sim.published import GlobalFences, Published
-from taskfuse.sim.schedule import Policy
 from taskfuse.target import MAX_BLOCK, MAX_THREADS, SHARED_BYTES, WARP
 
 Array = npt.NDArray[Any]

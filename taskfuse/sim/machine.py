@@ -1,4 +1,4 @@
-"""The machine: runs agents and asynchronous engines in the order that the scheduler's policy picks, until all threads have exited."""
+"""The machine: runs agents and asynchronous engines in the order that the interleaving's policy picks, until all threads have exited."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from taskfuse.sim.barriers import BarrierCell, SemaphoreArray
 from taskfuse.sim.block import Block
 from taskfuse.sim.engines import Action
 from taskfuse.sim.fault import Fault, TornWarp
+from taskfuse.sim.interleaving import Policy, Timing
 from taskfuse.sim.lanes import Env, Lanes, LaneTable
 from taskfuse.sim.observer import Observer
 from taskfuse.sim.program import Program
 from taskfuse.sim.published import GlobalFences
-from taskfuse.sim.schedule import Policy, Timing
 
 REPORTED_AGENTS = 24
 Description = Callable[[], str]

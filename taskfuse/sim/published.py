@@ -1,7 +1,7 @@
 """Global memory that bulk copies read or write: which writes the asynchronous proxy may not see yet.
 
 A write of a thread is seen by the copy engine past a ``fence.proxy.async.global`` of that thread. What a TMA store wrote counts as a write of the issuing
-thread from its full wait_group on, for the copies of other threads; until then nobody may touch it. As in Shared memory this is checked in every schedule,
+thread from its full wait_group on, for the copies of other threads; until then nobody may touch it. As in Shared memory this is checked in every interleaving,
 whenever the operation itself runs.
 """
 

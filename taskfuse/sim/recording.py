@@ -20,10 +20,10 @@ from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.barriers import MbarrierCell
 from taskfuse.sim.engines import Action
 from taskfuse.sim.fault import Fault
+from taskfuse.sim.interleaving import Interleaving
 from taskfuse.sim.launch import Argument, prepare
 from taskfuse.sim.machine import threads_text
 from taskfuse.sim.observer import Observer
-from taskfuse.sim.schedule import Scheduler
 from taskfuse.sim.simulate import run
 from taskfuse.target import WARP
 
@@ -40,8 +40,8 @@ def timeline(
     args: Sequence[Argument],
     *,
     seed: int = 0,
-    scheduler: Scheduler | None = None,
-    schedule: Sequence[int] | None = None,
+    interleaving: Interleaving | None = None,
+    choices: Sequence[int] | None = None,
     in_step: int = WARP,
     values: Values = NATIVE,
     max_steps: int = 1_000_000,
@@ -56,7 +56,7 @@ def timeline(
     recording = _Recording(launch.code)
     error: SimulationError | None = None
     try:
-        run(launch, seed, scheduler, schedule, in_step, max_steps, recording)
+        run(launch, seed, interleaving, choices, in_step, max_steps, recording)
         launch.results()
     except SimulationError as e:
         error = e

@@ -10,9 +10,9 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.kernel import Kernel
 from taskfuse.location import caller
+from taskfuse.sim.interleaving import InStep, Interleaving, by_seed, policy
 from taskfuse.sim.launch import Argument, Array, Launch, prepare
 from taskfuse.sim.observer import Observer
-from taskfuse.sim.schedule import InStep, Scheduler, by_seed, policy
 from taskfuse.sim.stepper import Stepper
 from taskfuse.target import WARP
 
@@ -24,8 +24,8 @@ def simulate(
     args: Sequence[Argument],
     *,
     seed: int = 0,
-    scheduler: Scheduler | None = None,
-    schedule: Sequence[int] | None = None,
+    interleaving: Interleaving | None = None,
+    choices: Sequence[int] | None = None,
     in_step: int = WARP,
     values: Values = NATIVE,
     max_steps: int = 10_000_000,
@@ -37,10 +37,10 @@ def simulate(
     Args:
         kernel: what to run.
         args: its inputs (arrays of any strides, never written) and run-time scalars, in the order of the parameters.
-        seed: picks the interleaving; seed k without ``scheduler`` uses scheduler k modulo their number.
-        scheduler: who runs when; see :class:`Scheduler`.
-        schedule: every choice of the run, as an :class:`~taskfuse.sim.Exploration` gives it; then ``seed`` and ``scheduler`` do not count.
-        in_step: with ``schedule``: threads that start together.
+        seed: picks the interleaving; seed k without ``interleaving`` uses interleaving k modulo their number.
+        interleaving: who runs when; see :class:`Interleaving`.
+        choices: every choice of the run, as an :class:`~taskfuse.sim.Exploration` gives it; then ``seed`` and ``interleaving`` do not count.
+        in_step: with ``choices``: threads that start together.
         values: NATIVE numbers, or RING words in the place of floats.
         max_steps: statements that all agents together may execute.
         extents: values of the extents that no input's shape gives.
@@ -55,15 +55,15 @@ def simulate(
         SimulationError: something that a GPU would not forgive; :class:`DeadlockError` if no thread can go on.
     """
     launch = prepare(kernel, args, values, extents)
-    run(launch, seed, scheduler, schedule, in_step, max_steps, resident=resident)
+    run(launch, seed, interleaving, choices, in_step, max_steps, resident=resident)
     return launch.results()
 
 
 def run(
     launch: Launch,
     seed: int,
-    scheduler: Scheduler | None,
-    schedule: Sequence[int] | None,
+    interleaving: Interleaving | None,
+    choices: Sequence[int] | None,
     in_step: int,
     max_steps: int,
     observer: Observer | None = None,
@@ -72,10 +72,10 @@ def run(
     """Run a launch in the order that the arguments of :func:`simulate` say. Raises :class:`SimulationError`."""
     if isinstance(seed, bool) or not isinstance(cast("object", seed), Integral):
         raise UnsupportedError(what=f"seed {seed!r}", reason="it is not an integer", help="use one such as 0: it picks the interleaving", location=caller())
-    if schedule is not None:
+    if choices is not None:
         machine = launch.machine(InStep(max(1, in_step // launch.code.unit)), max_steps, observer)
-        Stepper(machine, launch.blocks(machine)).replay(schedule)
+        Stepper(machine, launch.blocks(machine)).replay(choices)
         return
-    machine = launch.machine(policy(by_seed(seed) if scheduler is None else scheduler, seed), max_steps, observer)
+    machine = launch.machine(policy(by_seed(seed) if interleaving is None else interleaving, seed), max_steps, observer)
     enough = launch.number_of_blocks if launch.kernel.meets_blocks else max(RESIDENT_BLOCKS, launch.blocks_of_a_cluster)
     machine.run(launch.blocks(machine), enough if resident is None else resident)

@@ -76,12 +76,12 @@ class Stepper:
             else:
                 at += 1
 
-    def replay(self, schedule: Sequence[int]) -> None:
-        """Run to the end: the choices of ``schedule``, then the first one always. Raises :class:`SimulationError`."""
-        left = list(reversed(schedule))
+    def replay(self, choices: Sequence[int]) -> None:
+        """Run to the end: the choices of ``choices``, then the first one always. Raises :class:`SimulationError`."""
+        left = list(reversed(choices))
         while options := self.options():
             choice = left.pop() if left and len(options) > 1 else 0
             if not 0 <= choice < len(options):
                 name = self.machine.program.kernel.name
-                raise SimulationError(kernel=name, reason=f"the schedule takes choice {choice} where there are {len(options)}")
+                raise SimulationError(kernel=name, reason=f"the choices takes choice {choice} where there are {len(options)}")
             self.take(options[choice])

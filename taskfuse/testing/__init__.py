@@ -3,7 +3,7 @@
 :func:`random_case` makes a fusion with tasks, groups and a schedule from the answers of a :class:`Chooser`; :func:`check_case` checks all that
 must hold of it. Your own math and schedule::
 
-    check_case(fusion_case(my_fusion, {"N": 7}), FULL)                   # the schedule that you wrote, under every scheduler of the simulator
+    check_case(fusion_case(my_fusion, {"N": 7}), FULL)                   # the schedule that you wrote, under every interleaving of the simulator
     check_case(random_schedule(RandomChooser(0), my_fusion, {"N": 7}))   # another one
 
 ``taskfuse.testing.strategies`` has the Hypothesis strategies; ``python -m taskfuse.testing.fuzz`` checks as many cases as wanted.

@@ -1,13 +1,13 @@
-"""``python -m taskfuse.testing.agreement``: three verdicts on small kernels, half of them mutants: static proof, exhaustive exploration, random schedules.
+"""``python -m taskfuse.testing.agreement``: three verdicts on small kernels, half of them mutants: static proof, exhaustive exploration, random interleavings.
 
 A kernel that is proved is held to a second machine, too (:mod:`taskfuse.testing.machine`): a fault there is a false accept like any other.
 
 At equal bounded trip counts (all are constants, or ``N`` is one of 0..4 and all of these are explored) the three must agree:
 
-- a kernel that is *proved* and fails under some schedule is a **false accept**: a hole in the proof;
-- one that is *refuted* and holds under every schedule is a **false reject**: counted by the reason that the proof gives;
+- a kernel that is *proved* and fails under some interleaving is a **false accept**: a hole in the proof;
+- one that is *refuted* and holds under every interleaving is a **false reject**: counted by the reason that the proof gives;
 - one that is *outside the model* is counted apart, with what exploration says;
-- one that holds under every schedule and fails under a random one is a hole in the exploration.
+- one that holds under every interleaving and fails under a random one is a hole in the exploration.
 
 Every kernel is looked at once, however often it is made. ``--log FILE`` keeps one line per kernel; ``--resume`` goes on behind the last. The
 logs of several seeds make one when they are put together.
@@ -50,7 +50,7 @@ HARMLESS = (
     ("a write and a read", UNSEEN),
     ("without FENCE proxy.async", "the threads of a warpgroup run in step for its wgmma, so that all have fenced when one goes on"),
 )
-"""Why a kernel may be refuted although every schedule of its launches ends alike: a part of the reason, and what it means then."""
+"""Why a kernel may be refuted although every interleaving of its launches ends alike: a part of the reason, and what it means then."""
 TWICE = 0.12
 """How many mutants have two mistakes."""
 
@@ -64,8 +64,8 @@ class Row:
         kind: the generator; operator: the mistake planted, or ``unchanged``.
         code: a hash of its text.
         static, exhaustive, random: the three verdicts; ``random`` is ``fails``, ``passes`` or ``strict``: an error that the simulator reports,
-            though every schedule ends alike (:data:`STRICT`).
-        reason: why the proof does not hold, names and numbers left out; failure: how the schedule that was found fails.
+            though every interleaving ends alike (:data:`STRICT`).
+        reason: why the proof does not hold, names and numbers left out; failure: how the interleaving that was found fails.
         fault: what the second machine finds in a kernel that is proved.
     """
 
@@ -83,17 +83,17 @@ class Row:
 
     @property
     def false_accept(self) -> bool:
-        """Proved, and a schedule fails, or the second machine finds a fault."""
+        """Proved, and an interleaving fails, or the second machine finds a fault."""
         return self.static == Verdict.PROVED.value and (self.exhaustive == Truth.FAILS.value or self.random != "passes" or bool(self.fault))
 
     @property
     def false_reject(self) -> bool:
-        """Refuted, and every schedule holds."""
+        """Refuted, and every interleaving holds."""
         return self.static == Verdict.REFUTED.value and self.exhaustive == Truth.HOLDS.value and self.random != "fails"
 
     @property
     def missed(self) -> bool:
-        """Every schedule holds, and a random one fails."""
+        """Every interleaving holds, and a random one fails."""
         return self.exhaustive == Truth.HOLDS.value and self.random == "fails"
 
 
@@ -158,7 +158,7 @@ def proof(kernel: Kernel) -> tuple[str, str]:
     return certificate.verdict.value, "" if certificate.verdict is Verdict.PROVED else pattern(certificate.failures[0].reason)
 
 
-STRICT = re.compile(r"\d+ arrivals while \d+ are pending|\d+ threads arrive where \d+ are expected|only some schedules read what nobody wrote")
+STRICT = re.compile(r"\d+ arrivals while \d+ are pending|\d+ threads arrive where \d+ are expected|only some interleavings read what nobody wrote")
 """Threads that arrive in one statement must do so in one phase of an mbarrier, or one round of a named barrier, though in parts they may do no harm;
 an element that nobody wrote must not be read, though no output depends on it."""
 
@@ -224,13 +224,13 @@ class Tally:
         lines += [
             "",
             f"{self.rows:8} different kernels, {sum(n for (kind, *_), n in self.table.items() if kind == 'mutants')} of them mutants",
-            f"{agree:8} agree: proved and every schedule holds, or refuted and one fails",
-            f"{len(self.accepts):8} false accepts: proved, and a schedule fails, or the second machine",
-            f"{sum(self.rejects.values()):8} false rejects: refuted, and every schedule holds",
+            f"{agree:8} agree: proved and every interleaving holds, or refuted and one fails",
+            f"{len(self.accepts):8} false accepts: proved, and an interleaving fails, or the second machine",
+            f"{sum(self.rejects.values()):8} false rejects: refuted, and every interleaving holds",
             f"{outside:8} outside the model ({sum(n for (t, _), n in self.outside.items() if t == Truth.FAILS.value)} of them fail)",
             f"{cut:8} proved or refuted, exploration cut at its limit",
-            f"{len(self.missed):8} missed by exploration: a random schedule fails",
-            f"{self.random_only:8} of {self.fails} kernels that fail are found by random schedules",
+            f"{len(self.missed):8} missed by exploration: a random interleaving fails",
+            f"{self.random_only:8} of {self.fails} kernels that fail are found by random interleavings",
         ]
         if self.rejects:
             lines += ["", "false rejects by reason"]
@@ -256,17 +256,17 @@ def reproved(row: Row) -> Row:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Compare on ``--cases`` different kernels. Returns the exit status: 1 if there are false accepts, or schedules that exploration missed."""
+    """Compare on ``--cases`` different kernels. Returns the exit status: 1 if there are false accepts, or interleavings that exploration missed."""
     parser = argparse.ArgumentParser(
-        prog="python -m taskfuse.testing.agreement", description="Static proof, exploration and random schedules on small kernels."
+        prog="python -m taskfuse.testing.agreement", description="Static proof, exploration and random interleavings on small kernels."
     )
     parser.add_argument("--cases", type=int, default=500, metavar="N", help="how many different kernels (default: 500)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the seed of the run (default: 0)")
     parser.add_argument("--limit", type=int, default=3000, metavar="K", help="states of an exploration (default: 3000)")
-    parser.add_argument("--rounds", type=int, default=1, metavar="R", help="runs under each of the eight schedulers (default: 1)")
+    parser.add_argument("--rounds", type=int, default=1, metavar="R", help="runs under each of the eight interleavings (default: 1)")
     parser.add_argument("--log", type=Path, metavar="FILE", help="a line per kernel, as JSON")
     parser.add_argument("--resume", action="store_true", help="go on behind the last line of the log")
-    parser.add_argument("--reprove", action="store_true", help="take the kernels of the log and what schedules say of them, and prove them anew")
+    parser.add_argument("--reprove", action="store_true", help="take the kernels of the log and what interleavings say of them, and prove them anew")
     options = parser.parse_args(argv)
     tally = Tally()
     log = Log(Row, options.log, resume=options.resume or options.reprove)

@@ -24,7 +24,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.values import NATIVE, RING, Values
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.lowering import LoweringOptions, lower
-from taskfuse.sim import Scheduler, simulate
+from taskfuse.sim import Interleaving, simulate
 from taskfuse.testing.case import Case
 from taskfuse.testing.machine import find_fault
 from taskfuse.testing.program import REFUSALS
@@ -104,7 +104,7 @@ class Effort:
     """How much is checked.
 
     Attributes:
-        schedulers: how many of the simulator's schedulers each case runs under; which ones follows from the case.
+        interleavings: how many of the simulator's interleavings each case runs under; which ones follows from the case.
         orders: how many other orders of the code are lowered and run, every other one with Shared memory reused as far as lifetimes allow.
         texts: check the texts of fusion and kernel.
         prove: ask for the static proof.
@@ -113,7 +113,7 @@ class Effort:
         machine: of so many cases one is held to the second machine, if it is proved; 0: none.
     """
 
-    schedulers: int = 2
+    interleavings: int = 2
     orders: int = 1
     texts: bool = True
     native: bool = True
@@ -122,7 +122,7 @@ class Effort:
     machine: int = 8
 
 
-FULL = Effort(schedulers=len(Scheduler), orders=3, prove=True, machine=1)
+FULL = Effort(interleavings=len(Interleaving), orders=3, prove=True, machine=1)
 STEPS = 20_000
 """Iterations of loops that the second machine runs."""
 
@@ -158,8 +158,8 @@ class _Checks:
         proof = self._prove(kernel) if effort.prove else Proof()
         wanted = self._evaluate(case.plain, RING, Property.SCHEDULED)
         self._equal(Property.SCHEDULED, self._evaluate(case.fusion, RING, Property.SCHEDULED), wanted, "the scheduled fusion evaluates otherwise")
-        kinds = tuple(Scheduler)
-        for k in range(effort.schedulers):
+        kinds = tuple(Interleaving)
+        for k in range(effort.interleavings):
             seed = case.seed + k * 0x9E3779B1
             self._simulate(Property.SIMULATES, kernel, seed % 2**32, kinds[(case.seed + k) % len(kinds)], RING, wanted)
         for k in range(effort.orders):
@@ -215,12 +215,12 @@ class _Checks:
                 shown = f"{len(wrong)} of {a.size} elements of {tv.name} are wrong, the first at {list(index)}: {a[index]}, not {b[index]}"
                 raise self._fail(prop, f"{how}: {shown}")
 
-    def _simulate(self, prop: Property, kernel: Kernel, seed: int, scheduler: Scheduler, values: Values, wanted: Sequence[Array]) -> None:
-        how = f"simulate(seed={seed}, scheduler={scheduler.value}, values={values.name})"
+    def _simulate(self, prop: Property, kernel: Kernel, seed: int, interleaving: Interleaving, values: Values, wanted: Sequence[Array]) -> None:
+        how = f"simulate(seed={seed}, interleaving={interleaving.value}, values={values.name})"
 
         def run() -> tuple[Array, ...]:
             try:
-                return simulate(kernel, self.arguments, seed=seed, scheduler=scheduler, values=values)
+                return simulate(kernel, self.arguments, seed=seed, interleaving=interleaving, values=values)
             except TaskfuseError as error:
                 raise self._fail(prop, f"{how}: {type(error).__name__}: {error}") from error
 
@@ -242,7 +242,7 @@ class _Checks:
             return
         except Exception as error:
             raise self._fail(Property.ORDERS, f"{options}: {type(error).__name__}: {error}") from error
-        self._simulate(Property.ORDERS, kernel, seed, tuple(Scheduler)[seed % len(Scheduler)], RING, wanted)
+        self._simulate(Property.ORDERS, kernel, seed, tuple(Interleaving)[seed % len(Interleaving)], RING, wanted)
 
     def _texts(self, kernel: Kernel) -> None:
         text = str(self.case.fusion)
@@ -258,7 +258,7 @@ class _Checks:
         if not self._guard(Property.NATIVE, lambda: _is_exact(self.case.plain, evaluate_tensors(self.case.plain, self.arguments, NATIVE))):
             return
         wanted = self._evaluate(self.case.plain, NATIVE, Property.NATIVE)
-        self._simulate(Property.NATIVE, kernel, self.case.seed % 2**32, tuple(Scheduler)[self.case.seed % len(Scheduler)], NATIVE, wanted)
+        self._simulate(Property.NATIVE, kernel, self.case.seed % 2**32, tuple(Interleaving)[self.case.seed % len(Interleaving)], NATIVE, wanted)
 
 
 def _is_exact(fusion: Fusion, tensors: Mapping[TensorView, Array]) -> bool:

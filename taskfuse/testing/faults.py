@@ -1,11 +1,11 @@
 """``python -m taskfuse.testing.faults``: the kill table. Mistakes are planted in kernels, and each mutant is looked at in three ways.
 
 - **static proof**: ``verify`` refutes it, with a counterexample;
-- **exhaustive**: ``explore`` finds a schedule that fails, in a few small launches;
-- **random**: one of the simulator's eight schedulers fails, in the same launches.
+- **exhaustive**: ``explore`` finds an interleaving that fails, in a few small launches;
+- **random**: one of the simulator's eight interleavings fails, in the same launches.
 
 Not every mutant is wrong: a barrier may have been redundant, a wait may stand as well one statement later. A mutant is *equivalent* if it is proved
-(for all extents and interleavings), or if it is outside the model of the proof and every schedule of every launch holds, exploration being complete.
+(for all extents and interleavings), or if it is outside the model of the proof and every interleaving of every launch holds, exploration being complete.
 What is neither refuted nor equivalent is *open*. A mutant that is proved and fails is a hole in the proof: it is printed, and the exit status is 1.
 """
 
@@ -71,7 +71,7 @@ class Mutant:
         edit: the first line of its text that is another one than in the subject's, and that one.
         static: the verdict of the proof; reason: of its first failure.
         exhaustive: what exploration says of all launches.
-        random: a random schedule fails.
+        random: a random interleaving fails.
     """
 
     subject: str
@@ -84,7 +84,7 @@ class Mutant:
 
     @property
     def fails(self) -> bool:
-        """A schedule was found that fails."""
+        """An interleaving was found that fails."""
         return self.exhaustive is Truth.FAILS or self.random
 
     @property
@@ -98,7 +98,7 @@ class Mutant:
 
     @property
     def escaped(self) -> bool:
-        """Proved, and a schedule fails."""
+        """Proved, and an interleaving fails."""
         return self.static is Verdict.PROVED and self.fails
 
     def __str__(self) -> str:
@@ -135,14 +135,14 @@ class Table:
         return "\n".join(lines)
 
     def lists(self) -> str:
-        """The mutants that are not refuted, one by one, and those that are although no schedule of theirs fails."""
+        """The mutants that are not refuted, one by one, and those that are although no interleaving of theirs fails."""
         lines: list[str] = []
         for title, found in (
-            ("proved, and a schedule fails", self.escaped),
+            ("proved, and an interleaving fails", self.escaped),
             ("open: neither refuted nor equivalent", self.open),
             ("equivalent: explored", [m for m in self.mutants if m.equivalent == "explored"]),
             ("equivalent: proved", [m for m in self.mutants if m.equivalent == "proved"]),
-            ("refuted, no schedule of the launches fails", [m for m in self.mutants if m.static is Verdict.REFUTED and not m.fails]),
+            ("refuted, no interleaving of the launches fails", [m for m in self.mutants if m.static is Verdict.REFUTED and not m.fails]),
         ):
             lines += ["", f"{title} ({len(found)})", *(f"  {m}" + (f" [{m.reason}; {m.exhaustive.value}]" if m.reason else "") for m in found)]
         return "\n".join(lines)
@@ -212,10 +212,10 @@ def mutants(subject: Subject, op: Operator, most: int, chance: random.Random) ->
 
 
 def judge(subject: Subject, op: Operator, mutant: Kernel, limit: int, rounds: int = 1) -> Mutant:
-    """The three verdicts on a mutant: explorations of up to ``limit`` states, ``rounds`` runs under each scheduler."""
+    """The three verdicts on a mutant: explorations of up to ``limit`` states, ``rounds`` runs under each interleaving."""
     certificate = verify(mutant)
     truth, shown = Truth.HOLDS, False
-    for launch in reversed(subject.launches):  # a schedule that fails is sooner found where there are many trips
+    for launch in reversed(subject.launches):  # an interleaving that fails is sooner found where there are many trips
         if truth is not Truth.FAILS:
             now = explored(mutant, launch.arguments, launch.extents, limit)
             truth = now.truth if now.truth is not Truth.HOLDS else truth
@@ -250,7 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first seed (default: 0)")
     parser.add_argument("--mutants", type=int, default=2, metavar="K", help="most mutants per operator and kernel (default: 2)")
     parser.add_argument("--limit", type=int, default=2000, metavar="K", help="states of an exploration (default: 2000)")
-    parser.add_argument("--rounds", type=int, default=1, metavar="R", help="runs under each of the eight schedulers (default: 1)")
+    parser.add_argument("--rounds", type=int, default=1, metavar="R", help="runs under each of the eight interleavings (default: 1)")
     parser.add_argument("--list", action="store_true", help="also list the mutants that are not refuted")
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default: 1)")
     options = parser.parse_args(arguments)

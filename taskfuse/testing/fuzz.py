@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from taskfuse.sim import Scheduler
+from taskfuse.sim import Interleaving
 from taskfuse.testing.agreement import pattern
 from taskfuse.testing.campaign import FOREVER, Log, look_at
 from taskfuse.testing.case import seeded_case
@@ -53,7 +53,7 @@ def reproduction(seed: int, mix: Mix = Mix.MIXED, effort: Effort | None = None) 
     usual = Effort()
     effort = effort or usual
     rest = [f"--mix {mix.value}"] if mix is not Mix.MIXED else []
-    rest += [f"--schedulers {effort.schedulers}"] if effort.schedulers != usual.schedulers else []
+    rest += [f"--interleavings {effort.interleavings}"] if effort.interleavings != usual.interleavings else []
     rest += [f"--orders {effort.orders}"] if effort.orders != usual.orders else []
     rest += ["--prove"] if effort.prove and not usual.prove else []
     rest += ["--ptx"] if effort.ptx and not usual.ptx else []
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=1000, metavar="N", help="how many cases (default: 1000)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first seed; further cases have the seeds after it (default: 0)")
     parser.add_argument("--mix", choices=[m.value for m in Mix], default=Mix.MIXED.value, help="what kind of cases (default: mixed)")
-    parser.add_argument("--schedulers", type=int, default=2, metavar="K", choices=range(1, len(Scheduler) + 1), help="interleavings per case (default: 2)")
+    parser.add_argument("--interleavings", type=int, default=2, metavar="K", choices=range(1, len(Interleaving) + 1), help="per case (default: 2)")
     parser.add_argument("--orders", type=int, default=1, metavar="K", help="other orders of the code per case (default: 1)")
     parser.add_argument("--prove", action="store_true", help="ask for the static proof of each kernel, too: refuted is a failure")
     parser.add_argument("--ptx", action="store_true", help="compile each kernel with NVRTC, and compare its PTX with kernel IR")
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--resume", action="store_true", help="go on behind the lines of the log")
     parser.add_argument("--quiet", action="store_true", help="print failures only")
     options = parser.parse_args(arguments)
-    effort = Effort(schedulers=options.schedulers, orders=options.orders, prove=options.prove, ptx=options.ptx)
+    effort = Effort(interleavings=options.interleavings, orders=options.orders, prove=options.prove, ptx=options.ptx)
     log = Log(Row, options.log, resume=options.resume)
     rows = list(log.kept)
     done = {row.seed for row in rows}

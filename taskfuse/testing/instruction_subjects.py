@@ -142,6 +142,28 @@ def persistent() -> Fusion:
     return fusion
 
 
+def clustered() -> Fusion:
+    """wgmma by a cluster of two blocks one above the other: each brings half of every tile of ``b`` to both (TMA, multicast)."""
+    fusion, acc = product("wgmma_cluster", (128, 48), (16, 48), tf.bfloat16)
+    (d,) = fusion.outputs
+    tiles = [tv.cache_after() for tv in fusion.inputs]
+    acc.split(0, 64).split(3, 16).reorder([0, 3, 1, 2, 4])  # [rank, step, 64, 16, 16]
+    acc.axis(0).parallelize(P.CIDx)
+    acc.propagate([d], upto=1)
+    acc.propagate(tiles, upto=2)
+    tf.parallelize_like(acc, [*tiles, d])
+    acc.set_atom(atoms.wgmma(64, 16, 16), (2, 3, 4))
+    for tile, atom in zip(tiles, (atoms.TMA_LOAD, atoms.TMA_LOAD_MULTICAST), strict=True):
+        tile.set_memory_type(SHARED)
+        tile.set_allocation_domain(tf.layouts.swizzled(32)).circular_buffer(2)
+        tile.set_atom(atom, (2, 3))
+        tile.inline_at(2)
+    d.fragment((1, 2))
+    acc.inline_at(1)
+    fusion.group([fusion.task(tiles, name="load"), fusion.task([acc, d], name="mma")], name="roles").parallelize(P.TIDy)
+    return fusion
+
+
 def by_warp(stages: int = 1, staged: bool = False) -> Fusion:
     """mma.sync of ldmatrix factors by one warp.
 
@@ -197,6 +219,7 @@ INSTRUCTIONS: Mapping[str, Callable[[], Fusion]] = MappingProxyType(
         "wgmma:threads": partial(in_parts, P.TIDy),
         "wgmma:stored": stored_by_boxes,
         "wgmma:persistent": persistent,
+        "wgmma:cluster": clustered,
         "mma:ldmatrix": by_warp,
         "mma:stmatrix": partial(by_warp, staged=True),
         "mma:cp.async": partial(by_warp, stages=3),

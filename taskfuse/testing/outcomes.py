@@ -1,8 +1,8 @@
-"""What a kernel does: under every schedule (:func:`explored`), or under each of the simulator's schedulers (:func:`misbehaves`); what it computes
+"""What a kernel does: under every interleaving (:func:`explored`), or under each of the simulator's interleavings (:func:`misbehaves`); what it computes
 (:func:`other_words`).
 
-The first two ask whether the schedule matters, not whether results are what somebody wanted: a kernel that reads what nobody wrote, under every schedule
-alike, is no less synchronized.
+The first two ask whether the interleaving matters, not whether results are what somebody wanted: a kernel that reads uninitialized memory alike in every
+interleaving is still synchronized.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from taskfuse.kir.declarations import Counter
 from taskfuse.kir.nodes import Branch, Compute, For, If, Stmt
 from taskfuse.kir.operands import Access, Immediate
 from taskfuse.kir.synchronization import Barrier, BarrierScope, FenceProxyAsync
-from taskfuse.sim import Scheduler, explore, simulate
+from taskfuse.sim import Interleaving, explore, simulate
 
 Argument = NDArray[Any] | float | int
 
-# A kernel that computes the wrong thing, and the same under every schedule, has no race.
+# A kernel that computes the wrong thing, and the same under every interleaving, has no race.
 VALUES = ("uninitialized", "were not written", "no case of the choice holds")
 LIMITS = ("threads per block", "bytes of Shared memory")
 STEPS = " steps"
@@ -50,7 +50,7 @@ def is_valid(kernel: Kernel) -> bool:
 
 
 class Truth(Enum):
-    """What exploration says. HOLDS: every schedule ends alike. FAILS: one does not. CUT: none does of those that were tried before the limit."""
+    """What exploration says. HOLDS: every interleaving ends alike. FAILS: one does not. CUT: none does of those that were tried before the limit."""
 
     HOLDS = "holds"
     FAILS = "fails"
@@ -59,7 +59,7 @@ class Truth(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """The outcome of an exploration, and how the schedule that fails ends."""
+    """The outcome of an exploration, and how the interleaving that fails ends."""
 
     truth: Truth
     reason: str = ""
@@ -68,9 +68,9 @@ class Explored:
 def explored(
     kernel: Kernel, arguments: Sequence[Argument], extents: Mapping[str, int] | None = None, limit: int = 3000, in_step: int | None = None
 ) -> Explored:
-    """All schedules of one launch, up to ``limit`` states.
+    """All interleavings of one launch, up to ``limit`` states.
 
-    A schedule that reads what nobody wrote ends there; the kernel is then explored again with all its memory filled first, so that what comes
+    An interleaving that reads what nobody wrote ends there; the kernel is then explored again with all its memory filled first, so that what comes
     after the read shows.
 
     Args:
@@ -82,7 +82,7 @@ def explored(
     found = explore(kernel, arguments, values=RING, extents=extents, limit=limit, in_step=in_step, max_steps=MOST)
     if found.failure is None:
         return Explored(Truth.HOLDS if found.complete else Truth.CUT)
-    reason = "results differ between schedules" if found.failure.error is None else str(found.failure.error).split("\n")[0].removeprefix(f"{kernel.name}: ")
+    reason = "results differ between interleavings" if found.failure.error is None else str(found.failure.error).split("\n")[0].removeprefix(f"{kernel.name}: ")
     if any(text in reason for text in VALUES):
         twin = filled(kernel)
         if twin is not None:
@@ -129,7 +129,7 @@ def other_words(
     arguments: Sequence[Argument],
     wanted: Sequence[NDArray[Any]],
     seed: int = 0,
-    scheduler: Scheduler | None = None,
+    interleaving: Interleaving | None = None,
     extents: Mapping[str, int] | None = None,
     most: int = MOST,
 ) -> str | None:
@@ -143,7 +143,7 @@ def other_words(
     """
 
     def run(launched: Kernel) -> str | None:
-        found = simulate(launched, arguments, seed=seed, scheduler=scheduler or Scheduler.RANDOM, values=RING, max_steps=most, extents=extents)
+        found = simulate(launched, arguments, seed=seed, interleaving=interleaving or Interleaving.RANDOM, values=RING, max_steps=most, extents=extents)
         return None if equal(found, wanted) else "other words"
 
     try:
@@ -180,11 +180,11 @@ COUNTER = "filled"
 
 
 def misbehaves(kernel: Kernel, arguments: Sequence[Argument], extents: Mapping[str, int] | None = None, rounds: int = 1) -> str | None:
-    """How a schedule shows a race, a deadlock or a misuse of barriers, memory or engines; ``None`` if none of eight, ``rounds`` times, does."""
+    """How an interleaving shows a race, a deadlock or a misuse of barriers, memory or engines; ``None`` if none of eight, ``rounds`` times, does."""
     seen: list[tuple[NDArray[Any], ...] | str] = []
-    for seed, scheduler in enumerate([*Scheduler] * rounds):
+    for seed, interleaving in enumerate([*Interleaving] * rounds):
         try:
-            seen.append(simulate(kernel, arguments, seed=seed, scheduler=scheduler, values=RING, max_steps=MOST, extents=extents))
+            seen.append(simulate(kernel, arguments, seed=seed, interleaving=interleaving, values=RING, max_steps=MOST, extents=extents))
         except SimulationError as error:
             reason = str(error).split("\n")[0]
             if any(text in reason for text in LIMITS):
@@ -192,12 +192,12 @@ def misbehaves(kernel: Kernel, arguments: Sequence[Argument], extents: Mapping[s
             if reason.endswith(STEPS):
                 continue
             if not any(text in reason for text in VALUES):
-                return f"{scheduler.value}: {reason}"
+                return f"{interleaving.value}: {reason}"
             seen.append(reason)
     for found in seen[1:]:
         if isinstance(found, str) or isinstance(seen[0], str):
             if isinstance(found, str) is not isinstance(seen[0], str):
-                return f"only some schedules read what nobody wrote: {found if isinstance(found, str) else seen[0]}"
+                return f"only some interleavings read what nobody wrote: {found if isinstance(found, str) else seen[0]}"
         elif any(not np.array_equal(a, b) for a, b in zip(found, seen[0], strict=True)):
-            return "results differ between schedules"
+            return "results differ between interleavings"
     return None

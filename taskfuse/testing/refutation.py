@@ -89,7 +89,7 @@ def gap(kernel: Kernel, extents: Mapping[str, int] | None = None) -> str:
     return ""
 
 
-def look(seed: int, number: int, side: Side, schedules: int) -> Row:
+def look(seed: int, number: int, side: Side, interleavings: int) -> Row:
     """Proof and machine on a kernel."""
     lacks = gap(side.kernel)
     at: Mapping[str, int] = {}
@@ -97,7 +97,7 @@ def look(seed: int, number: int, side: Side, schedules: int) -> Row:
         chosen = side.extents[number % len(side.extents)]
         at = chosen if not gap(side.kernel, chosen) else {}
     trusted = side.right is False and bool(lacks) and not at and number % SAMPLED != 0
-    once = 1 if lacks and not at else schedules
+    once = 1 if lacks and not at else interleavings
     fault = None if trusted else find_fault(side.kernel, (at,) if at else side.extents, once)
     said = "" if fault is None else f"{fault.kind.value}: {pattern(fault.reason)}"
     return Row(seed, number, side.kind, code(side.kernel), side.right, not lacks, json.dumps(dict(at)) if at else "", lacks, said, not trusted)
@@ -155,13 +155,13 @@ class Tally:
         return "\n".join(lines)
 
 
-def find(seed: int, schedules: int, number: int) -> Row | None:
+def find(seed: int, interleavings: int, number: int) -> Row | None:
     """What is found about a kernel of a run; ``None`` if kernel IR refuses it."""
     side = case(seed, number)
     if side is None:
         return None
     try:
-        return look(seed, number, side, schedules)
+        return look(seed, number, side, interleavings)
     except Exception as error:
         raise RuntimeError(f"seed {seed}, case {number}\n{side.kernel}") from error
 
@@ -171,7 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m taskfuse.testing.refutation", description="The static proof against a second machine.")
     parser.add_argument("--cases", type=int, default=500, metavar="N", help="how many different kernels (default: 500)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the seed of the run (default: 0)")
-    parser.add_argument("--schedules", type=int, default=2, metavar="K", help="orders of the threads per launch (default: 2)")
+    parser.add_argument("--interleavings", type=int, default=2, metavar="K", help="orders of the threads per launch (default: 2)")
     parser.add_argument("--seconds", type=float, default=FOREVER, metavar="T", help="end a run after so long")
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default: 1)")
     parser.add_argument("--log", type=Path, metavar="FILE", help="a line per kernel, as JSON")
@@ -184,7 +184,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     start, before = time.perf_counter(), tally.rows
     done = {row.case for row in log.kept if row.seed == options.seed}
     numbers = (n for n in count() if n not in done)
-    for row in look_at(partial(find, options.seed, options.schedules), numbers, options.jobs, options.seconds) if before < options.cases else ():
+    for row in look_at(partial(find, options.seed, options.interleavings), numbers, options.jobs, options.seconds) if before < options.cases else ():
         if row is None or row.code in tally.seen:
             continue
         tally.add(row)

@@ -11,7 +11,7 @@ from taskfuse.testing.program import Recorder
 
 
 def rewrite(chooser: Chooser, recorder: Recorder, share: int) -> None:
-    """Try ``duplicate``, ``recompute``, ``cache_fork``, ``through_view``, ``chunk_scan`` and ``scatter`` where they may be possible.
+    """Try ``duplicate``, ``recompute``, ``cache_fork``, ``through_view``, ``chunk_scan``, ``scatter`` and ``unscatter`` where they may be possible.
 
     Args:
         share: of 100, how often each tensor is tried.
@@ -20,9 +20,9 @@ def rewrite(chooser: Chooser, recorder: Recorder, share: int) -> None:
     for tv in fusion.tensors():
         if not among(tv, fusion.tensors()) or tv.is_input or not chooser.chance(share):
             continue
-        for call, possible in (("scatter", isinstance(tv.definition, Select)), ("chunk_scan", isinstance(tv.definition, Scan))):
-            if possible:
-                recorder.attempt(tv, call, *([] if call == "scatter" else [chooser.pick((4, 2, 3, 5))]))
+        for call, kind in (("scatter", Select), ("unscatter", Assemble), ("chunk_scan", Scan)):
+            if isinstance(tv.definition, kind):
+                recorder.attempt(tv, call, *([chooser.pick((4, 2, 3, 5))] if kind is Scan else []))
                 break
         else:
             made = tv.definition

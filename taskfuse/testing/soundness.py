@@ -1,7 +1,7 @@
 """``python -m taskfuse.testing.soundness``: the static proof against the simulator, on random fusions and on mutants of their kernels.
 
 Of every kernel mistakes are planted in the order of what it does, and in what it computes. A kernel that is proved must give the words that NumPy gives
-in the ring, under every scheduler that it is run under and at several extents, and the second machine (:mod:`taskfuse.testing.machine`) must find
+in the ring, under every interleaving that it is run under and at several extents, and the second machine (:mod:`taskfuse.testing.machine`) must find
 no fault: else it is a **contradiction**. One that is proved at the extents of its case alone is held to these. What is not proved is counted by the layer
 that lacks something. A launch that takes more steps than are looked at decides nothing; it is counted.
 
@@ -25,7 +25,7 @@ from taskfuse.errors import TaskfuseError
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.values import RING
 from taskfuse.kir import Kernel, to_text
-from taskfuse.sim import Scheduler
+from taskfuse.sim import Interleaving
 from taskfuse.testing.agreement import pattern
 from taskfuse.testing.campaign import FOREVER, Log, look_at
 from taskfuse.testing.case import Case, seeded_case
@@ -113,23 +113,23 @@ class Compared:
     failure: str = ""
 
 
-def contradiction(cases: Sequence[Case], kernel: Kernel, schedulers: int, seed: int, most: int = MOST) -> Compared:
+def contradiction(cases: Sequence[Case], kernel: Kernel, interleavings: int, seed: int, most: int = MOST) -> Compared:
     """Run a proved kernel, at most so many steps of the simulator each time."""
     done = Compared()
-    kinds = tuple(Scheduler)
+    kinds = tuple(Interleaving)
     for sized in cases:
         try:
             arguments = sized.arguments()
             wanted = evaluate(sized.plain, arguments, RING)
-            for k in range(schedulers):
-                scheduler = kinds[(seed + done.launches + done.long) % len(kinds)]
+            for k in range(interleavings):
+                interleaving = kinds[(seed + done.launches + done.long) % len(kinds)]
                 try:
-                    found = other_words(kernel, arguments, wanted, seed + k, scheduler, most=most)
+                    found = other_words(kernel, arguments, wanted, seed + k, interleaving, most=most)
                 except LongRun:
                     done.long += 1
                     continue
                 if found is not None:
-                    done.failure = f"sizes {sized.sizes}, {scheduler.value}: {found}"
+                    done.failure = f"sizes {sized.sizes}, {interleaving.value}: {found}"
                     return done
                 done.launches += 1
         except TaskfuseError:  # more threads, or more Shared memory, than there are at these extents
@@ -141,7 +141,7 @@ def contradiction(cases: Sequence[Case], kernel: Kernel, schedulers: int, seed: 
     return done
 
 
-def look(mix: Mix, mutants: int, sizes: int, schedulers: int, seed: int) -> list[Row]:
+def look(mix: Mix, mutants: int, sizes: int, interleavings: int, seed: int) -> list[Row]:
     """Proof and simulator on the kernel of a case and on its mutants."""
     chance = random.Random(seed)
     case = seeded_case(seed, mix)
@@ -156,7 +156,7 @@ def look(mix: Mix, mutants: int, sizes: int, schedulers: int, seed: int) -> list
             found = Proof(Standing.OUTSIDE, f"{CRASH} {type(error).__name__}: {error}".split("\n")[0])
         done = Compared()
         if found.standing is not Standing.OUTSIDE:
-            done = contradiction(cases if found.standing is Standing.PROVED else [case], kernel, schedulers, seed)
+            done = contradiction(cases if found.standing is Standing.PROVED else [case], kernel, interleavings, seed)
         said = "" if found.standing is None else found.standing.value
         made.append(Row(seed, number, mix.kind(seed).value, kind, operator, said, pattern(found.gap), done.launches, done.failure, done.long))
     return made
@@ -202,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first seed (default: 0)")
     parser.add_argument("--mutants", type=int, default=4, metavar="K", help="mutants per kernel (default: 4)")
     parser.add_argument("--sizes", type=int, default=2, metavar="Z", help="extents at which proved kernels run (default: 2)")
-    parser.add_argument("--schedulers", type=int, default=8, metavar="K", help="interleavings at each (default: 8)")
+    parser.add_argument("--interleavings", type=int, default=8, metavar="K", help="interleavings at each (default: 8)")
     parser.add_argument("--mix", choices=[m.value for m in Mix], default=Mix.SMALL.value, help="what cases are made of (default: small)")
     parser.add_argument("--seconds", type=float, default=FOREVER, metavar="T", help="end a run after so long")
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default: 1)")
@@ -216,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     done = {row.seed for row in log.kept}
     seeds = (s for s in range(options.seed, options.seed + options.cases) if s not in done)
     start, before = time.monotonic(), tally.rows
-    for found in look_at(partial(look, Mix(options.mix), options.mutants, options.sizes, options.schedulers), seeds, options.jobs, options.seconds):
+    for found in look_at(partial(look, Mix(options.mix), options.mutants, options.sizes, options.interleavings), seeds, options.jobs, options.seconds):
         for row in found:
             tally.add(row)
             log.add(row)

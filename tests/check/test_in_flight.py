@@ -119,7 +119,7 @@ def test_it_is_refuted(name: str) -> None:
 def test_a_schedule_fails(name: str) -> None:
     bad, _, _ = FOUND[name]
     values = np.arange(64, dtype=np.float32).reshape(2, 32) + 1
-    assert "a schedule fails" in str(kernel(bad).explore(values, in_step=16))
+    assert "an interleaving fails" in str(kernel(bad).explore(values, in_step=16))
 
 
 @pytest.mark.parametrize("name", FOUND)
@@ -142,7 +142,7 @@ def test_somebody_waits_for_an_arrival_behind_copies() -> None:
     assert "the block exits while 1 arrivals for asynchronous copies are to come" in str(bad.explore(np.ones((2, 32), np.float32)))
     good = kernel(COPIES + "WAIT fa[0] parity 0\n")
     good.verify().require()
-    assert "all schedules end" in str(good.explore(np.ones((2, 32), np.float32)))
+    assert "all interleavings end" in str(good.explore(np.ones((2, 32), np.float32)))
 
 
 def test_a_thread_may_commit_nothing() -> None:

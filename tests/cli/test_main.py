@@ -175,7 +175,7 @@ def test_errors_of_the_stage(run: Run) -> None:
 
 
 def test_simulate(run: Run, program: Path) -> None:
-    found = run("simulate", "founding", "--set", "S=3", "--seed", "4", "--scheduler", "pct")
+    found = run("simulate", "founding", "--set", "S=3", "--seed", "4", "--interleaving", "pct")
     assert found.splitlines()[0] == "cat: B=7, S=3, T=7, seed 4"
     assert found.splitlines()[1].startswith("  tv10: float32[7, 12, 7]  largest difference from NumPy ")
     assert run("simulate", program) == "sums: M=7, N=7, seed 0\n  tv2: int64[7]  largest difference from NumPy 0 (relative 0)\n"
@@ -183,19 +183,19 @@ def test_simulate(run: Run, program: Path) -> None:
 
 
 def test_explore(run: Run, tmp_path: Path) -> None:
-    assert run("simulate", "pipeline", "--set", "M=1", "N=70", "--explore").startswith("pipeline: all schedules end with the same outputs (")
+    assert run("simulate", "pipeline", "--set", "M=1", "N=70", "--explore").startswith("pipeline: all interleavings end with the same outputs (")
     broken = tmp_path / "broken.kir"
     broken.write_text(
         (ROOT / "tests" / "kernels" / "ring.kir").read_text(encoding="utf-8").replace("    WAIT full[c.slot] parity c.parity\n", ""), encoding="utf-8"
     )
     found = run.fails("simulate", broken, "--explore", "--set", "N=2")
-    assert found.startswith("ring: a schedule fails (")
-    assert "replay: kernel.simulate(..., schedule=[" in found
+    assert found.startswith("ring: an interleaving fails (")
+    assert "replay: kernel.simulate(..., choices=[" in found
 
 
 def test_timeline(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "x.json"
-    found = run("simulate", "stream", "--timeline", path, "--scheduler", "low-first", "--set", "M=20")
+    found = run("simulate", "stream", "--timeline", path, "--interleaving", "low-first", "--set", "M=20")
     assert found.startswith("stream: ")
     assert "\nTMA load" in found
     assert len(json.loads(path.read_text(encoding="utf-8"))["traceEvents"]) > 100
@@ -314,7 +314,7 @@ def test_usage(run: Run) -> None:
     assert "the following arguments are required: command" in run.refused()
     assert "invalid choice: 'kernl'" in run.refused("show", "kernl", "founding")
     assert "'4' is not NAME=VALUE with a number" in run.refused("show", "launch", "founding", "--set", "4")
-    assert "invalid choice: 'slow'" in run.refused("simulate", "founding", "--scheduler", "slow")
+    assert "invalid choice: 'slow'" in run.refused("simulate", "founding", "--interleaving", "slow")
 
 
 def test_a_warning_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

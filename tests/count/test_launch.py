@@ -32,7 +32,8 @@ def test_a_multiprocessor_holds_as_many_blocks_as_fit(block: int, shared: str, r
 
 
 def test_registers_of_buffers_count() -> None:
-    assert launch(block=256, shared="LOCAL t: float32[200]", N=1).resident == 1
+    used = TEXT.format(grid="N", block=256, shared="LOCAL t: float32[200]") + "  t[0] = copy(x[0])\n"
+    assert Launch.of(parse_kernel(used), {"N": 1}, DEFAULT).resident == 1
 
 
 def test_the_sample_is_spread_over_the_launch() -> None:
@@ -48,3 +49,21 @@ def test_the_sample_is_spread_over_the_launch() -> None:
 def test_of_a_small_launch_all_warps_are_looked_at() -> None:
     found = Sample.of(launch(block=48, N=3))
     assert found.active.sum() == 3 * 48
+
+
+def test_of_arms_a_thread_has_the_registers_of_one() -> None:
+    text = """KERNEL k(x: float32[N]) -> (y: float32[N])
+  DIM N min 1
+  GRID (N, 1, 1)  BLOCK (256, 1, 1)
+  LOCAL t: float32[100]
+  LOCAL u: float32[100]
+
+IF blockIdx.x == 0:
+  t[0] = copy(x[0])
+  y[0] = copy(t[0])
+ELSE:
+  u[0] = copy(x[0])
+"""
+    beside, both = (Launch.of(parse_kernel(t), {"N": 1}, DEFAULT).resident for t in (text, text.replace("ELSE:", "IF blockIdx.x == 1:")))
+    assert beside == 2
+    assert both == 1

@@ -54,7 +54,7 @@ def test_one_block_that_does_all_leaves_the_others_idle() -> None:
     alone, together = copied(walked, grid=4), copied("y[LINEAR] = copy(x[LINEAR])\n")
     assert alone.idle_blocks == 0.75
     assert alone.us > 20 * together.us
-    assert "75% of the blocks idle" in str(alone)
+    assert "75% of the blocks store nothing" in str(alone)
 
 
 def test_threads_that_write_nothing_are_idle() -> None:

@@ -1,4 +1,4 @@
-"""Every example runs, prints the loop nest that its golden file holds, and computes what NumPy computes, under every scheduler.
+"""Every example runs, prints the loop nest that its golden file holds, and computes what NumPy computes, under every interleaving.
 
 Results are compared with NumPy in float64; bounds are in ulp: units in the last place of their dtype at the size of the exact result, or of the
 terms that make it where they may cancel.
@@ -19,7 +19,7 @@ from examples import (
 from tests.examples.cases import CASES, Case, lowered, ulp
 from tests.golden import Golden
 
-SEEDS = range(len(tf.Scheduler))
+SEEDS = range(len(tf.Interleaving))
 
 
 EXAMPLES = sorted({case.module for case in CASES}, key=lambda module: module.__name__)

@@ -10,7 +10,7 @@ from taskfuse.kir import parse_kernel, verify_kernel
 from taskfuse.kir.nodes import Gather
 from taskfuse.kir.operands import Access, Found
 from taskfuse.kir.walk import accesses, expressions, map_expressions, own_symbols
-from tests.sim.kernels import SCHEDULERS, X, error, kernel, run_all
+from tests.sim.kernels import INTERLEAVINGS, X, error, kernel, run_all
 
 INPUTS = "x: float32[32], i: int32[32], u: uint64[32], h: bfloat16[32]"
 LOCALS = ("LOCAL r: float32[]", "LOCAL q: float32[4]", "SHARED s: float32[32] align 16")
@@ -110,17 +110,17 @@ def test_two_values() -> None:
     run_all(k, (x, i, np.array([-3])), np.where(i < 4, x[i % 4, 5], 0))
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS[:2])
-def test_what_is_read_is_checked(scheduler: object) -> None:
+@pytest.mark.parametrize("interleaving", INTERLEAVINGS[:2])
+def test_what_is_read_is_checked(interleaving: object) -> None:
     inputs = "x: float32[32], i: int32[32]"
     args = (X, np.arange(32, dtype=np.int32))
     beyond = kernel("GATHER y[threadIdx.x] <- x[v] at v = i[threadIdx.x] of 40", inputs=inputs)
-    assert "input 'x' accessed out of bounds" in error(beyond, (X, np.full(32, 35, np.int32)), scheduler=scheduler)
+    assert "input 'x' accessed out of bounds" in error(beyond, (X, np.full(32, 35, np.int32)), interleaving=interleaving)
     certificate = beyond.verify()
     assert certificate.verdict is not Verdict.PROVED
     assert "index v of axis 0 is not known to be in 0..32" in str(certificate)
     poisoned = kernel("GATHER y[threadIdx.x] <- s[v] at v = i[threadIdx.x] of 32", LOCALS[2], inputs=inputs)
-    assert "read of uninitialized Shared 's'" in error(poisoned, args, scheduler=scheduler)
+    assert "read of uninitialized Shared 's'" in error(poisoned, args, interleaving=interleaving)
 
 
 def test_a_table_in_shared_memory_needs_a_barrier() -> None:

@@ -28,12 +28,12 @@ def faults(kernel: tf.Kernel) -> Iterator[tuple[str, tf.Kernel]]:
 
 
 def is_caught(kernel: tf.Kernel, fusion: tf.Fusion, *args: Array, seeds: int = 20) -> bool:
-    """True if a scheduler makes the kernel fail or give another result than NumPy."""
+    """True if an interleaving makes the kernel fail or give another result than NumPy."""
     wanted = fusion.evaluate(*args)
     for seed in range(seeds):
-        for scheduler in tf.Scheduler:
+        for interleaving in tf.Interleaving:
             try:
-                found = kernel.simulate(*args, seed=seed, scheduler=scheduler, max_steps=200_000)
+                found = kernel.simulate(*args, seed=seed, interleaving=interleaving, max_steps=200_000)
             except SimulationError:
                 return True
             if any(not np.array_equal(a, b) for a, b in zip(found, wanted, strict=True)):
@@ -42,5 +42,5 @@ def is_caught(kernel: tf.Kernel, fusion: tf.Fusion, *args: Array, seeds: int = 2
 
 
 def missed(kernel: tf.Kernel, fusion: tf.Fusion, *args: Array) -> list[str]:
-    """What can be taken away without any scheduler noticing."""
+    """What can be taken away without any interleaving noticing."""
     return [what for what, broken in faults(kernel) if not is_caught(broken, fusion, *args)]

@@ -1,4 +1,4 @@
-"""Fusions lowered and simulated under every scheduler, ranges by name, and texts of refusals and warnings."""
+"""Fusions lowered and simulated under every interleaving, ranges by name, and texts of refusals and warnings."""
 
 from collections.abc import Callable
 from typing import Any
@@ -38,20 +38,22 @@ def agrees(
     fusion: tf.Fusion,
     *args: Array,
     options: tf.LoweringOptions | None = None,
-    schedulers: tuple[tf.Scheduler, ...] = tuple(tf.Scheduler),
+    interleavings: tuple[tf.Interleaving, ...] = tuple(tf.Interleaving),
     tolerance: float = 0.0,
 ) -> tf.Kernel:
-    """Lower, simulate under every scheduler and compare with NumPy: bit by bit, or within a relative ``tolerance``. Returns the kernel."""
+    """Lower, simulate under every interleaving and compare with NumPy: bit by bit, or within a relative ``tolerance``. Returns the kernel."""
     kernel = tf.lower(fusion, options or tf.LoweringOptions())
-    agree(kernel, fusion, *args, schedulers=schedulers, tolerance=tolerance)
+    agree(kernel, fusion, *args, interleavings=interleavings, tolerance=tolerance)
     return kernel
 
 
-def agree(kernel: tf.Kernel, fusion: tf.Fusion, *args: Array, schedulers: tuple[tf.Scheduler, ...] = tuple(tf.Scheduler), tolerance: float = 0.0) -> None:
+def agree(
+    kernel: tf.Kernel, fusion: tf.Fusion, *args: Array, interleavings: tuple[tf.Interleaving, ...] = tuple(tf.Interleaving), tolerance: float = 0.0
+) -> None:
     """As :func:`agrees`, for a kernel."""
     wanted = fusion.evaluate(*args)
-    for scheduler in schedulers:
-        for out, ref in zip(kernel.simulate(*args, seed=1, scheduler=scheduler), wanted, strict=True):
+    for interleaving in interleavings:
+        for out, ref in zip(kernel.simulate(*args, seed=1, interleaving=interleaving), wanted, strict=True):
             assert out.shape == ref.shape
             assert out.dtype == ref.dtype
             np.testing.assert_allclose(np.asarray(out, np.float64), np.asarray(ref, np.float64), rtol=tolerance, atol=tolerance)

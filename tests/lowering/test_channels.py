@@ -58,8 +58,8 @@ def test_one_kernel_for_every_trip_count() -> None:
         tf.dim("N", min=0)
     kernel = tf.lower(fusion)
     for rows in (1, 2, 3, 4, 9):
-        for scheduler in (tf.Scheduler.LOW_FIRST, tf.Scheduler.HIGH_FIRST, tf.Scheduler.RANDOM):
-            (out,) = kernel.simulate(numbers(rows, 8), scheduler=scheduler)
+        for interleaving in (tf.Interleaving.LOW_FIRST, tf.Interleaving.HIGH_FIRST, tf.Interleaving.RANDOM):
+            (out,) = kernel.simulate(numbers(rows, 8), interleaving=interleaving)
             assert (out == fusion.evaluate(numbers(rows, 8))[0]).all()
 
 

@@ -18,7 +18,7 @@ from taskfuse.kir.synchronization import Arrive, Barrier, BarrierScope, Expect, 
 from tests.lowering.clustered import BX, CX, CY, TX, TY, S, grid, pointwise, shared
 from tests.lowering.running import Array, agree, agrees, bind, numbers, refused
 
-FEW = (tf.Scheduler.LOW_FIRST, tf.Scheduler.HIGH_FIRST, tf.Scheduler.ASYNC_LATE, tf.Scheduler.RANDOM)
+FEW = (tf.Interleaving.LOW_FIRST, tf.Interleaving.HIGH_FIRST, tf.Interleaving.ASYNC_LATE, tf.Interleaving.RANDOM)
 
 
 def shape(kernel: tf.Kernel) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -26,9 +26,9 @@ def shape(kernel: tf.Kernel) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(map(str, kernel.grid)), tuple(map(str, kernel.cluster))
 
 
-def proved(fusion: tf.Fusion, *args: Array, schedulers: tuple[tf.Scheduler, ...] = FEW) -> tf.Kernel:
-    """Lowered, right under some schedulers, and proved."""
-    kernel = agrees(fusion, *args, schedulers=schedulers)
+def proved(fusion: tf.Fusion, *args: Array, interleavings: tuple[tf.Interleaving, ...] = FEW) -> tf.Kernel:
+    """Lowered, right under some interleavings, and proved."""
+    kernel = agrees(fusion, *args, interleavings=interleavings)
     assert kernel.verify().verdict is Verdict.PROVED, kernel.verify()
     assert tf.parse_kernel(str(kernel)) == kernel
     return kernel
@@ -63,7 +63,7 @@ def test_symbolic_blocks_of_clusters() -> None:
     assert shape(kernel) == (("2*max(ceildiv(N, 2), 1)", "1", "1"), ("2", "1", "1"))
     assert kernel.verify().verdict is Verdict.PROVED
     for n in (0, 1, 5, 8):
-        agree(kernel, fusion, numbers(n, 4, 32), schedulers=FEW)
+        agree(kernel, fusion, numbers(n, 4, 32), interleavings=FEW)
 
 
 def test_digits_of_a_cluster_index() -> None:
@@ -102,7 +102,7 @@ def test_work_loops_around_clusters() -> None:
     assert "0..ceildiv(N - blockIdx.x//4, 3)" in str(kernel)
     assert kernel.verify().verdict is Verdict.PROVED
     for n in (0, 1, 2, 7):
-        agree(kernel, fusion, numbers(n, 4, 32), schedulers=FEW)
+        agree(kernel, fusion, numbers(n, 4, 32), interleavings=FEW)
 
 
 def test_a_remainder_over_the_blocks_of_a_cluster_is_a_guard() -> None:
@@ -114,7 +114,7 @@ def test_a_remainder_over_the_blocks_of_a_cluster_is_a_guard() -> None:
     assert "0..ceildiv(N, 2)" in str(kernel)
     assert kernel.verify().verdict is Verdict.PROVED
     for n in (0, 1, 5):
-        agree(kernel, fusion, numbers(n, 4, 32), schedulers=FEW)
+        agree(kernel, fusion, numbers(n, 4, 32), interleavings=FEW)
 
 
 def test_reductions_over_a_cluster_join_in_global_memory() -> None:
@@ -122,7 +122,7 @@ def test_reductions_over_a_cluster_join_in_global_memory() -> None:
         y = tf.sum(tf.define_tensor([3, 4, 32], name="x"), 1)
         fusion.add_output(y)
     bind(y, BX, CX, TX)
-    kernel = agrees(fusion, numbers(3, 4, 32), schedulers=FEW)
+    kernel = agrees(fusion, numbers(3, 4, 32), interleavings=FEW)
     assert kernel.counters
 
 
@@ -139,7 +139,7 @@ def crossing(memory: MemoryType | None) -> tf.Fusion:
 
 
 def test_data_that_crosses_blocks_of_a_cluster() -> None:
-    agrees(crossing(MemoryType.Global), numbers(4, 32), schedulers=FEW)
+    agrees(crossing(MemoryType.Global), numbers(4, 32), interleavings=FEW)
     for memory in (None, MemoryType.Shared):
         text = refused(lambda memory=memory: tf.lower(crossing(memory)), UnsupportedError)
         assert text.startswith("Shared memory of a cluster for tv1 is not supported: ")
@@ -185,7 +185,7 @@ def test_multicast(build: Callable[[], tf.Fusion], n: int) -> None:
     if n == 0:
         assert kernel.verify().verdict is Verdict.PROVED
         assert tf.parse_kernel(str(kernel)) == kernel
-    agree(kernel, fusion, *arguments(n, heads, columns=columns, dtype=x.dtype), schedulers=FEW)
+    agree(kernel, fusion, *arguments(n, heads, columns=columns, dtype=x.dtype), interleavings=FEW)
 
 
 def test_what_a_multicast_is_made_of() -> None:
@@ -261,7 +261,7 @@ def test_random_pipelines(seed: int) -> None:
     )
     kernel = tf.lower(fusion)
     assert kernel.verify().verdict is Verdict.PROVED
-    agree(kernel, fusion, *arguments(pick.choice((1, 2, 7)), heads, rows, columns, dtype), schedulers=(pick.choice(tuple(tf.Scheduler)),))
+    agree(kernel, fusion, *arguments(pick.choice((1, 2, 7)), heads, rows, columns, dtype), interleavings=(pick.choice(tuple(tf.Interleaving)),))
 
 
 def test_results_do_not_depend_on_the_cluster() -> None:

@@ -102,7 +102,7 @@ def test_kernels_compile_for_sm_80() -> None:
 def test_any_number_of_trips_over_any_number_of_stages(stages: int, group: P | None) -> None:
     fusion = pipeline(stages=stages, group=group)
     for rows in (0, 1, 9, 33):
-        agrees(fusion, numbers(rows, 64), schedulers=(tf.Scheduler.ASYNC_LATE, tf.Scheduler.ASYNC_EARLY, tf.Scheduler.RANDOM_FINE))
+        agrees(fusion, numbers(rows, 64), interleavings=(tf.Interleaving.ASYNC_LATE, tf.Interleaving.ASYNC_EARLY, tf.Interleaving.RANDOM_FINE))
 
 
 # -- what stands where --------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""How loops, indices, memory and channels combine: axes, swizzles, foreign loops, rings. Each case runs under every scheduler, exactly."""
+"""How loops, indices, memory and channels combine: axes, swizzles, foreign loops, rings. Each case runs under every interleaving, exactly."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from taskfuse import ParallelType as P
 from taskfuse.errors import LoweringError
 from taskfuse.ir.scalar import sym, xor
 
-SEEDS = range(len(tf.Scheduler))
+SEEDS = range(len(tf.Interleaving))
 
 
 def numbers(*shape: int) -> npt.NDArray[np.float32]:
@@ -21,7 +21,7 @@ def numbers(*shape: int) -> npt.NDArray[np.float32]:
 
 
 def check(fusion: tf.Fusion, *args: npt.NDArray[Any]) -> str:
-    """Simulates under every scheduler, which must give what NumPy gives, bit by bit. Returns the loop nest."""
+    """Simulates under every interleaving, which must give what NumPy gives, bit by bit. Returns the loop nest."""
     kernel = tf.lower(fusion)
     refs = fusion.evaluate(*args)
     for seed in SEEDS:

@@ -442,7 +442,7 @@ def test_turns_over_an_axis_that_is_gone() -> None:
     )
     axis.parallelize(TY)
     a.inline_at(2)
-    agrees(fusion, numbers(4, 3, 32), schedulers=(tf.Scheduler.LOW_FIRST, tf.Scheduler.RANDOM))
+    agrees(fusion, numbers(4, 3, 32), interleavings=(tf.Interleaving.LOW_FIRST, tf.Interleaving.RANDOM))
     b.axis(0).parallelize(S)
     a.inline_at(0)
     b.split(0, 2)

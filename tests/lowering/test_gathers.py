@@ -26,7 +26,7 @@ def indices(*shape: int, extent: int, seed: int = 0) -> Array:
 
 
 def checked(fusion: tf.Fusion, *args: Array) -> tf.Kernel:
-    """Simulated under every scheduler, proved, read back from its text, and machine code."""
+    """Simulated under every interleaving, proved, read back from its text, and machine code."""
     kernel = agrees(fusion, *args)
     proved(kernel, sizes_of(kernel, args))
     assert tf.parse_kernel(str(kernel)) == kernel

@@ -135,6 +135,6 @@ def test_products_on_cuda_cores_are_unguarded_inside(sizes: tuple[int, int, int]
         fusion.add_output(out)
     tf.schedulers.simt_gemm(fusion, SimtGemmConfig(2, 2, depth=8))
     m, n, k = sizes
-    kernel = agrees(fusion, numbers(m, k, dtype=dtype.numpy), numbers(k, n, dtype=dtype.numpy, seed=1), schedulers=(tf.Scheduler.RANDOM,))
+    kernel = agrees(fusion, numbers(m, k, dtype=dtype.numpy), numbers(k, n, dtype=dtype.numpy, seed=1), interleavings=(tf.Interleaving.RANDOM,))
     assert not any(is_guarded(kernel, s.out.buffer) for s in walk(kernel) if isinstance(s, Compute) and s.op.name == "fma")
     assert is_guarded(kernel, out.name)

@@ -17,7 +17,7 @@ from tests.lowering.faults import is_caught, missed, without
 from tests.lowering.running import Array, agrees, bind, numbers, scopes
 
 S, TX, TY, TZ, BX = P.Serial, P.TIDx, P.TIDy, P.TIDz, P.BIDx
-FEW = (tf.Scheduler.LOW_FIRST, tf.Scheduler.HIGH_FIRST, tf.Scheduler.RANDOM)
+FEW = (tf.Interleaving.LOW_FIRST, tf.Interleaving.HIGH_FIRST, tf.Interleaving.RANDOM)
 
 
 def reduction(shape: tuple[int, ...], axes: tuple[int, ...], ptypes: tuple[P, ...], op: str = "sum") -> tuple[tf.Fusion, Array]:
@@ -63,7 +63,7 @@ def test_a_block_of_256_has_one_barrier_and_one_element_per_warp() -> None:
 
 
 def test_a_block_of_1024_has_as_many_slots_as_a_warp_has_lanes() -> None:
-    kernel = agrees(*reduction((1024,), (0,), (TX,)), schedulers=FEW)
+    kernel = agrees(*reduction((1024,), (0,), (TX,)), interleavings=FEW)
     assert (masks(kernel), scopes(kernel), shared(kernel)) == (WARP, [BarrierScope.BLOCK], 32)
 
 
@@ -86,7 +86,7 @@ def test_a_block_of_1024_has_as_many_slots_as_a_warp_has_lanes() -> None:
     ],
 )
 def test_which_lanes_exchange(shape: tuple[int, ...], axes: tuple[int, ...], ptypes: tuple[P, ...], exchanged: list[int], elements: int) -> None:
-    kernel = agrees(*reduction(shape, axes, ptypes), schedulers=FEW)
+    kernel = agrees(*reduction(shape, axes, ptypes), interleavings=FEW)
     assert masks(kernel) == exchanged
     assert shared(kernel) == elements
 
@@ -101,7 +101,7 @@ def test_which_lanes_exchange(shape: tuple[int, ...], axes: tuple[int, ...], pty
     ],
 )
 def test_other_sets_of_threads_have_a_tree(shape: tuple[int, ...], axes: tuple[int, ...], ptypes: tuple[P, ...]) -> None:
-    kernel = agrees(*reduction(shape, axes, ptypes), schedulers=FEW)
+    kernel = agrees(*reduction(shape, axes, ptypes), interleavings=FEW)
     assert masks(kernel) == []
     assert slots(kernel) == []
 
@@ -117,7 +117,7 @@ def test_every_operation_has_its_neutral_element(op: str) -> None:
     bind(r, TX)
     bind(y, TX)
     x_values = numbers(20) if op != "prod" else np.where(np.arange(20) < 4, 3, 1).astype(np.float32)
-    kernel = agrees(fusion, x_values, numbers(32), schedulers=FEW)
+    kernel = agrees(fusion, x_values, numbers(32), interleavings=FEW)
     assert masks(kernel) == WARP
     assert shared(kernel) == 0
 
@@ -213,8 +213,8 @@ def test_every_thread_gets_the_same_bits() -> None:
     values = (np.random.default_rng(0).standard_normal((4, 128)) * 1e3).astype(np.float32)
     first = kernel.simulate(values, seed=0)[0]
     assert (first == first[:, :1]).all()
-    for scheduler in tf.Scheduler:
-        assert (kernel.simulate(values, seed=5, scheduler=scheduler)[0] == first).all()
+    for interleaving in tf.Interleaving:
+        assert (kernel.simulate(values, seed=5, interleaving=interleaving)[0] == first).all()
 
 
 @pytest.mark.parametrize("dtype", [tf.float64, tf.int64, tf.bfloat16, tf.int8])
@@ -225,5 +225,5 @@ def test_other_dtypes_meet_in_the_dtype_of_the_computation(dtype: tf.DType) -> N
         y = tf.neg(r)
         fusion.add_output(y)
     bind(r, TX)
-    kernel = agrees(fusion, numbers(64, dtype=dtype.numpy), schedulers=FEW)
+    kernel = agrees(fusion, numbers(64, dtype=dtype.numpy), interleavings=FEW)
     assert {b.dtype for b in kernel.buffers if b.name.endswith((".peer", ".part"))} == {dtype.compute}

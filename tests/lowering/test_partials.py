@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import taskfuse as tf
-from taskfuse import Kernel, Scheduler, TensorView
+from taskfuse import Interleaving, Kernel, TensorView
 from taskfuse import ParallelType as P
 from taskfuse.errors import LoweringError
 from taskfuse.ir.scalar import TRUE, lt, sym
@@ -20,13 +20,13 @@ from tests.lowering.running import numbers, refused
 from tests.testing.ptx.compiled import compared
 
 
-def check(case: Product, scheduler: Scheduler = Scheduler.RANDOM) -> Kernel:
+def check(case: Product, interleaving: Interleaving = Interleaving.RANDOM) -> Kernel:
     """The kernel of a case, which is proved, and computes in the integer ring what NumPy does."""
     fusion = case.fusion()
     kernel = tf.lower(fusion)
     args = [numbers(*(int(str(e)) for e in tv.shape), dtype=tv.dtype.numpy, seed=k) for k, tv in enumerate(fusion.inputs)]
     (wanted,) = fusion.evaluate(*args, values=tf.RING)
-    (found,) = kernel.simulate(*args, seed=3, scheduler=scheduler, values=tf.RING)
+    (found,) = kernel.simulate(*args, seed=3, interleaving=interleaving, values=tf.RING)
     assert (found == wanted).all()
     kernel.verify().require()
     return kernel
@@ -44,9 +44,9 @@ def test_joins(name: str) -> None:
     check(CASES[name])
 
 
-@pytest.mark.parametrize("scheduler", Scheduler)
-def test_joins_hold_under_every_order(scheduler: Scheduler) -> None:
-    check(CASES["more registers than have room at once"], scheduler)
+@pytest.mark.parametrize("interleaving", Interleaving)
+def test_joins_hold_under_every_order(interleaving: Interleaving) -> None:
+    check(CASES["more registers than have room at once"], interleaving)
 
 
 def test_registers_share_barriers_as_far_as_their_parts_have_room() -> None:

@@ -17,7 +17,7 @@ from tests.proofs import proved
 
 S, TX, BX = P.Serial, P.TIDx, P.BIDx
 SHARED, LOCAL = MemoryType.Shared, MemoryType.Local
-LATE = (tf.Scheduler.ASYNC_LATE, tf.Scheduler.ASYNC_EARLY, tf.Scheduler.RANDOM_FINE)
+LATE = (tf.Interleaving.ASYNC_LATE, tf.Interleaving.ASYNC_EARLY, tf.Interleaving.RANDOM_FINE)
 
 
 def reversed_rows(stages: int = 3, rows: int | str = "N", memory: MemoryType = SHARED) -> tf.Fusion:
@@ -121,7 +121,7 @@ def by_bulk(stages: int = 3, rows: int | str = "M", *, inner: bool = False) -> t
 def test_bulk_copies_run_ahead(stages: int) -> None:
     fusion = by_bulk(stages)
     for rows in (0, 1, 9, 40):
-        kernel = agrees(fusion, numbers(rows, 64), numbers(rows, 64, seed=1), schedulers=LATE)
+        kernel = agrees(fusion, numbers(rows, 64), numbers(rows, 64, seed=1), interleavings=LATE)
     kernel.verify().require()
     assert scopes(kernel) == [BarrierScope.BLOCK]  # before a slot is filled again
     assert {str(s.count) for s in walk(kernel) if isinstance(s, InitBarrier)} == {"1"}
@@ -144,18 +144,18 @@ def test_no_thread_that_waits_for_a_bulk_copy_is_left_behind_by_the_only_reader(
     tile.inline_at(1)
     tile.circular_buffer(stages)
     other.axis(1).parallelize(TX)
-    kernel = agrees(fusion, numbers(40, 64), numbers(40, 64, seed=1), schedulers=LATE)
+    kernel = agrees(fusion, numbers(40, 64), numbers(40, 64, seed=1), interleavings=LATE)
     kernel.verify().require()
     assert scopes(kernel) == [BarrierScope.BLOCK]  # before a slot is filled again
 
 
 @pytest.mark.parametrize("rows", [0, 4, 8, 16, 40])
 def test_bulk_copies_of_few_trips_are_proved(rows: int) -> None:
-    agrees(by_bulk(3, rows), numbers(rows, 64), numbers(rows, 64), schedulers=LATE[:1]).verify().require()
+    agrees(by_bulk(3, rows), numbers(rows, 64), numbers(rows, 64), interleavings=LATE[:1]).verify().require()
 
 
 def test_bulk_copies_in_an_inner_loop() -> None:
-    kernel = agrees(by_bulk(3, 48, inner=True), numbers(48, 64), numbers(48, 64, seed=1), schedulers=LATE)
+    kernel = agrees(by_bulk(3, 48, inner=True), numbers(48, 64), numbers(48, 64, seed=1), interleavings=LATE)
     kernel.verify().require()
 
 
@@ -163,7 +163,7 @@ def test_bulk_copies_in_an_inner_loop() -> None:
 def test_copies_are_in_flight_for_any_number_of_trips(stages: int) -> None:
     fusion = pipeline(group=None, stages=stages)
     for rows in (0, 1, 9, 17, 90):
-        kernel = agrees(fusion, numbers(rows, 64), schedulers=LATE)
+        kernel = agrees(fusion, numbers(rows, 64), interleavings=LATE)
     kernel.verify().require()
     (pending,) = {s.pending for s in walk(kernel) if isinstance(s, WaitGroup) and s.pending} or {0}
     assert pending == stages - 2
@@ -184,7 +184,7 @@ def test_registers_are_loaded_ahead(stages: int) -> None:
     fusion = summed(stages)
     kernel = tf.lower(fusion)
     for rows in range(2 * stages + 2):
-        agree(kernel, fusion, numbers(rows, 8), schedulers=LATE[:1])
+        agree(kernel, fusion, numbers(rows, 8), interleavings=LATE[:1])
     proved(kernel, *({"N": rows} for rows in range(2 * stages + 2)))
     assert str(buffer(kernel, "tv3").shape[0]) == str(stages)
     assert not any(isinstance(s, CursorInit) for s in walk(kernel))
@@ -193,7 +193,7 @@ def test_registers_are_loaded_ahead(stages: int) -> None:
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 6])
 def test_a_loop_that_is_unrolled_anyway_stays_one(rows: int) -> None:
-    kernel = agrees(summed(3, rows, unroll=True), numbers(rows, 8), schedulers=LATE[:1])
+    kernel = agrees(summed(3, rows, unroll=True), numbers(rows, 8), interleavings=LATE[:1])
     kernel.verify().require()
     assert not any(isinstance(s, For) and s.var.endswith((".q", ".r", ".e")) for s in walk(kernel))
 
@@ -209,7 +209,7 @@ def test_a_loop_of_a_known_number_of_trips_is_unrolled_by_it() -> None:
         tv.axis(1).parallelize(TX)
     loaded.inline_at(1)
     loaded.circular_buffer(2)
-    kernel = agrees(fusion, numbers(5), schedulers=LATE[:1])
+    kernel = agrees(fusion, numbers(5), interleavings=LATE[:1])
     proved(kernel, {"N": 1}, {"N": 5}, {"N": 11})
     assert not any(isinstance(s, For) for s in walk(kernel))
 
@@ -224,7 +224,7 @@ def test_what_the_first_trip_never_reads_is_not_in_its_fill() -> None:
     held.circular_buffer(2)
     for tv in (*made, held, out):
         tv.axis(1).parallelize(TX)
-    kernel = agrees(fusion, numbers(3, 4), numbers(2, 4), schedulers=LATE[:1])
+    kernel = agrees(fusion, numbers(3, 4), numbers(2, 4), interleavings=LATE[:1])
     kernel.verify().require()
     first = next(s for s in walk(kernel) if isinstance(s, Choose))
     assert [c.operand for c in first.cases if isinstance(c.operand, Access)] == [Access(made[0].name, (tf.scalar.ZERO,))]
@@ -246,7 +246,7 @@ def test_copies_past_the_end_read_nothing() -> None:
     loaded.inline_at(3)
     loaded.circular_buffer(4)
     for rows in (1, 3, 4):
-        kernel = agrees(fusion, numbers(rows, 8), schedulers=LATE)
+        kernel = agrees(fusion, numbers(rows, 8), interleavings=LATE)
     proved(kernel, *({"M": rows} for rows in (1, 2, 3, 4)))
 
 
@@ -254,7 +254,7 @@ def test_copies_past_the_end_read_nothing() -> None:
 def test_rings_in_inner_loops(memory: MemoryType) -> None:
     fusion = nested(memory=memory)
     for trips in (0, 1, 2, 5):
-        kernel = agrees(fusion, numbers(3, trips, 32), schedulers=LATE)
+        kernel = agrees(fusion, numbers(3, trips, 32), interleavings=LATE)
     proved(kernel, *({"N": trips} for trips in (0, 1, 2, 5)))
 
 
@@ -264,7 +264,7 @@ def test_rings_in_an_unrolled_loop() -> None:
     for tv in fusion.tensors()[1:]:
         tv.axis(0).parallelize(P.Unroll)
     for trips in (0, 1, 5):
-        kernel = agrees(fusion, numbers(3, trips, 32), schedulers=LATE)
+        kernel = agrees(fusion, numbers(3, trips, 32), interleavings=LATE)
     kernel.verify().require()
     assert any(isinstance(s, For) and s.unroll and not s.var.endswith(".p") for s in walk(kernel))
 
@@ -286,7 +286,7 @@ def test_rings_of_one_loop_share_slots_cursor_and_batch() -> None:
     fusion = two_tiles(3)
     fusion.tensors()[-1].circular_buffer(2)
     for columns in (0, 3, 4, 10, 40):
-        kernel = agrees(fusion, numbers(8, columns), numbers(8, columns, seed=1), schedulers=LATE)
+        kernel = agrees(fusion, numbers(8, columns), numbers(8, columns, seed=1), interleavings=LATE)
     kernel.verify().require()
     assert [s.slots for s in walk(kernel) if isinstance(s, CursorInit)] == [3]
     assert len([s for s in walk(kernel) if isinstance(s, Commit)]) == 2

@@ -14,7 +14,7 @@ from tests.lowering.faults import missed
 from tests.lowering.running import agrees, barriers, bind, buffer, numbers, scopes
 
 S, TX, TY, TZ, BX, BY = P.Serial, P.TIDx, P.TIDy, P.TIDz, P.BIDx, P.BIDy
-FEW = (tf.Scheduler.LOW_FIRST, tf.Scheduler.HIGH_FIRST, tf.Scheduler.RANDOM)
+FEW = (tf.Interleaving.LOW_FIRST, tf.Interleaving.HIGH_FIRST, tf.Interleaving.RANDOM)
 
 
 def reduction(shape: tuple[int, ...], axes: tuple[int, ...], ptypes: tuple[P, ...], op: str = "sum") -> tuple[tf.Fusion, tf.TensorView, tf.TensorView]:
@@ -38,14 +38,14 @@ def test_every_binding(ptypes: tuple[P, ...], axes: tuple[int, ...]) -> None:
         for a in tv.loop:
             if tv.schedule.ptype(a) is S and not a.is_reduction:
                 tv.axis(tv.loop.index(a)).parallelize(P.Unroll)
-    agrees(fusion, numbers(2, 3, 4), schedulers=FEW)
+    agrees(fusion, numbers(2, 3, 4), interleavings=FEW)
 
 
 @pytest.mark.parametrize("op", ["sum", "max", "min", "prod"])
 @pytest.mark.parametrize("ptypes", [(S, S), (S, TX), (TX, S), (TY, TX), (BX, TX)])
 def test_every_operation(op: str, ptypes: tuple[P, ...]) -> None:
     fusion, _, _ = reduction((3, 5), (0, 1), ptypes, op)
-    agrees(fusion, numbers(3, 5), schedulers=FEW)
+    agrees(fusion, numbers(3, 5), interleavings=FEW)
 
 
 @pytest.mark.parametrize("op", ["any", "all"])
@@ -57,7 +57,7 @@ def test_any_and_all_across_threads(op: str, columns: int) -> None:
         fusion.add_output(tf.logical_not(s))
     bind(s, TY, TX)
     bind(fusion.outputs[0], TY)
-    agrees(fusion, numbers(3, columns) > 0, schedulers=FEW)
+    agrees(fusion, numbers(3, columns) > 0, interleavings=FEW)
 
 
 @pytest.mark.parametrize("columns", [0, 1, 2, 3, 7, 8, 31, 33])
@@ -179,7 +179,7 @@ def test_rfactor(ptypes: tuple[P, ...], factor: int) -> None:
     bind(r, *ptypes)
     bind(s, ptypes[0], *([ptypes[2]] if len(s.loop) == 2 else []))
     bind(y, ptypes[0])
-    agrees(fusion, numbers(3, 7), schedulers=FEW)
+    agrees(fusion, numbers(3, 7), interleavings=FEW)
 
 
 @pytest.mark.parametrize("ptype", [S, TX])
@@ -191,7 +191,7 @@ def test_a_sum_of_bfloat16_accumulates_in_float32(ptype: P) -> None:
         fusion.add_output(y)
     r = next(tv for tv in fusion.tensors() if any(a.is_reduction for a in tv.loop))
     bind(r, ptype)
-    kernel = agrees(fusion, np.ones(512, ml_dtypes.bfloat16), schedulers=FEW[:1])
+    kernel = agrees(fusion, np.ones(512, ml_dtypes.bfloat16), interleavings=FEW[:1])
     assert buffer(kernel, r.name).dtype is tf.float32
     assert float(kernel.simulate(np.ones(512, ml_dtypes.bfloat16))[0]) == -512.0
 
@@ -203,7 +203,7 @@ def test_a_bfloat16_result_has_an_accumulator_of_the_compute_dtype(ptype: P) -> 
         s = tf.max(x, 0)
         fusion.add_output(tf.neg(s))
     bind(s, ptype)
-    kernel = agrees(fusion, numbers(9, dtype=ml_dtypes.bfloat16), schedulers=FEW)
+    kernel = agrees(fusion, numbers(9, dtype=ml_dtypes.bfloat16), interleavings=FEW)
     assert buffer(kernel, f"{s.name}.acc").dtype is tf.float32
     assert buffer(kernel, s.name).dtype is tf.bfloat16
 
@@ -242,7 +242,7 @@ def test_a_matmul_is_a_reduction() -> None:
             c = tf.matmul(a, b)
             fusion.add_output(c)
         bind(c, *ptypes)
-        agrees(fusion, numbers(3, 5), numbers(5, 4), schedulers=FEW)
+        agrees(fusion, numbers(3, 5), numbers(5, 4), interleavings=FEW)
 
 
 def test_max_and_sum_of_a_softmax_loop_apart() -> None:
@@ -255,4 +255,4 @@ def test_max_and_sum_of_a_softmax_loop_apart() -> None:
         elif not tv.is_input and len(tv.loop) == 1:
             bind(tv, BX)
     fusion.inline_most()
-    agrees(fusion, numbers(3, 8), schedulers=FEW, tolerance=1e-5)
+    agrees(fusion, numbers(3, 8), interleavings=FEW, tolerance=1e-5)

@@ -13,7 +13,7 @@ from taskfuse.kir.nodes import For
 from taskfuse.kir.synchronization import SetMaxNReg
 from tests.lowering.running import agrees, bind, numbers, refused
 
-FEW = (tf.Scheduler.LOW_FIRST, tf.Scheduler.HIGH_FIRST, tf.Scheduler.RANDOM)
+FEW = (tf.Interleaving.LOW_FIRST, tf.Interleaving.HIGH_FIRST, tf.Interleaving.RANDOM)
 
 
 def pipeline(length: int = 32) -> tuple[tf.Fusion, Node, Node]:
@@ -38,7 +38,7 @@ def test_each_role_sets_its_budget_first() -> None:
     fusion, load, compute = pipeline(128)
     load.registers(24)
     compute.registers(240)
-    kernel = agrees(fusion, numbers(2, 128), schedulers=FEW)
+    kernel = agrees(fusion, numbers(2, 128), interleavings=FEW)
     assert budgets(kernel) == [24, 240]
     text = str(kernel)
     assert "IF threadIdx.z == 0:  # load\n  SETMAXNREG 24\n" in text
@@ -48,7 +48,7 @@ def test_each_role_sets_its_budget_first() -> None:
 def test_the_budget_is_the_whole_boxs_before_the_guard() -> None:
     fusion, load, _ = pipeline(32)
     load.registers(24)
-    kernel = agrees(fusion, numbers(2, 32), schedulers=FEW)
+    kernel = agrees(fusion, numbers(2, 32), interleavings=FEW)
     assert str(kernel.block[2]) == "8"
     assert "IF threadIdx.z >= 0 && threadIdx.z < 4:  # load\n  SETMAXNREG 24\n" in str(kernel)
 
@@ -79,7 +79,7 @@ def sum_of(load_count: int, compute_count: int) -> tf.Fusion:
 
 def test_the_sum_over_all_warpgroups_is_what_the_launch_gives() -> None:
     """6 warpgroups of 128 threads: 80 registers each at launch (65,536 / 768, rounded down to 8), 480 in all; two stay at 80."""
-    assert budgets(agrees(sum_of(24, 136), numbers(2, 128), numbers(128), schedulers=FEW[:1])) == [24, 136]
+    assert budgets(agrees(sum_of(24, 136), numbers(2, 128), numbers(128), interleavings=FEW[:1])) == [24, 136]
     assert refused(lambda: tf.lower(sum_of(32, 136)), LoweringError) == (
         "cannot lower budgets: the roles' registers sum to 496 over 6 warpgroups; the launch gives 80 to each, 480 in all\n"
         "note: load: 32 registers, 2 warpgroups\n"
@@ -103,7 +103,7 @@ def test_one_budget_per_role() -> None:
     inner.parallelize(P.TIDy)
     outer.parallelize(P.TIDz)
     inner.registers(40)
-    assert budgets(agrees(fusion, numbers(2, 128), schedulers=FEW[:1])) == [40]
+    assert budgets(agrees(fusion, numbers(2, 128), interleavings=FEW[:1])) == [40]
     tb.registers(24)
     assert refused(lambda: tf.lower(fusion), LoweringError) == (
         "cannot lower tb: registers(24): inner around it has a budget already\nhelp: give one budget per role, where the role begins"
@@ -128,7 +128,7 @@ def test_a_dispatch_under_a_loop_sets_no_budget() -> None:
             tb.registers(budget)
         return fusion
 
-    kernel = agrees(build(None), numbers(3, 128), schedulers=FEW[:1])
+    kernel = agrees(build(None), numbers(3, 128), interleavings=FEW[:1])
     assert any(isinstance(s, For) for s in kernel.body)
     assert refused(lambda: tf.lower(build(24)), LoweringError) == (
         "cannot lower tb: registers(24): its dispatch stands under a loop\nhelp: give one budget per role, where the role begins"
@@ -165,7 +165,7 @@ def test_budgets_do_not_change_the_result_of_a_distributed_channel() -> None:
     fusion.group([load, consumer]).parallelize(P.TIDy)
     load.registers(24)
     consumer.registers(104)
-    assert budgets(agrees(fusion, numbers(4, 3, 128), schedulers=FEW)) == [24, 104]
+    assert budgets(agrees(fusion, numbers(4, 3, 128), interleavings=FEW)) == [24, 104]
 
 
 @pytest.mark.parametrize("node", ["group", "task"])
@@ -209,7 +209,7 @@ def test_chosen_budgets_follow_what_roles_keep(words: int, threads: int, found: 
     fusion, load, compute = kept(words, threads)
     load.registers()
     compute.registers()
-    kernel = agrees(fusion, numbers(2, words, threads), schedulers=FEW[:1])
+    kernel = agrees(fusion, numbers(2, words, threads), interleavings=FEW[:1])
     assert budgets(kernel) == found
     assert str(fusion).count("registers chosen") == 2
     assert str(tf.parse_fusion(str(fusion))) == str(fusion)

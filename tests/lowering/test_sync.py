@@ -300,7 +300,7 @@ def test_more_than_15_named_barriers_fall_back_to_mbarriers() -> None:
             bind(b, P.TIDy, P.TIDx)
             tasks.append(fusion.task([a, b]))
     fusion.group(tasks).parallelize(P.TIDy)
-    kernel = agrees(fusion, *(numbers(2, 32, seed=k) for k in range(16)), schedulers=(tf.Scheduler.LOW_FIRST, tf.Scheduler.RANDOM))
+    kernel = agrees(fusion, *(numbers(2, 32, seed=k) for k in range(16)), interleavings=(tf.Interleaving.LOW_FIRST, tf.Interleaving.RANDOM))
     assert [str(b.id) for b in barriers(kernel)] == [str(k) for k in range(1, 16)]
     assert [m.name for m in kernel.mbarriers] == ["sync0"]
 

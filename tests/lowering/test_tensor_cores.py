@@ -41,11 +41,11 @@ def test_every_kernel_is_proved(name: str) -> None:
     lowered(name)[1].verify().require()
 
 
-@pytest.mark.parametrize("scheduler", tf.Scheduler)
-def test_late_releases_hold_under_other_orders(scheduler: tf.Scheduler) -> None:
+@pytest.mark.parametrize("interleaving", tf.Interleaving)
+def test_late_releases_hold_under_other_orders(interleaving: tf.Interleaving) -> None:
     fusion, kernel = lowered("wgmma late 2 of 4")
     arrays = factors(fusion, 5)
-    (out,) = kernel.simulate(*arrays, seed=5, scheduler=scheduler)
+    (out,) = kernel.simulate(*arrays, seed=5, interleaving=interleaving)
     assert np.array_equal(np.asarray(out, np.float64), product_of(fusion, arrays))
 
 

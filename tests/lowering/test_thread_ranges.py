@@ -146,7 +146,7 @@ def test_extents_may_be_symbolic_and_facts_simplify_them() -> None:
 
 
 def test_a_block_has_at_most_1024_threads() -> None:
-    agrees(side_by_side(P.TIDy, 200, 56, other=P.TIDx), numbers(200, 4), numbers(56, 4), schedulers=(tf.Scheduler.ROUND_ROBIN,))
+    agrees(side_by_side(P.TIDy, 200, 56, other=P.TIDx), numbers(200, 4), numbers(56, 4), interleavings=(tf.Interleaving.ROUND_ROBIN,))
     assert refused(lambda: tf.lower(side_by_side(P.TIDy, 201, 56, other=P.TIDx)), LoweringError) == (
         "cannot lower branches: a block would have 4 * 257 * 1 threads, at least 1028; 1024 are possible\n"
         "note: tv1 of t1 binds 4 to TIDx\n"
@@ -159,7 +159,7 @@ def test_a_block_has_at_most_1024_threads() -> None:
 
 
 def test_a_block_has_at_most_64_threads_along_z() -> None:
-    agrees(side_by_side(P.TIDz, 60, 4, other=P.TIDx), numbers(60, 4), numbers(4, 4), schedulers=(tf.Scheduler.ROUND_ROBIN,))
+    agrees(side_by_side(P.TIDz, 60, 4, other=P.TIDx), numbers(60, 4), numbers(4, 4), interleavings=(tf.Interleaving.ROUND_ROBIN,))
     assert refused(lambda: tf.lower(side_by_side(P.TIDz, 61, 4, other=P.TIDx)), LoweringError) == (
         "cannot lower branches: a block would have 65 threads along TIDz, at least 65; 64 are possible\n"
         "note: group1 is parallel on TIDz: t1 61, t2 4\n"
@@ -462,7 +462,7 @@ def test_a_register_budget_pads_to_warpgroups() -> None:
     assert m.launch() == ("32", "1", "8")
     assert [m.range(n, P.TIDz) for n in ("load", "compute")] == [("0", "4"), ("4", "4")]
     assert m.aligned("load", 128)
-    agrees(budgeted, numbers(2, 32), schedulers=(tf.Scheduler.LOW_FIRST, tf.Scheduler.HIGH_FIRST))
+    agrees(budgeted, numbers(2, 32), interleavings=(tf.Interleaving.LOW_FIRST, tf.Interleaving.HIGH_FIRST))
 
 
 def test_padded_threads_belong_to_no_member() -> None:

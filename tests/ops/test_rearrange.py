@@ -40,6 +40,14 @@ def test_against_numpy(shape: tuple[int, ...], dtype: str) -> None:
         same(lambda t, shift=shift, axis=axis: tf.roll(t, shift, axis), np.roll(x, shift, axis), x)
 
 
+def test_what_is_rolled_is_a_view() -> None:
+    with tf.Fusion("rolled") as fusion:
+        x = tf.define_tensor(["N", 6, 0], name="x")
+        y = tf.roll(x, [0, -1, 5, 3], [0, 1, 2, 1])
+        assert fusion.is_view(y)
+        assert tf.roll(x, [0, 6, 5], [0, 1, 2]) is x
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bool", "uint8", "float64"])
 def test_differences_and_traces(dtype: str) -> None:
     x = numbers((4, 6), dtype)

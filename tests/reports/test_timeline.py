@@ -14,20 +14,20 @@ from examples import pipeline, stream
 from taskfuse.kir import parse_kernel
 from taskfuse.reports.recording import Kind
 from taskfuse.reports.timeline import WIDTH
-from taskfuse.sim import Scheduler, Timeline, explore, timeline
+from taskfuse.sim import Interleaving, Timeline, explore, timeline
 from tests.golden import Golden
-from tests.sim.kernels import SCHEDULERS, load, replaced
+from tests.sim.kernels import INTERLEAVINGS, load, replaced
 
 RING = load("ring")
 X = np.random.default_rng(0).standard_normal((37, 200)).astype(np.float32)
 
 
-def streamed(scheduler: Scheduler, rows: int = 20) -> Timeline:
-    return tf.lower(stream.build(blocks=1)).timeline(X[:rows], scheduler=scheduler)
+def streamed(interleaving: Interleaving, rows: int = 20) -> Timeline:
+    return tf.lower(stream.build(blocks=1)).timeline(X[:rows], interleaving=interleaving)
 
 
 def test_a_ring() -> None:
-    found = timeline(parse_kernel(RING), [X[:3, :32]], scheduler=Scheduler.LOW_FIRST)
+    found = timeline(parse_kernel(RING), [X[:3, :32]], interleaving=Interleaving.LOW_FIRST)
     assert [(lane.name, lane.threads) for lane in found.lanes] == [("producer", "threads 0-31"), ("consumer", "threads 32-63")]
     producer = [(s.kind, s.name, s.slot) for s in found.spans if s.lane == 0 and "ARRIVE" in s.name]
     assert producer == [(Kind.STATEMENT, "ARRIVE full[p.slot]", slot) for slot in (0, 1, 0)]
@@ -39,9 +39,9 @@ def test_a_ring() -> None:
         assert flow.source[1] < flow.target[1]
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_spans_of_a_lane_do_not_overlap(scheduler: Scheduler) -> None:
-    found = streamed(scheduler)
+@pytest.mark.parametrize("interleaving", INTERLEAVINGS)
+def test_spans_of_a_lane_do_not_overlap(interleaving: Interleaving) -> None:
+    found = streamed(interleaving)
     for number in range(len(found.lanes)):
         spans = sorted((s.start, s.end) for s in found.spans if s.lane == number)
         assert all(0 <= start < end <= found.steps for start, end in spans)
@@ -52,11 +52,11 @@ def test_spans_of_a_lane_do_not_overlap(scheduler: Scheduler) -> None:
     assert Counter(c.barrier for c in found.completions) == {"ch0.full": trips, "ch1.full": trips, "ch0.empty": trips, "ch1.empty": trips}
 
 
-@pytest.mark.parametrize("scheduler", [Scheduler.ROUND_ROBIN, Scheduler.ASYNC_EARLY, Scheduler.ASYNC_LATE, Scheduler.RANDOM_FINE])
-def test_the_file_is_a_trace(scheduler: Scheduler, tmp_path: Path) -> None:
+@pytest.mark.parametrize("interleaving", [Interleaving.ROUND_ROBIN, Interleaving.ASYNC_EARLY, Interleaving.ASYNC_LATE, Interleaving.RANDOM_FINE])
+def test_the_file_is_a_trace(interleaving: Interleaving, tmp_path: Path) -> None:
     """Trace Event Format: complete events with a duration, metadata, and flows that start and end inside a slice, times in order."""
     path = tmp_path / "x.json"
-    found = tf.lower(stream.build(blocks=2)).timeline(X, scheduler=scheduler)
+    found = tf.lower(stream.build(blocks=2)).timeline(X, interleaving=interleaving)
     found.save(path)
     trace = json.loads(path.read_text(encoding="utf-8"))
     assert set(trace) == {"traceEvents", "displayTimeUnit"}
@@ -90,7 +90,7 @@ def test_texts(golden: Golden) -> None:
 
 def test_examples_fit() -> None:
     """100 columns; every role works and waits, and fills or empties every slot."""
-    for found in (streamed(Scheduler.ROUND_ROBIN), tf.lower(pipeline.build()).timeline(X[:2], X[0])):
+    for found in (streamed(Interleaving.ROUND_ROBIN), tf.lower(pipeline.build()).timeline(X[:2], X[0])):
         lines = str(found).split("\n")
         assert max(map(len, lines)) <= WIDTH
         assert len(lines) < 24
@@ -119,7 +119,7 @@ def test_the_schedule_of_a_failure() -> None:
     k = parse_kernel(replaced(RING, "    WAIT full[c.slot] parity c.parity\n", ""))
     failure = explore(k, [X[:3, :32]]).failure
     assert failure is not None
-    found = timeline(k, [X[:3, :32]], schedule=failure.schedule)
+    found = timeline(k, [X[:3, :32]], choices=failure.choices)
     assert found.error is None or str(found.error) == str(failure.error)
 
 
@@ -148,7 +148,7 @@ def drawn(found: Timeline, tmp_path: Path, blocks: int = 1) -> tuple[list[str], 
 
 
 def test_the_picture_of_a_ring(tmp_path: Path) -> None:
-    texts, bars = drawn(timeline(parse_kernel(RING), [X[:3, :32]], scheduler=Scheduler.LOW_FIRST), tmp_path)
+    texts, bars = drawn(timeline(parse_kernel(RING), [X[:3, :32]], interleaving=Interleaving.LOW_FIRST), tmp_path)
     assert texts[:2] == ["ring: 33 steps", "block (0, 0, 0)"]
     assert [t for t in texts if "threads" in t] == ["producer threads 0-31", "consumer threads 32-63"]
     assert {"full", "empty", "at work", "on slot 0", "on slot 1", "waits"} <= set(texts)
@@ -160,7 +160,7 @@ def test_the_picture_of_a_ring(tmp_path: Path) -> None:
 
 
 def test_operations_in_flight_at_once_lie_below_each_other(tmp_path: Path) -> None:
-    found = streamed(Scheduler.ASYNC_LATE)
+    found = streamed(Interleaving.ASYNC_LATE)
     found.draw(tmp_path / "x.svg")
     rects = [e for e in ET.parse(tmp_path / "x.svg").getroot().iter("{http://www.w3.org/2000/svg}rect") if e.findtext("{http://www.w3.org/2000/svg}title")]
     boxes = [tuple(float(e.get(k, "")) for k in ("x", "y", "width", "height")) for e in rects]

@@ -182,7 +182,7 @@ def test_other_seeds_give_other_orders_and_equal_results(seed: int) -> None:
         if not tv.is_input:
             bind(tv, P.TIDy, P.TIDx)
     fusion.inline_most()
-    agrees(fusion, numbers(3, 4), numbers(3, 4), options=tf.LoweringOptions(order_seed=seed), schedulers=(tf.Scheduler.RANDOM,))
+    agrees(fusion, numbers(3, 4), numbers(3, 4), options=tf.LoweringOptions(order_seed=seed), interleavings=(tf.Interleaving.RANDOM,))
 
 
 def test_a_seed_gives_the_same_order_every_time_and_seeds_differ() -> None:

@@ -32,6 +32,15 @@ def mlp_of_a_block(d: tf.DType) -> list[tf.TensorView]:
     return [x + (tf.relu(h @ tensor("u", 64, 64, dtype=d)) @ tensor("v", 64, 64, dtype=d)).reshape(2, 16, 64)]
 
 
+def rolled_norm() -> list[tf.TensorView]:
+    return [tf.layer_norm(tf.roll(tensor("x", 2, 4, 4, 8, dtype=HALF), [1, -1], [1, 2]), tensor("g", 8), tensor("b", 8), 3)]
+
+
+def shifted_windows_before_product(d: tf.DType) -> list[tf.TensorView]:
+    x = tf.roll(tensor("x", 2, 8, 8, 32, dtype=d), [2, 2], [1, 2])
+    return [x.reshape(2, 2, 4, 2, 4, 32).permute(0, 1, 3, 2, 4, 5).reshape(128, 32) @ tensor("w", 32, 32, dtype=d)]
+
+
 def halves_of_a_product(d: tf.DType) -> list[tf.TensorView]:
     h = tensor("x", 32, 64, dtype=d) @ tensor("w", 64, 64, dtype=d)
     return [h[:, :32] @ h[:, 32:].T]
@@ -163,8 +172,10 @@ PRODUCTS = (
     gram_and_bias,
     gram_of_a_slice,
     slice_of_a_product,
+    shifted_windows_before_product,
 )
 OTHERS = (
+    rolled_norm,
     at_a_scalar_index,
     stacked_last,
     stacked_integers,

@@ -26,7 +26,7 @@ def pasted(fusion: tf.Fusion, schedule: Segmentation) -> list[tf.Fusion]:
     """The fusions that the printed code makes of a copy."""
     names: dict[str, Any] = {"fusion": tf.copy_fusion(fusion)[0]}
     exec(schedule.code, names)
-    return list(names["segmented"].segments) if schedule.is_segmented else [names["fusion"]]
+    return list(names.get("kernels", names["segmented"].segments)) if schedule.is_segmented else [names["fusion"]]
 
 
 def checked(fusion: tf.Fusion, arguments: list[Any], seed: int = 0, trial: Trial | None = None) -> Segmentation:
@@ -40,11 +40,11 @@ def checked(fusion: tf.Fusion, arguments: list[Any], seed: int = 0, trial: Trial
         kernel = tf.lower(step.fusion)
         assert str(tf.lower(again)) == str(kernel)
         values |= {name: StridedView(found.whole_fusion or fusion, name, "sim").of(values, sizes, None, 0) for name in step.views}
-        given = [values[name] for name in [*(tv.name for tv in step.fusion.inputs), *(s.name for s in step.fusion.scalars)]]
+        given = [values[name] for name in step.arguments]
         if not kernel.verify().is_proved:  # an argument with a gap: the extents of the call close it
             shapes = {tv.name: np.shape(array) for tv, array in zip(step.fusion.inputs, given, strict=False)}
             verify(kernel, bind_symbols(kernel, shapes, {})).require()
-        values |= dict(zip([tv.name for tv in step.fusion.outputs], simulate(kernel, given, seed=seed, values=RING), strict=True))
+        values |= dict(zip(step.outputs, simulate(kernel, given, seed=seed, values=RING), strict=True))
     for tv, wanted in zip(fusion.outputs, evaluate(fusion, arguments, RING), strict=True):
         assert np.array_equal(values[tv.name], wanted), tv.name
     return found

@@ -15,11 +15,7 @@ from taskfuse.schedulers.candidates import INTERNAL, Candidates
 from taskfuse.schedulers.schedule import Chosen
 from taskfuse.schedulers.segmenter import Segmentation, plan_segments
 from taskfuse.target import DEFAULT
-from taskfuse.testing.case import Case, Outcome
-from taskfuse.testing.chooser import RandomChooser
-from taskfuse.testing.graphs import Graph
-from taskfuse.testing.options import CaseOptions
-from taskfuse.testing.program import Recorder
+from taskfuse.testing.anything import case, check
 from tests.schedulers.fusions import FUSIONS, halves_of_a_product, mlp_of_a_block, tensor
 from tests.schedulers.planned import checked
 from tests.schedulers.tried import arguments, built, made
@@ -127,31 +123,8 @@ def test_heads_of_one_tile_of_k() -> None:
     assert not tf.parse_kernel(wrong).verify().is_proved
 
 
-ANYTHING = CaseOptions(
-    ops=8,
-    functions=True,
-    dtypes=(tf.float32, tf.bfloat16, tf.float16, tf.float64, tf.int32, tf.int64, tf.int8, tf.uint8, tf.bool_),
-    symbolic=0,
-    sizes=(1, 2, 3, 4, 5, 7, 8, 16),
-    elements=600,
-    empty=10,
-    gathers=8,
-    scans=6,
-    positions=4,
-    einsums=6,
-    matmuls=12,
-    composites=6,
-    views=25,
-)
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_any_graph_at_all(seed: int) -> None:
     """All ops and dtypes, extents of 0, 1, primes and powers of two: kernels are made and proved, and are right over the ring."""
-    recorder = Recorder()
-    graph = Graph(RandomChooser(seed), ANYTHING, recorder)
-    graph.grow()
-    program, fusion = recorder.program(), recorder.fusion
-    case = Case(program, program, graph.sizes, seed, fusion, fusion, Outcome(None, None, None), ANYTHING)
-    found = checked(fusion, case.arguments(), seed, trial=made)
-    assert INTERNAL not in found.explain()
+    found = case(seed)
+    check(found.fusion, found.arguments(), seed)

@@ -11,10 +11,10 @@ import pytest
 
 from taskfuse.errors import TaskfuseError
 from taskfuse.kir import Kernel, parse_kernel
-from taskfuse.sim import Scheduler, simulate
+from taskfuse.sim import Interleaving, simulate
 
 FOLDER = Path(__file__).parent.parent / "kernels"
-SCHEDULERS = tuple(Scheduler)
+INTERLEAVINGS = tuple(Interleaving)
 X = np.arange(32, dtype=np.float32)
 
 
@@ -61,10 +61,10 @@ def exchanged(text: str, first: str, second: str) -> str:
 
 
 def run_all(k: Kernel, args: Sequence[Any], expected: npt.NDArray[Any], **options: Any) -> None:
-    """Every scheduler gives exactly the expected output."""
-    for scheduler in SCHEDULERS:
-        (found,) = simulate(k, args, seed=3, scheduler=scheduler, **options)
-        np.testing.assert_array_equal(found, expected, err_msg=scheduler.name)
+    """Every interleaving gives exactly the expected output."""
+    for interleaving in INTERLEAVINGS:
+        (found,) = simulate(k, args, seed=3, interleaving=interleaving, **options)
+        np.testing.assert_array_equal(found, expected, err_msg=interleaving.name)
 
 
 def error(k: Kernel, args: Sequence[Any] = (X,), **options: Any) -> str:
@@ -75,11 +75,11 @@ def error(k: Kernel, args: Sequence[Any] = (X,), **options: Any) -> str:
 
 
 def errors(k: Kernel, args: Sequence[Any] = (X,)) -> set[str]:
-    """The messages of the errors that the schedulers raise; "none" for a run without."""
+    """The messages of the errors that the interleavings raise; "none" for a run without."""
     found: set[str] = set()
-    for scheduler in SCHEDULERS:
+    for interleaving in INTERLEAVINGS:
         try:
-            simulate(k, args, seed=3, scheduler=scheduler)
+            simulate(k, args, seed=3, interleaving=interleaving)
         except TaskfuseError as e:
             found.add(e.message)
         else:

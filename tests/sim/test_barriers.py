@@ -8,10 +8,10 @@ import pytest
 
 from taskfuse.errors import SimulationError
 from taskfuse.kir import Kernel, parse_kernel
-from taskfuse.sim import Scheduler, simulate
+from taskfuse.sim import Interleaving, simulate
 from taskfuse.sim.barriers import MbarrierCell
 from taskfuse.sim.fault import Fault
-from tests.sim.kernels import SCHEDULERS, X, error, exchanged, kernel, load, replaced, run_all, without
+from tests.sim.kernels import INTERLEAVINGS, X, error, exchanged, kernel, load, replaced, run_all, without
 
 SHARED = "SHARED s: float32[32] align 4"
 REVERSE = "s[threadIdx.x] = copy(x[threadIdx.x])\n{sync}\ny[threadIdx.x] = copy(s[31 - threadIdx.x])"
@@ -55,7 +55,7 @@ def test_a_warp_barrier_that_some_threads_do_not_reach() -> None:
       WAIT m[0] parity 0
     SYNC warp
     """
-    assert error(kernel(body, "MBARRIER m[1]"), scheduler=Scheduler.LOW_FIRST).splitlines() == [
+    assert error(kernel(body, "MBARRIER m[1]"), interleaving=Interleaving.LOW_FIRST).splitlines() == [
         "k: deadlock: no thread can go on",
         "note: block (0, 0, 0), threads 0-15: SYNC warp: warp 0: 16 of 32 threads are there",
         "note: block (0, 0, 0), threads 16-31: WAIT m[0] parity 0: m[0] wants parity 0 to complete; phase 0 (parity 0): 1 of 1 arrivals and 0 bytes pending",
@@ -68,12 +68,12 @@ def test_named_barriers_of_pairs_of_warps() -> None:
     run_all(k, [x], x - x[:, [1, 0, 3, 2]])
     for note in ("# RAW", "# WAR"):
         broken = parse_kernel(without(load("exchange"), note))
-        assert any(_differs(broken, x, s) for s in SCHEDULERS), note
+        assert any(_differs(broken, x, s) for s in INTERLEAVINGS), note
 
 
-def _differs(k: Kernel, x: npt.NDArray[np.float32], scheduler: Scheduler) -> bool:
+def _differs(k: Kernel, x: npt.NDArray[np.float32], interleaving: Interleaving) -> bool:
     try:
-        (y,) = simulate(k, [x], seed=5, scheduler=scheduler)
+        (y,) = simulate(k, [x], seed=5, interleaving=interleaving)
     except SimulationError:
         return True
     return not np.array_equal(y, x - x[:, [1, 0, 3, 2]])
@@ -106,12 +106,12 @@ def test_grid_barrier() -> None:
 )
 def test_misuse(body: str, message: str) -> None:
     k = kernel(body, "DIM N", "MBARRIER m[2]", inputs="x: float32[N]")
-    assert error(k, [X[:20]], scheduler=Scheduler.ROUND_ROBIN).splitlines()[0] == message
+    assert error(k, [X[:20]], interleaving=Interleaving.ROUND_ROBIN).splitlines()[0] == message
 
 
 def test_a_barrier_after_an_exit() -> None:
     k = kernel("IF threadIdx.x < 16:\n  SYNC block")
-    assert error(k, scheduler=Scheduler.HIGH_FIRST).splitlines()[0] == "k: block barrier after 16 threads of the block have exited"
+    assert error(k, interleaving=Interleaving.HIGH_FIRST).splitlines()[0] == "k: block barrier after 16 threads of the block have exited"
 
 
 # -- mbarriers ------------------------------------------------------------------------------------------------------------------------------

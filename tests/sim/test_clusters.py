@@ -25,7 +25,7 @@ def changed(*pairs: tuple[str, str], text: str = SMALL) -> tf.Kernel:
     return tf.parse_kernel(text)
 
 
-@pytest.mark.parametrize("seed", range(2 * len(tf.Scheduler)))
+@pytest.mark.parametrize("seed", range(2 * len(tf.Interleaving)))
 def test_every_scheduler(seed: int) -> None:
     (y,) = tf.parse_kernel(TEXT).simulate(X, seed=seed)
     np.testing.assert_array_equal(y, WANTED)
@@ -35,7 +35,7 @@ def test_every_interleaving() -> None:
     """Nothing but arrivals and completions happens between the blocks: one kind of run."""
     found = changed().explore(X[:3])
     assert found.holds, found
-    assert found.schedules == 1
+    assert found.interleavings == 1
 
 
 def test_every_state() -> None:
@@ -70,7 +70,7 @@ def test_a_failure_is_replayed() -> None:
     found = kernel.explore(X[:3])
     assert found.failure is not None
     with pytest.raises(SimulationError) as caught:
-        kernel.simulate(X[:3], schedule=list(found.failure.schedule))
+        kernel.simulate(X[:3], choices=list(found.failure.choices))
     assert str(caught.value) == str(found.failure.error)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from taskfuse.sim import simulate
-from tests.sim.kernels import SCHEDULERS, X, error, kernel, run_all
+from tests.sim.kernels import INTERLEAVINGS, X, error, kernel, run_all
 
 
 def test_branches_take_their_threads() -> None:
@@ -158,8 +158,8 @@ def test_blocks_beyond_those_resident() -> None:
     k = kernel(
         "y[blockIdx.x, threadIdx.x] = copy(x[threadIdx.x])", "DIM N", inputs="x: float32[32], z: float32[N]", outputs="y: float32[N, 32]", grid="(N, 1, 1)"
     )
-    for scheduler in SCHEDULERS:
-        (y,) = simulate(k, [X, np.zeros(50, np.float32)], scheduler=scheduler)
+    for interleaving in INTERLEAVINGS:
+        (y,) = simulate(k, [X, np.zeros(50, np.float32)], interleaving=interleaving)
         np.testing.assert_array_equal(y, np.broadcast_to(X, (50, 32)))
 
 

@@ -40,7 +40,7 @@ def test_every_interleaving_gives_the_copy(name: str) -> None:
     reduced, full = k.explore(rows(3)), k.explore(rows(3), reduce=False)
     assert reduced.holds
     assert full.holds
-    assert reduced.schedules == 1 < full.schedules  # nothing is left to chance
+    assert reduced.interleavings == 1 < full.interleavings  # nothing is left to chance
 
 
 @pytest.mark.parametrize(

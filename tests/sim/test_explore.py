@@ -13,7 +13,7 @@ from examples import pipeline, stream
 from taskfuse.errors import InputError, SimulationError, TaskfuseError
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.sim import Exploration, explore, simulate
-from tests.sim.kernels import SCHEDULERS, X, kernel, load, replaced, without
+from tests.sim.kernels import INTERLEAVINGS, X, kernel, load, replaced, without
 
 RING = load("ring")
 ROWS = np.random.default_rng(0).standard_normal((12, 32)).astype(np.float32)
@@ -24,13 +24,13 @@ def small_stream(stages: int = 2) -> str:
 
 
 def repeats(k: Kernel, args: list[Any], found: Exploration) -> bool:
-    """True if the schedule of a failure fails again, in the same way."""
+    """True if the interleaving of a failure fails again, in the same way."""
     assert found.failure is not None
     if found.failure.error is None:
-        first, again = (simulate(k, args, schedule=s, in_step=found.in_step) for s in ((), found.failure.schedule))
+        first, again = (simulate(k, args, choices=s, in_step=found.in_step) for s in ((), found.failure.choices))
         return any(a.tobytes() != b.tobytes() for a, b in zip(first, again, strict=True))
     with pytest.raises(SimulationError) as caught:
-        simulate(k, args, schedule=found.failure.schedule, in_step=found.in_step)
+        simulate(k, args, choices=found.failure.choices, in_step=found.in_step)
     return str(caught.value) == str(found.failure.error)
 
 
@@ -39,7 +39,7 @@ def repeats(k: Kernel, args: list[Any], found: Exploration) -> bool:
 
 @pytest.mark.parametrize("trips", [0, 1, 2, 3, 8])
 def test_a_ring_in_full(trips: int) -> None:
-    """Two stages: states grow with the trips, kinds of schedules do not."""
+    """Two stages: states grow with the trips, kinds of interleavings do not."""
     k = parse_kernel(RING)
     full, reduced = (explore(k, [ROWS[:trips]], reduce=reduce) for reduce in (False, True))
     assert full.holds
@@ -53,7 +53,7 @@ def test_examples_have_one_kind_of_schedule() -> None:
     for k, args in ((tf.lower(stream.build(blocks=2, warps=2)), kernel_x), (tf.lower(pipeline.build()), [x[:2], x[0]])):
         found = k.explore(*args)
         assert found.holds
-        assert found.schedules == 1
+        assert found.interleavings == 1
 
 
 def test_wgmma_pipelines_hold() -> None:
@@ -61,18 +61,18 @@ def test_wgmma_pipelines_hold() -> None:
     k = parse_kernel(load("gemm"))
     found = explore(k, [a.astype(k.inputs[0].dtype.numpy), b.astype(k.inputs[1].dtype.numpy)])
     assert found.holds
-    assert found.schedules == 1
+    assert found.interleavings == 1
 
 
 def test_the_limit() -> None:
     found = parse_kernel(RING).explore(ROWS[:8], limit=20, reduce=False)
     assert (found.states, found.complete, found.holds) == (20, False, False)
-    assert str(found).startswith("ring: no schedule fails so far: the search was cut at its limit (20 states, ")
+    assert str(found).startswith("ring: no interleaving fails so far: the search was cut at its limit (20 states, ")
 
 
 def test_texts() -> None:
     k = parse_kernel(RING)
-    assert str(explore(k, [ROWS[:8]])) == "ring: all schedules end with the same outputs (57 states, 1 schedule)"
+    assert str(explore(k, [ROWS[:8]])) == "ring: all interleavings end with the same outputs (57 states, 1 interleaving)"
     racing = parse_kernel(without(RING, "WAIT empty"))
     assert str(explore(racing, [ROWS[:2]])).startswith("ring: ")
     k = kernel(
@@ -82,9 +82,9 @@ def test_texts() -> None:
         block="(1, 2, 1)",
     )
     assert str(explore(k, [X], in_step=1)).splitlines() == [
-        "k: a schedule fails (11 states, 2 schedules)",
-        "'y' depends on the schedule",
-        "replay: kernel.simulate(..., schedule=[0, 0, 1], in_step=1)",
+        "k: an interleaving fails (11 states, 2 interleavings)",
+        "'y' depends on the interleaving",
+        "replay: kernel.simulate(..., choices=[0, 0, 1], in_step=1)",
     ]
 
 
@@ -92,7 +92,7 @@ def test_arguments_are_checked() -> None:
     with pytest.raises(InputError, match="0 arguments given, 1 wanted"):
         parse_kernel(RING).explore()
     with pytest.raises(SimulationError, match="takes choice 9 where there are 2"):
-        simulate(parse_kernel(RING), [ROWS], schedule=[9])
+        simulate(parse_kernel(RING), [ROWS], choices=[9])
 
 
 def test_a_loop_that_is_too_long() -> None:
@@ -143,7 +143,7 @@ STREAM_FAULTS = {
 
 @pytest.mark.parametrize("fault", STREAM_FAULTS)
 def test_faults_of_a_stream(fault: str) -> None:
-    """Exploration refutes each, and at least one of the eight schedulers finds it without."""
+    """Exploration refutes each, and at least one of the eight interleavings finds it without."""
     text = small_stream()
     for old, new in STREAM_FAULTS[fault]:
         text = replaced(text, old, new)
@@ -153,12 +153,12 @@ def test_faults_of_a_stream(fault: str) -> None:
     assert found.failure is not None, found
     assert repeats(k, [ROWS], found)
     expected = np.maximum(2 * ROWS - 1, 0)
-    assert any(wrong(k, expected, scheduler, seed) for seed in range(8) for scheduler in SCHEDULERS), "no scheduler finds it"
+    assert any(wrong(k, expected, interleaving, seed) for seed in range(8) for interleaving in INTERLEAVINGS), "no interleaving finds it"
 
 
-def wrong(k: Kernel, expected: Any, scheduler: Any, seed: int) -> bool:
+def wrong(k: Kernel, expected: Any, interleaving: Any, seed: int) -> bool:
     try:
-        return not np.array_equal(simulate(k, [ROWS], seed=seed, scheduler=scheduler)[0], expected)
+        return not np.array_equal(simulate(k, [ROWS], seed=seed, interleaving=interleaving)[0], expected)
     except SimulationError:
         return True
 
@@ -299,7 +299,7 @@ def test_each_arrival_may_be_late_for_its_phase(kind: str) -> None:
 
 
 def test_a_part_of_a_warp_comes_to_its_barrier() -> None:
-    """Thread 2 comes in the last trip alone: whoever comes first fails, in every schedule."""
+    """Thread 2 comes in the last trip alone: whoever comes first fails, in every interleaving."""
     k = kernel(
         """
         FOR k in 1..3:

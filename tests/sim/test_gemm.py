@@ -10,7 +10,7 @@ import pytest
 from taskfuse.errors import SimulationError
 from taskfuse.ir.values import RING
 from taskfuse.kir import parse_kernel
-from taskfuse.sim import Scheduler, simulate
+from taskfuse.sim import Interleaving, simulate
 from tests.sim.kernels import load, replaced, without
 
 GEMM, BIAS = load("gemm"), load("gemm_bias")
@@ -32,10 +32,10 @@ def test_shapes(shape: tuple[int, int, int]) -> None:
         np.testing.assert_array_equal(d, expected.astype(ml_dtypes.bfloat16))
 
 
-@pytest.mark.parametrize("scheduler", Scheduler)
-def test_schedulers(scheduler: Scheduler) -> None:
+@pytest.mark.parametrize("interleaving", Interleaving)
+def test_schedulers(interleaving: Interleaving) -> None:
     a, b, expected = problem(520, 136, 200)  # two blocks have two tiles
-    (d,) = simulate(parse_kernel(GEMM), [a, b], seed=1, scheduler=scheduler)
+    (d,) = simulate(parse_kernel(GEMM), [a, b], seed=1, interleaving=interleaving)
     np.testing.assert_array_equal(d, expected.astype(ml_dtypes.bfloat16))
 
 
@@ -86,11 +86,11 @@ def test_faults_are_found(fault: str) -> None:
     a, b, expected = problem(520, 136, 264)
     kernel = parse_kernel(FAULTS[fault])
 
-    def is_found(scheduler: Scheduler) -> bool:
+    def is_found(interleaving: Interleaving) -> bool:
         try:
-            (d,) = simulate(kernel, [a, b], seed=1, scheduler=scheduler)
+            (d,) = simulate(kernel, [a, b], seed=1, interleaving=interleaving)
         except SimulationError:
             return True
         return not np.array_equal(d, expected.astype(ml_dtypes.bfloat16))
 
-    assert any(is_found(scheduler) for scheduler in (Scheduler.HIGH_FIRST, Scheduler.LOW_FIRST, Scheduler.RANDOM, Scheduler.ASYNC_LATE))
+    assert any(is_found(interleaving) for interleaving in (Interleaving.HIGH_FIRST, Interleaving.LOW_FIRST, Interleaving.RANDOM, Interleaving.ASYNC_LATE))

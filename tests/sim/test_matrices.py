@@ -1,4 +1,4 @@
-"""Products of matrices in every form, ldmatrix, stmatrix: against NumPy, under every scheduler, and with faults planted."""
+"""Products of matrices in every form, ldmatrix, stmatrix: against NumPy, under every interleaving, and with faults planted."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from taskfuse.dtypes import bfloat16, float8_e4m3, float32, int8, uint8
 from taskfuse.ir.values import RING
 from taskfuse.kir import Kernel, parse_kernel
-from taskfuse.sim import Scheduler, simulate
+from taskfuse.sim import Interleaving, simulate
 from tests.gemms import BF16, E4M3, GEMMS, Case, gemm_fp8, gemm_rs, gemm_sync
 from tests.products import PRODUCTS, WARP_PRODUCTS, Layout, Product, WarpProduct, expected, operands
 from tests.sim.kernels import error, errors, kernel, load, replaced, run_all, without
@@ -99,7 +99,7 @@ def test_faults(name: str) -> None:
     case, text, message = FAULTS[name]
     args, _ = case(64, 64, 64)
     k = parse_kernel(text.replace(f"KERNEL {case.__name__}", "KERNEL k"))
-    found = error(k, args, scheduler=Scheduler.ROUND_ROBIN).splitlines()
+    found = error(k, args, interleaving=Interleaving.ROUND_ROBIN).splitlines()
     assert message in found[0]
 
 
@@ -110,7 +110,7 @@ def test_help_of_registers_in_flight() -> None:
 
 
 def test_operands_in_registers_are_read_when_the_engine_gets_to_them() -> None:
-    """Whatever the schedule, a register that is written too early is noticed: the fault does not depend on when the wgmma runs."""
+    """Whatever the interleaving, a register that is written too early is noticed: the fault does not depend on when the wgmma runs."""
     args, _ = gemm_rs(64, 64, 64)
     assert errors(parse_kernel(without(RS, "WAIT_GROUP wgmma <= 1")), args) == {"gemm_rs: Local 'a_r' accessed while a wgmma that reads it is in flight"}
 

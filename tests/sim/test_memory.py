@@ -8,7 +8,7 @@ from taskfuse.ir.values import NATIVE, RING, Values
 from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Access
 from taskfuse.location import Location
-from taskfuse.sim import Scheduler, simulate
+from taskfuse.sim import Interleaving, simulate
 from tests.sim.kernels import X, error, errors, kernel
 
 
@@ -147,9 +147,9 @@ def test_vector_copies() -> None:
         block="(8, 1, 1)",
     )
     expected = X.reshape(8, 4)[::-1].reshape(-1)
-    (y,) = simulate(k, [X], scheduler=Scheduler.ROUND_ROBIN)
+    (y,) = simulate(k, [X], interleaving=Interleaving.ROUND_ROBIN)
     np.testing.assert_array_equal(y, expected)
-    assert errors(k) == {"none", "k: read of uninitialized Shared 's'"}  # without a barrier, only some schedules are lucky
+    assert errors(k) == {"none", "k: read of uninitialized Shared 's'"}  # without a barrier, only some interleavings are lucky
 
 
 def test_a_vector_copy_by_threads_that_agree() -> None:

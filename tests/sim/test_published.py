@@ -1,4 +1,4 @@
-"""What the copy engine need not see of tensors in Global memory: writes of threads and of stores without their proxy fence, in every schedule."""
+"""What the copy engine need not see of tensors in Global memory: writes of threads and of stores without their proxy fence, in every interleaving."""
 
 import numpy as np
 import pytest
@@ -118,7 +118,7 @@ def test_in_blocks_that_meet() -> None:
 
 
 def test_exploration_finds_the_schedule_that_lacks_the_fence() -> None:
-    """A fence that only some schedules execute in time."""
+    """A fence that only some interleavings execute in time."""
     late = "SYNC block\nIF threadIdx.x == 0:\n  FENCE proxy.async.global\n"
     found = explore(parse_kernel(replaced(STORES, "  FENCE proxy.async.global\nSYNC block\n", late)), [X])
     assert found.failure is not None

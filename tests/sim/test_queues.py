@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from taskfuse.errors import SimulationError
-from taskfuse.sim import Scheduler, simulate
-from tests.sim.kernels import SCHEDULERS, X, kernel
+from taskfuse.sim import Interleaving, simulate
+from tests.sim.kernels import INTERLEAVINGS, X, kernel
 
 COPY = """
 COPY.async s[threadIdx.x] <- x[threadIdx.x] width 1
@@ -16,9 +16,9 @@ y[threadIdx.x] = copy(s[threadIdx.x])
 SHARED = "SHARED s: float32[32] align 16 @ 0"
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_a_batch_is_done_where_none_is_pending(scheduler: Scheduler) -> None:
-    (y,) = simulate(kernel(COPY.format(pending=0), SHARED), [X], scheduler=scheduler)
+@pytest.mark.parametrize("interleaving", INTERLEAVINGS)
+def test_a_batch_is_done_where_none_is_pending(interleaving: Interleaving) -> None:
+    (y,) = simulate(kernel(COPY.format(pending=0), SHARED), [X], interleaving=interleaving)
     np.testing.assert_array_equal(y, X)
 
 

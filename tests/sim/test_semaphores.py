@@ -6,7 +6,7 @@ import pytest
 from taskfuse.errors import DeadlockError, SimulationError
 from taskfuse.kir import parse_kernel
 from taskfuse.sim import explore, simulate, timeline
-from tests.sim.kernels import SCHEDULERS, X, error, kernel, load, replaced, run_all
+from tests.sim.kernels import INTERLEAVINGS, X, error, kernel, load, replaced, run_all
 
 TEXT = load("blocks")
 SMALL = """\
@@ -106,7 +106,7 @@ def test_exploration_agrees_with_a_search_in_full() -> None:
 
 def test_the_timeline_shows_which_release_ended_a_wait() -> None:
     x = np.arange(3, dtype=np.float32)
-    recorded = timeline(parse_kernel(SMALL), [x], scheduler=SCHEDULERS[0])
+    recorded = timeline(parse_kernel(SMALL), [x], interleaving=INTERLEAVINGS[0])
     assert {"full[0]", "full[1]"} <= {f.name for f in recorded.flows}
     assert {c.barrier for c in recorded.completions} == {"full", "empty"}
     with pytest.raises(SimulationError, match=r"semaphore 'full' of shape \[1\] has no counter \[1\]"):

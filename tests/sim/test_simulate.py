@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from taskfuse.ir.values import NATIVE, RING
-from taskfuse.sim import Scheduler, simulate
+from taskfuse.sim import Interleaving, simulate
 from tests.sim.kernels import X, error, kernel
 
 COPY = kernel(
@@ -128,9 +128,9 @@ def test_integers_in_shared_memory_in_both_modes() -> None:
 
 
 def test_a_seed_replays_a_run() -> None:
-    assert len(Scheduler) == 8
+    assert len(Interleaving) == 8
     x = np.ones((3, 4), np.float32)
-    for seed in range(len(Scheduler)):
+    for seed in range(len(Interleaving)):
         first, second = (simulate(COPY, [x, 2.0], seed=seed)[0] for _ in range(2))
         np.testing.assert_array_equal(first, second)
 

@@ -6,7 +6,7 @@ import pytest
 
 from taskfuse.ir.values import RING
 from taskfuse.kir import parse_kernel
-from taskfuse.sim import Scheduler
+from taskfuse.sim import Interleaving
 from tests.sim.kernels import error, errors, kernel, load, replaced, run_all, without
 
 DOUBLE = load("double")
@@ -108,7 +108,7 @@ def test_a_load_that_nobody_waits_for() -> None:
     k = parse_kernel(without(DOUBLE, "WAIT full"))
     early = "double: read of uninitialized Shared 's'"
     assert errors(k, [_rows(8)]) == {"none", early, "double: Shared 's' accessed while a TMA load that writes it is in flight"}
-    assert error(k, [_rows(8)], scheduler=Scheduler.ASYNC_LATE).splitlines()[-1] == "help: wait for the mbarrier of the load"
+    assert error(k, [_rows(8)], interleaving=Interleaving.ASYNC_LATE).splitlines()[-1] == "help: wait for the mbarrier of the load"
     alone = kernel(
         "IF threadIdx.x == 0:\n  INIT full[0] count 1\n  FENCE mbarrier_init\n  TMA s[0] <- map_x(0) on full[0]\ny[threadIdx.x] = copy(x[threadIdx.x])",
         "TENSORMAP map_x = x box (32) swizzle 0",

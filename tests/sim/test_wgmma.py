@@ -9,7 +9,7 @@ import pytest
 
 from taskfuse.ir.values import NATIVE, RING
 from taskfuse.kir import Kernel
-from taskfuse.sim import Scheduler, simulate
+from taskfuse.sim import Interleaving, simulate
 from tests.sim.kernels import error, errors, kernel, replaced
 
 BF16 = ml_dtypes.bfloat16
@@ -94,8 +94,8 @@ def test_layouts_of_both_operands(layout: Layout) -> None:
 def test_widths_and_schedulers(n: int) -> None:
     a, b = operands(n)
     k = product(LAYOUTS[3], LAYOUTS[1], n)
-    for scheduler in Scheduler:
-        np.testing.assert_array_equal(simulate(k, [a, b], seed=2, scheduler=scheduler)[0], twice(a, b), err_msg=scheduler.name)
+    for interleaving in Interleaving:
+        np.testing.assert_array_equal(simulate(k, [a, b], seed=2, interleaving=interleaving)[0], twice(a, b), err_msg=interleaving.name)
 
 
 def test_in_the_ring() -> None:
@@ -128,7 +128,7 @@ FAULTS = {
 @pytest.mark.parametrize("change", FAULTS, ids=lambda change: change[1].strip() or change[0].strip())
 def test_faults(change: tuple[str, str]) -> None:
     k = product(LAYOUTS[3], LAYOUTS[3], body=replaced(BODY, *change))
-    assert error(k, operands(), scheduler=Scheduler.ROUND_ROBIN).splitlines()[0] == FAULTS[change]
+    assert error(k, operands(), interleaving=Interleaving.ROUND_ROBIN).splitlines()[0] == FAULTS[change]
 
 
 def test_faults_are_found_by_every_schedule() -> None:
@@ -140,7 +140,7 @@ def test_faults_are_found_by_every_schedule() -> None:
 def test_texts() -> None:
     def text(old: str, new: str) -> list[str]:
         k = product(LAYOUTS[3], LAYOUTS[3], body=replaced(BODY, old, new))
-        return error(k, operands(), scheduler=Scheduler.ROUND_ROBIN).splitlines()
+        return error(k, operands(), interleaving=Interleaving.ROUND_ROBIN).splitlines()
 
     assert text("  WAIT_GROUP wgmma <= 0\n", "")[1:] == [
         "note: statement: d[16*(threadIdx.x//32) + threadIdx.x//4 % 8 + 8*(v//2 % 2), 8*(v//4) + 2*(threadIdx.x % 4) + v % 2] = copy(acc[v])",
@@ -158,7 +158,7 @@ def test_a_wgmma_that_is_never_retired() -> None:
 
 def test_a_warpgroup_that_is_not_complete() -> None:
     body = replaced(BODY, "  FOR t in 0..2 UNROLL:\n    WGMMA", "  IF threadIdx.x < 96:\n    WGMMA").replace("accumulate t > 0", "accumulate 0 > 1")
-    lines = error(product(LAYOUTS[3], LAYOUTS[3], body=body), operands(), scheduler=Scheduler.ROUND_ROBIN).splitlines()
+    lines = error(product(LAYOUTS[3], LAYOUTS[3], body=body), operands(), interleaving=Interleaving.ROUND_ROBIN).splitlines()
     assert lines[0] == "k: deadlock: no thread can go on"
     assert lines[1].startswith("note: block (0, 0, 0), threads 0-95: WGMMA.m64n16k16.bfloat16 acc[0]")
     assert lines[1].endswith("accumulate 0: warpgroup 0: 96 of 128 threads are there")

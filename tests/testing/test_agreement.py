@@ -138,7 +138,7 @@ y[threadIdx.x] = copy(s[1 - threadIdx.x])
 def test_what_nobody_wrote_does_not_end_an_exploration() -> None:
     inputs = [np.ones(2, np.float32)]
     unwritten = parse_kernel(RACE.replace("s[threadIdx.x] = copy(x[threadIdx.x])\n", "").replace("s[1 - threadIdx.x]", "r"))
-    assert explored(unwritten, inputs).truth is Truth.HOLDS  # it is wrong, but not by its schedule
+    assert explored(unwritten, inputs).truth is Truth.HOLDS  # it is wrong, but not by its interleaving
     assert misbehaves(unwritten, inputs) is None
     assert explored(parse_kernel(RACE), inputs).truth is Truth.FAILS
     twin = filled(unwritten)

@@ -52,12 +52,12 @@ def test_a_log_is_read_back_but_for_a_line_cut_short(tmp_path: Path) -> None:
     assert path.read_text("utf-8") == ""
 
 
-FUZZ = ("--mix", "small", "--prove", "--orders", "0", "--schedulers", "1")
+FUZZ = ("--mix", "small", "--prove", "--orders", "0", "--interleavings", "1")
 
 
 @pytest.mark.parametrize(
     ("tool", "arguments"),
-    [(fuzz, FUZZ), (soundness, ("--mutants", "1", "--schedulers", "1"))],
+    [(fuzz, FUZZ), (soundness, ("--mutants", "1", "--interleavings", "1"))],
     ids=["fuzz", "soundness"],
 )
 def test_a_run_that_was_stopped_goes_on(tool: object, arguments: Sequence[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

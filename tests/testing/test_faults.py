@@ -48,7 +48,7 @@ def test_a_hole_in_the_proof_is_told(ring: Subject, monkeypatch: pytest.MonkeyPa
     assert not found.equivalent
     table = Table([found])
     assert table.escaped == [found]
-    assert "proved, and a schedule fails (1)\n  drop wait: ring" in table.lists()
+    assert "proved, and an interleaving fails (1)\n  drop wait: ring" in table.lists()
     monkeypatch.setattr(faults, "OPERATORS", tuple(o for o in OPERATORS if o.name == "drop wait"))
     assert faults.main([str(RING), "--small", "0", "--mutants", "1"]) == 1
     assert "ESCAPED drop wait: ring" in capsys.readouterr().out

@@ -206,7 +206,7 @@ def test_fuzz_as_a_command() -> None:
 
 def test_reproduction() -> None:
     assert reproduction(3) == "python -m taskfuse.testing.fuzz --seed 3 --cases 1"
-    assert reproduction(3, Mix.LARGE, Effort(schedulers=8)) == "python -m taskfuse.testing.fuzz --seed 3 --cases 1 --mix large --schedulers 8"
+    assert reproduction(3, Mix.LARGE, Effort(interleavings=8)) == "python -m taskfuse.testing.fuzz --seed 3 --cases 1 --mix large --interleavings 8"
     assert reproduction(3, effort=Effort(orders=2)).endswith(" --orders 2")
 
 

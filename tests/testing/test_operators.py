@@ -1,4 +1,4 @@
-"""Planted faults: what the proof accepts behaves under every schedule, and what it refuses, it refuses for a reason."""
+"""Planted faults: what the proof accepts behaves in every interleaving, and what it refuses, it refuses for a reason."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -182,7 +182,7 @@ def test_a_trailing_cursor_that_runs_ahead_is_not_a_ring() -> None:
 
 
 def test_soundness_in_small(capsys: pytest.CaptureFixture[str]) -> None:
-    assert soundness.main(["--cases", "3", "--seed", "3", "--mutants", "2", "--sizes", "2", "--schedulers", "1"]) == 0
+    assert soundness.main(["--cases", "3", "--seed", "3", "--mutants", "2", "--sizes", "2", "--interleavings", "1"]) == 0
     assert "0 contradictions" in capsys.readouterr().out
 
 
@@ -191,7 +191,7 @@ def test_a_proof_that_takes_anything_is_contradicted(monkeypatch: pytest.MonkeyP
         return Proof(Standing.PROVED)
 
     monkeypatch.setattr(soundness, "proof", credulous)
-    assert soundness.main(["--cases", "4", "--seed", "4", "--mutants", "4", "--sizes", "2", "--schedulers", "2"]) == 1
+    assert soundness.main(["--cases", "4", "--seed", "4", "--mutants", "4", "--sizes", "2", "--interleavings", "2"]) == 1
     shown = capsys.readouterr().out
     assert "order, " in shown
     assert "values, " in shown

@@ -1,4 +1,4 @@
-"""Random products on tensor cores, rows of awkward lengths, tensors computed elsewhere: exact under every scheduler, proved or said not to be.
+"""Random products on tensor cores, rows of awkward lengths, tensors computed elsewhere: exact under every interleaving, proved or said not to be.
 
 `make fuzz` checks as many as wanted, of every kind.
 """
@@ -15,7 +15,7 @@ from taskfuse.testing.layouts import layout
 from taskfuse.testing.loops import Loops
 from taskfuse.testing.program import Recorder
 
-EFFORT = Effort(schedulers=8, orders=1, prove=True)
+EFFORT = Effort(interleavings=8, orders=1, prove=True)
 CHUNKS = [*pairwise(range(0, 17, 4))]
 
 

@@ -144,8 +144,8 @@ class Match:
         self.bare = bare
         self.plain = True
         self.conditions, self.spans = writing.conditions, writing.spans
-        alike = claim.tensor == want.tensor and claim.content is not Content.ZERO and (claim.content is Content.BODY) is (want.content is Content.BODY)
-        self.elements = list(zip(writing.element, want.element, strict=True)) if alike else []  # elements of others are never the same
+        self.alike = claim.tensor == want.tensor and claim.content is not Content.ZERO and (claim.content is Content.BODY) is (want.content is Content.BODY)
+        self.elements = list(zip(writing.element, want.element, strict=True)) if self.alike else []  # elements of others are never the same
         self.equations = [*self._equations(skip), *writing.who()]
 
     @cached_property
@@ -256,18 +256,32 @@ class Match:
         conditions = self._conditions(at)
         if conditions is None:
             return None
-        residual = under + conditions
+        left, certain = conditions
+        residual = under + left
         constraints = self.constraints.given(*residual) if residual else self.constraints
         if constraints.empty:
             return None
         for k, (e, wanted) in enumerate(elements):
             if not self._equal(constraints, e, wanted):
                 raise Open(f"it may find index {self._simplified(e)} where {wanted} is wanted on axis {k} of {self.want.tensor}", self.claim.node)
+        if not certain:
+            self._may_be_there()
+            return None
         return Found(tuple(residual))
 
-    def _conditions(self, at: Mapping[str, Expr]) -> list[Expr] | None:
-        """What must hold besides for the write to happen, as far as it is not known to; ``None`` if it never does."""
+    def _may_be_there(self) -> None:
+        """A write that may happen, of the element that is wanted: what was there before may be found as well. Raises :class:`Open` where that does not do."""
+        if self.plain or self.past or self.bare or not self.alike:
+            raise Open("whether it is written there is not known: some conditions depend on more than its place", self.claim.node)
+
+    def _conditions(self, at: Mapping[str, Expr]) -> tuple[list[Expr], bool] | None:
+        """What decides besides whether the write happens, and whether nothing else does; ``None`` if it never happens.
+
+        Index and element do not depend on some symbols. That the write happens for one value of them is enough, so one is tried; that it does not says nothing.
+        """
         residual: list[Expr] = []
+        certain = True
+        free = self.spans.keys() - at.keys()
         every = self._all(at, self.spans.keys() - at.keys())
         if self.bare:  # but for the values that loops have
             every = [pair for pair in every if pair[0] is None]
@@ -275,12 +289,24 @@ class Match:
         if some is None:
             return None
         for original, part in every:
-            part = substitute(part, some)
-            if self.constraints.ranges.refutes(part):
+            if self._never(part, free):
                 return None
-            if not self._proves(self.constraints, part) and not self._cuts_outside(original):
+            if self._proves(self.constraints, substitute(part, some)) or self._cuts_outside(original):
+                continue
+            if part.free.isdisjoint(free):
                 residual.append(part)
-        return residual
+            else:
+                certain = False
+        return residual, certain
+
+    def _never(self, part: Expr, free: Iterable[str]) -> bool:
+        """True only if a condition holds for no values of some symbols."""
+        ranges = self.constraints.ranges
+        for name in part.free.intersection(free):
+            span = self._span(name)
+            if span is not None:
+                ranges = ranges.with_span(sym(name), span)
+        return ranges.refutes(part)
 
     def _all(self, at: Mapping[str, Expr], free: Iterable[str]) -> list[tuple[Expr | None, Expr]]:
         """All that must hold: symbols within their spans (``free``: that these have values at all), and the conditions around, before and after."""
@@ -290,7 +316,9 @@ class Match:
                 found += [(None, le(substitute(start, at), at[name])), (None, lt(at[name], substitute(stop, at)))]
             elif name in free:
                 if not self.bare:
-                    found.append((None, lt(substitute(start, at), substitute(stop, at))))
+                    first, end = substitute(start, at), substitute(stop, at)
+                    found.append((None, lt(first, end)))
+                    found += [(None, c) for c in (le(first, sym(name)), lt(sym(name), end)) if not (isinstance(first, Const) and isinstance(end, Const))]
             else:
                 found += [(None, le(start, sym(name))), (None, lt(sym(name), stop))]
         return found + [(original, part) for original, c in self.conditions for part in conjuncts(substitute(c, at))]
@@ -343,13 +371,23 @@ class Match:
         conditions = self._filters(at, mine, shared)
         if conditions is None:
             return None
-        filters, residual = conditions
+        filters, some, residual, certain = conditions
         write, read = self._table(mine | shared, filters), self._table(theirs | shared, self._reader_filters(theirs | shared))
         if self.among is not None:
             read = read.within(self.among)
         if not read.count:
             return None
-        return self._compare(write, read, sorted(shared), differences, elements, [*under, *residual])
+        outcome = self._compare(write, read, sorted(shared), differences, elements, [*under, *residual])
+        if outcome is None or (certain and not some):
+            return outcome
+        if not certain:
+            self._may_be_there()
+            return None
+        write = self._table(mine | shared, [*filters, *some])
+        surely = self._compare(write, read, sorted(shared), differences, elements, [*under, *residual])
+        if surely is None or surely.rest is not None:
+            self._may_be_there()
+        return surely
 
     def _near(self, differences: list[Expr], elements: list[Expr], mine: set[str]) -> set[str]:
         """The symbols of the read that a table needs: those that stand in no term with others that have no such table."""
@@ -385,29 +423,37 @@ class Match:
                 raise Open(f"{term} does not cancel", self.claim.node)
         return write.grid(left), read.grid(-right)
 
-    def _filters(self, at: Mapping[str, Expr], mine: set[str], shared: set[str]) -> tuple[list[Expr], list[Expr]] | None:
-        """The conditions of the write that its table decides, and those that are left; ``None`` if one never holds."""
+    def _filters(self, at: Mapping[str, Expr], mine: set[str], shared: set[str]) -> tuple[list[Expr], list[Expr], list[Expr], bool] | None:
+        """The conditions of the write that its table decides; those by which it surely happens, for one value of what neither index nor element depends on;
+        those that are left; and whether nothing else decides. ``None`` if one never holds.
+        """
         filters: list[Expr] = []
+        enough: list[Expr] = []
         residual: list[Expr] = []
-        every = self._all(at, self.spans.keys() - at.keys() - mine)
+        certain = True
+        free = self.spans.keys() - at.keys() - mine
+        every = self._all(at, free)
         some = self._some(every, at, mine)
         if some is None:
             return None
-        for original, part in every:
-            part = substitute(part, some)
+        for original, general in every:
+            part = substitute(general, some)
             if self.constraints.ranges.implies(part):
                 continue
-            if self.constraints.ranges.refutes(part) and not self.bare:
+            if not self.bare and self._never(general, free):
                 return None
             if part.free <= mine | shared:
-                filters.append(part)
+                (filters if general.free.isdisjoint(free) else enough).append(part)
             elif (self.bare and original is not None) or self._cuts_outside(original):
                 continue
             elif not part.free.isdisjoint(mine):
                 raise Open(f"whether {part} holds where it was written is not known", self.claim.node)
             elif not self._proves(self.constraints, part):
-                residual.append(part)
-        return filters, residual
+                if general.free.isdisjoint(free):
+                    residual.append(part)
+                else:
+                    certain = False
+        return filters, enough, residual, certain
 
     def _cuts_outside(self, condition: Expr | None) -> bool:
         """True if a condition of the write holds wherever its element exists, for what its loops and threads are: it keeps nothing from being written.

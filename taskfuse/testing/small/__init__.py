@@ -1,6 +1,6 @@
 """Random small kernels, as text of kernel IR: few threads, few trips, all that synchronizes.
 
-They are small enough for all their interleavings (``kernel.explore``), so that the static proof, exhaustive exploration and random schedules can
+They are small enough for all their interleavings (``kernel.explore``), so that the static proof, exhaustive exploration and random interleavings can
 be compared on tens of thousands of them (:mod:`taskfuse.testing.agreement`). Most are right; some have their actions in a random order.
 """
 

@@ -1,12 +1,12 @@
-"""What the schedulers decide, and that it follows from the seed."""
+"""What the interleavings decide, and that it follows from the seed."""
 
 import numpy as np
 import pytest
 
 from taskfuse.errors import SimulationError
-from taskfuse.sim import Scheduler, simulate
-from taskfuse.sim.schedule import by_seed, policy
-from tests.sim.kernels import SCHEDULERS, X, kernel
+from taskfuse.sim import Interleaving, simulate
+from taskfuse.sim.interleaving import by_seed, policy
+from tests.sim.kernels import INTERLEAVINGS, X, kernel
 
 # every thread takes a ticket: what it reads tells who was there before it
 TICKETS = kernel(
@@ -29,16 +29,16 @@ TICKETS = kernel(
 )
 
 
-def order(scheduler: Scheduler, seed: int = 0) -> tuple[float, ...]:
+def order(interleaving: Interleaving, seed: int = 0) -> tuple[float, ...]:
     try:
-        return tuple(simulate(TICKETS, [X], seed=seed, scheduler=scheduler)[0].reshape(-1).tolist())
+        return tuple(simulate(TICKETS, [X], seed=seed, interleaving=interleaving)[0].reshape(-1).tolist())
     except SimulationError as e:  # the threads race, so that they may disagree
         return (float(len(str(e))),)
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_runs_replay(scheduler: Scheduler) -> None:
-    assert order(scheduler, 5) == order(scheduler, 5)
+@pytest.mark.parametrize("interleaving", INTERLEAVINGS)
+def test_runs_replay(interleaving: Interleaving) -> None:
+    assert order(interleaving, 5) == order(interleaving, 5)
 
 
 def test_random_schedulers_depend_on_the_seed() -> None:
@@ -58,9 +58,9 @@ def test_random_schedulers_depend_on_the_seed() -> None:
         outputs="y: float32[6]",
         block="(2, 1, 1)",
     )
-    for scheduler in (Scheduler.RANDOM, Scheduler.RANDOM_FINE, Scheduler.PCT):
-        runs = {tuple(simulate(k, [X], seed=seed, scheduler=scheduler)[0].tolist()) for seed in range(30)}
-        assert len(runs) > 2, scheduler
+    for interleaving in (Interleaving.RANDOM, Interleaving.RANDOM_FINE, Interleaving.PCT):
+        runs = {tuple(simulate(k, [X], seed=seed, interleaving=interleaving)[0].tolist()) for seed in range(30)}
+        assert len(runs) > 2, interleaving
 
 
 def test_producer_first_and_consumer_first() -> None:
@@ -70,8 +70,8 @@ def test_producer_first_and_consumer_first() -> None:
         outputs="y: float32[1]",
         block="(2, 1, 1)",
     )
-    assert simulate(k, [X], scheduler=Scheduler.LOW_FIRST)[0] == 1
-    assert simulate(k, [X], scheduler=Scheduler.HIGH_FIRST)[0] == 0
+    assert simulate(k, [X], interleaving=Interleaving.LOW_FIRST)[0] == 1
+    assert simulate(k, [X], interleaving=Interleaving.HIGH_FIRST)[0] == 0
 
 
 def test_engines_early_and_late() -> None:
@@ -95,21 +95,21 @@ def test_engines_early_and_late() -> None:
         outputs="y: float32[1]",
         block="(2, 1, 1)",
     )
-    for scheduler in SCHEDULERS:
-        assert simulate(k, [X, X[:1]], scheduler=scheduler)[0] == 1
-    assert simulate(k, [X, X[:2]], scheduler=Scheduler.ASYNC_EARLY)[0] == 1
+    for interleaving in INTERLEAVINGS:
+        assert simulate(k, [X, X[:1]], interleaving=interleaving)[0] == 1
+    assert simulate(k, [X, X[:2]], interleaving=Interleaving.ASYNC_EARLY)[0] == 1
     with pytest.raises(SimulationError, match="accessed while a TMA load that writes it is in flight"):
-        simulate(k, [X, X[:2]], scheduler=Scheduler.ASYNC_LATE)
+        simulate(k, [X, X[:2]], interleaving=Interleaving.ASYNC_LATE)
 
 
 def test_seeds_take_the_schedulers_in_turn() -> None:
-    assert [by_seed(seed) for seed in range(9)] == [*SCHEDULERS, Scheduler.ROUND_ROBIN]
+    assert [by_seed(seed) for seed in range(9)] == [*INTERLEAVINGS, Interleaving.ROUND_ROBIN]
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_cuts_are_inside_the_block(scheduler: Scheduler) -> None:
+@pytest.mark.parametrize("interleaving", INTERLEAVINGS)
+def test_cuts_are_inside_the_block(interleaving: Interleaving) -> None:
     for seed in range(20):
-        decisions = policy(scheduler, seed)
+        decisions = policy(interleaving, seed)
         assert decisions.pieces(1) == []
         for units in (2, 3, 12):
             cuts = decisions.pieces(units)
@@ -137,6 +137,6 @@ def test_pct_lowers_priorities() -> None:
         outputs="y: float32[2]",
         block="(2, 1, 1)",
     )
-    seen = {tuple(simulate(k, [X], seed=seed, scheduler=Scheduler.PCT)[0].tolist()) for seed in range(400)}
+    seen = {tuple(simulate(k, [X], seed=seed, interleaving=Interleaving.PCT)[0].tolist()) for seed in range(400)}
     assert {(0, 0), (2, 2), (1, 2)} <= seen
     assert np.all([a <= b for a, b in seen])

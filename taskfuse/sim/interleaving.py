@@ -1,6 +1,6 @@
-"""Schedulers: who runs next, for how long, and when asynchronous engines do their work.
+"""Interleavings: who runs next, for how long, and when asynchronous engines do their work.
 
-Everything that a scheduler decides follows from its name and its seed, so that every run can be replayed.
+Everything that an interleaving decides follows from its name and its seed, so that every run can be replayed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FOREVER = 1 << 60
 
 
-class Scheduler(Enum):
+class Interleaving(Enum):
     """Which interleaving a simulation runs.
 
     - ROUND_ROBIN: agents in turn; engines in turn with them.
@@ -48,7 +48,7 @@ class Timing(Enum):
 
 
 class Policy:
-    """Round robin; the other schedulers override what they decide otherwise.
+    """Round robin; the other interleavings override what they decide otherwise.
 
     Attributes:
         timing: of the asynchronous engines.
@@ -205,31 +205,31 @@ class InStep(Policy):
         return list(range(self.units, units, self.units))
 
 
-def policy(scheduler: Scheduler, seed: int) -> Policy:
-    """The decisions of a scheduler."""
+def policy(interleaving: Interleaving, seed: int) -> Policy:
+    """The decisions of an interleaving."""
     rng = Random(seed)
-    match scheduler:
-        case Scheduler.ROUND_ROBIN:
+    match interleaving:
+        case Interleaving.ROUND_ROBIN:
             return Policy(rng)
-        case Scheduler.LOW_FIRST:
+        case Interleaving.LOW_FIRST:
             return _LowFirst(rng)
-        case Scheduler.HIGH_FIRST:
+        case Interleaving.HIGH_FIRST:
             return _HighFirst(rng)
-        case Scheduler.ASYNC_EARLY:
+        case Interleaving.ASYNC_EARLY:
             return _AsyncEarly(rng)
-        case Scheduler.ASYNC_LATE:
+        case Interleaving.ASYNC_LATE:
             return _AsyncLate(rng)
-        case Scheduler.RANDOM:
+        case Interleaving.RANDOM:
             return _Random(rng)
-        case Scheduler.RANDOM_FINE:
+        case Interleaving.RANDOM_FINE:
             return _RandomFine(rng)
-        case Scheduler.PCT:
+        case Interleaving.PCT:
             return _Pct(rng)
         case _:
-            assert_never(scheduler)
+            assert_never(interleaving)
 
 
-def by_seed(seed: int) -> Scheduler:
-    """The scheduler that a bare seed means: all of them in turn."""
-    schedulers = tuple(Scheduler)
-    return schedulers[seed % len(schedulers)]
+def by_seed(seed: int) -> Interleaving:
+    """The interleaving that a bare seed means: all of them in turn."""
+    interleavings = tuple(Interleaving)
+    return interleavings[seed % len(interleavings)]

@@ -1,0 +1,174 @@
+"""Sequences: several kernels that run one after another, as one call, with what goes between them in one allocation.
+
+What a call of several kernels does is the same for all arguments of one signature: which plan each kernel has, and where its arrays lie: at the address of an
+argument or of a result, or so many bytes into the memory of what goes between. A sequence is worked out from the arrays of one call that went the long way;
+after that a call probes its arguments, allocates, fills frames in, and launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from taskfuse.cuda.arrays import ArrayView, Kind, Kinds, Maker, Unfit
+from taskfuse.cuda.driver import Driver
+from taskfuse.cuda.launch import Launcher
+from taskfuse.cuda.plan import Plan, overlapping
+from taskfuse.dtypes import uint8
+from taskfuse.errors import TaskfuseError
+
+ALIGNMENT: Final = 256
+"""Of what goes between, in bytes: that of an allocation, as far as kernels may depend on it."""
+MOST: Final = 256
+"""Signatures that are remembered."""
+
+Place = tuple[int, int]
+"""Where an array lies: which of the addresses of a call, and bytes from there. The addresses: of the arguments, of the results, of what goes between."""
+
+
+class Stage(NamedTuple):
+    """A kernel of a sequence, by name: what launches it, what it takes and what it makes."""
+
+    launcher: Launcher
+    arguments: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+class Route(NamedTuple):
+    """What calls of one signature do.
+
+    Attributes:
+        launches: of each kernel: what launches it, its plan, the places of its arrays.
+        makers: of the results; none if they are given.
+        memory: makes what goes between; ``None``: nothing does.
+        apart: which results given may not lie near which other arrays (:attr:`taskfuse.cuda.plan.Plan.apart`).
+        guarded: whether a call must find out first that the context of its GPU is the current one.
+        driver: the driver.
+    """
+
+    launches: tuple[tuple[Launcher, Plan, tuple[Place, ...]], ...]
+    makers: tuple[Maker, ...]
+    memory: Maker | None
+    apart: tuple[tuple[int, int, int, int], ...]
+    guarded: bool
+    driver: Driver
+
+    def run(self, addresses: list[int], given: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+        """Launch. ``None``: a result given overlaps another array, or another GPU is the current one."""
+        for position, other, least, most in self.apart:
+            if least < addresses[position] - addresses[other] < most:
+                return None
+        first = self.launches[0][1]
+        if self.guarded and not self.driver.is_current(first.device):
+            return None
+        current: Callable[[int], int] | None = first.current
+        assert current is not None
+        stream = current(first.ordinal)
+        if given is None:
+            given = tuple([make(stream) for make in self.makers])
+            pointer = first.pointer
+            addresses += [pointer(array) for array in given]
+        memory = None
+        if self.memory is not None:
+            memory = self.memory(stream)
+            addresses.append(first.pointer(memory))
+        for launcher, plan, places in self.launches:
+            launcher.enqueue(plan, [addresses[base] + offset for base, offset in places], stream)
+        del memory  # later work in the stream may have it
+        return given
+
+
+class Routes:
+    """The routes of one sequence of kernels. Safe for calls from several threads.
+
+    Args:
+        kinds: the frameworks of this process.
+        stages: the kernels.
+        arguments, outputs: names of what a call takes, and of what it gives back.
+        views: the tensor behind each view that a kernel takes.
+    """
+
+    __slots__ = ("_arguments", "_kinds", "_known", "_outputs", "_stages", "_views")
+
+    def __init__(self, kinds: Kinds, stages: Sequence[Stage], arguments: Sequence[str], outputs: Sequence[str], views: Mapping[str, str]) -> None:
+        self._kinds = kinds
+        self._stages = tuple(stages)
+        self._arguments = tuple(arguments)
+        self._outputs = tuple(outputs)
+        self._views = dict(views)
+        self._known: dict[Hashable, Route | None] = {}  # replaced, not emptied: others may read it
+
+    def __call__(self, args: Sequence[Any], given: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+        """Run them in the current stream. ``None``: no call with such arguments has gone the long way, or it has to."""
+        probes = self._kinds.probes
+        addresses: list[int] = []
+        signature: Hashable = given is None
+        try:
+            for array in args if given is None else (*args, *given):
+                address, key = probes[type(array)](array)
+                addresses.append(address)
+                signature = signature, key
+            route = self._known.get(signature)
+        except (KeyError, RuntimeError, AttributeError, ValueError, TypeError):  # where the error is made, it is said which array it is about
+            return None
+        return None if route is None else route.run(addresses, given)
+
+    def learn(self, args: Sequence[Any], given: tuple[Any, ...] | None, values: Mapping[str, Any]) -> None:
+        """Work the route of a call out that has gone the long way.
+
+        Args:
+            values: all arrays of the call, by the names of tensors.
+        """
+        probes = self._kinds.probes
+        signature: Hashable = given is None
+        for array in args if given is None else (*args, *given):
+            if type(array) not in probes:
+                return
+            _, key = probes[type(array)](array)
+            signature = signature, key
+        if signature in self._known:
+            return
+        try:
+            route = self._route(args, given, values)
+        except (TaskfuseError, Unfit, KeyError):
+            route = None  # such calls go the long way
+        if len(self._known) >= MOST:
+            self._known = {}
+        self._known[signature] = route
+
+    def _route(self, args: Sequence[Any], given: tuple[Any, ...] | None, values: Mapping[str, Any]) -> Route | None:
+        arrays = {**values, **dict(zip(self._arguments, args, strict=True)), **dict(zip(self._outputs, given or (), strict=False))}
+        kinds: dict[str, Kind] = {name: self._kinds.of(array) for name, array in arrays.items()}
+        if len({kind.name for kind in kinds.values()}) != 1:
+            return None
+        found = {name: kinds[name].view(array) for name, array in arrays.items()}
+        places: dict[str, Place] = {name: (k, 0) for k, name in enumerate((*self._arguments, *self._outputs))}
+        end = 0
+        for name in (name for stage in self._stages for name in stage.outputs):
+            if name not in places:
+                places[name] = len(self._arguments) + len(self._outputs), end
+                end += -(-_size(found[name]) // ALIGNMENT) * ALIGNMENT
+        for name, base in self._views.items():
+            delta = self._kinds.of(values[name]).view(values[name]).pointer - self._kinds.of(values[base]).view(values[base]).pointer
+            if not (found[base].layout.is_row_major and 0 <= delta < max(_size(found[base]), 1)):
+                return None  # a copy, or of an array whose elements lie elsewhere
+            places[name] = places[base][0], places[base][1] + delta
+        launches: list[tuple[Launcher, Plan, tuple[Place, ...]]] = []
+        for stage in self._stages:
+            plan = stage.launcher.plan_of([arrays[name] for name in stage.arguments], tuple(arrays[name] for name in stage.outputs))
+            if plan.scalars or plan.report is not None or plan.current is None:
+                return None
+            launches.append((stage.launcher, plan, tuple(places[name] for name in (*stage.arguments, *stage.outputs))))
+        kind, device = next(iter(kinds.values())), launches[0][1].ordinal
+        makers: tuple[Maker, ...] = ()
+        if given is None:
+            makers = tuple(kind.maker(found[name].layout.shape, found[name].dtype, device) for name in self._outputs)
+        ranges = [found[name].layout.byte_range for name in (*self._arguments, *self._outputs)]
+        memory = kind.maker((end,), uint8, device) if end else None
+        apart = overlapping(ranges, len(self._outputs)) if given else ()
+        return Route(tuple(launches), makers, memory, apart, any(plan.guarded for _, plan, _ in launches), self._kinds.driver)
+
+
+def _size(view: ArrayView) -> int:
+    low, high = view.layout.byte_range
+    return high - low

@@ -1,0 +1,112 @@
+"""Which write a read sees: one that may come between is asked for in every iteration and thread that may make it, not in one of them."""
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.check import Layer, Verdict
+from tests.executions import changed, finding
+
+KERNEL = """\
+KERNEL k(x: float32[4]) -> (y: float32[4])
+  DIM N min 1, M min 1
+  GRID (1, 1, 1)  BLOCK (4, 1, 1)
+  LOCAL t: float32[]
+  DEFINE a: float32[4] = exp(x[i0])
+  DEFINE b: float32[4] = sin(x[i0])
+  DEFINE y: float32[4] = neg(a[i0])
+
+t = exp(x[threadIdx.x])  ~ value a[threadIdx.x]
+FOR k in 0..{stop}:
+  IF {condition}:
+    t = {write}
+y[threadIdx.x] = neg(t)  ~ value y[threadIdx.x]
+"""
+OTHER = "sin(x[threadIdx.x])  ~ value b[threadIdx.x]"
+SAME = "exp(x[threadIdx.x])  ~ value a[threadIdx.x]"
+WHY = (
+    "it may find b where a is wanted",
+    "whether it is written there is not known: some conditions depend on more than its place",
+    "the symbols of its index have too many values, or unknown ones",
+)
+CONDITIONS = ["k == N", "k >= N", "k + N == 5", "k == threadIdx.x + 1", "k > threadIdx.x", "2*k == N", "k*N == 3", "k % 2 == 1", "N % (k + 1) == 1", "k == 2"]
+
+
+def gaps(text: str) -> list[str]:
+    """What the proof for all extents lacks of values."""
+    kernel = tf.parse_kernel(text)
+    kernel.check_ir()
+    return [o.reason for o in kernel.verify().argument if o.layer is Layer.VALUES and o.verdict is not Verdict.PROVED]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("stop", ["4", "M"])
+def test_a_write_in_one_iteration_of_a_loop_that_the_place_does_not_name(condition: str, stop: str) -> None:
+    (gap,) = gaps(KERNEL.format(condition=condition, stop=stop, write=OTHER))
+    assert gap in WHY
+    assert gaps(KERNEL.format(condition=condition, stop=stop, write=SAME)) == ([gap] if gap == WHY[2] else [])
+
+
+@pytest.mark.parametrize("condition", ["k < 0", "k >= 4", "k + N < 1", "k + threadIdx.x == 9"])
+def test_a_write_in_no_iteration(condition: str) -> None:
+    assert gaps(KERNEL.format(condition=condition, stop=4, write=OTHER)) == []
+
+
+@pytest.mark.parametrize("stop", [4, "N"])
+def test_a_write_of_another_element_in_one_iteration(stop: int | str) -> None:
+    """At ``k = 1`` the threads with an odd index write what the one before it has."""
+    write = "exp(x[threadIdx.x - threadIdx.x % 2])  ~ value a[threadIdx.x - threadIdx.x % 2]"
+    text = KERNEL.format(condition="k == threadIdx.x % 2", stop=stop, write=write)
+    assert gaps(text) == ["it may find index threadIdx.x - threadIdx.x % 2 where threadIdx.x is wanted on axis 0 of a"]
+
+
+BEGINS = """\
+KERNEL k(x: float32[4]) -> (y: float32[4])
+  DIM N min 1 max 5
+  GRID (1, 1, 1)  BLOCK (4, 1, 1)
+  LOCAL t: float32[]
+  DEFINE a: float32[4] = exp(x[i0])
+  DEFINE y: float32[4] = neg(a[i0])
+
+t = sin(x[threadIdx.x])
+FOR k in {start}..6:
+  IF k == {at}:
+    t = exp(x[threadIdx.x])  ~ value a[threadIdx.x]
+y[threadIdx.x] = neg(t)  ~ value y[threadIdx.x]
+"""
+
+
+def test_an_iteration_that_need_not_come() -> None:
+    """``k = 1`` is none of ``2..6``; ``k = 5`` is an iteration whatever ``N`` is."""
+    first = "t = sin(x[threadIdx.x])\n"
+    right = changed(BEGINS, first, "")
+    assert gaps(right.format(start="N", at=5)) == []
+    assert gaps(right.format(start="N", at=1)) == ["no write of t is known to come before it in every case"]
+    assert "reads nothing where element [0] of a is defined" in finding(right.format(start="N", at=1), N=2)
+
+
+SHARED = """\
+KERNEL k(x: float32[8]) -> (y: float32[8])
+  DIM N min 1 max 3
+  GRID (1, 1, 1)  BLOCK (8, 1, 1)
+  SHARED s: float32[8] align 16
+  DEFINE a: float32[8] = exp(x[i0])
+  DEFINE b: float32[8] = sin(x[i0])
+  DEFINE y: float32[8] = neg(a[i0])
+
+s[threadIdx.x] = exp(x[threadIdx.x])  ~ value a[threadIdx.x]
+SYNC block
+FOR k in 0..4:
+  FOR j in 0..2:
+    IF threadIdx.x == 0 && j == k - {at}:
+      s[j] = sin(x[j])  ~ value b[j]
+SYNC block
+y[threadIdx.x] = neg(s[threadIdx.x])  ~ value y[threadIdx.x]
+"""
+
+
+def test_writes_in_tables() -> None:
+    """The loop ``k`` is not in the index, and its condition decides between rows of the table."""
+    for at in ("1", "2", "N"):
+        assert gaps(SHARED.format(at=at)) != []
+    assert gaps(SHARED.format(at="4")) == []
+    assert gaps(changed(SHARED, "sin(x[j])  ~ value b[j]", "exp(x[j])  ~ value a[j]").format(at="1")) == []

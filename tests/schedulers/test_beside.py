@@ -1,0 +1,109 @@
+"""Pieces of one fusion that do not wait for one another share a launch."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.count import Count, count
+from taskfuse.runtime.chain import Chain
+from taskfuse.schedulers.beside import levels
+from taskfuse.schedulers.schedule import Chosen
+from taskfuse.schedulers.segmenter import Segmentation, plan_segments
+from taskfuse.target import DEFAULT
+from tests.schedulers.fusions import tensor
+from tests.schedulers.planned import checked
+from tests.schedulers.tried import arguments, built
+
+
+def test_levels_follow_what_is_needed() -> None:
+    assert levels([set(), {0}, {0}, {1, 2}], "aaaa") == [0, 1, 1, 2]
+
+
+def test_a_piece_that_nothing_hurries_goes_where_its_kind_is() -> None:
+    assert levels([set(), {0}, {1}, set()], "xyzx") == [0, 1, 2, 0]
+    assert levels([set(), {0}, {1}, set()], "xyzz") == [0, 1, 2, 2]
+    assert levels([set(), {0}, {1}, set(), {3}], "xyzzz") == [0, 1, 2, 0, 2]
+
+
+def test_no_piece_stands_beside_what_it_needs() -> None:
+    needs: list[set[int]] = [set(), set(), {0}, {0, 1}, {2}, {1}]
+    found = levels(needs, "kkkkkk")
+    assert all(found[j] < found[k] for k, own in enumerate(needs) for j in own)
+    assert max(found) == 2
+
+
+def counted(fusion: tf.Fusion, schedule: Chosen[Any]) -> Count:
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    return count(kernel, {}, DEFAULT)
+
+
+def sums() -> list[tf.TensorView]:
+    """Columns of three tensors of several shapes, and what is made of one of them."""
+    x, y, z = tensor("x", 64, 48), tensor("y", 96, 48), tensor("z", 32, 80)
+    return [tf.sum(x * x, 0), tf.sum(y, 0), tf.exp(z), tf.sum(z, 0)]
+
+
+def test_small_kernels_share_a_launch() -> None:
+    fusion = built(sums)
+    found = checked(fusion, arguments(fusion), trial=counted)
+    assert len(found.steps) == 1
+    assert len(found.steps[0].members) > 1
+    assert found.steps[0].schedule.scheduler == "horizontal"
+    assert "side by side on blocks" in found.explain()
+    assert found.us < 2 * DEFAULT.launch_us
+
+
+def test_names_and_order_of_what_goes_in_and_out_stay() -> None:
+    fusion = built(sums)
+    run = tf.compile(fusion, backend="sim")
+    given = arguments(fusion)
+    for made, wanted in zip(run(*given), fusion.evaluate(*given), strict=True):
+        np.testing.assert_allclose(made, wanted, rtol=1e-5)
+    assert isinstance(run, Chain)
+    assert len(run.kernels) == 1
+
+
+def chain() -> list[tf.TensorView]:
+    """Rows, then columns of what they give: one after another."""
+    x = tensor("x", 64, 48)
+    y = tf.softmax(x, 1)
+    return [tf.sum(tf.softmax(y, 0), 1)]
+
+
+def test_what_waits_for_another_stays_behind_it() -> None:
+    found = plan_segments(built(chain), trial=counted)
+    assert len(found.steps) > 1
+    assert not any(step.members for step in found.steps)
+
+
+def refused_beside(fusion: tf.Fusion, schedule: Chosen[Any]) -> Count:
+    if schedule.scheduler == "horizontal":
+        raise tf.ProofError(kernel=fusion.name, verdict="outside the model", reason="a gap")
+    return counted(fusion, schedule)
+
+
+def slow_beside(fusion: tf.Fusion, schedule: Chosen[Any]) -> Count:
+    from dataclasses import replace
+
+    found = counted(fusion, schedule)
+    return replace(found, chain=1e6) if schedule.scheduler == "horizontal" else found
+
+
+@pytest.mark.parametrize("trial", [refused_beside, slow_beside])
+def test_a_joint_kernel_that_is_refused_or_slower_is_not_taken(trial: Any) -> None:
+    found: Segmentation = plan_segments(built(sums), trial=trial)
+    assert len(found.steps) > 1
+    assert "not side by side: " in found.explain()
+
+
+def totals() -> list[tf.TensorView]:
+    """Sums over all elements, by blocks that wait for one another: each needs all of its own at once."""
+    return [tf.sum(tensor(name, 1 << 20), 0) for name in "xy"]
+
+
+def test_kernels_whose_blocks_wait_for_one_another_stand_alone() -> None:
+    found = plan_segments(built(totals), trial=counted)
+    assert [step.members for step in found.steps] == [(), ()]
