@@ -69,6 +69,10 @@ class _Cells:
     spans: dict[str, tuple[Expr, Expr]]
     under: frozenset[Expr] = frozenset()
 
+    def is_of_blocks(self, blocks: Mapping[str, Expr], spans: Mapping[str, tuple[Expr, Expr]]) -> bool:
+        """True if these are the blocks that they are of."""
+        return self.blocks == blocks and self.spans == spans
+
 
 class CrossThreadReductions:
     """The steps that join the partial results of one reduction."""
@@ -243,7 +247,7 @@ class CrossThreadReductions:
         return self.storages[access.buffer].memory is MemoryType.Global
 
     def _sum(self, node: Node, a: _Cells, b: _Cells, mask: Bools) -> _Cells:
-        if a.blocks != b.blocks and a.sets[mask].any() and b.sets[mask].any():
+        if not a.is_of_blocks(b.blocks, b.spans) and a.sets[mask].any() and b.sets[mask].any():
             raise Open("it joins results of other blocks with its own", node)
         both = (a.sets & b.sets).any(axis=1) & a.known & b.known & mask
         if both.any():
@@ -297,14 +301,19 @@ class CrossThreadReductions:
         spans: dict[str, tuple[Expr, Expr]] = {}
         under: dict[frozenset[Expr], None] = {}
         last = -1
-        for row, threads in _places(index, self.count).items():
+        readers = _places(index, self.count)
+        for row, threads in readers.items():
             cell = self.shared.get((access.buffer, row))
             if cell is not None:
                 sets[threads], known[threads], of[threads] = cell.sets[0], True, cell.of[0]
                 under[cell.under] = None
                 end = self.count - 1 if isinstance(threads, slice) else threads[-1]
-                if end > last:
+                if cell.sets.any() and end > last:
                     last, blocks, spans = end, cell.blocks, cell.spans
+        for row, threads in readers.items():  # of how many blocks they are is one for all threads
+            cell = self.shared.get((access.buffer, row))
+            if cell is not None and cell.sets.any() and not cell.is_of_blocks(blocks, spans):
+                known[threads] = False
         return _Cells(sets, known, of, blocks, spans, frozenset[Expr]().union(*under))
 
     def _write(self, node: Node, access: Access, env: Mapping[str, int], mask: Bools, value: _Cells) -> None:
@@ -328,7 +337,10 @@ class CrossThreadReductions:
             else:
                 sets = np.where(mask[:, None], value.sets, old.sets)
                 known, of = np.where(mask, value.known, old.known), np.where(mask, value.of, old.of)
-                self.registers[key] = _Cells(sets, known, of, value.blocks, value.spans, under | old.under)
+                full = value if value.sets[mask].any() else old
+                if not value.is_of_blocks(old.blocks, old.spans):  # these are one for all threads: what is of others is not known any more
+                    known &= ~sets.any(axis=1) | (mask if full is value else ~mask)
+                self.registers[key] = _Cells(sets, known, of, full.blocks, full.spans, under | old.under)
             return
         made: dict[tuple[int, ...], int] = {}
         writers = np.flatnonzero(mask)
@@ -353,7 +365,7 @@ class CrossThreadReductions:
         if not any(_names(a, loop.var) and not _names(out, loop.var) for out, a in steps):  # a loop over elements of a thread, or of none of this
             return False
         match [(n.stmt, taken(n.stmt, self.rule.combine)) for n in inner]:
-            case [(Compute(out=out), Access() as b)] if loop.step is const(1):
+            case [(Compute(out=out), Access() as b)] if loop.step is const(1) and inner[0].loops[-1] is node:
                 pass
             case _:
                 raise Open("a loop over the partial results of blocks has an unknown form", node)
@@ -365,7 +377,8 @@ class CrossThreadReductions:
 
     def _of_blocks(self, node: Node, out: Access, b: Access, env: dict[str, int], mask: Bools, spans: dict[str, tuple[Expr, Expr]]) -> None:
         """The partial results of some blocks, one of each value of ``spans``."""
-        if self._read(node, out, env, mask).sets[mask].any():
+        before = self._read(node, out, env, mask)
+        if before.sets[mask].any():
             raise Open("it joins the results of all blocks with its own", node)
         written = self.workspace.get(b.buffer, [])
         wanted = tuple(self._at(e, env) for e in b.index)
@@ -396,7 +409,7 @@ class CrossThreadReductions:
             if not cells.known[mask].all():
                 raise Open("it reads partial results that nobody has written", node)
             self._exist(node, moved, spans)
-            under = frozenset(substitute(c, moved) for c in cells.under)
+            under = before.under.union(substitute(c, moved) for c in cells.under)
             if cells.blocks:
                 moved = {**{n: substitute(e, moved) for n, e in cells.blocks.items()}, **moved}
             self._write(node, out, env, mask, _Cells(cells.sets, cells.known, cells.of, moved, {**cells.spans, **spans}, under))

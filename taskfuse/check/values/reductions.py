@@ -410,7 +410,7 @@ class Reductions:
             self._check_joined(want, joined_threads)
             places = sorted(i for b, i in joined_threads.registers if b == want.buffer)
             results = [joined_threads.result(index, want.node, (eq(e, i) for e, i in zip(want.index, index, strict=True))) for index in places]
-            if not results or any((r.members != results[0].members).any() or r.blocks != results[0].blocks for r in results):
+            if not results or any((r.members != results[0].members).any() or (r.blocks, r.spans) != (results[0].blocks, results[0].spans) for r in results):
                 raise Open("accumulators of a thread are joined in different ways", want.node)
             return results[0]
         return joined_threads.result(tuple(e.value for e in want.index if isinstance(e, Const)), want.node)
