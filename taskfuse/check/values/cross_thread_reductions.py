@@ -294,24 +294,22 @@ class CrossThreadReductions:
         return found
 
     def _gathered(self, node: Node, access: Access, index: list[Ints]) -> _Cells:
-        rows = list(zip(*(i.tolist() for i in index), strict=True)) if index else [()] * self.count
         sets = np.zeros((self.count, self.words), np.uint64)
         known = np.zeros(self.count, np.bool_)
         of = np.full(self.count, -1, np.int64)
         blocks: dict[str, Expr] = {}
         spans: dict[str, tuple[Expr, Expr]] = {}
         under: dict[frozenset[Expr], None] = {}
-        readers: dict[tuple[int, ...], list[int]] = {}
-        for t, row in enumerate(rows):
-            readers.setdefault(row, []).append(t)
         last = -1
+        readers = _places(index, self.count)
         for row, threads in readers.items():
             cell = self.shared.get((access.buffer, row))
             if cell is not None:
                 sets[threads], known[threads], of[threads] = cell.sets[0], True, cell.of[0]
                 under[cell.under] = None
-                if cell.sets.any() and threads[-1] > last:
-                    last, blocks, spans = threads[-1], cell.blocks, cell.spans
+                end = self.count - 1 if isinstance(threads, slice) else threads[-1]
+                if cell.sets.any() and end > last:
+                    last, blocks, spans = end, cell.blocks, cell.spans
         for row, threads in readers.items():  # of how many blocks they are is one for all threads
             cell = self.shared.get((access.buffer, row))
             if cell is not None and cell.sets.any() and not cell.is_of_blocks(blocks, spans):
@@ -345,9 +343,10 @@ class CrossThreadReductions:
                 self.registers[key] = _Cells(sets, known, of, full.blocks, full.spans, under | old.under)
             return
         made: dict[tuple[int, ...], int] = {}
-        rows = list(zip(*(i.tolist() for i in index), strict=True)) if index else [()] * self.count
-        for t in np.flatnonzero(mask).tolist():
-            before = made.setdefault(rows[t], t)
+        writers = np.flatnonzero(mask)
+        rows = zip(*(i[writers].tolist() for i in index), strict=True) if index else [()] * writers.size
+        for t, row in zip(writers.tolist(), rows, strict=True):
+            before = made.setdefault(row, t)
             if before != t and ((value.sets[before] != value.sets[t]).any() or value.of[before] != value.of[t]):
                 raise Open(f"threads {before} and {t} put different partial results in one place", node)
         for row, t in made.items():
@@ -424,6 +423,16 @@ class CrossThreadReductions:
         for name, e in moved.items():
             if not (proves(there, ge(e, 0)) and proves(there, lt(e, grid[name]))):
                 raise Open(f"it takes partial results of blocks that there may not be: {name} = {e}", node)
+
+
+def _places(index: list[Ints], count: int) -> dict[tuple[int, ...], slice | list[int]]:
+    """The threads that read each element; a slice: all of them read one."""
+    if all(not any(i.strides) for i in index):  # one number, spread over the threads
+        return {tuple(int(i[0]) for i in index): slice(count)}
+    readers: dict[tuple[int, ...], list[int]] = {}
+    for t, row in enumerate(zip(*(i.tolist() for i in index), strict=True)):
+        readers.setdefault(row, []).append(t)
+    return {**readers}
 
 
 def _names(access: Access, name: str) -> bool:
