@@ -73,6 +73,7 @@ gpu: ## all that needs a GPU: tests, sanitizers, benchmarks (GPU_PYTHON=python3:
 
 golden: $(VENV)/.dev ## rewrite the golden files in tests/goldens; review them like code
 	$(PY) -m pytest --update-golden
+	$(PY) benchmarks/ulp.py --docs
 
 clean: ## remove the virtual environment and every cache
 	rm -rf $(VENV) build dist .hypothesis .pytest_cache .ruff_cache

@@ -82,12 +82,12 @@ def measured(dtype: DType, arity: int, count: int) -> list[Error]:
 
 
 def table(errors: Sequence[Error], source: str) -> list[str]:
-    """The table of docs/math.md."""
+    """The table of docs/math.md; ``-``: not measured since the function is there."""
     by_key = {(e.function, e.dtype, e.fast): e for e in errors}
 
     def cell(function: str, dtype: DType, fast: bool = False) -> str:
-        error = by_key[function, dtype, fast]
-        return f"{error.moderate if fast else error.ulp:.3g}"
+        error = by_key.get((function, dtype, fast))
+        return "-" if error is None else f"{error.moderate if fast else error.ulp:.3g}"
 
     lines = [f"Measured: {source}.", "", "| function | float32 | at most | float32, fast | float64 | at most | float16 | bfloat16 |", "|---|" + "---:|" * 7]
     for name in BOUNDS:

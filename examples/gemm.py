@@ -45,7 +45,7 @@ def build(tile_m: int = 128, tile_n: int = 128, stages: int = 4, blocks: int = 4
 
     # Tiles in the order of one work axis, dealt to the blocks; operands share the loop over k, too.
     acc.split(0, tile_m).split(2, tile_n).split(4, tile_k).reorder([0, 2, 1, 3, 4, 5])  # [mo, no, m, n, ko, k]
-    acc.rasterize((0, 1), tf.tiles.swizzle(group)).split(0, blocks)  # [wave, block, m, n, ko, k]
+    acc.rasterize((0, 1), tf.tiles.grouped(group)).split(0, blocks)  # [wave, block, m, n, ko, k]
     acc.axis(1).parallelize(P.BIDx)
     acc.propagate([bias_r, *math, d_s, d], upto=4)  # [wave, block, m, n]; bias has no m of its own
     acc.reorder({4: 2}).propagate([a_s, b_s], upto=3)  # [wave, block, ko, m or n, k]

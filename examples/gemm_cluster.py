@@ -37,7 +37,7 @@ def build(tile_m: int = 128, tile_n: int = 128, stages: int = 4, clusters: int =
         tv.set_memory_type(MemoryType.Shared)
 
     acc.split(0, tile_m).split(0, cluster).split(3, tile_n).split(5, tile_k)  # [mo, rank, m, no, n, ko, k]
-    acc.reorder([0, 3, 1, 5, 2, 4, 6]).rasterize((0, 1), tf.tiles.swizzle(group)).split(0, clusters)  # [wave, cluster, rank, ko, m, n, k]
+    acc.reorder([0, 3, 1, 5, 2, 4, 6]).rasterize((0, 1), tf.tiles.grouped(group)).split(0, clusters)  # [wave, cluster, rank, ko, m, n, k]
     acc.axis(1).parallelize(P.BIDx)
     acc.axis(2).parallelize(P.CIDx)
     acc.propagate([a_s, b_s], upto=4)

@@ -38,7 +38,7 @@ def build(tile_m: int = 128, tile_n: int = 128, stages: int = 4, blocks: int = 2
         tv.set_memory_type(MemoryType.Shared)
 
     acc.split(0, tile_m).split(2, tile_n).split(4, tile_k).reorder([0, 2, 4, 1, 3, 5])  # [mo, no, ko, m, n, k]
-    acc.rasterize((0, 1), tf.tiles.swizzle(group)).split(0, blocks).split(0, warpgroups)  # [round, turn, block, ko, m, n, k]
+    acc.rasterize((0, 1), tf.tiles.grouped(group)).split(0, blocks).split(0, warpgroups)  # [round, turn, block, ko, m, n, k]
     acc.axis(2).parallelize(P.BIDx)
     acc.propagate([a_s, b_s], upto=4)
     acc.propagate([d_r, d_s, d], upto=3)

@@ -1,9 +1,9 @@
-"""Orders in which the tiles of a result are worked on: objects for ``tv.rasterize``, made of plain scalar expressions.
+"""Orders of the tiles of a result: objects for ``tv.rasterize``, made of plain scalar expressions.
 
-Row by row, the last tile axis runs fastest. In the swizzle for the second-level cache tiles that run at the same time share rows and columns of the
-operands: the blocks of a GPU work on consecutive tiles. In row-major order those of one wave read one or two rows of tiles of the left operand and
-all of the right one; in groups of g rows they read g rows of the one and blocks/g columns of the other. With the sides of the group about
-equal that is least. DeepGEMM orders its tiles so (``Scheduler::get_swizzled_block_idx``, without multicast).
+Consecutive tiles run on the blocks of the GPU at the same time. In row-major order one wave reads one or two rows of tiles of the left operand and the
+whole right operand. In the grouped order (Triton's ``GROUP_SIZE_M``, CUTLASS's threadblock swizzle) it reads g rows of the left operand and blocks/g
+columns of the right one, which is least where the two sides of the group are about equal; the second-level cache serves the rest. DeepGEMM orders
+its tiles like this (``Scheduler::get_swizzled_block_idx``, without multicast).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from taskfuse.ir.axes import WORK
 from taskfuse.ir.scalar import Expr, minimum, sym
 
-__all__ = ["Raster", "Swizzle", "raster", "swizzle"]
+__all__ = ["Grouped", "Raster", "grouped", "raster"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def unravel(work: Expr, extents: Sequence[Expr]) -> tuple[Expr, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Swizzle:
+class Grouped:
     """Groups of ``group`` rows of tiles, one after another; in a group column by column. The last group may have fewer rows.
 
     Attributes:
@@ -68,7 +68,7 @@ class Swizzle:
         return (*leading, first + work % in_group % height, work % in_group // height)
 
 
-def swizzle(group: int = 8) -> Swizzle:
+def grouped(group: int = 8) -> Grouped:
     """Groups of ``group`` rows of tiles, batch axes outermost.
 
     Args:
@@ -79,4 +79,4 @@ def swizzle(group: int = 8) -> Swizzle:
     """
     if group < 1:
         raise ValueError(f"a group has at least 1 row of tiles, not {group}")
-    return Swizzle(group)
+    return Grouped(group)

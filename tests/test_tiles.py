@@ -9,7 +9,7 @@ import taskfuse as tf
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.scalar import Expr, const, evaluate
 
-Order = tf.tiles.Raster | tf.tiles.Swizzle
+Order = tf.tiles.Raster | tf.tiles.Grouped
 EXTENTS = st.lists(st.integers(1, 9), min_size=2, max_size=4)
 
 
@@ -22,7 +22,7 @@ def points(order: Order, extents: list[int]) -> list[tuple[int, ...]]:
 
 @given(EXTENTS, st.integers(1, 12))
 def test_every_tile_once(extents: list[int], group: int) -> None:
-    for order in (tf.tiles.raster(), tf.tiles.swizzle(group)):
+    for order in (tf.tiles.raster(), tf.tiles.grouped(group)):
         found = points(order, extents)
         assert sorted(found) == list(np.ndindex(*extents))
         batches = [p[:-2] for p in found]
@@ -31,14 +31,14 @@ def test_every_tile_once(extents: list[int], group: int) -> None:
 
 def test_orders_are_those_of_the_page() -> None:
     assert points(tf.tiles.raster(), [2, 3]) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
-    assert points(tf.tiles.swizzle(2), [3, 2]) == [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (2, 1)]
+    assert points(tf.tiles.grouped(2), [3, 2]) == [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (2, 1)]
     assert points(tf.tiles.raster(), []) == [()]
 
 
 @given(st.integers(1, 6), st.integers(1, 6))
 def test_one_group_is_column_major(rows: int, columns: int) -> None:
-    assert points(tf.tiles.swizzle(rows), [rows, columns]) == [(m, n) for n in range(columns) for m in range(rows)]
-    assert points(tf.tiles.swizzle(1), [rows, columns]) == points(tf.tiles.raster(), [rows, columns])
+    assert points(tf.tiles.grouped(rows), [rows, columns]) == [(m, n) for n in range(columns) for m in range(rows)]
+    assert points(tf.tiles.grouped(1), [rows, columns]) == points(tf.tiles.raster(), [rows, columns])
 
 
 def tiled() -> tf.TensorView:
@@ -50,7 +50,7 @@ def tiled() -> tf.TensorView:
 
 
 def test_an_order_is_given_to_rasterize() -> None:
-    y = tiled().rasterize((0, 1, 2), tf.tiles.swizzle(4))
+    y = tiled().rasterize((0, 1, 2), tf.tiles.grouped(4))
     assert str(y.loop[0].extent) == "ceildiv(M, 128)*ceildiv(N, 64)*B"
 
 
@@ -67,7 +67,7 @@ def test_maps_with_symbolic_extents_are_checked_on_samples() -> None:
         y.rasterize((0, 1), maps(w // rows - 1, w % rows))
 
 
-@pytest.mark.parametrize("call", [lambda: tf.tiles.swizzle(0), lambda: tf.tiles.swizzle(2).maps([const(3)])])
+@pytest.mark.parametrize("call", [lambda: tf.tiles.grouped(0), lambda: tf.tiles.grouped(2).maps([const(3)])])
 def test_refused(call: object) -> None:
     assert callable(call)
     with pytest.raises(ValueError, match="row"):

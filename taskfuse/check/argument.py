@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from threading import Lock, RLock
 from types import TracebackType
 
-from taskfuse.reports.certificate import Obligation
+from taskfuse.reports.certificate import Obligation, Verdict
 
 
 class Pause:
@@ -60,3 +60,13 @@ class Argument:
                     self._known.append(found)
             yield self._known[k]
             k += 1
+
+
+def all_proved(obligations: Iterable[Obligation]) -> list[Obligation] | None:
+    """Some obligations if all are proved; ``None``, and no look at the rest, if one is not."""
+    found: list[Obligation] = []
+    for o in obligations:
+        if o.verdict is not Verdict.PROVED:
+            return None
+        found.append(o)
+    return found

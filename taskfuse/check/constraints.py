@@ -72,7 +72,10 @@ class Constraints:
     def empty(self) -> bool:
         """True only if what is known holds nowhere, by constant bounds: those that come of all items, asked of each of them."""
         if self._empty is None:
-            self._empty = self.ranges.empty or any(isinstance(item, Expr) and self.ranges.refutes(item) for item in self.items)
+            before, items = self.under, self.items
+            if before is not None and before.ranges is self.ranges:  # what was known before has the same bounds
+                self._empty, items = before.empty, items[-1:]
+            self._empty = self._empty or self.ranges.empty or any(isinstance(item, Expr) and self.ranges.refutes(item) for item in items)
         return self._empty
 
     def given(self, *items: Item) -> Constraints:

@@ -9,20 +9,21 @@ violation is a counterexample to the kernel at these extents; the absence of one
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from taskfuse.check.clocks import Clocks
+from taskfuse.check.shadow import Shadow
 from taskfuse.check.statement_tree import together
-from taskfuse.check.trace import BLOCKS, GRAIN, Budget, Clock, Event, Refuted, TooLarge, Trace, places
+from taskfuse.check.trace import BLOCKS, Budget, Clock, Event, Refuted, TooLarge, Trace, places
 from taskfuse.ir.scalar import evaluate
-from taskfuse.ir.types import MemoryType, ParallelType
-from taskfuse.kir import Kernel, stmt_text, walk
+from taskfuse.kir import Kernel, walk
 from taskfuse.kir.channels import ring_text
-from taskfuse.kir.clusters import constant_shape, needs_cluster, peers
+from taskfuse.kir.clusters import constant_shape, needs_cluster
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Queue
@@ -80,42 +81,26 @@ class _Barrier:
     arrived: list[int] = field(default_factory=lambda: list[int]())
 
 
-@dataclass(slots=True, eq=False)
-class _Shadow:
-    """The last accesses of an element: (clock component, time, event, generic) of the write; of each reader since, by component, (time, event)."""
-
-    write: tuple[int, int, Event, bool] | None = None
-    reads: dict[int, tuple[int, Event]] | None = None
-
-
 class Run:
-    """One run of some blocks, with clocks. Components: threads, then their asynchronous operations (:meth:`_engines`)."""
+    """One run of some blocks, with clocks."""
 
     def __init__(self, kernel: Kernel, traces: list[Trace], symbols: Mapping[str, int]) -> None:
         self.kernel = kernel
-        self.per = traces[0].threads
-        self.peers = _peers(kernel, traces)
-        self.visits: dict[int, list[tuple[int, int, int, Event]]] = {}
         self.events = [e for t in traces for e in t.events]
-        self.size = len(self.events)
-        self.engines = self._engines()
-        self.owners = [*range(self.size), *(t for t, *_ in self.engines)]
-        self.copies = {component for (_, queue, *_), component in self.engines.items() if queue is Queue.COPY}
-        self.stores = {component for (_, *what), component in self.engines.items() if what == [Queue.BULK, "write"]}
-        self.clocks = np.zeros((self.size, len(self.owners)), np.int32)
+        self.time = time = Clocks(kernel, traces)
+        self.per, self.size, self.engines, self.clocks, self.issued = time.per, time.size, time.engines, time.clocks, time.issued
+        self.shadow = Shadow(time, traces[0].memory, places(kernel, symbols))
+        self.visits: dict[int, list[tuple[int, int, int, Event]]] = {}
         self.at = [0] * self.size
         self.cells: dict[tuple[int, str, int], _Cell] = {}
         self.semaphores: dict[tuple[str, tuple[int, ...]], _Semaphore] = {}
         self.counts = {s.name: int(evaluate(s.count, symbols)) for s in kernel.semaphores}
         self.extents = {s.name: tuple(int(evaluate(e, symbols)) for e in s.shape) for s in kernel.semaphores}
         self.barriers: dict[Any, _Barrier] = {}
-        self.shadow: dict[tuple[int, str], dict[int, _Shadow]] = {}
         self.queues: dict[tuple[int, Queue], list[list[tuple[Clock, Clock]]]] = {}
         self.open: dict[tuple[int, Queue], list[tuple[Clock, Clock]]] = {}
-        self.fences: dict[tuple[int, MemoryType], list[tuple[int, int, int]]] = {}
         self.published: list[list[int]] = [[] for _ in range(self.size)]
         self.released: set[int] = set()
-        self.issued = [0] * len(self.owners)
         self.loads: dict[int, tuple[int, int, Event]] = {}
         self.last: dict[tuple[int, int], Clock] = {}
         self.expected: dict[tuple[int, int, int, int], int] = {}
@@ -123,13 +108,11 @@ class Run:
         launched = kernel.launch_registers
         self.registers = [launched or 0] * self.size
         self.left = [math.inf if launched is None else 0] * len(traces)  # that no warpgroup of a block has
-        self.memory = traces[0].memory
-        self.places = places(kernel, symbols)
         for t, events in enumerate(self.events):
             for e in events:
                 if together(e.stmt) or (isinstance(e.stmt, Barrier) and e.stmt.scope is BarrierScope.WARP):
                     for size in {WARP, together(e.stmt) or WARP}:
-                        key = (id(e.stmt), size, self._unit(t, size), e.again)
+                        key = (id(e.stmt), size, self.time.unit(t, size), e.again)
                         self.expected[key] = self.expected.get(key, 0) + 1
 
     def run(self) -> None:
@@ -149,7 +132,7 @@ class Run:
                 raise self._stuck(ready)
         for component, (t, block, e) in self.loads.items():
             if self.clocks[block * self.per : (block + 1) * self.per, component].max() < self.issued[component]:
-                raise Refuted(f"{e.key[0]}[{e.key[1]}]", "the block may exit while a TMA load is in flight: nobody waits for it", self._who(t, e))
+                raise Refuted(f"{e.key[0]}[{e.key[1]}]", "the block may exit while a TMA load is in flight: nobody waits for it", self.time.who(t, e))
         for (t, queue), batches in (*self.queues.items(), *((k, [v]) for k, v in self.open.items())):
             if queue is Queue.COPY:
                 component = self.engines.get((t, queue), t)  # a thread that only commits has nothing in its batches
@@ -161,7 +144,7 @@ class Run:
             last = self.clocks[block * self.per : (block + 1) * self.per].max(axis=0)
             for component, time, t, e in visits:
                 if last[component] < time:
-                    raise Refuted(f"block {block}", "it may exit before another block of the cluster reaches it", self._who(t, e))
+                    raise Refuted(f"block {block}", "it may exit before another block of the cluster reaches it", self.time.who(t, e))
 
     def _stuck(self, ready: list[int]) -> Refuted:
         groups: dict[tuple[int, Any], list[int]] = {}
@@ -171,7 +154,7 @@ class Run:
         notes: list[str] = []
         for threads in groups.values():
             e = self.events[threads[0]][self.at[threads[0]]]
-            notes.append(f"{_threads(threads, self.per)}{' in ' + e.role if e.role else ''} wait: " + self._text(e) + self._state(threads[0], e))
+            notes.append(f"{_threads(threads, self.per)}{' in ' + e.role if e.role else ''} wait: " + self.time.text(e) + self._state(threads[0], e))
         return Refuted("deadlock", "no thread can go on", *notes)
 
     def _state(self, t: int, e: Event) -> str:
@@ -190,14 +173,7 @@ class Run:
         state = f"phase {len(cell.done) - 1}, {cell.pending} of {cell.count} arrivals and {cell.bytes} bytes pending"
         return f" ({name}[{slot}]: {state}{ring_text(self.kernel, e.stmt)})"
 
-    def _text(self, e: Event) -> str:
-        return stmt_text(e.stmt, self.kernel)
-
     # -- steps --------------------------------------------------------------------------------------------------------------------------
-
-    def _tick(self, t: int) -> int:
-        self.clocks[t, t] += 1
-        return int(self.clocks[t, t])
 
     def _step(self, t: int, e: Event) -> bool:
         if isinstance(e.stmt, SetMaxNReg) and not self._takes(t, e.stmt.registers):
@@ -206,29 +182,29 @@ class Run:
             return False
         match e.stmt:
             case Compute() | Choose() | Gather() | VectorCopy() | LdMatrix() | StMatrix():
-                self._touch(t, e, e.key, e.values, e.is_write, self.clocks[t], t)
+                self.shadow.touch(t, e, e.key, e.values, e.is_write, self.clocks[t], t)
                 return True
             case Barrier():
                 return self._meet(t, e, e.stmt.scope, e.values)
             case InitBarrier():
                 key = (t // self.per, *e.key)
                 if key in self.cells:
-                    raise Refuted(f"{e.key[0]}[{e.key[1]}]", "it is initialized twice", self._who(t, e))
-                self.cells[key] = _Cell(t, self._tick(t), e.values, e.values, self.clocks[t].copy())
+                    raise Refuted(f"{e.key[0]}[{e.key[1]}]", "it is initialized twice", self.time.who(t, e))
+                self.cells[key] = _Cell(t, self.time.tick(t), e.values, e.values, self.clocks[t].copy())
                 self.cells[key].done.append(self.clocks[t].copy())
                 return True
             case Arrive() | Expect():
-                for block in self._reached(t, e):
+                for block in self.time.reached(t, e):
                     self._arrive(t, e, self._cell(t, e, block), 0 if e.values is None else e.values)
                     self._visit(block, t, t, e)
                 return True
             case AsyncCopy():
                 buffer, elements, source, places = e.values
                 component = self.engines[t, Queue.COPY]
-                clock = self._fork(t, component)
-                if self.memory.get(source) is not None:
-                    self._touch(t, e, source, places, False, clock, component)
-                self._touch(t, e, buffer, elements, True, clock, component)
+                clock = self.time.fork(t, component)
+                if source in self.shadow.memory:
+                    self.shadow.touch(t, e, source, places, False, clock, component)
+                self.shadow.touch(t, e, buffer, elements, True, clock, component)
                 self.open.setdefault((t, Queue.COPY), []).append((clock, clock))
                 return True
             case ArriveAsync():
@@ -244,7 +220,7 @@ class Run:
                 return self._wait(t, e)
             case Release():
                 semaphore = self._semaphore(t, e)
-                self._tick(t)
+                self.time.tick(t)
                 np.maximum(semaphore.clock, self.clocks[t], out=semaphore.clock)
                 semaphore.released += 1
                 if semaphore.released == semaphore.count:
@@ -261,18 +237,18 @@ class Run:
                 return True
             case TmaLoad():
                 buffer, elements, size, source, read = e.values
-                for block in self._reached(t, e):
+                for block in self.time.reached(t, e):
                     component = self.engines[t, Queue.BULK, block, *e.key]
-                    clock = self._fork(t, component)
+                    clock = self.time.fork(t, component)
                     self.loads[component] = t, block, e
                     if len(read):
-                        self._touch(t, e, source, read, False, clock, component)
-                    self._touch(t, e, buffer, elements, True, clock, component, block)
+                        self.shadow.touch(t, e, source, read, False, clock, component)
+                    self.shadow.touch(t, e, buffer, elements, True, clock, component, block)
                     cell = self._cell(t, e, block)
                     self._in_phase(t, e, cell)
                     if not self._fenced(self.published, cell.maker, cell.made, clock):
                         reason = "the copy engine may use it before it sees its initialization: no FENCE mbarrier_init of the initializer comes in between"
-                        raise Refuted(f"{e.key[0]}[{e.key[1]}]", reason, self._who(t, e))
+                        raise Refuted(f"{e.key[0]}[{e.key[1]}]", reason, self.time.who(t, e))
                     np.maximum(cell.clock, clock, out=cell.clock)
                     cell.bytes -= size
                     self._settle(e, cell)
@@ -281,21 +257,21 @@ class Run:
             case TmaStore():
                 buffer, elements, target, places = e.values
                 source, sink = self.engines[t, Queue.BULK, "read"], self.engines[t, Queue.BULK, "write"]
-                read = self._fork(t, source)
-                written = self._fork(t, source, sink)
-                self._touch(t, e, buffer, elements, False, read, source)
-                self._touch(t, e, target, places, True, written, sink)
+                read = self.time.fork(t, source)
+                written = self.time.fork(t, source, sink)
+                self.shadow.touch(t, e, buffer, elements, False, read, source)
+                self.shadow.touch(t, e, target, places, True, written, sink)
                 self.open.setdefault((t, Queue.BULK), []).append((read, written))
                 return True
             case Wgmma():
-                issue = self._unit(t, WARP), id(e.stmt), e.again
-                component = self.engines[self._leader(t), Queue.WGMMA]
+                issue = self.time.unit(t, WARP), id(e.stmt), e.again
+                component = self.engines[self.time.leader(t), Queue.WGMMA]
                 if issue not in self.products:  # the first of the warp, which has come together
-                    self.products[issue] = self._fork(t, component)
+                    self.products[issue] = self.time.fork(t, component)
                 clock = self.products[issue]
                 if t % self.per % WARPGROUP == 0:
                     for buffer, elements in e.values:
-                        self._touch(t, e, buffer, elements, False, clock, component)
+                        self.shadow.touch(t, e, buffer, elements, False, clock, component)
                 self.open.setdefault((t, Queue.WGMMA), []).append((clock, clock))
                 return True
             case Commit(queue=queue):
@@ -311,39 +287,13 @@ class Run:
                     del batches[: len(covered)]
                 return True
             case FenceProxyAsync():
-                tick = self._tick(t)
-                copies, stores = (0 if c is None else int(self.clocks[t, c]) for c in map(self.engines.get, ((t, Queue.COPY), (t, Queue.BULK, "write"))))
-                self.fences.setdefault((t, e.stmt.memory), []).append((tick, copies, stores))
+                self.shadow.fence(t, e.stmt.memory)
                 return True
             case FenceInit():
-                self.published[t].append(self._tick(t))
+                self.published[t].append(self.time.tick(t))
                 return True
             case _:
                 return True
-
-    def _engines(self) -> dict[tuple[Any, ...], int]:
-        """Clock components, behind those of the threads, of asynchronous operations: those of a thread that complete in order share one.
-
-        Stores, wgmmas and asynchronous copies complete in order, and the reads of stores before their writes. Loads complete in any order, but for those
-        that one mbarrier counts: whoever waits for a phase of it has waited for the phases before.
-        """
-        found: dict[tuple[Any, ...], int] = {}
-        for t, of_thread in enumerate(self.events):
-            for e in of_thread:
-                match e.stmt:
-                    case TmaLoad():
-                        keys: list[tuple[Any, ...]] = [(t, Queue.BULK, block, *e.key) for block in self._reached(t, e)]
-                    case TmaStore():
-                        keys = [(t, Queue.BULK, "read"), (t, Queue.BULK, "write")]
-                    case Wgmma():
-                        keys = [(self._leader(t), e.key)]
-                    case AsyncCopy():
-                        keys = [(t, e.key)]
-                    case _:
-                        keys = []
-                for key in keys:
-                    found.setdefault(key, self.size + len(found))
-        return found
 
     def _takes(self, t: int, registers: int) -> bool:
         """A thread gives registers back, or takes more if its block has them; true, too, if it has done so."""
@@ -354,14 +304,6 @@ class Run:
         self.registers[t] = registers
         return True
 
-    def _unit(self, t: int, size: int) -> int:
-        """The number of a thread's warp (warpgroup), other ones in other blocks."""
-        return t // self.per * MAX_THREADS + t % self.per // size
-
-    def _leader(self, t: int) -> int:
-        """The first thread of a thread's warp."""
-        return t - t % self.per % WARP
-
     def _whole(self, t: int, e: Event) -> None:
         """All threads of a warp (warpgroup) execute what they execute together, each time. Raises :class:`Refuted`."""
         size = together(e.stmt)
@@ -370,30 +312,16 @@ class Run:
         else:
             whole = size
         for unit, all_ in {WARP: min(WARP, whole), size: whole}.items():
-            come = self.expected[id(e.stmt), unit, self._unit(t, unit), e.again]
+            come = self.expected[id(e.stmt), unit, self.time.unit(t, unit), e.again]
             if come != all_:
                 what = "lanes of a warp" if unit == WARP else "threads of a warpgroup"
-                raise Refuted(_subject(self._text(e)), f"{come} of {all_} {what} come to it", self._who(t, e))
-
-    def _fork(self, t: int, *components: int) -> Clock:
-        """The clock of an operation that a thread issues: after all that the thread did, before nothing. The last component is its own."""
-        self._tick(t)
-        self.issued[components[-1]] += 1
-        clock = self.clocks[t].copy()
-        for component in components:
-            clock[component] = self.issued[component]
-        return clock
+                raise Refuted(_subject(self.time.text(e)), f"{come} of {all_} {what} come to it", self.time.who(t, e))
 
     @staticmethod
     def _fenced(fences: list[list[int]], thread: int, when: int, clock: Clock) -> bool:
         """A thread has fenced what it did at a time, and that comes before a clock."""
         later = bisect_right(fences[thread], when)
         return later < len(fences[thread]) and bool(clock[thread] >= fences[thread][later])
-
-    def _reached(self, t: int, e: Event) -> tuple[int, ...]:
-        """The blocks, by their place among the traces, that an arrival or a load reaches."""
-        across = e.stmt.across if isinstance(e.stmt, Arrive | TmaLoad) else ()
-        return self.peers[t // self.per, across] if across else (t // self.per,)
 
     def _visit(self, block: int, component: int, t: int, e: Event) -> None:
         """Remember what reaches another block, which must not have exited."""
@@ -404,9 +332,9 @@ class Run:
         name, slot = e.key
         cell = self.cells.get((t // self.per if block is None else block, name, slot))
         if cell is None:
-            raise Refuted(f"{name}[{slot}]", "it is used before it is initialized", self._who(t, e))
+            raise Refuted(f"{name}[{slot}]", "it is used before it is initialized", self.time.who(t, e))
         if not (cell.done[0] <= self.clocks[t]).all():
-            raise Refuted(f"{name}[{slot}]", "nothing orders its initialization and this use", self._who(t, e))
+            raise Refuted(f"{name}[{slot}]", "nothing orders its initialization and this use", self.time.who(t, e))
         return cell
 
     def _semaphore(self, t: int, e: Event) -> _Semaphore:
@@ -414,16 +342,16 @@ class Run:
         found = self.semaphores.get(e.key)
         if found is None:
             if any(not 0 <= i < n for i, n in zip(index, self.extents[name], strict=True)):
-                raise Refuted(name, f"it has no counter {list(index)}", self._who(t, e))
+                raise Refuted(name, f"it has no counter {list(index)}", self.time.who(t, e))
             found = self.semaphores[e.key] = _Semaphore(self.counts[name], np.zeros(self.clocks.shape[1], np.int32))
         return found
 
     def _arrive(self, t: int, e: Event, cell: _Cell, size: int) -> None:
         name, slot = e.key
         if cell.pending == 0:
-            raise Refuted(f"{name}[{slot}]", f"more than {cell.count} arrivals come in phase {len(cell.done) - 1}", self._who(t, e))
+            raise Refuted(f"{name}[{slot}]", f"more than {cell.count} arrivals come in phase {len(cell.done) - 1}", self.time.who(t, e))
         self._in_phase(t, e, cell)
-        self._tick(t)
+        self.time.tick(t)
         np.maximum(cell.clock, self.clocks[t], out=cell.clock)
         cell.bytes += size
         cell.pending -= 1
@@ -435,7 +363,7 @@ class Run:
             name, slot = e.key
             phase = len(cell.done) - 1
             what = "bytes" if isinstance(e.stmt, TmaLoad) else "an arrival"
-            raise Refuted(f"{name}[{slot}]", f"{what} of phase {phase} may come before phase {phase - 1} is complete", self._who(t, e))
+            raise Refuted(f"{name}[{slot}]", f"{what} of phase {phase} may come before phase {phase - 1} is complete", self.time.who(t, e))
 
     def _settle(self, e: Event, cell: _Cell) -> None:
         if cell.pending or cell.bytes:
@@ -448,7 +376,7 @@ class Run:
                 raise Refuted(
                     f"{name}[{slot}]",
                     f"phase {phase} may complete before a wait for phase {phase - 1} is over: parity {seen & 1} then means another phase",
-                    self._who(t, wait),
+                    self.time.who(t, wait),
                 )
         cell.waits = [w for w in cell.waits if w[2] >= phase]
         cell.done.append(clock)
@@ -466,10 +394,10 @@ class Run:
             raise Refuted(
                 f"{name}[{slot}]",
                 f"a wait for phase {seen} may pass early: phase {seen - 1} need not be complete, and has the parity of phase {seen - 2}",
-                self._who(t, e),
+                self.time.who(t, e),
             )
         np.maximum(self.clocks[t], cell.done[-1], out=self.clocks[t])
-        cell.waits.append((t, self._tick(t), seen, e))
+        cell.waits.append((t, self.time.tick(t), seen, e))
         return True
 
     def _meet(self, t: int, e: Event, scope: BarrierScope, count: int) -> bool:
@@ -484,7 +412,7 @@ class Run:
             case BarrierScope.GRID:
                 key, needed = ("grid", e.key[1]), count
             case BarrierScope.WARP:
-                where = self._unit(t, WARP)
+                where = self.time.unit(t, WARP)
                 key, needed = ("warp", id(e.stmt), where, e.again), self.expected[id(e.stmt), WARP, where, e.again]
                 self._whole(t, e)
         if t in self.released:
@@ -497,15 +425,14 @@ class Run:
         other = self.events[first][self.at[first]].stmt
         if scope in (BarrierScope.BLOCK, BarrierScope.CLUSTER) and other is not e.stmt:
             what = scope.value
-            raise Refuted(
-                f"SYNC {what}", f"threads meet at two different barriers of the {what}", self._who(t, e), self._who(first, self.events[first][self.at[first]])
-            )
+            there = self.time.who(first, self.events[first][self.at[first]])
+            raise Refuted(f"SYNC {what}", f"threads meet at two different barriers of the {what}", self.time.who(t, e), there)
         if scope is BarrierScope.NAMED:
             name, before = f"SYNC named {e.key[1]}", self.last.get((block, e.key[1]))
             if before is not None and not (before <= self.clocks[t]).all():
-                raise Refuted(name, "nothing orders an arrival after the meeting before it, so that threads of two barriers may mix", self._who(t, e))
+                raise Refuted(name, "nothing orders an arrival after the meeting before it, so that threads of two barriers may mix", self.time.who(t, e))
             if site.arrived and self.events[first][self.at[first]].values != count:
-                who = self._who(t, e), self._who(first, self.events[first][self.at[first]])
+                who = self.time.who(t, e), self.time.who(first, self.events[first][self.at[first]])
                 raise Refuted(name, "threads that meet expect different numbers of threads", *who)
         site.arrived.append(t)
         if len(site.arrived) < needed:
@@ -516,68 +443,10 @@ class Run:
             self.last[block, e.key[1]] = joined
         for s in site.arrived:
             self.clocks[s] = joined
-            self._tick(s)
+            self.time.tick(s)
             if s != t:
                 self.released.add(s)
         return True
-
-    # -- accesses -----------------------------------------------------------------------------------------------------------------------
-
-    def _touch(self, t: int, e: Event, buffer: str, elements: Any, write: bool, clock: Clock, component: int, block: int | None = None) -> None:
-        """An access; ``block``: whose Shared memory, if it is not the thread's own."""
-        shared = self.memory[buffer] is MemoryType.Shared
-        name, first, size = self.places[buffer]
-        shadow = self.shadow.setdefault(((t // self.per if block is None else block) if shared else -1, name), {})
-        is_async = component >= self.size
-        time = int(clock[component]) if is_async else self._tick(t)
-        cells = [first + at * size + part for at in elements.tolist() for part in range(0, size, GRAIN)] if shared else elements.tolist()
-        in_async_proxy = is_async and component not in self.copies
-        written, read = (component, time, e, not in_async_proxy), (time, e)
-        for at in cells:
-            cell = shadow.get(at)
-            if cell is None:
-                cell = shadow[at] = _Shadow()
-            if cell.write is not None:
-                other, when, event, generic = cell.write
-                if clock[other] < when:
-                    raise self._race(buffer, t, e, write, other, event, True)
-                writer = self.owners[other]
-                if in_async_proxy and (generic or (not shared and writer != self.owners[component])):
-                    fence = self._fence(writer, when, other, self.memory[buffer])
-                    if fence is None or clock[writer] < fence:
-                        name = "FENCE proxy.async" if shared else "FENCE proxy.async.global"
-                        reason = f"an asynchronous engine sees what a thread {'wrote' if generic else 'stored in bulk'}, without {name} of the writer"
-                        raise Refuted(buffer, reason, self._who(writer, event), self._who(t, e))
-            if write:
-                if cell.reads:
-                    for other, (when, event) in cell.reads.items():
-                        if clock[other] < when:
-                            raise self._race(buffer, t, e, write, other, event, False)
-                    cell.reads = None
-                cell.write = written
-            elif cell.reads is None:
-                cell.reads = {component: read}
-            else:
-                cell.reads[component] = read
-
-    def _fence(self, t: int, when: int, component: int, memory: MemoryType) -> int | None:
-        """The time of the first proxy fence of a thread past its time ``when``; of an operation of its own, past its wait_group of that of that time."""
-        fences = self.fences.get((t, memory), [])
-        if component == t:
-            later = bisect_right(fences, when, key=lambda f: f[0])
-        else:
-            part = 2 if component in self.stores else 1
-            later = bisect_left(fences, when, key=lambda f: f[part])
-        return fences[later][0] if later < len(fences) else None
-
-    def _race(self, buffer: str, t: int, e: Event, write: bool, other: int, event: Event, other_write: bool) -> Refuted:
-        reason = f"race: nothing orders a {'write' if other_write else 'read'} and a {'write' if write else 'read'} of one element"
-        return Refuted(buffer, reason, self._who(self.owners[other], event), self._who(t, e))
-
-    def _who(self, t: int, e: Event) -> str:
-        blocks = f"block {t // self.per}, " if self.size > self.per else ""
-        return f"{blocks}thread {t % self.per}{' in ' + e.role if e.role else ''}: " + self._text(e)
-
 
 def _subject(text: str) -> str:
     """The instruction of a statement's text, without operands."""
@@ -588,16 +457,6 @@ def _subject(text: str) -> str:
 def _threads(threads: list[int], per: int) -> str:
     lo, hi = threads[0] % per, threads[-1] % per
     return f"thread {lo}" if lo == hi else f"{len(threads)} threads, {lo} to {hi},"
-
-
-def _peers(kernel: Kernel, traces: list[Trace]) -> dict[tuple[int, tuple[ParallelType, ...]], tuple[int, ...]]:
-    """For each block of a cluster, given in the order of their ranks, and each set of cluster types that the kernel names: whom it reaches."""
-    shape = constant_shape(kernel.cluster)
-    named = {s.across for s in walk(kernel) if isinstance(s, Arrive | TmaLoad) and s.across}
-    if shape is None or len(traces) != shape[0] * shape[1] * shape[2]:
-        return {}
-    places = [(k % shape[0], k // shape[0] % shape[1], k // (shape[0] * shape[1])) for k in range(len(traces))]
-    return {(k, across): peers(place, shape, across) for k, place in enumerate(places) for across in named}
 
 
 def counterexample(kernel: Kernel, extents: Mapping[str, int], budget: Budget | None = None) -> Refuted | None:

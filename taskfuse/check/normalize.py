@@ -6,6 +6,7 @@ What is written differently has a value only where the kernel's own text has one
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 
 from taskfuse.check.masks import THREAD_NAMES
@@ -86,16 +87,28 @@ def _partial(e: Expr) -> frozenset[tuple[Expr, int]]:
             return found
 
 
-def unrolled(body: tuple[Stmt, ...], ranges: Ranges) -> tuple[Stmt, ...]:
-    """Unrolled loops that hold asynchronous operations, copied out: how many batches are in flight depends on the copy. So are those that number slots.
+@dataclass(frozen=True, slots=True)
+class Unrolled:
+    """Which loops of a body are copied out, by identity.
 
-    Unrolled loops around the other ends of the mbarriers in them are copied out alike. Copies of threads are no reason in a loop whose iterations
-    leave none in flight: a ring that such a loop fills ahead stays in one piece.
+    Attributes:
+        slots: unrolled loops that number slots; positions depend on the copy.
+        queues: those, and the ones that hold asynchronous operations; how many batches are in flight depends on the copy.
+    """
+
+    slots: frozenset[int] = frozenset()
+    queues: frozenset[int] = frozenset()
+
+
+def unrolled(body: tuple[Stmt, ...]) -> Unrolled:
+    """The loops that are copied out. Unrolled loops around the other ends of the mbarriers in them are copied out alike.
+
+    Copies of threads are no reason in a loop whose iterations leave none in flight: a ring that such a loop fills ahead stays in one piece.
     """
     every = list(walk(body))
     loops = [s for s in every if isinstance(s, For) and _copies(s)]
     if not loops:
-        return body
+        return Unrolled()
     pending = any(isinstance(s, WaitGroup) and s.queue is Queue.COPY and s.pending for s in every)
 
     def counts(loop: For) -> bool:
@@ -103,16 +116,26 @@ def unrolled(body: tuple[Stmt, ...], ranges: Ranges) -> tuple[Stmt, ...]:
         return any(isinstance(s, QUEUED) and (left or not _is_of_copies(s)) for s in walk(loop.body))
 
     cursors = {f"{s.name}.slot" for s in every if isinstance(s, CursorInit)}
-    chosen = {id(loop) for loop in loops if counts(loop) or (cursors and _numbers_slots(loop, cursors))}
-    if not chosen:
-        return body
+    slots = {id(loop) for loop in loops if cursors and _numbers_slots(loop, cursors)}
+    queues = {id(loop) for loop in loops if counts(loop)} | slots
+    if not queues:
+        return Unrolled()
     inside = {id(loop): {slot.name for s in walk(loop.body) for slot in barrier_slots(s)} for loop in loops}
+    return Unrolled(_with_other_ends(slots, inside), _with_other_ends(queues, inside))
+
+
+def _with_other_ends(chosen: set[int], inside: Mapping[int, set[str]]) -> frozenset[int]:
+    """Some loops, and those that hold an mbarrier of one of these."""
     while True:
         names = {name for loop in chosen for name in inside[loop]}
         more = {loop for loop, mine in inside.items() if mine & names} | chosen
         if more == chosen:
-            break
+            return frozenset(chosen)
         chosen = more
+
+
+def copied_out(body: tuple[Stmt, ...], chosen: frozenset[int], ranges: Ranges) -> tuple[Stmt, ...]:
+    """A body with the iterations of some of its loops one after another."""
 
     def copied(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         found: list[Stmt] = []

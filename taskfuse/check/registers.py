@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 from taskfuse.check.bounds import touched
 from taskfuse.check.paths import Paths, Step, common_loops
+from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import Node, StatementTree
 from taskfuse.check.threads import Threads
-from taskfuse.ir.scalar import Const
+from taskfuse.ir.scalar import Expr
 from taskfuse.kir.operands import Access, Queue
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.synchronization import Commit, SetMaxNReg, WaitGroup, WgmmaFence
@@ -83,12 +84,22 @@ def _between(w: Node, later: Node, used: Mapping[Node, tuple[Held, ...]], paths:
 
 
 def _accumulate_alike(a: Node, b: Node) -> bool:
-    """True only if two wgmmas of one shape have the same accumulators, and neither has them in its matrix A."""
+    """True only if two wgmmas of one shape have the same accumulators or none in common, in whichever iterations, and neither has them in its matrix A."""
     one, two = a.stmt, b.stmt
     assert isinstance(one, Wgmma)
     assert isinstance(two, Wgmma)
-    same = (one.n, one.k) == (two.n, two.k) and one.acc == two.acc and all(isinstance(e, Const) for e in one.acc.index)
-    return same and not any(isinstance(m, Access) and m.buffer == one.acc.buffer for m in (one.a, two.a))
+    if (one.n, one.k) != (two.n, two.k) or one.acc.buffer != two.acc.buffer or len(one.acc.index) != 1:
+        return False
+    if any(isinstance(m, Access) and m.buffer == one.acc.buffer for m in (one.a, two.a)):
+        return False
+    count = one.accumulators.count  # places that are apart by whole multiples of it are the same or have nothing in common
+    return all(_begins_alike(x, y, count) for x, y in zip(one.acc.index, two.acc.index, strict=True))
+
+
+def _begins_alike(x: Expr, y: Expr, count: int) -> bool:
+    """True only if two indices differ by a multiple of a number, whatever the symbols in each of them are."""
+    (one, first), (two, second) = terms_of(x), terms_of(y)
+    return (first - second) % count == 0 and all(k % count == 0 for _, k in (*one, *two))
 
 
 def _registers(node: Node) -> Iterator[Held]:

@@ -1,7 +1,7 @@
 """The kernel as a tree of nodes that know what holds around them: conditions, loops, the statements before and after.
 
-Loops without code vanish, and so do those that never have an iteration, or always one; unrolled loops that hold asynchronous operations are copied out, as they
-will be; an arm of a chain also carries the negations of the arms before it, where its own condition does not imply them.
+Loops without code vanish, and so do those that never have an iteration, or always one; unrolled loops that number slots of a ring are copied out, and if need
+be those that hold asynchronous operations; an arm of a chain also carries the negations of the arms before it, where its own condition does not imply them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.items import Element, Trip
 from taskfuse.check.masks import THREAD_NAMES, THREADS, Masks
-from taskfuse.check.normalize import BLOCK_NAMES, CLUSTER_NAMES, in_blocks, in_iteration, unrolled
+from taskfuse.check.normalize import BLOCK_NAMES, CLUSTER_NAMES, copied_out, in_blocks, in_iteration, unrolled
 from taskfuse.check.ranges import Ranges, Span
 from taskfuse.ir.dims import facts_of
 from taskfuse.ir.scalar import TRUE, And, Expr, Facts, IntLike, ge, lt, not_, sym
@@ -156,13 +156,32 @@ class StatementTree:
     masks: Masks
     evaluated: list[tuple[Stmt, Context]] = field(default_factory=lambda: list[tuple[Stmt, Context]]())
     _leaves: tuple[Node, ...] | None = None
+    _rest: tuple[tuple[Stmt, ...], frozenset[int]] | None = None
+    """The body, and its loops that are copied out besides."""
 
     @staticmethod
     def of(kernel: Kernel) -> StatementTree:
         """The tree of a verified kernel."""
         known = _outermost(kernel)
         tree = StatementTree(kernel, Block(None, known), [], Masks(kernel.block))
-        tree._fill(tree.root, unrolled(in_blocks(kernel, known.facts, known.ranges), known.ranges))
+        body = in_blocks(kernel, known.facts, known.ranges)
+        loops = unrolled(body)
+        if loops.slots != loops.queues:
+            tree._rest = body, loops.queues
+        tree._fill(tree.root, copied_out(body, loops.slots, known.ranges))
+        return tree
+
+    @property
+    def has_copies(self) -> bool:
+        """True if there is another tree of the same kernel, in which loops that hold asynchronous operations are copied out."""
+        return self._rest is not None
+
+    def copied_out(self) -> StatementTree:
+        """The tree in which they are."""
+        if self._rest is None:
+            return self
+        tree = StatementTree(self.kernel, Block(None, self.root.context), [], self.masks)
+        tree._fill(tree.root, copied_out(*self._rest, self.root.context.ranges))
         return tree
 
     def leaves(self) -> tuple[Node, ...]:

@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from taskfuse.check.alignment import TENSORS, aligned, assumes_tensors
-from taskfuse.check.argument import Argument
-from taskfuse.check.barriers import Barriers
+from taskfuse.check.argument import Argument, all_proved
 from taskfuse.check.bounds import inside
 from taskfuse.check.convergence import convergence
 from taskfuse.check.defined import DIVISORS, defined
 from taskfuse.check.instance import counterexample
-from taskfuse.check.multibuffers import MultiBuffers
+from taskfuse.check.known import unknown
 from taskfuse.check.order import deadlocks, initialization
-from taskfuse.check.paths import Paths
 from taskfuse.check.races import Races
 from taskfuse.check.registers import budgets, in_flight, released
 from taskfuse.check.remote import before_exit
-from taskfuse.check.rings import Rings
-from taskfuse.check.semaphores import BlockRings
 from taskfuse.check.statement_tree import StatementTree
-from taskfuse.check.threads import Threads
+from taskfuse.check.structure import Structure
 from taskfuse.check.tma_prefetch import TmaPrefetch
 from taskfuse.check.trace import Budget, TooLarge, samples
 from taskfuse.check.values.verify import right, wrong_value
@@ -66,12 +62,13 @@ def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certific
 
 
 def _broken(kernel: Kernel) -> Obligation | None:
-    """The rule of kernel IR that a kernel breaks. The argument takes all of them for granted, those of the witness too."""
+    """The rule of kernel IR that a kernel breaks, or a statement that the proof does not know. The argument takes all of them for granted, those of the witness
+    too."""
     try:
         kernel.check_ir()
     except VerifyError as error:
         return Obligation(Layer.STRUCTURE, "rules of kernel IR", Verdict.OUTSIDE, error.message.partition("\n")[0])
-    return None
+    return unknown(kernel)
 
 
 def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched: int | None) -> Certificate:
@@ -89,21 +86,32 @@ def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched:
 def _argument(kernel: Kernel, launched: int | None) -> Iterator[Obligation]:
     """The four layers, what is cheap first. ``launched``: registers of each thread at launch.
 
+    Unrolled loops are loops like others; where that leaves something open, those that hold asynchronous operations are copied out.
     Of a kernel whose expressions may have no value nothing else is asked: no rule says anything of them.
     """
     tree = StatementTree.of(kernel)
     demands = tuple(defined(tree))
+    if tree.has_copies and all_proved(demands) is None:
+        tree = tree.copied_out()
+        demands = tuple(defined(tree))
     if any(o.subject == DIVISORS and o.verdict is not Verdict.PROVED for o in demands):
         yield from demands
         return
-    threads = Threads(tree)
-    paths = Paths(tree)
-    barriers = Barriers(tree, threads)
-    rings = Rings(tree, threads, barriers, paths)
-    if kernel.semaphores:
-        BlockRings(tree, threads, rings)
-    multibuffers = MultiBuffers(tree, threads, paths, {f"{e.cursor}.slot" for ring in rings.rings for e in ring.endpoints})
-    prefetch = TmaPrefetch(rings, multibuffers)
+    structure = Structure.of(tree)
+    ordered = _ordered(structure, launched)
+    if tree.has_copies:
+        proved = all_proved(ordered)
+        structure = structure if proved is not None else structure.copied_out
+        ordered = _ordered(structure, launched) if proved is None else iter(proved)
+    yield from ordered
+    yield from demands
+    yield from right(structure)
+
+
+def _ordered(structure: Structure, launched: int | None) -> Iterator[Obligation]:
+    """The layers of structure, order and address over one tree."""
+    tree, threads, paths, barriers, rings = structure.tree, structure.threads, structure.paths, structure.barriers, structure.rings
+    prefetch = TmaPrefetch(rings, structure.multibuffers)
     yield from rings.obligations
     yield from prefetch.obligations
     yield from barriers.obligations
@@ -113,13 +121,11 @@ def _argument(kernel: Kernel, launched: int | None) -> Iterator[Obligation]:
     yield from before_exit(tree, paths, barriers, (name for r in rings.rings if r.across for name in (r.full, r.empty)))
     yield from in_flight(tree, paths, threads)
     yield from budgets(tree, threads, launched)
-    races = Races(tree, threads, barriers, rings, paths, multibuffers, prefetch)
+    races = Races(tree, threads, barriers, rings, paths, structure.multibuffers, prefetch)
     yield from races.retired_at_exit()
     yield from races.check()
     yield from inside(tree)
     yield from aligned(tree)
-    yield from demands
-    yield from right(tree, rings, multibuffers)
 
 
 def _refuted(kernel: Kernel) -> tuple[Obligation, ...]:

@@ -10,7 +10,7 @@ from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.location import caller
 from taskfuse.schedulers.candidates import Candidates
 from taskfuse.schedulers.cat import cat
-from taskfuse.schedulers.fallback import fallback
+from taskfuse.schedulers.fallback import fallback, price
 from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.pointwise import pointwise
@@ -54,7 +54,7 @@ def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None 
 
 def candidates(fusion: Fusion, config: object = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Candidates:
     """The schedules of ``fusion``, which is not changed, by all of :data:`SCHEDULERS`."""
-    return Candidates(fusion, SCHEDULERS, config, sizes, target)
+    return Candidates(fusion, SCHEDULERS, config, sizes, target, {fallback: price})
 
 
 def _refuse(fusion: Fusion, reason: str, help: str) -> UnsupportedError:

@@ -7,6 +7,7 @@ All of these drop the candidate, with its reason, and the next one is asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 from taskfuse.count import Count
@@ -43,6 +44,10 @@ Trial = Callable[[Fusion, Chosen[Any]], Count | None]
 """Makes the kernel of a scheduled fusion, proves it, and counts what it does. Raises :class:`TaskfuseError` if it cannot."""
 
 
+Price = Callable[..., float]
+"""Microseconds of a scheduler's schedule of a fusion, by ``sizes`` and ``target``, without the schedule."""
+
+
 class Tried(NamedTuple):
     """What came of a trial.
 
@@ -55,6 +60,12 @@ class Tried(NamedTuple):
     refused: str = ""
 
 
+class _Price(NamedTuple):
+    """In the place of a candidate that is not scheduled yet: its microseconds."""
+
+    us: float
+
+
 class Candidates:
     """The schedules of a fusion, those first that its schedulers prefer.
 
@@ -62,24 +73,45 @@ class Candidates:
         fusion: unscheduled; it is not changed.
         schedulers: in the order in which they are asked.
         config: parameters of the scheduler that they are of; ``None``: each chooses its own.
+        prices: schedulers whose time is known for less than their schedule costs, and what tells it.
 
     Attributes:
-        best: the first that was not dropped; ``None`` if all were.
         refused: who was asked and is not it, and why.
         is_last: :attr:`best` was put aside before, and is the fastest of those.
     """
 
-    def __init__(self, fusion: Fusion, schedulers: Sequence[Scheduler], config: object, sizes: Mapping[str, int] | None, target: Target) -> None:
+    def __init__(
+        self,
+        fusion: Fusion,
+        schedulers: Sequence[Scheduler],
+        config: object,
+        sizes: Mapping[str, int] | None,
+        target: Target,
+        prices: Mapping[Scheduler, Price] | None = None,
+    ) -> None:
         self._fusion = fusion
         self._schedulers = schedulers
         self._config = config
+        self._prices = dict(prices or {})
         self._settings: dict[str, Any] = {"sizes": sizes, "target": target}
         self.refused: list[tuple[str, str]] = []
         self._rest = self._all()
         self._aside: list[Candidate] = []
         self._done: set[str] = set()
         self.is_last = False
-        self.best = next(self._rest, None)
+        self._head: Candidate | _Price | None = next(self._rest, None)
+
+    @property
+    def best(self) -> Candidate | None:
+        """The first that was not dropped; ``None`` if all were."""
+        while isinstance(self._head, _Price):
+            self._head = next(self._rest, None)
+        return self._head
+
+    @property
+    def us(self) -> float:
+        """Microseconds of the best, which need not be scheduled for that; infinite if all were dropped."""
+        return inf if self._head is None else self._head.us if isinstance(self._head, _Price) else self._head.schedule.us
 
     def put_aside(self, schedule: Chosen[Any]) -> None:
         """Go on to the next scheduler, and come back if nothing better is left: the kernel of :attr:`best` is proved, and far from its roofline.
@@ -93,9 +125,9 @@ class Candidates:
         self._next()
 
     def _next(self) -> None:
-        self.best = None if len(self._aside) >= MOST_ASIDE else next(self._rest, None)
+        self._head = None if len(self._aside) >= MOST_ASIDE else next(self._rest, None)
         if self.best is None and self._aside:
-            self.best = min(self._aside, key=lambda candidate: candidate.schedule.us)
+            self._head = min(self._aside, key=lambda candidate: candidate.schedule.us)
             self.is_last = True
 
     def drop(self, reason: str) -> None:
@@ -115,8 +147,14 @@ class Candidates:
             location=caller(),
         )
 
-    def _all(self) -> Iterator[Candidate]:
+    def _all(self) -> Iterator[Candidate | _Price]:
+        """The candidates; before that of a scheduler with a price, the price."""
         for scheduler in self._schedulers:
+            if scheduler in self._prices:
+                price = self._prices[scheduler]
+                found: list[float] = []
+                if failure(lambda price=price, found=found: found.append(price(self._fusion, **self._settings))) is None:
+                    yield _Price(found[0])
             first = self._tried(scheduler, self._config)
             if first is None:
                 continue
@@ -125,9 +163,9 @@ class Candidates:
                 for option in [o for o in first.schedule.alternatives if o.config != first.schedule.config][:MOST_PARAMETERS]:
                     if first.schedule.scheduler in self._done:
                         break
-                    found = self._tried(scheduler, option.config)
-                    if found is not None:
-                        yield found
+                    other = self._tried(scheduler, option.config)
+                    if other is not None:
+                        yield other
 
     def _tried(self, scheduler: Scheduler, config: object) -> Candidate | None:
         copy, _ = copy_fusion(self._fusion)

@@ -48,7 +48,7 @@ class MatmulConfig(Parameters):
         warpgroups: that multiply: 1 to 3; they share a tile by rows, each a multiple of 64, or alternate tiles (ping-pong).
         stages: slots of the ring: 2 or more.
         in_flight: batches of wgmma that may be unfinished while the next is issued; less than ``stages``.
-        group: rows of tiles in a group of the order of tiles (``tf.tiles.swizzle``); of clusters of tiles.
+        group: rows of tiles in a group of the order of tiles (``tf.tiles.grouped``); of clusters of tiles.
         blocks: of the grid; a multiple of ``cluster``.
         kind: cooperative or ping-pong.
         cluster: blocks in a cluster, 1 or 2: they compute tiles one above the other, and load the columns that these share once, by multicast.

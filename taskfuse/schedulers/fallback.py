@@ -77,11 +77,7 @@ def fallback(
     script = Script(fusion)
     script.comment("each output with what it needs in a nest of its own")
     recompute_all(script, fusion)
-    known = set(fusion.tensors())
-    owner = separate(script)
-    steps = max(1.0, *(float(sum(_steps(fusion, tv, extent) for tv, r in owner.items() if r is root)) for root in stored(fusion)))
-    again = sum(isinstance(fusion.definition(tv), Reduction | Scan) and tv not in known for tv in owner)
-    us = work(fusion, extent).us(SCALAR_BYTES) + steps * SERIAL_US + again * AGAIN_US
+    owner, steps, us = _priced(script, extent)
     script.comment("a thread for each element")
     for root in stored(fusion):
         _loops(script, root, along.get(root.name), chosen.threads)
@@ -92,6 +88,30 @@ def fallback(
     problem = f"of {', '.join(tv.name for tv in fusion.outputs)}"
     expected = f"{steps:.0f} serial step{'s' * (steps > 1)} in each thread"
     return Chosen("fallback", problem, option, (option,), config is not None, script.text, expected)
+
+
+def price(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> float:
+    """Microseconds that the schedule of an unscheduled fusion is expected to take: for a part of what it takes to make one.
+
+    Args:
+        fusion: it is not changed.
+
+    Raises:
+        UnsupportedError: see :func:`fallback`; not all that it raises.
+    """
+    script = Script(copy_fusion(fusion)[0])
+    recompute_all(script, script.fusion)
+    return _priced(script, Sizes(fusion, sizes, target))[2]
+
+
+def _priced(script: Script, extent: Sizes) -> tuple[dict[TensorView, TensorView], float, float]:
+    """The output that each tensor serves, serial steps of a thread, microseconds, of a fusion all of which is read at the readers' own points."""
+    fusion = script.fusion
+    known = set(fusion.tensors())
+    owner = separate(script)
+    steps = max(1.0, *(float(sum(_steps(fusion, tv, extent) for tv, r in owner.items() if r is root)) for root in stored(fusion)))
+    again = sum(isinstance(fusion.definition(tv), Reduction | Scan) and tv not in known for tv in owner)
+    return owner, steps, work(fusion, extent).us(SCALAR_BYTES) + steps * SERIAL_US + again * AGAIN_US
 
 
 def _check(fusion: Fusion) -> dict[str, int]:

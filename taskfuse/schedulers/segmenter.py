@@ -311,7 +311,6 @@ class _Ways:
 
     Attributes:
         tensors: of the segment, producers first.
-        step: the fastest that was not dropped; ``None`` if all were.
     """
 
     def __init__(self, search: _Search, tensors: Sequence[TensorView]) -> None:
@@ -323,7 +322,23 @@ class _Ways:
         self.bound = roofline(extract(search.fusion, tensors, search.fusion.name), search.extent)
         self._limit = SLACK * search.target.kernel_us(search.target.dram_us(moved))
         self._viewed: Candidates | None = None
-        self.step = self._fastest()
+        self._step: Step | None = None
+        self._is_known = False
+
+    @property
+    def us(self) -> float:
+        """Microseconds of the fastest, which need not be scheduled for that; infinite if all were dropped."""
+        if self._is_known:
+            return inf if self._step is None else self._step.schedule.us
+        return self._fastest().us
+
+    @property
+    def step(self) -> Step | None:
+        """The fastest that was not dropped; ``None`` if all were."""
+        if not self._is_known:
+            self._is_known = True
+            self._step = self._made()
+        return self._step
 
     def drop(self, reason: str) -> None:
         """Go on to the next way: of :attr:`step` no kernel can be made that is proved."""
@@ -332,7 +347,7 @@ class _Ways:
         assert found is not None
         if found.best is not None and found.best.schedule is self.step.schedule:  # else the search of another form has dropped it
             found.drop(reason)
-        self.step = self._fastest()
+        self._is_known = False
 
     def put_aside(self, schedule: Chosen[Any]) -> bool:
         """Go on to the next way, and come back if none is better: :attr:`step` is far from its roofline. False if it has come back already."""
@@ -341,7 +356,7 @@ class _Ways:
         if found is None or found.best is None or found.is_last or found.best.schedule is not self.step.schedule:
             return False
         found.put_aside(schedule)
-        self.step = self._fastest()
+        self._is_known = False
         return True
 
     def error(self) -> UnsupportedError:
@@ -357,14 +372,20 @@ class _Ways:
             search.known[key] = candidates(part, sizes=sizes, target=search.target)
         return search.known[key], bytes_of(part, Sizes(part, sizes, search.target))
 
-    def _fastest(self) -> Step | None:
-        plain = self._plain.best
-        if self._views and self._viewed is None and (plain is None or plain.schedule.us > self._limit):
+    def _fastest(self) -> Candidates:
+        if self._views and self._viewed is None and self._plain.us > self._limit:
             self._viewed, _ = self._candidates(self._views)
-        viewed = None if self._viewed is None else self._viewed.best
-        if viewed is not None and (plain is None or viewed.schedule.us < plain.schedule.us):
-            return Step(viewed.fusion, viewed.schedule, self._names, tuple(tv.name for tv in self._views))
-        return None if plain is None else Step(plain.fusion, plain.schedule, self._names)
+        return self._viewed if self._viewed is not None and self._viewed.us < self._plain.us else self._plain
+
+    def _made(self) -> Step | None:
+        """The fastest, scheduled: what has a price only may turn out to be none."""
+        found = self._fastest()
+        while (best := found.best) is None and (other := self._fastest()) is not found:
+            found = other
+        if best is None:
+            return None
+        views = tuple(tv.name for tv in self._views) if found is self._viewed else ()
+        return Step(best.fusion, best.schedule, self._names, views)
 
 
 class _Search:
@@ -584,6 +605,8 @@ class _Search:
         apart = [self._step(a), self._step(b)]
         if None not in apart and self._is_hopeless(a | b, sum(s.schedule.us for s in apart if s is not None)):
             return False
+        if None not in apart and self._way(a | b).us > sum(s.schedule.us for s in apart if s is not None):
+            return False
         together = self._step(a | b)
         if together is None:
             return False
@@ -620,10 +643,13 @@ class _Search:
                     grown = True
         return not any(t in after and t not in together for tv in together for t in self.reads[tv])
 
-    def _step(self, p: Segment) -> Step | None:
+    def _way(self, p: Segment) -> _Ways:
         if p not in self._ways:
             self._ways[p] = _Ways(self, [tv for tv in self.tensors if tv in p])
-        return self._ways[p].step
+        return self._ways[p]
+
+    def _step(self, p: Segment) -> Step | None:
+        return self._way(p).step
 
     def _sorted(self, segments: Sequence[Segment]) -> list[Segment]:
         """Those first that others need."""

@@ -56,7 +56,7 @@ class WarpSpecialized:
         self.head = 2 + config.is_pingpong + self.clustered
         self.piece = self.head + self.shares_rows + self.splits_rows
         """The epilogue's loops are [head, (warpgroup,) (rows of 64,) piece, m64, n64]: this is the piece's."""
-        self.tiles = Spelled(tiles.swizzle(config.group), f"tf.tiles.swizzle({config.group})")
+        self.tiles = Spelled(tiles.grouped(config.group), f"tf.tiles.grouped({config.group})")
 
     def apply(self) -> None:
         """Make the calls."""

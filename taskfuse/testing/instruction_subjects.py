@@ -125,7 +125,7 @@ def persistent() -> Fusion:
     (d,) = fusion.outputs
     tiles = [tv.cache_after() for tv in fusion.inputs]
     acc.split(0, 64).split(2, 8).split(4, 16).reorder([0, 2, 1, 3, 4, 5])  # [mo, no, m, n, ko, k]
-    acc.rasterize((0, 1), tf.tiles.swizzle(2)).split(0, 2)  # [wave, block, m, n, ko, k]
+    acc.rasterize((0, 1), tf.tiles.grouped(2)).split(0, 2)  # [wave, block, m, n, ko, k]
     acc.axis(1).parallelize(P.BIDx)
     acc.propagate([d], upto=4)
     acc.reorder({4: 2}).propagate(tiles, upto=3)

@@ -22,7 +22,7 @@ import numpy as np
 
 from taskfuse.errors import TaskfuseError
 from taskfuse.kir import Kernel
-from taskfuse.sim import Scheduler
+from taskfuse.sim import Interleaving
 from taskfuse.testing.agreement import pattern
 from taskfuse.testing.campaign import FOREVER, Log, look_at
 from taskfuse.testing.checks import Standing, proof
@@ -80,7 +80,7 @@ def difference(kernel: Kernel, sizes: Mapping[str, int], number: int) -> str | N
     numbers = np.random.default_rng(number)
     arguments = [numbers.integers(-99, 99, tuple(sizes[str(e)] if str(e) in sizes else int(e) for e in p.shape)).astype(p.dtype.numpy) for p in kernel.inputs]
     wanted = meaning(kernel, arguments, sizes)
-    return other_words(kernel, arguments, wanted, number, [*Scheduler][number % len(Scheduler)], sizes, MOST)
+    return other_words(kernel, arguments, wanted, number, [*Interleaving][number % len(Interleaving)], sizes, MOST)
 
 
 def look(seed: int, number: int) -> Row | None:

@@ -258,7 +258,7 @@ class TensorCores:
         w = sym(WORK)
         orders = [
             Spelled("tf.tiles.raster()", tf.tiles.raster()),
-            Spelled(f"tf.tiles.swizzle({group})", tf.tiles.swizzle(group)),
+            Spelled(f"tf.tiles.grouped({group})", tf.tiles.grouped(group)),
             _by_hand([w % first, w // first]),
             _by_hand([w // second, (w // second + w) % second]),
         ]

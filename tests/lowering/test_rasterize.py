@@ -27,7 +27,7 @@ def test_a_tile_that_fills_its_axes_has_no_guard() -> None:
         x = tf.define_tensor([16, tf.dim("N", multiple_of=4)], name="x")
         y = tf.neg(x)
         fusion.add_output(y)
-    y.split(1, 4).split(0, 4).reorder([0, 2, 1, 3]).rasterize([0, 1], tf.tiles.swizzle(group=3))
+    y.split(1, 4).split(0, 4).reorder([0, 2, 1, 3]).rasterize([0, 1], tf.tiles.grouped(group=3))
     y.axis(0).parallelize(P.BIDx)
     assert "IF" not in str(agrees(fusion, np.arange(16 * 12, dtype=np.float32).reshape(16, 12)))
 
@@ -38,7 +38,7 @@ def test_where_there_is_no_work_no_tile_is_computed() -> None:
         x = tf.define_tensor([16, tf.dim("N", min=1)], name="x")
         y = tf.neg(x)
         fusion.add_output(y)
-    y.split(1, 8).split(0, 64).reorder([0, 2, 1, 3]).rasterize([0, 1], tf.tiles.swizzle(2)).split(0, 3)
+    y.split(1, 8).split(0, 64).reorder([0, 2, 1, 3]).rasterize([0, 1], tf.tiles.grouped(2)).split(0, 3)
     y.axis(1).parallelize(P.TIDy)
     for columns in (3, 8, 40):
         agrees(fusion, numbers(16, columns)).verify({"N": columns}).require()

@@ -69,6 +69,10 @@ class _Cells:
     spans: dict[str, tuple[Expr, Expr]]
     under: frozenset[Expr] = frozenset()
 
+    def is_of_blocks(self, blocks: Mapping[str, Expr], spans: Mapping[str, tuple[Expr, Expr]]) -> bool:
+        """True if these are the blocks that they are of."""
+        return self.blocks == blocks and self.spans == spans
+
 
 class CrossThreadReductions:
     """The steps that join the partial results of one reduction."""
@@ -243,7 +247,7 @@ class CrossThreadReductions:
         return self.storages[access.buffer].memory is MemoryType.Global
 
     def _sum(self, node: Node, a: _Cells, b: _Cells, mask: Bools) -> _Cells:
-        if a.blocks != b.blocks and a.sets[mask].any() and b.sets[mask].any():
+        if not a.is_of_blocks(b.blocks, b.spans) and a.sets[mask].any() and b.sets[mask].any():
             raise Open("it joins results of other blocks with its own", node)
         both = (a.sets & b.sets).any(axis=1) & a.known & b.known & mask
         if both.any():
@@ -290,24 +294,26 @@ class CrossThreadReductions:
         return found
 
     def _gathered(self, node: Node, access: Access, index: list[Ints]) -> _Cells:
-        rows = list(zip(*(i.tolist() for i in index), strict=True)) if index else [()] * self.count
         sets = np.zeros((self.count, self.words), np.uint64)
         known = np.zeros(self.count, np.bool_)
         of = np.full(self.count, -1, np.int64)
         blocks: dict[str, Expr] = {}
         spans: dict[str, tuple[Expr, Expr]] = {}
         under: dict[frozenset[Expr], None] = {}
-        readers: dict[tuple[int, ...], list[int]] = {}
-        for t, row in enumerate(rows):
-            readers.setdefault(row, []).append(t)
         last = -1
+        readers = _places(index, self.count)
         for row, threads in readers.items():
             cell = self.shared.get((access.buffer, row))
             if cell is not None:
                 sets[threads], known[threads], of[threads] = cell.sets[0], True, cell.of[0]
                 under[cell.under] = None
-                if threads[-1] > last:
-                    last, blocks, spans = threads[-1], cell.blocks, cell.spans
+                end = self.count - 1 if isinstance(threads, slice) else threads[-1]
+                if cell.sets.any() and end > last:
+                    last, blocks, spans = end, cell.blocks, cell.spans
+        for row, threads in readers.items():  # of how many blocks they are is one for all threads
+            cell = self.shared.get((access.buffer, row))
+            if cell is not None and cell.sets.any() and not cell.is_of_blocks(blocks, spans):
+                known[threads] = False
         return _Cells(sets, known, of, blocks, spans, frozenset[Expr]().union(*under))
 
     def _write(self, node: Node, access: Access, env: Mapping[str, int], mask: Bools, value: _Cells) -> None:
@@ -331,12 +337,16 @@ class CrossThreadReductions:
             else:
                 sets = np.where(mask[:, None], value.sets, old.sets)
                 known, of = np.where(mask, value.known, old.known), np.where(mask, value.of, old.of)
-                self.registers[key] = _Cells(sets, known, of, value.blocks, value.spans, under | old.under)
+                full = value if value.sets[mask].any() else old
+                if not value.is_of_blocks(old.blocks, old.spans):  # these are one for all threads: what is of others is not known any more
+                    known &= ~sets.any(axis=1) | (mask if full is value else ~mask)
+                self.registers[key] = _Cells(sets, known, of, full.blocks, full.spans, under | old.under)
             return
         made: dict[tuple[int, ...], int] = {}
-        rows = list(zip(*(i.tolist() for i in index), strict=True)) if index else [()] * self.count
-        for t in np.flatnonzero(mask).tolist():
-            before = made.setdefault(rows[t], t)
+        writers = np.flatnonzero(mask)
+        rows = zip(*(i[writers].tolist() for i in index), strict=True) if index else [()] * writers.size
+        for t, row in zip(writers.tolist(), rows, strict=True):
+            before = made.setdefault(row, t)
             if before != t and ((value.sets[before] != value.sets[t]).any() or value.of[before] != value.of[t]):
                 raise Open(f"threads {before} and {t} put different partial results in one place", node)
         for row, t in made.items():
@@ -355,7 +365,7 @@ class CrossThreadReductions:
         if not any(_names(a, loop.var) and not _names(out, loop.var) for out, a in steps):  # a loop over elements of a thread, or of none of this
             return False
         match [(n.stmt, taken(n.stmt, self.rule.combine)) for n in inner]:
-            case [(Compute(out=out), Access() as b)] if loop.step is const(1):
+            case [(Compute(out=out), Access() as b)] if loop.step is const(1) and inner[0].loops[-1] is node:
                 pass
             case _:
                 raise Open("a loop over the partial results of blocks has an unknown form", node)
@@ -367,7 +377,8 @@ class CrossThreadReductions:
 
     def _of_blocks(self, node: Node, out: Access, b: Access, env: dict[str, int], mask: Bools, spans: dict[str, tuple[Expr, Expr]]) -> None:
         """The partial results of some blocks, one of each value of ``spans``."""
-        if self._read(node, out, env, mask).sets[mask].any():
+        before = self._read(node, out, env, mask)
+        if before.sets[mask].any():
             raise Open("it joins the results of all blocks with its own", node)
         written = self.workspace.get(b.buffer, [])
         wanted = tuple(self._at(e, env) for e in b.index)
@@ -398,7 +409,7 @@ class CrossThreadReductions:
             if not cells.known[mask].all():
                 raise Open("it reads partial results that nobody has written", node)
             self._exist(node, moved, spans)
-            under = frozenset(substitute(c, moved) for c in cells.under)
+            under = before.under.union(substitute(c, moved) for c in cells.under)
             if cells.blocks:
                 moved = {**{n: substitute(e, moved) for n, e in cells.blocks.items()}, **moved}
             self._write(node, out, env, mask, _Cells(cells.sets, cells.known, cells.of, moved, {**cells.spans, **spans}, under))
@@ -412,6 +423,16 @@ class CrossThreadReductions:
         for name, e in moved.items():
             if not (proves(there, ge(e, 0)) and proves(there, lt(e, grid[name]))):
                 raise Open(f"it takes partial results of blocks that there may not be: {name} = {e}", node)
+
+
+def _places(index: list[Ints], count: int) -> dict[tuple[int, ...], slice | list[int]]:
+    """The threads that read each element; a slice: all of them read one."""
+    if all(not any(i.strides) for i in index):  # one number, spread over the threads
+        return {tuple(int(i[0]) for i in index): slice(count)}
+    readers: dict[tuple[int, ...], list[int]] = {}
+    for t, row in enumerate(zip(*(i.tolist() for i in index), strict=True)):
+        readers.setdefault(row, []).append(t)
+    return {**readers}
 
 
 def _names(access: Access, name: str) -> bool:

@@ -128,6 +128,8 @@ class ReachingWrites:
         return tuple(self.hits)
 
     def _find(self, want: Place, given: Iterable[Expr], *, past: bool) -> None:
+        if not past and self._is_plain(want):
+            return
         shape = self.shape(want.tensor, want.content)
         constraints = known_at(want).given(*given)
         if not past:
@@ -149,6 +151,27 @@ class ReachingWrites:
         if not past and self._stored_before(want, constraints):
             return
         self._backwards(want, want.node, constraints, past=past)
+
+    def _is_plain(self, want: Place) -> bool:
+        """True if nothing needs a prover: an argument read at the index that is wanted, or what this thread has just written at this index in a register.
+
+        That is the last write in the text before the read, in a block around it, so in the same iterations and wherever the read is executed.
+        """
+        if want.buffer in self.inputs:
+            return want.tensor == want.buffer and want.index == want.element
+        if self.storages[want.buffer].memory is not MemoryType.Local or want.offset is not None:
+            return False
+        last = max((c for c in self.claims.get(want.buffer, []) if c.node.number < want.node.number), key=lambda c: c.node.number, default=None)
+        if last is None or last.points or last.given or last.offset is not None or last.index != want.index or last.element != want.element:
+            return False
+        if last.tensor != want.tensor or last.content is not want.content or not any(n.block is last.node.block for n in want.node.path):
+            return False
+        fixed = {n.stmt.var for n in last.node.loops if isinstance(n.stmt, For)} | THREADS | BLOCKS
+        if any(not e.free <= fixed for e in last.index):  # what moves in between: slots of cursors
+            return False
+        self._clear(want)
+        self.hits.append(last)
+        return True
 
     def _argument(self, want: Place, constraints: Constraints, *, past: bool) -> None:
         if want.tensor != want.buffer:

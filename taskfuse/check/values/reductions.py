@@ -25,7 +25,7 @@ from taskfuse.check.values.questions import inside, known_at, proves
 from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.runs import Span, Visits, known_of, runs
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import TRUE, Const, Expr, Facts, FloorDiv, Mod, Sym, children, const, eq, evaluate, ge, le, lt, not_, simplify, substitute, sym
+from taskfuse.ir.scalar import TRUE, Const, Expr, Facts, FloorDiv, Mod, Select, Sym, children, const, eq, evaluate, ge, le, lt, not_, simplify, substitute, sym
 from taskfuse.kir import accesses
 from taskfuse.kir.nodes import Compute, For
 from taskfuse.kir.operands import Content, Holds, Immediate
@@ -275,16 +275,17 @@ class Reductions:
         if not (f is not TRUE and (isinstance(f, Const) or begin.ranges.refutes(f) or proves(begin, not_(f)))):
             raise Open("the first product adds to what its accumulator held before", first.node)
         for s in loops:
-            if proves(around, ge(s.start + s.step, s.stop)):
-                continue  # there is one trip at most: the bound of a loop may be a condition
-            if not proves(around.given(ge(sym(s.var), s.start + s.step)), f):
+            if proves(around.given(ge(sym(s.var), s.start + s.step)), f):
+                continue
+            if not proves(around, ge(s.start + s.step, s.stop)):  # but for one trip at most: the bound of a loop may be a condition
                 raise Open("a product of a later trip may set its accumulator anew", first.node)
         if any(g is not TRUE and not proves(known_at(t.place), g) for t, g in zip(group[1:], flags[1:], strict=True)):
             raise Open("a product that is not the first may set its accumulator anew", last.node)
         if rule.init.value != 0:
             raise Open(f"it starts with {rule.init.value}, and products set accumulators to 0", first.node)
         for s in loops:
-            if not proves(constraints, lt(s.start, s.stop)):
+            stop = s.stop.a if isinstance(s.stop, Select) and constraints.ranges.implies(s.stop.cond) else s.stop
+            if not proves(constraints, lt(s.start, stop)):
                 raise Open("no product may be taken at all, and nothing sets the accumulator", first.node)
 
     @staticmethod
@@ -409,7 +410,7 @@ class Reductions:
             self._check_joined(want, joined_threads)
             places = sorted(i for b, i in joined_threads.registers if b == want.buffer)
             results = [joined_threads.result(index, want.node, (eq(e, i) for e, i in zip(want.index, index, strict=True))) for index in places]
-            if not results or any((r.members != results[0].members).any() or r.blocks != results[0].blocks for r in results):
+            if not results or any((r.members != results[0].members).any() or (r.blocks, r.spans) != (results[0].blocks, results[0].spans) for r in results):
                 raise Open("accumulators of a thread are joined in different ways", want.node)
             return results[0]
         return joined_threads.result(tuple(e.value for e in want.index if isinstance(e, Const)), want.node)

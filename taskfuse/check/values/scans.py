@@ -106,9 +106,11 @@ class Scans:
             s = n.stmt
             assert isinstance(s, For)
             if s.var not in index[axis].free:
-                if not any(e is sym(s.var) for e in total.index) and s.var in {name for e in index for name in e.free}:
+                if any(e is sym(s.var) for e in total.index):
+                    continue
+                if s.var in {name for e in index for name in e.free}:
                     raise Open(f"one total is used for different values of {s.var}", term)
-                continue
+                raise Open(f"its steps are taken again in each iteration of {s.var}", term)
             if s.var in {name for k, e in enumerate(index) if k != axis for name in e.free} or s.var not in weights:
                 raise Open("its loops do not run along its axis in order", term)
             if s.start is not const(0) or s.step is not const(1) or not equal(term.context.constraints, const(weights[s.var]), reach):

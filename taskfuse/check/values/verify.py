@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from taskfuse.check.multibuffers import MultiBuffers
-from taskfuse.check.rings import Rings
-from taskfuse.check.statement_tree import Node, StatementTree
+from taskfuse.check.statement_tree import Node
+from taskfuse.check.structure import Structure
 from taskfuse.check.trace import Budget, TooLarge
 from taskfuse.check.values.claims import Instructions
 from taskfuse.check.values.execution import Finding, execute
@@ -22,16 +21,18 @@ from taskfuse.kir.operands import Content, Writer
 from taskfuse.kir.witness import Accumulate
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
+Checked = list[tuple[Obligation, Node | None]]
 
-def right(tree: StatementTree, rings: Rings, multibuffers: MultiBuffers) -> Iterator[Obligation]:
+
+def right(structure: Structure) -> Iterator[Obligation]:
     """Every write is right, every read sees the write that it must, reductions and outputs are covered. Nothing for a kernel without definitions.
 
     What is open at constant extents is looked at in one run of the launch, if it is small enough: a kernel whose order is proved computes the same in all.
     """
-    kernel = tree.kernel
+    kernel = structure.tree.kernel
     if not kernel.definitions:
         return
-    checked = list(_symbolic(tree, rings, multibuffers))
+    checked = _everywhere(structure)
     found = [o for o, _ in checked]
     left = [node for o, node in checked if o.verdict is not Verdict.PROVED]
     if not left or kernel.extents or any(n is not None and isinstance(n.stmt, Gather) for n in left):  # a run only samples what values say
@@ -62,8 +63,19 @@ def wrong_value(kernel: Kernel, extents: Mapping[str, int], budget: Budget) -> O
         return None
 
 
-def _symbolic(tree: StatementTree, rings: Rings, multibuffers: MultiBuffers) -> Iterator[tuple[Obligation, Node | None]]:
+def _everywhere(structure: Structure) -> Checked:
+    """All of it for all extents, with unrolled loops as the loops that they are if that proves it: iterations that differ in an index are one question."""
+    checked: Checked = []
+    for o, node in _symbolic(structure):
+        checked.append((o, node))
+        if structure.tree.has_copies and o.verdict is not Verdict.PROVED:
+            return _everywhere(structure.copied_out)
+    return checked
+
+
+def _symbolic(structure: Structure) -> Iterator[tuple[Obligation, Node | None]]:
     """All of it, for all extents at once."""
+    tree, rings, multibuffers = structure.tree, structure.rings, structure.multibuffers
     kernel = tree.kernel
     instructions = Instructions(kernel)
     writes = ReachingWrites(tree, instructions, rings, multibuffers)

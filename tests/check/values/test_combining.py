@@ -43,6 +43,7 @@ def test_it_holds(text: str) -> None:
 
 def test_the_order_of_operands_does_not_matter() -> None:
     text = changed(changed(SUM, "add(b, p)", "add(p, b)"), "a = add(a, b)", "a = add(b, a)")
+    assert finding(changed(SCAN, "add(t, x[threadIdx.x, i])", "add(x[threadIdx.x, i], t)")) == ""
     assert finding(changed(text, "fma(x[threadIdx.x, i], w[i], a)", "fma(w[i], x[threadIdx.x, i], a)")) == ""
 
 

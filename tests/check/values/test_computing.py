@@ -54,3 +54,22 @@ WRONG = {
 def test_what_is_wrong(name: str) -> None:
     old, new, reason = WRONG[name]
     assert reason in finding(changed(TEXT, old, new))
+
+
+ROWS = """\
+KERNEL k(x: float32[4, 3]) -> (y: float32[4])
+  GRID (1, 1, 1)  BLOCK (4, 1, 1)
+  LOCAL c: float32[]
+  DEFINE y: float32[4] over (4, 3) at (i0) = reduce add of copy(x[i0, i1]) from 0.0
+
+c = copy(0.0)  ~ start y
+FOR i in 0..3:
+  c = add(c, x[threadIdx.x, i])  ~ term y[threadIdx.x, i]
+y[threadIdx.x] = copy(c)  ~ value y[threadIdx.x]
+"""
+
+
+def test_a_complete_result_is_the_element_that_it_is_of() -> None:
+    assert finding(ROWS) == ""
+    other = changed(ROWS, "y[threadIdx.x] = copy(c)  ~ value y[threadIdx.x]", "y[3 - threadIdx.x] = copy(c)  ~ value y[3 - threadIdx.x]")
+    assert "y[0]: element [0] of y" in finding(other)

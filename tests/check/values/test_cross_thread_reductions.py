@@ -99,3 +99,60 @@ def test_a_later_result_that_may_lie_in_the_same_place_hides_an_older_one(place:
     assert gaps(kernel) == ([] if is_right else [f"whether the place that is read at 0 is the one that is written at {place} is not known"])
     assert verify(kernel, {"N": 1, "M": 40}).is_proved is is_right
     assert verify(kernel, {"N": 3, "M": 40}).is_proved
+
+
+COLUMNS = """\
+KERNEL t(x: float32[4, N]) -> (y: float32[4])
+  DIM N min 1
+  GRID (ceildiv(N, 8), 1, 1)  BLOCK (4, 1, 1)
+  LOCAL acc: float32[]
+  GLOBAL w: float32[ceildiv(N, 8), 4]
+  COUNTER grid0
+  DEFINE y: float32[4] over (4, N) at (i0) = reduce add of copy(x[i0, i1]) from 0.0
+
+acc = copy(0.0)  ~ start y
+FOR i in 0..8:
+  IF 8*blockIdx.x + i < N:
+    acc = add(acc, x[threadIdx.x, 8*blockIdx.x + i])  ~ term y[threadIdx.x, 8*blockIdx.x + i]
+w[blockIdx.x, threadIdx.x] = copy(acc)  ~ part y
+IF {reset}:
+  acc = copy(0.0)  ~ part y
+SYNC grid grid0, 4*ceildiv(N, 8)
+FOR b in {blocks}:
+  IF {joins}:
+    acc = add(acc, w[{place}, threadIdx.x])  ~ part y
+IF blockIdx.x == 0:
+  y[threadIdx.x] = copy(acc)  ~ value y[threadIdx.x]
+"""
+RIGHT = {"reset": "threadIdx.x >= 0", "joins": "threadIdx.x >= 0", "blocks": "0..ceildiv(N, 8)", "place": "b"}
+NOT_RIGHT = {
+    "the other threads keep what their own block has": (
+        {"reset": "threadIdx.x == 0", "joins": "threadIdx.x == 0"},
+        "thread 1 reads a result that has no terms",
+    ),
+    "the other threads have nothing": ({"joins": "threadIdx.x == 0"}, "thread 1 reads a result that has no terms"),
+    "its own block twice": ({"reset": "threadIdx.x == 0"}, "it joins the results of all blocks with its own"),
+    "fewer blocks the further a thread": ({"joins": "threadIdx.x <= b"}, "under threadIdx.x <= b, which is not known of all of them"),
+    "blocks alone that begin anew": ({"reset": "blockIdx.x > N//2"}, "joined under blockIdx.x > N//2"),
+    "few blocks": ({"joins": "b < 3"}, "under b < 3, which is not known of all of them"),
+    "blocks from the thread on": ({"blocks": "threadIdx.x//3..ceildiv(N, 8)"}, "is not known"),
+    "blocks up to its own": ({"blocks": "0..blockIdx.x + 1"}, "is not known"),
+    "every second block": ({"place": "b//2*2"}, "depends on b"),
+}
+
+
+def test_columns() -> None:
+    parse_kernel(COLUMNS.format(**RIGHT)).verify().require()
+
+
+def test_a_loop_inside_that_of_the_blocks_takes_each_again() -> None:
+    step = "  IF {joins}:\n    acc = add("
+    assert step in COLUMNS
+    again = COLUMNS.replace(step, "  FOR m in 0..2:\n    IF {joins}:\n      acc = add(")
+    assert "a loop over the partial results of blocks has an unknown form" in gaps(parse_kernel(again.format(**RIGHT)))
+
+
+@pytest.mark.parametrize("name", NOT_RIGHT)
+def test_every_thread_has_the_results_of_all_blocks(name: str) -> None:
+    changes, reason = NOT_RIGHT[name]
+    assert any(reason in gap for gap in gaps(parse_kernel(COLUMNS.format(**(RIGHT | changes)))))

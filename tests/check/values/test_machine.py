@@ -69,6 +69,9 @@ def texts(draw: st.DrawFn) -> str:
                     lines.append(f"{indent}IF {draw(st.sampled_from(usable))}:")
                     block(indent + "  ", names)
                     if draw(st.booleans()):
+                        lines.append(f"{indent}ELSE IF {draw(st.sampled_from(usable))}:")
+                        block(indent + "  ", names)
+                    if draw(st.booleans()):
                         lines.append(f"{indent}ELSE:")
                         block(indent + "  ", names)
                 case _:
@@ -87,6 +90,13 @@ def test_a_thread_does_what_it_does_alone(text: str, apart: bool) -> None:
     kernel = parse_kernel(text)
     for (b, t), wrote in trace(kernel, apart=apart).items():
         assert wrote == list(alone(kernel.body, {"blockIdx.x": b, "threadIdx.x": t}))
+
+
+def test_the_first_arm_that_holds() -> None:
+    arms = ("IF threadIdx.x < 1:", "ELSE IF threadIdx.x < 3:", "ELSE IF threadIdx.x < 2:", "ELSE:")
+    text = "".join(f"{arm}\n  r[{k}] = copy(0.0)\n" for k, arm in enumerate(arms))
+    found = trace(parse_kernel(HEAD.format(block=4) + text))
+    assert [found[0, t] for t in range(4)] == [[0], [1], [1], [3]]
 
 
 def test_nobody_passes_a_barrier_before_all_have_come() -> None:

@@ -110,3 +110,27 @@ def test_writes_in_tables() -> None:
         assert gaps(SHARED.format(at=at)) != []
     assert gaps(SHARED.format(at="4")) == []
     assert gaps(changed(SHARED, "sin(x[j])  ~ value b[j]", "exp(x[j])  ~ value a[j]").format(at="1")) == []
+
+
+CARRIED = """\
+KERNEL k(x: float32[N + 1]) -> (y: float32[N])
+  DIM N min 1
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL t: float32[]
+  DEFINE a: float32[N + 1] = exp(x[i0])
+  DEFINE b: float32[N + 1] = sin(x[i0])
+  DEFINE y: float32[N] = neg(a[i0])
+
+t = exp(x[0])  ~ value a[0]
+FOR i in 0..N:
+  y[i] = neg(t)  ~ value y[i]
+  t = {}
+  t = {}
+"""
+
+
+def test_the_last_write_of_the_iteration_before() -> None:
+    writes = "sin(x[i])  ~ value b[i]", "exp(x[i + 1])  ~ value a[i + 1]"
+    assert gaps(CARRIED.format(*writes)) == []
+    assert gaps(CARRIED.format(*reversed(writes))) == ["it may find b where a is wanted"]
+    assert finding(CARRIED.format(*reversed(writes)), N=2) != ""
