@@ -448,6 +448,7 @@ class Run:
                 self.released.add(s)
         return True
 
+
 def _subject(text: str) -> str:
     """The instruction of a statement's text, without operands."""
     first, _, rest = text.partition(" ")

@@ -21,6 +21,7 @@ from taskfuse.sim.lanes import Env, Lanes, LaneTable
 from taskfuse.sim.observer import Observer
 from taskfuse.sim.program import Program
 from taskfuse.sim.published import GlobalFences
+from taskfuse.target import WARP
 
 REPORTED_AGENTS = 24
 Description = Callable[[], str]
@@ -126,6 +127,8 @@ class Machine:
         return None
 
     def _leave(self, agent: Agent, join: Join) -> None:
+        if join.live == 1 and not agent.lanes.has_whole_units(self.program.unit):  # the rest of its warp has gone on
+            agent.torn = True
         agent.joins = agent.joins[:-1]
         join.live -= 1
         self._settle(join)
@@ -148,6 +151,7 @@ class Machine:
             first = same[0]
             first.lanes = self.table.union([a.lanes for a in same])
             first.order = (first.block.number, first.lanes.first)
+            first.torn = len(merged) > 1 and not first.lanes.has_whole_units(self.program.unit)
             self._resume(first)
             self.alive -= len(same) - 1
             for outer in first.joins:
@@ -302,10 +306,26 @@ class Machine:
     def _fault(self, fault: Fault, agent: Agent, pc: int) -> Signal:
         """A fault of an agent ends the run, unless the agent is a part of a warp that could not wait for the rest."""
         if isinstance(fault, TornWarp) and agent.torn:
-            reason = fault.reason
-            return self.block(agent, pc, lambda: reason)
+            return self._reunite(agent, pc, fault.reason)
         thread = agent.lanes.first if fault.thread is None or isinstance(fault, TornWarp) else fault.thread
         raise self.error(fault, agent.block, pc, thread) from None
+
+    def _reunite(self, agent: Agent, pc: int, reason: str) -> Signal:
+        """Parts of a warp that went on alone are one agent again at an instruction that takes all of it: those that come first wait for the last."""
+        rest = [a for a, (at, _) in self.waiting.items() if at == pc and a.block is agent.block and a.joins == agent.joins and a.env == agent.env]
+        lanes = self.table.union([agent.lanes, *(a.lanes for a in rest)])
+        if agent.detours or any(a.detours or not a.torn for a in rest) or not lanes.has_whole_units(WARP):
+            return self.block(agent, pc, lambda: reason)
+        if self.observer is not None:
+            self.observer.wake(rest)
+        for other in rest:
+            del self.waiting[other]
+        self.alive -= len(rest)
+        for outer in agent.joins:
+            outer.live -= len(rest)
+        agent.lanes, agent.pc, agent.torn = lanes, pc, False
+        agent.order = (agent.block.number, lanes.first)
+        return Signal.POINT
 
     # -- reports ----------------------------------------------------------------------------------------------------------------------
 

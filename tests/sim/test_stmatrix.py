@@ -50,6 +50,16 @@ def test_a_warp_comes_together_for_it() -> None:
     run_all(k, [X], np.stack([expected, expected]))
 
 
+def test_parts_of_a_warp_with_cursors_of_their_own_come_together_behind_a_barrier() -> None:
+    """Half of a warp moves a cursor that nobody reads later: the halves are in unequal state from there on, and one warp again for the collective."""
+    role = "IF threadIdx.y == 0:\n  c = CURSOR(slots 2, slot 0, parity 0)\n  IF threadIdx.x < 16:\n    WAIT m[c.slot] parity c.parity\n    c.advance(1)\n"
+    body = replaced(BODY, "STMATRIX", role + "ELSE:\n  ARRIVE m[0]\nSYNC block\nSTMATRIX")
+    start = "IF threadIdx.x == 0 && threadIdx.y == 0:\n  INIT m[0] count 32\n  INIT m[1] count 32\nSYNC block\n"
+    k = kernel(start + body, *DECLARATIONS, "MBARRIER m[2]", outputs="y: float16[2, 4, 64]", block="(32, 2, 1)")
+    expected = (128 * np.arange(4)[:, None] + np.arange(64)).astype(np.float16)
+    run_all(k, [X], np.stack([expected, expected]))
+
+
 def test_a_torn_warp_that_cannot_come_together() -> None:
     body = replaced(BODY, "STMATRIX", "IF threadIdx.x == 0 && threadIdx.y == 0:\n  WAIT m[0] parity 0\nSTMATRIX")
     start = "IF threadIdx.x == 0 && threadIdx.y == 0:\n  INIT m[0] count 32\nSYNC block\n"
