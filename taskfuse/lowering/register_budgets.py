@@ -62,6 +62,7 @@ class RegisterBudgets:
         self.ranges = ranges
         self._words = {b.name: _words(b) for b in storage if not MEDIA[b.memory].has_addresses}
         self._roles: list[tuple[PScope, int]] = []
+        self._group: Group | None = None
         self._seen: set[Node] = set()
 
     def insert(self, plan: list[PNode]) -> None:
@@ -141,6 +142,14 @@ class RegisterBudgets:
             why = f"{holder.name} around it has a budget already" if holder is not None else "its dispatch stands under a loop"
             help = "give one budget per role, where the role begins"
             raise LoweringError(what=scope.node.name, reason=f"registers({budget}): {why}", help=help, location=scope.node.location)
+        if self._group not in (None, group):
+            raise LoweringError(
+                what=scope.node.name,
+                reason=f"registers({budget}): a warpgroup changes its registers once, and roles of {self._group.name} have budgets already",
+                help="give budgets to the roles of one group",
+                location=scope.node.location,
+            )
+        self._group = group
         self._visit(scope.body, scope.node, in_loop)
         frame = self.ranges.frame(group, scope.node)
         threads = self.ranges.threads_of(frame)

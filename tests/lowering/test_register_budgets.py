@@ -110,6 +110,29 @@ def test_one_budget_per_role() -> None:
     )
 
 
+def test_roles_of_one_group_have_budgets() -> None:
+    with tf.Fusion("twice") as fusion:
+        x = tf.define_tensor([2, 128])
+        a = tf.neg(x)
+        b = tf.add(a, 1.0)
+        c = tf.add(b, 1.0)
+        d = tf.add(c, 1.0)
+        fusion.add_output(d)
+    for tv in (a, b, c, d):
+        bind(tv, P.Serial, P.TIDx)
+    ta, tb, tc, td = (fusion.task([tv], tv.name) for tv in (a, b, c, d))
+    one, two = fusion.group([ta, tb], "one"), fusion.group([tc, td], "two")
+    one.parallelize(P.TIDy)
+    two.parallelize(P.TIDy)
+    tb.registers(40)
+    assert budgets(tf.lower(fusion)) == [40]
+    td.registers(24)
+    assert refused(lambda: tf.lower(fusion), LoweringError) == (
+        f"cannot lower {td.name}: registers(24): a warpgroup changes its registers once, and roles of one have budgets already\n"
+        "help: give budgets to the roles of one group"
+    )
+
+
 def test_a_dispatch_under_a_loop_sets_no_budget() -> None:
     def build(budget: int | None) -> tf.Fusion:
         with tf.Fusion("loop") as fusion:
