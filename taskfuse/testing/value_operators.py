@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import combinations
 
 from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -24,6 +25,9 @@ from taskfuse.testing.lie_operators import LIE_OPERATORS
 from taskfuse.testing.mutations import Edit, Mutants, Operator, all_bodies, at, change, inner, with_body
 from taskfuse.testing.tile_operators import TILE_OPERATORS
 from taskfuse.testing.value_edits import Writer, in_each, in_writers, index_of, reads, rewritten, writers, writes
+
+AGAIN = "again"
+"""The variable of a loop that no kernel of the corpus has."""
 
 # -- indices --------------------------------------------------------------------------------------------------------------------------
 
@@ -201,6 +205,25 @@ def _dropped(kernel: Kernel) -> Mutants:
 def _repeated(kernel: Kernel) -> Mutants:
     for s in writers(kernel):
         yield at(kernel, s, (s, replace(s)))
+
+
+def _looped(kernel: Kernel) -> Mutants:
+    """A statement in a loop whose variable nothing names: every trip, or one of them."""
+    stops = (const(2), *(sym(e.name) for e in kernel.extents[:1]))
+    for s in writers(kernel):
+        for stop in stops:
+            yield at(kernel, s, For(AGAIN, const(0), stop, const(1), False, (s,)))
+            yield at(kernel, s, For(AGAIN, const(0), stop, const(1), False, (If((Branch(eq(sym(AGAIN), 1), (s,)),)),)))
+
+
+def _copied_behind(kernel: Kernel) -> Mutants:
+    """A statement once more, behind a later one, by some threads or blocks."""
+    for body in all_bodies(kernel):
+        places = [k for k, s in enumerate(body) if isinstance(inner(s), Writer) and not isinstance(inner(s), Shuffle)]
+        for first, later in combinations(places, 2):
+            for lane in (eq(THREAD, 0), ne(THREAD, 0), eq(sym("blockIdx.x"), 0), ne(sym("blockIdx.x"), 0)):
+                copy = If((Branch(lane, (replace(body[first]),)),))
+                yield with_body(kernel, body, (*body[: later + 1], copy, *body[later + 1 :]))
 
 
 def _neighbours(kernel: Kernel) -> Mutants:
@@ -458,6 +481,8 @@ VALUE_OPERATORS: tuple[Operator, ...] = (
     Operator("by thread 0 alone", in_writers(_except(eq(THREAD, 0)))),
     Operator("statement dropped", _dropped),
     Operator("statement twice", _repeated),
+    Operator("statement in a loop of its own", _looped),
+    Operator("statement again behind a later one", _copied_behind),
     Operator("statements exchanged", _neighbours),
     Operator("statement across a loop's end", _hoisted),
     Operator("start dropped", _starts(lambda _: ())),
