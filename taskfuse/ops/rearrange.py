@@ -141,7 +141,7 @@ def chunk(x: TensorView, chunks: int, axis: int = 0) -> tuple[TensorView, ...]:
 def split(
     x: TensorView, *, sizes: Sequence[IntLike] | None = None, sections: int | None = None, indices: Sequence[IntLike] | None = None, axis: int = 0
 ) -> tuple[TensorView, ...]:
-    """``x`` in pieces along ``axis``: views. What a number means NumPy and torch disagree on, so it is named.
+    """``x`` in pieces along ``axis``: views. NumPy and torch read a number differently, so name it.
 
     Args:
         x: the tensor.
@@ -196,7 +196,7 @@ def _same(a: Expr, b: Expr, x: TensorView) -> bool:
 @axial
 def narrow(x: TensorView, axis: int, start: Value, length: IntLike) -> TensorView:
     """``length`` elements of ``x`` along ``axis`` from ``start`` on, as ``torch.narrow``: a view; where ``start`` is a run-time scalar or a 0-d tensor of
-    integers, a read at computed indices, which gives 0 outside of ``x`` and takes negative indices to count from the end.
+    integers, a read at computed indices, which gives 0 outside ``x`` and counts negative indices from the end.
 
     Raises :class:`ShapeError` if a ``start`` that is no run-time value does not provably fit.
     """
@@ -315,7 +315,7 @@ def _first(x: TensorView, place: int, by: object) -> Expr:
 @op(Kind.COMPOSITE, same)
 @axial
 def diff(x: TensorView, n: int = 1, axis: int = -1) -> TensorView:
-    """The difference of each element along ``axis`` from the one before it, ``n`` times; for bool whether they differ.
+    """The difference of each element along ``axis`` from the one before it, ``n`` times; for bool, whether they differ.
 
     Raises :class:`ShapeError` if the dimension does not provably have ``n`` elements.
     """
