@@ -94,10 +94,10 @@ def test_integers_of_numpy_are_integers() -> None:
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        (lambda c: c.fusion.task([WRONG]), "t1: 'wrong' is not a tensor\nhelp: a task is made of tensors, a group of tasks and groups"),
+        (lambda c: c.fusion.task([WRONG]), "t1: 'wrong' is not a tensor\nhelp: a task consists of tensors, a group of tasks and groups"),
         (
             lambda c: c.fusion.group([c.a]),
-            "group1: tv1: float32[N, 32] is not a task and no group\nhelp: a group is made of tasks and groups: fusion.task([tensor]) makes a task",
+            "group1: tv1: float32[N, 32] is neither a task nor a group\nhelp: a group consists of tasks and groups: fusion.task([tensor]) makes a task",
         ),
         (
             lambda c: c.fusion.group([c.fusion.task([c.a], "only")], "pair").parallelize(WRONG),
@@ -166,7 +166,7 @@ S = tf.schedulers
         (lambda c: c.b.recompute([c.s, c.c]), "recompute(tv2): tv3 and tv4 do not run over the same extents\nhelp: call it once for each"),
         (lambda c: c.a.duplicate([WRONG]), "duplicate(tv1): 'wrong' is not a tensor\nhelp: its readers are tv2, tv4"),
         (lambda c: c.a.cache_after(c.a), "cache_after(tv1): tv1 does not read it\nhelp: its readers are tv2, tv4"),
-        (lambda c: c.a.cache_after(c.b, 1), "cache_after(tv1): operand 1 of tv2 is not it\nhelp: it is at 0"),
+        (lambda c: c.a.cache_after(c.b, 1), "cache_after(tv1): operand 1 of tv2 is another tensor\nhelp: it is at 0"),
         (lambda c: c.a.cache_after(operand=0), "cache_after(tv1): operand 0 of which reader?\nhelp: name the reader, too"),
         (
             lambda c: tf.segment(c.fusion, [[c.a, c.b, c.s, c.c]], views=[[c.a]]),
@@ -174,11 +174,11 @@ S = tf.schedulers
         ),
         (
             lambda c: tf.segment(c.fusion, [[c.a, c.b, c.s, c.c]], views=[]),
-            "fusion 'chain': there are 1 segments and views of 0\nhelp: give a list for each segment, empty where it takes none",
+            "fusion 'chain': there are 1 segments and views of 0\nhelp: give a list for each segment, empty if it takes no views",
         ),
         (
             lambda c: c.a.scatter(),
-            "scatter(tv1): it is not a concatenation: parts one after another along one axis that fill it\nhelp: tf.cat and tf.stack make one",
+            "scatter(tv1): it is not a concatenation of parts that fill it along one axis\nhelp: tf.cat and tf.stack make one",
         ),
         (lambda c: c.split().c.scatter(), "scatter(tv4): tv4 is scheduled already\nhelp: scatter first"),
         (lambda c: c.fusion.resident_blocks(33), "fusion 'chain': 33 resident blocks of a multiprocessor\nhelp: use 1 to 32"),
@@ -196,7 +196,7 @@ S = tf.schedulers
         (lambda c: tf.segment(c.fusion, [[c.a], [c.a, c.b]]), "fusion 'chain': tv1 is in segments 0 and 1\nhelp: name each tensor once"),
         (
             lambda c: tf.segment(c.fusion, [[c.a, c.c], [c.b, c.s]]),
-            "fusion 'chain': the segments [tv1, tv4] and [tv2, tv3] need each other\nhelp: merge them, or segment the fusion elsewhere",
+            "fusion 'chain': the segments [tv1, tv4] and [tv2, tv3] depend on each other\nhelp: merge them, or segment the fusion elsewhere",
         ),
         (
             lambda c: tf.segment(c.split().fusion, [[c.a, c.b, c.s, c.c]]),

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 ELSEWHERE: dict[str, str] = {
     "tests/check": """
-        check/accesses check/arrivals check/barriers check/bounds check/defined check/endpoints check/enumeration check/forms check/slot_release
+        check/accesses check/arrivals check/barriers check/bounds check/endpoints check/enumeration check/forms check/slot_release
         check/instance check/items check/constraints check/order check/convergence check/paths check/multibuffers check/statement_tree check/races
         check/tma_prefetch check/registers check/relation check/remote check/normalize check/threads check/trace
     """,
@@ -50,7 +50,7 @@ ELSEWHERE: dict[str, str] = {
         ir/assignment ir/task_tree
     """,
     "tests/kir": """
-        kir/arguments kir/fields kir/kernel kir/operand_parser kir/operand_printer kir/operands kir/products kir/readers kir/statement_parser
+        kir/arguments kir/fields kir/kernel kir/operand_parser kir/operand_printer kir/products kir/readers kir/statement_parser
         kir/synchronization kir/witness_parser
     """,
     "tests/kir/test_verify.py": """

@@ -132,7 +132,7 @@ def _check_facts(fusion: Fusion, position: int, name: str, value: int) -> None:
     elif facts.max is not None and value > facts.max:
         reason = f"dimension '{name}' is {value}, more than its maximum {facts.max}"
     elif value % facts.multiple_of:
-        reason = f"dimension '{name}' is {value}, no multiple of {facts.multiple_of}"
+        reason = f"dimension '{name}' is {value}, not a multiple of {facts.multiple_of}"
     else:
         return
     raise InputError(index=position, fusion=fusion.name, reason=reason)

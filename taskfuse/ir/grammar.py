@@ -385,6 +385,6 @@ def _atom(r: FusionReader) -> Atom:
     token = r.token
     atom = find(token.text) if token.kind is TokenKind.NAME else None
     if atom is None:
-        raise token.error(f"there is no atom '{token.text}'" if token.kind is TokenKind.NAME else f"expected a atom, found {token}")
+        raise token.error(f"there is no atom '{token.text}'" if token.kind is TokenKind.NAME else f"expected an atom, found {token}")
     r.position += 1
     return atom

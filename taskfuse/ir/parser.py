@@ -181,7 +181,7 @@ class _Builder:
             if d.name.text in fusion.dims:
                 raise d.name.token.error(f"dimension '{d.name.text}' is given twice")
             if is_map_symbol(d.name.text):
-                raise d.name.token.error(f"'{d.name.text}' is a symbol of index maps, no dimension")
+                raise d.name.token.error(f"'{d.name.text}' is a symbol of index maps, not a dimension")
             fusion.dims[d.name.text] = d.dim
         for s in text.scalars:
             self._check_new(s.name)

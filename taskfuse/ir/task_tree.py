@@ -57,7 +57,7 @@ class TaskTree:
         if not name.isidentifier() or not name.isascii():
             raise TaskError(node=name, reason="a name is made of letters, digits and _", location=caller())
         if re.fullmatch(r"t0(_[0-9]+)?", name):
-            raise TaskError(node=name, reason="this name is of the tasks of unclaimed tensors", help="give the node another name", location=caller())
+            raise TaskError(node=name, reason="this name is reserved for the tasks of unclaimed tensors", help="give the node another name", location=caller())
         if name == "root" or any(n.name == name for n in self.nodes):
             raise TaskError(node=name, reason="there is already a node of this name", location=caller())
         return name
@@ -66,13 +66,13 @@ class TaskTree:
         self.changes += 1
         where = caller()
         if not isinstance(tv, TensorView):
-            raise TaskError(node=task.name, reason=f"{tv!r} is not a tensor", help="a task is made of tensors, a group of tasks and groups", location=where)
+            raise TaskError(node=task.name, reason=f"{tv!r} is not a tensor", help="a task consists of tensors, a group of tasks and groups", location=where)
         if tv.fusion is not self.fusion:
             raise TaskError(node=task.name, reason=f"{tv.name} belongs to fusion '{tv.fusion.name}'", location=where)
         if tv.is_input:
             raise TaskError(
                 node=task.name,
-                reason=f"{tv.name} is an input: it is given, not computed, and lies in no task",
+                reason=f"{tv.name} is an input: it is not computed, so no task contains it",
                 help=f"claim the tensors that read it, or {tv.name}.cache_after()",
                 location=where,
             )
@@ -288,7 +288,7 @@ class TaskTree:
             node=group.name,
             reason="its members depend on each other in a cycle",
             notes=tuple(steps),
-            help="put what lies on the cycle into one member, or cut a member in two",
+            help="put the nodes on the cycle into one member, or split a member in two",
             location=caller(),
         )
 
@@ -355,8 +355,8 @@ def behind_views(fusion: Fusion, tv: TensorView) -> TensorView:
 
 def _check_node(group: Group, member: object) -> None:
     if not isinstance(member, Task | Group):
-        help = "a group is made of tasks and groups: fusion.task([tensor]) makes a task"
-        raise TaskError(node=group.name, reason=f"{member!r} is not a task and no group", help=help, location=caller())
+        help = "a group consists of tasks and groups: fusion.task([tensor]) makes a task"
+        raise TaskError(node=group.name, reason=f"{member!r} is neither a task nor a group", help=help, location=caller())
 
 
 def _listed(node: Node, given: object, what: str) -> list[Any]:

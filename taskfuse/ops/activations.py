@@ -92,7 +92,7 @@ def masked_fill(x: TensorView, mask: TensorView, value: Value) -> TensorView:
     common_fusion("masked_fill", (x, mask, value))
     number = plain(value)
     if isinstance(number, bool | int | float) and not (x.dtype.is_float or x.dtype.holds(number)):
-        raise dtype_error("masked_fill", f"{value!r} is no {x.dtype.name}", "cast the tensor to a dtype that holds it")
+        raise dtype_error("masked_fill", f"{value!r} is not a value of {x.dtype.name}", "cast the tensor to a dtype that holds it")
     with x.fusion.call():
         return cast_tensor(where(mask, value, x), x.dtype)
 

@@ -103,7 +103,7 @@ def check_symbols(op: str, fusion: Fusion, x: object) -> None:
     """Check that an expression is made of dimensions of ``fusion``. Raises :class:`FusionError`."""
     unknown = sorted(free_symbols(x) - fusion.dims.keys()) if isinstance(x, Expr) else []
     if unknown:
-        reason = f"{op} of {x}: '{unknown[0]}' is none of its dimensions"
+        reason = f"{op} of {x}: '{unknown[0]}' is not one of its dimensions"
         raise FusionError(fusion=fusion.name, reason=reason, help="use extents of tensors of this fusion, x.shape[d]", location=caller())
 
 
@@ -197,7 +197,7 @@ def literal(op: str, value: int | float | bool, dtype: DType) -> Literal:
         return Literal(bool(value), dtype)
     if not dtype.is_float:
         if not dtype.holds(value):
-            raise dtype_error(op, f"{value!r} is no {dtype.name}", "cast the tensor to a dtype that holds it")
+            raise dtype_error(op, f"{value!r} is not a value of {dtype.name}", "cast the tensor to a dtype that holds it")
         return Literal(int(value), dtype)
     try:
         return Literal(float(value), dtype)

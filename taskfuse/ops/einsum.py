@@ -100,7 +100,7 @@ def _parse(subscripts: str, operands: Sequence[TensorView]) -> tuple[list[_Term]
     parts = left.split(",")
     for part in (*parts, right):
         if not _TERM.fullmatch(part):
-            raise shape_error(_OP, f"'{part}' in '{subscripts}' is not a list of axes", "use letters, and ... for the axes that have none")
+            raise shape_error(_OP, f"'{part}' in '{subscripts}' is not a list of axes", "use letters, and ... for the axes without a letter")
     if len(parts) != len(operands):
         raise shape_error(_OP, f"'{subscripts}' names {len(parts)} operand{'s' if len(parts) != 1 else ''}, and {len(operands)} are given")
     terms = [_Term(x, _labels(part, x)) for part, x in zip(parts, operands, strict=True)]
@@ -110,7 +110,7 @@ def _parse(subscripts: str, operands: Sequence[TensorView]) -> tuple[list[_Term]
         letters = left.replace(".", "").replace(",", "")
         return terms, (*ellipsis, *sorted(c for c in set(letters) if letters.count(c) == 1))
     if rank and "..." not in right:
-        raise shape_error(_OP, f"the result of '{subscripts}' lacks the axes of ...", "write ... behind -> too, or sum them with tf.sum")
+        raise shape_error(_OP, f"the result of '{subscripts}' lacks the axes of ...", "write ... after ->, too, or sum them with tf.sum")
     head, dots, tail = right.partition("...")
     letters = head + tail
     for c in letters:

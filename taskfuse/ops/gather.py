@@ -29,7 +29,7 @@ def check_indices(op: str, indices: TensorView) -> TensorView:
     """``indices`` if its values are integers that index. Raises :class:`DTypeError`."""
     check_tensor(op, indices)
     if not indices.dtype.is_integer or indices.dtype is uint64:
-        help = "select with tf.where: the shape of what a mask selects depends on data" if indices.dtype.is_bool else "cast them to int64"
+        help = "select with tf.where: the shape of a masked selection depends on data" if indices.dtype.is_bool else "cast them to int64"
         raise dtype_error(op, f"{typed(indices)} are not indices", help)
     return indices
 
@@ -149,5 +149,5 @@ def _check_along(op: str, x: TensorView, indices: TensorView, axis: int) -> int:
     common_fusion(op, (x, indices))
     place = normalize_axis(op, axis, x.ndim, described(x))
     if indices.ndim != x.ndim:
-        raise shape_error(op, f"{described(indices)} has not as many dimensions as {described(x)}", "reshape the indices, or use tf.take")
+        raise shape_error(op, f"{described(indices)} does not have as many dimensions as {described(x)}", "reshape the indices, or use tf.take")
     return place

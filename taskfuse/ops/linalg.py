@@ -80,7 +80,7 @@ def bmm(a: TensorView, b: TensorView) -> TensorView:
     for tv in (a, b):
         check_tensor("bmm", tv)
     if a.ndim != 3 or b.ndim != 3 or a.shape[0] is not b.shape[0]:
-        raise shape_error("bmm", f"{described(a)} and {described(b)} are no batches of matrices of one length", "use tf.matmul, which broadcasts")
+        raise shape_error("bmm", f"{described(a)} and {described(b)} are not batches of matrices of one length", "use tf.matmul, which broadcasts")
     return matmul(a, b)
 
 

@@ -25,7 +25,7 @@ def count(name: str, what: str, value: object, least: int = 0) -> int:
     """``value`` as an integer constant. Raises :class:`ShapeError`."""
     found = plain(value)
     if isinstance(found, bool) or not isinstance(found, int) or found < least:
-        raise shape_error(name, f"{value!r} is no {what}", f"use an integer of at least {least}")
+        raise shape_error(name, f"{value!r} is not a {what}", f"use an integer of at least {least}")
     return found
 
 
@@ -59,7 +59,7 @@ def flatten(x: TensorView, start: int = 0, stop: int = -1) -> TensorView:
         return reshape(x, [1])
     first, last = (normalize_axis("flatten", d, x.ndim, described(x)) for d in (start, stop))
     if first > last:
-        raise shape_error("flatten", f"dimension {first} stands behind {last}", "give the first dimension, then the last")
+        raise shape_error("flatten", f"dimension {first} comes after {last}", "give the first dimension, then the last")
     joined: Expr = ONE
     for e in x.shape[first : last + 1]:
         joined = joined * e
@@ -88,7 +88,9 @@ def diagonal(x: TensorView, offset: int = 0, axis1: int = 0, axis2: int = 1) -> 
     rows, columns = x.shape[a] - max(-at, 0), x.shape[b] - max(at, 0)
     facts = x.fusion.facts()
     if not prove(and_(le(0, rows), le(0, columns)), facts):
-        raise shape_error("diagonal", f"{described(x)} has no diagonal {at}, for all extents", "give facts about the extents, such as tf.dim('S', min=4)")
+        raise shape_error(
+            "diagonal", f"{described(x)} does not have a diagonal {at} for all extents", "give facts about the extents, such as tf.dim('S', min=4)"
+        )
     kept = [d for d in range(x.ndim) if d not in (a, b)]
     here = iteration_symbol(len(kept))
     index: list[Expr] = [ZERO] * x.ndim
@@ -154,7 +156,7 @@ def split(
     place = normalize_axis("split", axis, x.ndim, described(x))
     size, facts = x.shape[place], x.fusion.facts()
     if [sizes is None, sections is None, indices is None].count(False) != 1:
-        raise shape_error("split", "one of sizes=, sections= and indices= says how", "tf.split(x, sizes=[2, 4]), or tf.chunk(x, 3)")
+        raise shape_error("split", "it takes exactly one of sizes=, sections= and indices=", "tf.split(x, sizes=[2, 4]), or tf.chunk(x, 3)")
     if sections is not None:
         parts = count("split", "number of pieces", sections, 1)
         length = simplify(size // parts, facts)
@@ -168,7 +170,7 @@ def split(
             end = end + _extent("split", x, length)
             bounds.append(end)
         if not bounds or not _same(bounds.pop(), size, x):
-            raise shape_error("split", f"sizes {sizes} are together not {size}, dimension {place} of {described(x)}")
+            raise shape_error("split", f"sizes {sizes} do not add up to {size}, dimension {place} of {described(x)}")
     else:
         bounds = [_extent("split", x, at) for at in listed("split", indices, "indices")]
     ends = [ZERO, *bounds, size]
@@ -315,12 +317,12 @@ def _first(x: TensorView, place: int, by: object) -> Expr:
 def diff(x: TensorView, n: int = 1, axis: int = -1) -> TensorView:
     """The difference of each element along ``axis`` from the one before it, ``n`` times; for bool whether they differ.
 
-    Raises :class:`ShapeError` if the dimension has not provably ``n`` elements.
+    Raises :class:`ShapeError` if the dimension does not provably have ``n`` elements.
     """
     check_tensor("diff", x)
     place, times = normalize_axis("diff", axis, x.ndim, described(x)), count("diff", "number of times", n)
     if not prove(le(times, x.shape[place]), x.fusion.facts()):
-        raise shape_error("diff", f"dimension {place} of {described(x)} has not provably {times} elements", "give facts with tf.dim(..., min=)")
+        raise shape_error("diff", f"dimension {place} of {described(x)} does not provably have {times} elements", "give facts with tf.dim(..., min=)")
     with x.fusion.call():
         wide: DType = x.dtype.compute
         found = x if times == 0 or x.dtype.is_bool else cast_tensor(x, wide)

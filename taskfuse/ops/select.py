@@ -55,7 +55,7 @@ def _form(op: str, form: CatForm | str) -> CatForm:
     try:
         return CatForm(form)
     except ValueError:
-        raise dtype_error(op, f"{form!r} is no form", "use 'gather' or 'scatter'") from None
+        raise dtype_error(op, f"{form!r} is not a form", "use 'gather' or 'scatter'") from None
 
 
 def _parts(op: str, tensors: Sequence[TensorView]) -> tuple[Fusion, DType]:
@@ -170,9 +170,9 @@ def pad(x: TensorView, widths: Widths, value: bool | int | float | None = None, 
         return _extended(x, pairs, kind)
     number = 0 if value is None else plain(value)
     if not isinstance(number, bool | int | float):
-        raise dtype_error("pad", f"{value!r} is not a number", "choose with tf.where where the value is a tensor or a run-time scalar")
+        raise dtype_error("pad", f"{value!r} is not a number", "use tf.where if the value is a tensor or a run-time scalar")
     if number and result_type(x.dtype, number) is not x.dtype:
-        raise dtype_error("pad", f"{number!r} is no {x.dtype.name}", "cast the tensor first")
+        raise dtype_error("pad", f"{number!r} is not a value of {x.dtype.name}", "cast the tensor first")
     fill = literal("pad", number, x.dtype)
     shape = tuple(before + e + after for e, (before, after) in zip(x.shape, pairs, strict=True))
     symbols = [iteration_symbol(d) for d in range(x.ndim)]

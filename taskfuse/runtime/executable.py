@@ -84,7 +84,7 @@ class Executable(ABC):
             if name not in wanted or wanted.index(name) < len(args):
                 reason = f"'{name}' is given twice" if name in wanted else f"there is no argument '{name}'"
                 index = wanted.index(name) if name in wanted else len(args)
-                raise InputError(index=index, fusion=self.name, reason=reason, help=f"the arguments are: {what}; beside them there are out, stream and seed")
+                raise InputError(index=index, fusion=self.name, reason=reason, help=f"the arguments are: {what}; out, stream and seed are accepted, too")
         for index, name in enumerate(wanted[len(args) :], len(args)):
             if name not in named:
                 raise InputError(index=index, fusion=self.name, reason=f"'{name}' is not given", help=f"the arguments are: {what}")

@@ -110,7 +110,7 @@ class Specialized(Executable):
             raise self._refuse(f"'{strange}' is {'not given' if strange in dims else 'not a dimension of it'}")
         for name, d in dims.items():
             if not d.admits(sizes[name]):
-                raise self._refuse(f"{name} is {sizes[name]}, and the fusion says {d}")
+                raise self._refuse(f"{name} is {sizes[name]}, but the fusion declares {d}")
         return self._at(sizes)
 
     def _refuse(self, reason: str) -> UnsupportedError:

@@ -43,7 +43,7 @@ class StridedView:
         self._backend: Backend = backend
         found = strided(fusion, fusion.tensor(name))
         if found is None:
-            raise FusionError(fusion=fusion.name, reason=f"a kernel reads {name}, which no other makes, and which is not a view with strides")
+            raise FusionError(fusion=fusion.name, reason=f"a kernel reads {name}, which no other kernel makes and which is not a view with strides")
         self._place: Strided = found
         self._copy: Executable | None = None
         self.names: tuple[str, ...] = ()

@@ -76,7 +76,7 @@ class AllocationBuilder:
         """Leave ``elements`` places unused at the end of each run of ``axis``."""
         call, position = self._at("pad", axis)
         if elements < 0:
-            raise call.error(f"{elements} places are less than none")
+            raise call.error(f"{elements} places are fewer than 0")
         made: Resize = resize_axis(self._axes[position], 0, elements)
         self._transforms.append(made)
         self._axes[position] = made.result

@@ -31,7 +31,7 @@ def cache_after(tv: TensorView, reader: TensorView | None = None, operand: int |
         return _copy_for(call, reader, operand)
     uses = tv.uses
     if not uses:
-        raise call.error("nothing reads it", f"{tv.name}.cache_before() puts a copy in front of it" if not tv.is_input else None)
+        raise call.error("no expression reads it", f"{tv.name}.cache_before() puts a copy in front of it" if not tv.is_input else None)
     call.check_not_inlined()
     fusion.check()
     copy = fusion.new_tensor([axis(e) for e in tv.shape], tv.dtype, location=caller(), origin=tv)
@@ -54,13 +54,13 @@ def _copy_for(call: Call, reader: TensorView | None, operand: int | None) -> Ten
     definition = fusion.definition(reader)
     assert definition is not None
     if isinstance(definition, Assemble | View):
-        raise call.error(f"{reader.name} has no operands: it is a map of what it is made of", "name what reads the result")
+        raise call.error(f"{reader.name} has no operands: it only maps the elements of other tensors", "name what reads the result")
     call.check_not_inlined()
     fusion.check()
     found = storage_operands(fusion, definition)
     places = [k for k, o in enumerate(found) if isinstance(o, Read) and o.tensor is tv]
     if operand is not None and operand not in places:
-        raise call.error(f"operand {operand} of {reader.name} is not it", f"it is at {', '.join(map(str, places))}")
+        raise call.error(f"operand {operand} of {reader.name} is another tensor", f"it is at {', '.join(map(str, places))}")
     copy = fusion.new_tensor([axis(e) for e in tv.shape], tv.dtype, location=caller(), origin=tv)
     fusion.define(copy_of(tv, copy))
     wanted = places if operand is None else [operand]
@@ -105,7 +105,7 @@ def cache_fork(tv: TensorView) -> TensorView:
     if tv.is_input or not (tv.is_output or len(readers) < len(tv.uses)):
         raise call.error("it is not an output")
     if not readers:
-        raise call.error("nothing reads it", f"{tv.name}.cache_before() puts a copy in front of it")
+        raise call.error("no expression reads it", f"{tv.name}.cache_before() puts a copy in front of it")
     return _taken_over(call, readers)
 
 
@@ -209,5 +209,5 @@ def _chosen(call: Call, readers: Sequence[TensorView]) -> set[TensorView]:
     uses = [use.output for use in call.tv.uses]
     chosen = set(call.readers(readers, uses))
     if len(chosen) == len(uses) and not call.tv.is_output:
-        raise call.error("all of its readers are given: it would be computed for nobody", "leave out one of them")
+        raise call.error("all of its readers are given, so the original would have no reader", "leave out one of them")
     return chosen

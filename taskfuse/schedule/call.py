@@ -51,7 +51,7 @@ class Call:
         if isinstance(given, SupportsIndex):
             return (given,)
         if isinstance(given, str) or not isinstance(given, Iterable):
-            raise self.error(f"{given!r} are no {what}", f"give a list of {what}")
+            raise self.error(f"{given!r} is not a list of {what}", f"give a list of {what}")
         return tuple(cast("Iterable[Any]", given))
 
     def positions(self, axes: object) -> list[int]:

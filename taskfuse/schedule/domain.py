@@ -30,7 +30,7 @@ def split(call: Call, domain: list[Axis], position: int, factor: IntLike, inner:
     if not isinstance(f, Const):
         _check_known(call, "the factor", f)
         if not prove(ge(f, 1), call.tv.fusion.facts()):
-            raise call.error(f"the factor {f} may be 0 or less", "state what is known of its dimensions: tf.dim(name, min=...)")
+            raise call.error(f"the factor {f} may be 0 or less", "declare facts about its dimensions: tf.dim(name, min=...)")
     made = split_axes(domain[position], f, inner)
     domain[position : position + 1] = made.outputs
     return made

@@ -86,7 +86,7 @@ def inline_most(fusion: Fusion, tensors: Sequence[TensorView] | None = None) -> 
 
 def _check_tensor(fusion: Fusion, x: object) -> None:
     if not isinstance(x, TensorView):
-        raise FusionError(fusion=fusion.name, reason=f"inline_most: {x!r} is not a tensor", help="give tensors, or nothing for all", location=caller())
+        raise FusionError(fusion=fusion.name, reason=f"inline_most: {x!r} is not a tensor", help="give tensors, or omit them for all", location=caller())
 
 
 def _readers(tv: TensorView) -> list[MathExpr]:

@@ -40,7 +40,7 @@ def cover(call: Call, atom: Atom, positions: tuple[int, ...]) -> None:
     if tv.schedule.atom is atom and tv.schedule.atom_axes == covered:
         return
     if tv.schedule.atom is not None:
-        raise call.error(f"{tv.name} has the atom {tv.schedule.atom.name} already", f"{tv.name}.set_atom(tf.atoms.SCALAR, ()) takes it away")
+        raise call.error(f"{tv.name} has the atom {tv.schedule.atom.name} already", f"{tv.name}.set_atom(tf.atoms.SCALAR, ()) removes it")
     if positions != tuple(range(len(loop) - len(positions), len(loop))):
         at = f"{described(positions[0], covered[0])} is not the last loop axis"
         raise call.error(f"{at}: the atom {atom.name} executes the innermost axes", f"{tv.name}.reorder moves it")
@@ -119,7 +119,7 @@ def parallelize(tv: TensorView, axis: Axis, ptype: object) -> None:
     schedule = tv.schedule
     if axis not in schedule.loop:
         if schedule.allocation is None or axis not in schedule.allocation:
-            raise call.error(f"the axis of extent {axis.extent} is in no domain of {tv.name} any more", "take the axis again: tensor.axis(k)")
+            raise call.error(f"the axis of extent {axis.extent} is no longer in a domain of {tv.name}", "take the axis again: tensor.axis(k)")
         bind_allocation(call, axis, ptype)
         return
     position = schedule.loop.index(axis)

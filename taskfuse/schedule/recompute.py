@@ -99,7 +99,7 @@ def _definition(call: Call, reader: TensorView, first: TensorView) -> MathExpr:
     definition = call.tv.fusion.definition(reader)
     assert definition is not None
     if isinstance(definition, Assemble):
-        raise call.error(f"{reader.name} is put together of its parts: nothing is executed there", "leave it to the readers of the result")
+        raise call.error(f"{reader.name} is assembled from its parts and executes nothing", "leave it to the readers of the result")
     if table(call.tv.fusion, definition) is call.tv and not is_gathered_elementwise(call.tv.fusion, definition):
         raise call.error(f"{reader.name} reads it at computed indices: every element may be wanted", "leave it in memory; recompute its readers")
     for producer in inlined_producers(reader):

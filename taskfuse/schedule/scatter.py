@@ -90,7 +90,7 @@ def is_concatenation(tv: TensorView) -> bool:
 def _parts(call: Call) -> tuple[_Part, ...]:
     found = _find(call.tv)
     if found is None:
-        raise call.error("it is not a concatenation: parts one after another along one axis that fill it", "tf.cat and tf.stack make one")
+        raise call.error("it is not a concatenation of parts that fill it along one axis", "tf.cat and tf.stack make one")
     return found
 
 

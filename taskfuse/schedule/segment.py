@@ -74,7 +74,7 @@ def _passed(fusion: Fusion, segments: int, views: Sequence[Sequence[TensorView |
     if views is None:
         return [[] for _ in range(segments)]
     if len(views) != segments:
-        raise _error(fusion, f"there are {segments} segments and views of {len(views)}", "give a list for each segment, empty where it takes none")
+        raise _error(fusion, f"there are {segments} segments and views of {len(views)}", "give a list for each segment, empty if it takes no views")
     found = [[fusion.tensor(given) if isinstance(given, str) else given for given in part] for part in views]
     for tv in (tv for part in found for tv in part):
         if not among(tv, fusion.tensors()) or strided(fusion, tv) is None:
@@ -153,7 +153,7 @@ def _order(fusion: Fusion, segments: Sequence[Sequence[TensorView]], owner: dict
         ready = [k for k, before in needs.items() if before <= set(order)]
         if not ready:
             names = " and ".join(f"[{', '.join(tv.name for tv in segments[k])}]" for k in needs)
-            raise _error(fusion, f"the segments {names} need each other", "merge them, or segment the fusion elsewhere")
+            raise _error(fusion, f"the segments {names} depend on each other", "merge them, or segment the fusion elsewhere")
         order.append(ready[0])
         del needs[ready[0]]
     return order

@@ -64,6 +64,6 @@ def rasterize(tv: TensorView, axes: Sequence[int], maps: Sequence[Expr] | TileOr
     for position in positions:
         call.check_free(position)
     if not isinstance(maps, Sequence) and not hasattr(maps, "maps"):
-        raise call.error(f"{maps!r} are no maps", "give one expression for each axis, or an order of tf.tiles")
+        raise call.error(f"{maps!r} is not a list of maps", "give one expression for each axis, or an order of tf.tiles")
     made = maps if isinstance(maps, Sequence) else maps.maps([loop[p].extent for p in positions])
     tv.schedule.transforms.append(domain.rasterize(call, loop, positions, made, extent))

@@ -43,11 +43,11 @@ def _operand(call: Call, part: Read, place: tuple[Expr, ...]) -> Read:
             continue
         start = e - sym(names[0])
         if len(names) > 1 or names[0] in index or not start.free.isdisjoint(own):
-            raise call.error(f"a part lies at {e} of axis {d}, which is no axis of its own")
+            raise call.error(f"a part lies at {e} of axis {d}, which is not a single axis of the part")
         end = start + own[names[0]]
         valid = and_(valid, TRUE if start is ZERO else le(start, here), TRUE if end is axis.extent else lt(here, end))
         index[names[0]] = here - start
     if any(name not in index and extent is not ONE for name, extent in own.items()):
-        raise call.error(f"{part.tensor.name} has an axis that is none of {call.tv.name}")
+        raise call.error(f"{part.tensor.name} has an axis that is not an axis of {call.tv.name}")
     alone: dict[str, Expr] = dict.fromkeys(own, ZERO)
     return Read(part.tensor, tuple(substitute(e, alone | index) for e in part.index), and_(valid, substitute(part.valid, alone | index)))

@@ -145,7 +145,7 @@ def test_extents_are_operands() -> None:
             np.testing.assert_array_equal(value, wanted)
     with tf.Fusion("g"):
         z = tf.define_tensor([3])
-        with pytest.raises(FusionError, match="mul of N: 'N' is none of its dimensions"):
+        with pytest.raises(FusionError, match="mul of N: 'N' is not one of its dimensions"):
             _ = z * n
 
 
@@ -194,7 +194,7 @@ def test_methods_that_numpy_and_torch_share() -> None:
             getattr(x, name)
         assert str(caught.value).startswith(f"a tensor has no attribute '{name}': ")
         assert instead in str(caught.value)
-    with pytest.raises(TaskfuseError, match="are their order to NumPy, and exchanged to torch"):
+    with pytest.raises(TaskfuseError, match="are an order in NumPy, but a swap in torch"):
         x.transpose(0, 1)
     with pytest.raises(SymbolError):
         len(extents()[1])

@@ -58,7 +58,7 @@ def test_shared_symbols() -> None:
 def test_facts_are_checked() -> None:
     fusion = identity([tf.dim("S", multiple_of=4, min=8, max=16)])
     assert evaluate(fusion, [np.zeros(12, "f")])[0].shape == (12,)
-    for size, reason in ((4, "4, less than its minimum 8"), (20, "20, more than its maximum 16"), (10, "10, no multiple of 4")):
+    for size, reason in ((4, "4, less than its minimum 8"), (20, "20, more than its maximum 16"), (10, "10, not a multiple of 4")):
         assert message(lambda n=size: evaluate(fusion, [np.zeros(n, "f")])) == f"input 0 of fusion 'f': dimension 'S' is {reason}"
 
 

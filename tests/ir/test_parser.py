@@ -719,7 +719,7 @@ Z = Y + "z: float32[S, 4] = cos(y)\n"  # and here at line 7
         ("FUSION f\nDIM S min", "line 2, column 10: expected an integer, found end of text"),
         ("FUSION f\nDIM S min 1 min 2", "line 2, column 13: 'min' of dimension 'S' is given twice"),
         ("FUSION f\nDIM S, T, S", "line 2, column 11: dimension 'S' is given twice"),
-        ("FUSION f\nDIM i0", "line 2, column 5: 'i0' is a symbol of index maps, no dimension"),
+        ("FUSION f\nDIM i0", "line 2, column 5: 'i0' is a symbol of index maps, not a dimension"),
         ("FUSION f\nINPUT x: float32[S]", "line 2, column 7: there is no dimension 'S': declare it with DIM"),
         (HEAD + "SCALAR alpha: int32", "line 5, column 8: there is already a value named 'alpha'"),
         (HEAD + "INPUT x: int32[]", "line 5, column 7: there is already a value named 'x'"),
@@ -828,7 +828,7 @@ def test_parse_errors(text: str, error: str) -> None:
     [
         (Y + "OUTPUT y, y", FusionError, "fusion 'f': y is an output already", "<fusion text>:6:11"),
         (Y + "OUTPUT x", FusionError, "fusion 'f': x is an input", "<fusion text>:6:8"),
-        (Y + "TASK t = x", TaskError, "t: x is an input: it is given, not computed, and lies in no task", "<fusion text>:6:6"),
+        (Y + "TASK t = x", TaskError, "t: x is an input: it is not computed, so no task contains it", "<fusion text>:6:6"),
         (Y + "TASK t = y registers 12", TaskError, "t: 12 registers", "<fusion text>:6:6"),
         (Y + "TASK t = y\nTASK t = y", TaskError, "t: there is already a node of this name", "<fusion text>:7:6"),
         (Z + "w: float32[S, 4] = exp(z)\nTASK t = y, w\nTASK u = z", TaskError, "root: its members depend on each other in a cycle", "<fusion text>:8:6"),

@@ -56,7 +56,7 @@ def placed(fusion: Fusion) -> dict[str, str]:
     return {tv.name: task.name for tv, task in assign(fusion).items()}
 
 
-CYCLE = "put what lies on the cycle into one member, or cut a member in two"
+CYCLE = "put the nodes on the cycle into one member, or split a member in two"
 
 # -- law 1: partition ------------------------------------------------------------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ def test_a_tensor_is_claimed_once() -> None:
 def test_an_input_is_not_claimed() -> None:
     k = Chain()
     before = state(k.fusion)
-    message, help = "t1: x is an input: it is given, not computed, and lies in no task", "claim the tensors that read it, or x.cache_after()"
+    message, help = "t1: x is an input: it is not computed, so no task contains it", "claim the tensors that read it, or x.cache_after()"
     refused(lambda: k.fusion.task([k.a, k.x]), message, help=help)
     assert state(k.fusion) == before
     task = k.fusion.task([k.a])
@@ -559,7 +559,7 @@ def test_the_names_of_the_tasks_of_unclaimed_tensors_are_taken(name: str) -> Non
     with pytest.raises(TaskError) as caught:
         fusion.task([a], name)
     assert (caught.value.message, caught.value.help) == (
-        f"{name}: this name is of the tasks of unclaimed tensors",
+        f"{name}: this name is reserved for the tasks of unclaimed tensors",
         "give the node another name",
     )
     assert fusion.task([a], "t00").name == "t00"

@@ -100,7 +100,7 @@ def test_products_by_other_names() -> None:
     with tf.Fusion("f"):
         x = tf.define_tensor([2, 3, 4], name="x")
         assert message(lambda: tf.dot(x, x)).startswith("dot: x [2, 3, 4] and x [2, 3, 4] are more than matrices")
-        assert message(lambda: tf.bmm(x[0], x)).startswith("bmm: tv1 [3, 4] and x [2, 3, 4] are no batches of matrices of one length")
+        assert message(lambda: tf.bmm(x[0], x)).startswith("bmm: tv1 [3, 4] and x [2, 3, 4] are not batches of matrices of one length")
 
 
 def test_what_is_refused_says_why() -> None:
@@ -108,7 +108,7 @@ def test_what_is_refused_says_why() -> None:
         x, i = tf.define_tensor([3], name="x"), tf.define_tensor([3], dtype=tf.int8, name="i")
         assert message(lambda: tf.tril(x)).startswith("tril: x [3] has no rows and columns")
         assert message(lambda: tf.triu(tf.expand_dims(x, 0), 1.5)).startswith("triu: 1.5 is not a diagonal")
-        assert message(lambda: tf.masked_fill(i, x, 1000)).startswith("masked_fill: 1000 is no int8")
+        assert message(lambda: tf.masked_fill(i, x, 1000)).startswith("masked_fill: 1000 is not a value of int8")
         assert message(lambda: tf.softplus(x, 0)).startswith("softplus: beta is 0")
         assert message(lambda: tf.sum(x, axis=0, dim=0)).startswith("sum: axis= and dim= are both given")
         assert message(lambda: x.sum(0, dim=0)).startswith("sum: axis= and dim= are both given")

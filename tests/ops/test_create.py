@@ -123,9 +123,9 @@ def test_errors() -> None:
         )
         assert "no extent meets" in message(lambda: tf.dim("S", min=-1))
         assert "no extent meets" in message(lambda: tf.dim("S", multiple_of=0))
-        assert message(lambda: tf.full([2], 300, "uint8")) == "full: 300 is no uint8\nhelp: cast the tensor to a dtype that holds it"
+        assert message(lambda: tf.full([2], 300, "uint8")) == "full: 300 is not a value of uint8\nhelp: cast the tensor to a dtype that holds it"
         assert message(lambda: tf.full([2], wrong)) == "full: NoneType is not a value\nhelp: use a number, an extent or a run-time scalar"
-        assert message(lambda: tf.full([2], 0.5, "int8")).startswith("full: 0.5 is no int8")
+        assert message(lambda: tf.full([2], 0.5, "int8")).startswith("full: 0.5 is not a value of int8")
         assert message(lambda: tf.iota([2], 1)) == "iota: axis 1 is out of range for 1 dimensions\nhelp: use an axis in [-1, 0]"
         assert message(lambda: tf.arange(0, 5, 0)) == "arange: step is 0"
         assert message(lambda: tf.arange(0.5, sym("N"))) == ("arange: mixes a symbolic bound with a float\nhelp: use integers, then scale the result")

@@ -128,7 +128,7 @@ REFUSED: list[tuple[Callable[[TensorView, TensorView], object], str]] = [
     (lambda x, y: tf.einsum("ij,jk->ik", x), "einsum: 'ij,jk->ik' names 2 operands, and 1 are given"),
     (
         lambda x, y: tf.einsum("i1->i", x),
-        "einsum: 'i1' in 'i1->i' is not a list of axes\nhelp: use letters, and ... for the axes that have none",
+        "einsum: 'i1' in 'i1->i' is not a list of axes\nhelp: use letters, and ... for the axes without a letter",
     ),
     (lambda x, y: tf.einsum("ijk->i", x), "einsum: 'ijk' names 3 axes of tv0 [M, 4], which has 2"),
     (lambda x, y: tf.einsum("i->i", x), "einsum: 'i' names 1 axes of tv0 [M, 4], which has 2"),
@@ -136,7 +136,7 @@ REFUSED: list[tuple[Callable[[TensorView, TensorView], object], str]] = [
     (lambda x, y: tf.einsum("ij->ik", x), "einsum: no operand of 'ij->ik' has axis k of the result"),
     (
         lambda x, y: tf.einsum("...i->i", x),
-        "einsum: the result of '...i->i' lacks the axes of ...\nhelp: write ... behind -> too, or sum them with tf.sum",
+        "einsum: the result of '...i->i' lacks the axes of ...\nhelp: write ... after ->, too, or sum them with tf.sum",
     ),
     (
         lambda x, y: tf.einsum("ij,jk->ik", x, y),

@@ -142,13 +142,13 @@ EXTENTS = "help: extents must be the same expression, or the constant 1"
 NUMBER: Any = 3  # a value that type checkers refuse
 REFUSED: list[tuple[Callable[[TensorView, TensorView, TensorView, TensorView], object], str]] = [
     (lambda x, i, f, m: tf.take(x, f, 0), "take: tv2 (float32) are not indices\nhelp: cast them to int64"),
-    (lambda x, i, f, m: tf.take(x, m, 0), "take: tv3 (bool) are not indices\nhelp: select with tf.where: the shape of what a mask selects depends on data"),
-    (lambda x, i, f, m: x[m], "index: tv3 (bool) are not indices\nhelp: select with tf.where: the shape of what a mask selects depends on data"),
+    (lambda x, i, f, m: tf.take(x, m, 0), "take: tv3 (bool) are not indices\nhelp: select with tf.where: the shape of a masked selection depends on data"),
+    (lambda x, i, f, m: x[m], "index: tv3 (bool) are not indices\nhelp: select with tf.where: the shape of a masked selection depends on data"),
     (lambda x, i, f, m: tf.take(x, i, 2), "take: axis 2 is out of range for tv0 [A, B]\nhelp: use an axis in [-2, 1]"),
     (lambda x, i, f, m: tf.take(x, NUMBER, 0), "take: takes a tensor, not int\nhelp: make constants with tf.full, inputs with tf.define_tensor"),
     (
         lambda x, i, f, m: tf.take_along_axis(x, tf.sum(i, 0), 0),
-        "take_along_axis: tv4 [2] has not as many dimensions as tv0 [A, B]\nhelp: reshape the indices, or use tf.take",
+        "take_along_axis: tv4 [2] does not have as many dimensions as tv0 [A, B]\nhelp: reshape the indices, or use tf.take",
     ),
     (lambda x, i, f, m: tf.take_along_axis(x, i, 0), f"take_along_axis: dimension 1 is B in tv0 [A, B] but 2 in tv1 [3, 2]\n{EXTENTS}"),
     (

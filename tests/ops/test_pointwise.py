@@ -321,7 +321,7 @@ def test_dtype_errors() -> None:
         assert message(lambda: b - True) == "sub: bool operands have no arithmetic: tv0 (bool), True\nhelp: cast to an integer or float dtype first"
         assert message(lambda: x & u) == ("bitwise_and: needs bool or integer operands: tv1 (float32), tv2 (uint8)\nhelp: cast to an integer dtype first")
         assert message(lambda: tf.left_shift(b, b)) == ("left_shift: needs integer operands: tv0 (bool), tv0 (bool)\nhelp: cast to an integer dtype first")
-        assert message(lambda: u + 256) == "add: 256 is no uint8\nhelp: cast the tensor to a dtype that holds it"
+        assert message(lambda: u + 256) == "add: 256 is not a value of uint8\nhelp: cast the tensor to a dtype that holds it"
         assert message(lambda: x + 10**400) == "add: the constant is out of the range of float32"
         assert message(lambda: tf.sin(1.0)) == ("sin: needs a tensor or a run-time scalar among its operands\nhelp: make constants with tf.full")
         wrong: Any = "1"

@@ -128,7 +128,7 @@ def test_errors() -> None:
         assert message(lambda: tf.cat([x, y])) == ("cat: tv0 [2, S] and tv1 [3, T] differ besides dimension 0\nhelp: reshape or broadcast one of them first")
         assert message(lambda: tf.cat([x, i])).startswith("cat: tv0 [2, S] and tv3 [2] differ besides dimension 0")
         assert message(lambda: tf.cat([z])) == "cat: axis 0 is out of range for tv2 []\nhelp: a 0-d tensor has no axes"
-        assert message(lambda: tf.cat([x], form=wrong)) == "cat: 'diagonal' is no form\nhelp: use 'gather' or 'scatter'"
+        assert message(lambda: tf.cat([x], form=wrong)) == "cat: 'diagonal' is not a form\nhelp: use 'gather' or 'scatter'"
         assert message(lambda: tf.cat([x, wrong])) == "cat: takes a tensor, not str\nhelp: make constants with tf.full, inputs with tf.define_tensor"
         assert message(lambda: tf.stack([x, y])) == "stack: tv0 [2, S] and tv1 [3, T] differ\nhelp: reshape or broadcast one of them first"
         assert message(lambda: tf.stack([x], 3)) == ("stack: axis 3 is out of range for the 3-d result of tv0 [2, S]\nhelp: use an axis in [-3, 2]")
@@ -136,6 +136,6 @@ def test_errors() -> None:
             "pad: 1 pairs of widths for the 2 dimensions of tv0 [2, S]\nhelp: give one number for all, or one (before, after) per dimension"
         )
         assert message(lambda: tf.pad(x, [(0, 0), (-1, 0)])) == ("pad: width -1 is not provably nonnegative\nhelp: slice to make a tensor smaller")
-        assert message(lambda: tf.pad(i, [(1, 1)], 0.5)) == "pad: 0.5 is no int8\nhelp: cast the tensor first"
-        assert message(lambda: tf.pad(i, [(1, 1)], 200)) == "pad: 200 is no int8\nhelp: cast the tensor to a dtype that holds it"
+        assert message(lambda: tf.pad(i, [(1, 1)], 0.5)) == "pad: 0.5 is not a value of int8\nhelp: cast the tensor first"
+        assert message(lambda: tf.pad(i, [(1, 1)], 200)) == "pad: 200 is not a value of int8\nhelp: cast the tensor to a dtype that holds it"
         assert len(fusion.tensors()) == count

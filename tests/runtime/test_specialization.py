@@ -244,7 +244,7 @@ def test_cuts_are_specialized_by_segment() -> None:
     [
         ({"M": 4}, "'N' is not given"),
         ({"M": 4, "N": 4, "Q": 4}, "'Q' is not a dimension of it"),
-        ({"M": 4, "N": 0}, "N is 0, and the fusion says tf.dim('N')"),
+        ({"M": 4, "N": 0}, "N is 0, but the fusion declares tf.dim('N')"),
     ],
 )
 def test_extents_that_it_does_not_have(sizes: dict[str, int], reason: str) -> None:

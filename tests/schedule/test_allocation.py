@@ -95,7 +95,7 @@ def test_builder_refused() -> None:
         (lambda: builder.merge(1), "allocation.merge(tv1): axis 2 is out of range: the allocation domain has 2 axes\nhelp: use an axis in [-2, 1]"),
         (lambda: builder.reorder({0: 2}), "allocation.reorder(tv1): axis 2 is out of range: the allocation domain has 2 axes\nhelp: use an axis in [-2, 1]"),
         (lambda: builder.swizzle(0, 0), "allocation.swizzle(tv1): axis 0 (extent 4) is given twice"),
-        (lambda: builder.pad(0, -1), "allocation.pad(tv1): -1 places are less than none"),
+        (lambda: builder.pad(0, -1), "allocation.pad(tv1): -1 places are fewer than 0"),
         (
             lambda: builder.parallelize(0, P.TIDx),
             "allocation.parallelize(tv1): axis 0 (extent 4) is a loop axis\nhelp: bind it as a loop axis: tensor.axis(k).parallelize(ptype)",

@@ -45,7 +45,7 @@ REFUSED: dict[str, tuple[Callable[[tf.TensorView], object], str]] = {
     ),
     "another atom": (
         lambda a: (a.set_atom(atoms.VECTOR, [1]), a.set_atom(atoms.CP_ASYNC, [1])),
-        "tv2 has the atom vector already\nhelp: tv2.set_atom(tf.atoms.SCALAR, ()) takes it away",
+        "tv2 has the atom vector already\nhelp: tv2.set_atom(tf.atoms.SCALAR, ()) removes it",
     ),
     "shared": (
         lambda a: (a.inline_at(2), a.set_atom(atoms.VECTOR, [1])),

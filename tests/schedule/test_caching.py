@@ -169,7 +169,7 @@ def test_fork_of_a_part_that_is_read() -> None:
     assert producers(fusion, d) == producers(fusion, a) == (c,)
     for old, new in zip(before, evaluate(fusion, [X]), strict=True):
         assert (old == new).all()
-    assert refused(lambda: b.cache_fork(), fusion) == "cache_fork(tv2): nothing reads it\nhelp: tv2.cache_before() puts a copy in front of it"
+    assert refused(lambda: b.cache_fork(), fusion) == "cache_fork(tv2): no expression reads it\nhelp: tv2.cache_before() puts a copy in front of it"
 
 
 def test_cache_of_the_parts_of_a_cat() -> None:
@@ -186,7 +186,7 @@ def test_cache_of_the_parts_of_a_cat() -> None:
 
 def test_refused() -> None:
     x, a, b = pair(4, 6)
-    assert refused(lambda: b.cache_after(), a.fusion) == "cache_after(tv2): nothing reads it\nhelp: tv2.cache_before() puts a copy in front of it"
+    assert refused(lambda: b.cache_after(), a.fusion) == "cache_after(tv2): no expression reads it\nhelp: tv2.cache_before() puts a copy in front of it"
     assert refused(lambda: x.cache_before(), a.fusion) == "cache_before(tv0): an input has no definition\nhelp: tv0.cache_after() copies it for its readers"
     a.inline_at(1)
     assert refused(lambda: a.cache_after(), a.fusion) == ("cache_after(tv1): tv1 is inlined at 1\nhelp: call cache_after before inlining, or tv1.inline_at(0)")
@@ -195,10 +195,10 @@ def test_refused() -> None:
     )
     assert refused(lambda: a.cache_fork(), a.fusion) == "cache_fork(tv1): it is not an output"
     assert refused(lambda: x.cache_fork(), a.fusion) == "cache_fork(tv0): it is not an output"
-    assert refused(lambda: b.cache_fork(), a.fusion) == "cache_fork(tv2): nothing reads it\nhelp: tv2.cache_before() puts a copy in front of it"
+    assert refused(lambda: b.cache_fork(), a.fusion) == "cache_fork(tv2): no expression reads it\nhelp: tv2.cache_before() puts a copy in front of it"
     with Fusion("g") as fusion:
         y = tf.define_tensor([4], dtype=float32)
-    assert refused(lambda: y.cache_after(), fusion) == "cache_after(tv0): nothing reads it"
+    assert refused(lambda: y.cache_after(), fusion) == "cache_after(tv0): no expression reads it"
 
 
 def test_a_copy_for_each_factor() -> None:

@@ -70,7 +70,7 @@ def test_refusals() -> None:
     assert refused(lambda: a.duplicate([])) == f"duplicate({a.name}): no reader is given\nhelp: its readers are {readers}"
     assert refused(lambda: a.duplicate([a])) == f"duplicate({a.name}): {a.name} does not read it\nhelp: its readers are {readers}"
     everyone = [u.output for u in a.uses]
-    expected = f"duplicate({a.name}): all of its readers are given: it would be computed for nobody\nhelp: leave out one of them"
+    expected = f"duplicate({a.name}): all of its readers are given, so the original would have no reader\nhelp: leave out one of them"
     assert refused(lambda: a.duplicate(everyone)) == expected
     total = next(tv for tv in fusion.tensors() if any(a.is_reduction for a in tv.root))
     total.split(1, 2)

@@ -1,4 +1,4 @@
-"""What is no list, no axis, no atom: every scheduling call says so, at the user's line."""
+"""Every scheduling call rejects an argument that is not a list, an axis or an atom, at the user's line."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,19 +24,19 @@ class Case:
 CALLS: list[tuple[Callable[[Case], object], str]] = [
     (lambda c: c.a.set_atom("cp_async", [0]), "set_atom(a): 'cp_async' is not an atom"),
     (lambda c: c.a.set_atom(None, [0]), "set_atom(a): None is not an atom"),
-    (lambda c: c.a.set_atom(tf.atoms.CP_ASYNC, None), "set_atom(a): None are no axes"),
-    (lambda c: c.a.reorder(None), "reorder(a): None are no axes"),
+    (lambda c: c.a.set_atom(tf.atoms.CP_ASYNC, None), "set_atom(a): None is not a list of axes"),
+    (lambda c: c.a.reorder(None), "reorder(a): None is not a list of axes"),
     (lambda c: c.a.reorder(1), "reorder(a): [1] is not a permutation of the 2 axes"),
-    (lambda c: c.a.reorder("ij"), "reorder(a): 'ij' are no axes"),
-    (lambda c: c.a.rasterize(None, []), "rasterize(a): None are no axes"),
-    (lambda c: c.a.rasterize([0, 1], None), "rasterize(a): None are no maps"),
-    (lambda c: c.a.fragment(None), "fragment(a): None are no axes"),
-    (lambda c: c.s.rfactor(None), "rfactor(s): None are no axes"),
+    (lambda c: c.a.reorder("ij"), "reorder(a): 'ij' is not a list of axes"),
+    (lambda c: c.a.rasterize(None, []), "rasterize(a): None is not a list of axes"),
+    (lambda c: c.a.rasterize([0, 1], None), "rasterize(a): None is not a list of maps"),
+    (lambda c: c.a.fragment(None), "fragment(a): None is not a list of axes"),
+    (lambda c: c.s.rfactor(None), "rfactor(s): None is not a list of axes"),
     (lambda c: c.a.inline_at(None), "inline_at(a): None is not a position of an axis"),
     (lambda c: c.a.inline_at(1.5), "inline_at(a): 1.5 is not a position of an axis"),
-    (lambda c: c.a.duplicate(None), "duplicate(a): None are no tensors"),
-    (lambda c: c.a.recompute(None), "recompute(a): None are no tensors"),
-    (lambda c: c.a.propagate(None), "propagate(a): None are no tensors"),
+    (lambda c: c.a.duplicate(None), "duplicate(a): None is not a list of tensors"),
+    (lambda c: c.a.recompute(None), "recompute(a): None is not a list of tensors"),
+    (lambda c: c.a.propagate(None), "propagate(a): None is not a list of tensors"),
     (lambda c: c.a.propagate([None]), "propagate(a): None is not a tensor"),
     (lambda c: c.fusion.inline_most([None]), "fusion 'case': inline_most: None is not a tensor"),
     (lambda c: c.fusion.task(None), "t1: None is not a list of tensors"),
@@ -45,7 +45,7 @@ CALLS: list[tuple[Callable[[Case], object], str]] = [
     (lambda c: c.fusion.group([c.fusion.task([c.a])]).pingpong(0), "group1: pingpong: 0 is not an axis"),
     (lambda c: c.fusion.task([c.a]).registers("many"), "t1: 'many' registers"),
     (lambda c: tf.segment(c.fusion, None), "fusion 'case': segments is None, not a list"),
-    (lambda c: c.a.set_allocation_domain(None), "set_allocation_domain(a): None are no axes"),
+    (lambda c: c.a.set_allocation_domain(None), "set_allocation_domain(a): None is not a list of axes"),
     (lambda c: c.a.set_allocation_domain([1, 0]), "set_allocation_domain(a): 1 is not an axis"),
     (lambda c: c.a.set_allocation_domain([c.s.axis(0)]), "set_allocation_domain(a): an axis of s is given"),
     (lambda c: tf.lower(tf.Fusion("empty")), "cannot lower fusion 'empty': it has no outputs, so that there is nothing to compute"),

@@ -81,7 +81,7 @@ def test_stale_axis() -> None:
     old = a.axis(0)
     a.split(0, 2)
     assert refused(lambda: old.parallelize(P.TIDx), a.fusion) == (
-        "parallelize(tv1): the axis of extent 8 is in no domain of tv1 any more\nhelp: take the axis again: tensor.axis(k)"
+        "parallelize(tv1): the axis of extent 8 is no longer in a domain of tv1\nhelp: take the axis again: tensor.axis(k)"
     )
 
 
@@ -118,7 +118,7 @@ def test_atoms_refused() -> None:
     assert refused(lambda: c.set_atom(VECTOR, [2]), c.fusion) == "set_atom(tv3): axis 2 (extent 4) is bound to TIDx already\nhelp: bind it to Serial first"
     c.axis(2).parallelize(P.Serial).parallelize(P.Vectorize)
     assert refused(lambda: c.set_atom(VECTOR, [1]), c.fusion) == (
-        "set_atom(tv3): tv3 has the atom vector already\nhelp: tv3.set_atom(tf.atoms.SCALAR, ()) takes it away"
+        "set_atom(tv3): tv3 has the atom vector already\nhelp: tv3.set_atom(tf.atoms.SCALAR, ()) removes it"
     )
 
 

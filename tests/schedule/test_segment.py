@@ -67,7 +67,7 @@ def test_a_piece_returns_what_others_need_and_no_more() -> None:
 
 def test_segments_that_need_each_other() -> None:
     fusion, (a, b, c, *_) = chain()
-    with pytest.raises(FusionError, match=rf"the segments \[{a.name}, {c.name}\] and \[{b.name}\] need each other"):
+    with pytest.raises(FusionError, match=rf"the segments \[{a.name}, {c.name}\] and \[{b.name}\] depend on each other"):
         tf.segment(fusion, [[a, c], [b]])
 
 

@@ -157,7 +157,7 @@ def test_forward_is_the_inverse_of_backward_inside_the_extents(data: st.DataObje
         (lambda a: a.split(0, -4), "split(tv1): the factor is -4\nhelp: a factor is at least 1"),
         (
             lambda a: a.split(1, sym("S") - 1),
-            "split(tv1): the factor S - 1 may be 0 or less\nhelp: state what is known of its dimensions: tf.dim(name, min=...)",
+            "split(tv1): the factor S - 1 may be 0 or less\nhelp: declare facts about its dimensions: tf.dim(name, min=...)",
         ),
         (lambda a: a.split(1, sym("Q")), "split(tv1): the factor Q uses 'Q', which is not a dimension of the fusion\nhelp: known are: S"),
         (lambda a: a.merge(2), "merge(tv1): axis 2 (extent 6) is the last axis: there is no next one to merge with\nhelp: give both axes"),

@@ -395,7 +395,7 @@ def test_cuts_that_cannot_be() -> None:
         tf.segment(fusion, [["tv1"], ["tv2"]])
     with pytest.raises(TaskfuseError, match="tv1 is in segments 0 and 1"):
         tf.segment(fusion, [["tv1"], ["tv1", "tv2", "tv3"]])
-    with pytest.raises(TaskfuseError, match=r"the segments \[tv1, tv3\] and \[tv2\] need each other"):
+    with pytest.raises(TaskfuseError, match=r"the segments \[tv1, tv3\] and \[tv2\] depend on each other"):
         tf.segment(fusion, [["tv1", "tv3"], ["tv2"]])
 
 

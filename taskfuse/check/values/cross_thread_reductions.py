@@ -25,7 +25,7 @@ from taskfuse.ir.scalar import Const, Expr, const, evaluate, ge, lt, ne, simplif
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import held
 from taskfuse.kir.nodes import Compute, For, If
-from taskfuse.kir.operands import Access, Content, Immediate
+from taskfuse.kir.operands import Access, Content, Immediate, is_same_number
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.witness import Definition, Reduce
 
@@ -218,7 +218,7 @@ class CrossThreadReductions:
                     raise Open("a shuffle in a block of no whole warps", node)
                 self._write(node, stmt.out, env, mask, _Cells(value.sets[lanes], value.known[lanes], value.of[lanes], value.blocks, value.spans, value.under))
             case Compute(op=op, operands=(Immediate() as e,)) if op is COPY:
-                if e.value != self.rule.combine.neutral(self.rule.dtype):
+                if not is_same_number(e.value, self.rule.combine.neutral(self.rule.dtype)):
                     raise Open(f"partial results start with {e.value}", node)
                 none = _Cells(np.zeros((self.count, self.words), np.uint64), np.ones(self.count, np.bool_), np.full(self.count, -1, np.int64), {}, {})
                 self._write(node, stmt.out, env, mask, none)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from taskfuse.check.statement_tree import StatementTree
+from taskfuse.check.bounds import at_least
+from taskfuse.check.statement_tree import StatementTree, declared
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.questions import equal, inside, known_at, nonempty
 from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.runs import stores
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import const
+from taskfuse.ir.scalar import Expr, const
+from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.operands import Content, Holds
 from taskfuse.kir.witness import Whole
 
@@ -43,11 +45,21 @@ class Outputs:
             return
         if any(e is const(0) for e in definition.shape):
             return
+        self._launched(name, definition.shape)
         visits = [stores(self.tree, place, definition.shape) for place in self._stores.get(name, [])]
         if not visits:
             raise Open(f"{name} is never stored")
         known = self.tree.root.context.constraints
         covered(visits, definition.shape, known.given(*nonempty(definition.shape, known.ranges)))
+
+    def _launched(self, name: str, shape: tuple[Expr, ...]) -> None:
+        """There are blocks and threads wherever an output has elements. Raises :class:`Open`."""
+        kernel = self.tree.kernel
+        context = declared(kernel, (p for p in kernel.params if isinstance(p, HostParam)))
+        context = context.under(nonempty(shape, context.ranges))
+        for e, what in (*((e, "blocks") for e in kernel.grid), *((e, "threads") for e in kernel.block)):
+            if not at_least(e, 1, context):
+                raise Open(f"{name} may have elements where there are no {what}: {e} is not known to be at least 1")
 
     def identity(self, place: Place) -> None:
         """An element of an output is stored at its own index, wherever that is inside it (:mod:`taskfuse.check.bounds`). Raises :class:`Open`."""

@@ -23,7 +23,7 @@ from taskfuse.check.tables import Table
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.match import Found, Match, Storage, W, Writing
-from taskfuse.check.values.questions import equal, inside, known_at, nonempty
+from taskfuse.check.values.questions import equal, inside, known_at, nonempty, proves
 from taskfuse.check.values.runs import stores
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import Const, Expr, Sym, and_, const, eq, ge, not_, substitute, sym
@@ -326,9 +326,11 @@ class ReachingWrites:
         for n in claim.node.loops:
             if n not in look.loops:  # of any iteration, so those behind it leave it
                 self._keeps(want, n)
-        self.hits.append(claim)
         if claim.content is Content.ZERO:
+            if past and any(proves(constraints, not_(c)) for c in inside(want.element, self.shape(want.tensor, want.content))):
+                return found
             raise Open(f"it may find a zero in the place of {want.tensor}", claim.node)
+        self.hits.append(claim)
         if claim.tensor != want.tensor or claim.content is not want.content:
             raise Open(f"it may find {claim.tensor} where {want.tensor} is wanted", claim.node)
         return found

@@ -28,7 +28,7 @@ from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import TRUE, Const, Expr, Facts, FloorDiv, Mod, Select, Sym, children, const, eq, evaluate, ge, le, lt, not_, simplify, substitute, sym
 from taskfuse.kir import accesses
 from taskfuse.kir.nodes import Compute, For
-from taskfuse.kir.operands import Content, Holds, Immediate
+from taskfuse.kir.operands import Content, Holds, Immediate, is_same_number
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.witness import Definition, Reduce
 
@@ -300,7 +300,7 @@ class Reductions:
             case Compute(operands=(Immediate(value=value),)) if stmt.op.name == "copy":
                 neutral = rule.combine.neutral(rule.dtype)
                 wanted = (neutral,) if parts else (rule.init.value,)
-                if not any(value == w or (value != value and w != w) for w in wanted):
+                if not any(is_same_number(value, w) for w in wanted):
                     raise Open(f"an accumulator starts with {value} in the place of {wanted[0]}", start.node)
             case _:
                 raise Open("an accumulator does not start with a constant", start.node)

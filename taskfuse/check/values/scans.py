@@ -14,7 +14,7 @@ from taskfuse.check.values.solve import Open
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import Expr, Sym, const, simplify, sym
 from taskfuse.kir.nodes import Compute, For
-from taskfuse.kir.operands import Access, Content, Holds, Immediate
+from taskfuse.kir.operands import Access, Content, Holds, Immediate, is_same_number
 from taskfuse.kir.witness import Accumulate
 
 COPY = ELEMENTWISE["copy"]
@@ -67,7 +67,7 @@ class Scans:
         if start.stmt.op is not COPY:
             raise Open("its total does not start with a constant", start)
         match start.stmt.operands:
-            case (Immediate(value=value),) if value == neutral or (value != value and neutral != neutral):
+            case (Immediate(value=value),) if is_same_number(value, neutral):
                 pass
             case _:
                 raise Open("its total does not start with the neutral element", start)

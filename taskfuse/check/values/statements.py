@@ -298,17 +298,20 @@ class Statements:
             self._operand(node, step, rule.operand, w.holds.index, exists)
             return
         assert isinstance(rule, Reduce)
-        for operands in self._bodies(w, rule):
-            self._operands(node, rule.body, operands, rule.operands, w.holds.index, exists)
-        if isinstance(stmt, Wgmma | Mma):
-            for side in self._sides(node, stmt, rule, w.holds):
-                self.read(side, ())
+        match self._body(w, rule):
+            case Place() as body:
+                self.writes.found(body)
+            case tuple() as operands:
+                self._operands(node, rule.body, operands, rule.operands, w.holds.index, exists)
+            case product:
+                for side in self._sides(node, product, rule, w.holds):
+                    self.read(side, ())
 
     def neutral(self, node: Node) -> None:
-        """A term at a point behind the end of its reduction adds nothing: all factors of a sum of products are zeros there."""
+        """A term, or the body of one, adds nothing at a point behind the end of its reduction: all factors of a sum of products are zeros there."""
         w = self.written[node]
         definition = self.writes.definitions[w.holds.tensor]
-        rule, stmt = definition.rule, node.stmt
+        rule = definition.rule
         point = {f"i{k}": e for k, e in enumerate(w.holds.index)}
         kept = inside((substitute(e, point) for e in definition.place), definition.shape)
         around = known_at(w.place)
@@ -324,33 +327,36 @@ class Statements:
             for k in beyond:
                 if not any(e is sym(f"i{k}") and equal(around, n, definition.space[k]) for e, n in zip(want.index, shape, strict=True)):
                     raise Open(f"terms behind the end of axis {k} may be taken, and {want.buffer} does not end there", node)
-        if isinstance(stmt, Wgmma | Mma):
-            for side in self._sides(node, stmt, rule, w.holds):
-                self.read(side, (), past=True)
-            return
-        for operands in self._bodies(w, rule):
-            self._operands(node, rule.body, operands, rule.operands, w.holds.index, kept, past=True)
+        match self._body(w, rule):
+            case Place() as body:
+                for hit in self.writes.found(body, kept, past=True):
+                    self.zero(hit)
+            case tuple() as operands:
+                self._operands(node, rule.body, operands, rule.operands, w.holds.index, kept, past=True)
+            case product:
+                for side in self._sides(node, product, rule, w.holds):
+                    self.read(side, (), past=True)
 
-    def _bodies(self, w: Written, rule: Reduce) -> Iterator[tuple[Operand, ...]]:
-        """The operands of a term, as a statement has them."""
+    def _body(self, w: Written, rule: Reduce) -> tuple[Operand, ...] | Place | Wgmma | Mma:
+        """What a term is made of: operands, as a statement has them; the place that holds its body; or the factors of a product of matrices."""
         stmt, node = w.node.stmt, w.node
         match stmt:
             case Wgmma() | Mma() if rule.combine.op is ELEMENTWISE["add"] and rule.body is MUL:
-                return
+                return stmt
             case Compute() if stmt.dtype is not rule.dtype:
                 raise Open(f"it computes in {stmt.dtype}, not in {rule.dtype}", node)
             case Compute(op=op, operands=operands) if w.holds.content is Content.BODY and op is rule.body:
-                yield operands
+                return operands
             case _ if w.holds.content is Content.BODY:
                 raise Open("it is no body of its reduction", node)
             case Compute(op=op, out=out, operands=(*factors, acc)) if op is FMA and rule.body is MUL and rule.combine.op is ELEMENTWISE["add"] and acc == out:
-                yield tuple(factors)
+                return tuple(factors)
             case _:
                 match taken(stmt, rule.combine):
                     case Access() as term if rule.body is not COPY:
-                        self.writes.found(Place(node, term.buffer, term.index, w.holds.tensor, w.holds.index, content=Content.BODY))
+                        return Place(node, term.buffer, term.index, w.holds.tensor, w.holds.index, content=Content.BODY)
                     case term if term is not None and rule.body is COPY:
-                        yield (term,)
+                        return (term,)
                     case _:
                         raise Open("it takes no term of its reduction", node)
 
@@ -367,7 +373,7 @@ class Statements:
     # -- zeros behind the end -----------------------------------------------------------------------------------------------------------
 
     def zero(self, place: Place) -> None:
-        """A write leaves a zero wherever its element does not exist."""
+        """A write leaves a zero wherever its element, or the point of its body, does not exist."""
         node = place.node
         if node not in self._zeros:
             self._zeros[node] = None  # a copy of itself, if it comes back here
@@ -381,6 +387,9 @@ class Statements:
 
     def _zero(self, w: Written) -> None:
         stmt, node = w.node.stmt, w.node
+        if w.holds.content is Content.BODY:
+            self.neutral(node)
+            return
         definition = self.writes.definitions[w.holds.tensor]
         rule = definition.rule
         exists = inside(w.place.element, self.writes.shape(w.place.tensor))

@@ -8,6 +8,7 @@ from taskfuse.check.statement_tree import Node
 from taskfuse.check.structure import Structure
 from taskfuse.check.trace import Budget, TooLarge
 from taskfuse.check.values.claims import Instructions
+from taskfuse.check.values.definitions import meaningless
 from taskfuse.check.values.execution import Finding, execute
 from taskfuse.check.values.outputs import Outputs
 from taskfuse.check.values.reaching_writes import ReachingWrites
@@ -31,6 +32,10 @@ def right(structure: Structure) -> Iterator[Obligation]:
     """
     kernel = structure.tree.kernel
     if not kernel.definitions:
+        return
+    unknown = list(meaningless(structure.tree))
+    if unknown:
+        yield from unknown
         return
     checked = _everywhere(structure)
     found = [o for o, _ in checked]

@@ -53,3 +53,34 @@ def test_what_leaves_elements_out(name: str) -> None:
     assert old in ROWS
     found = gaps(ROWS.replace(old, new))
     assert any(re.search(reason, gap) for gap in found), found
+
+
+LAUNCHED = """\
+KERNEL k(x: int32[N]) -> (y: int32[N])
+  DIM N min {least}
+  GRID ({grid}, 1, 1)  BLOCK ({block}, 1, 1)
+  DEFINE y: int32[N] = copy(x[i0])
+
+IF blockIdx.x == 0 && threadIdx.x == 0:
+  FOR i in 0..N:
+    y[i] = copy(x[i])  ~ value y[i]
+"""
+
+
+@pytest.mark.parametrize(
+    ("least", "grid", "block", "what"),
+    [
+        (1, "N//2", "1", "blocks: N//2"),
+        (1, "N - 1", "1", "blocks: N - 1"),
+        (1, "max(N - 3, 0)", "1", r"blocks: max\(N - 3, 0\)"),
+        (1, "1", "N - 1", "threads: N - 1"),
+    ],
+)
+def test_where_there_are_elements_there_are_blocks_and_threads(least: int, grid: str, block: str, what: str) -> None:
+    (gap,) = gaps(LAUNCHED.format(least=least, grid=grid, block=block))
+    assert re.search(f"y may have elements where there are no {what} is not known to be at least 1", gap), gap
+
+
+@pytest.mark.parametrize(("least", "grid"), [(1, "N"), (0, "N"), (0, "ceildiv(N, 4)"), (2, "N//2"), (4, "N - 3"), (0, "1")])
+def test_a_grid_that_is_empty_only_without_elements_is_one(least: int, grid: str) -> None:
+    tf.parse_kernel(LAUNCHED.format(least=least, grid=grid, block="1")).verify().require()
