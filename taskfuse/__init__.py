@@ -1,7 +1,7 @@
 """taskfuse: a task-parallel fusion compiler.
 
-Describe tensor math as a :class:`Fusion`, cut it into tasks, arrange the tasks in groups, parallelize the groups; :func:`lower` makes one
-kernel whose members run side by side, and :func:`compile` a function on arrays. README.md shows the way in.
+Describe tensor math as a :class:`Fusion`, partition it into tasks, arrange the tasks in groups, parallelize the groups. :func:`lower` makes one
+kernel whose members run side by side, and :func:`compile` a function on arrays. Start with README.md.
 """
 
 from taskfuse import errors, ops, schedulers, tiles
@@ -107,5 +107,5 @@ __all__ += ops.__all__
 
 
 def __dir__() -> list[str]:
-    """The public names; modules that were imported on the way are none."""
+    """The public names, without modules that the package imports."""
     return sorted({*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"})

@@ -81,16 +81,16 @@ class DType:
 
     @property
     def lowest(self) -> int | float | bool:
-        """Nothing is less: minus infinity where there is one. The neutral element of ``maximum``."""
+        """The least value, the neutral element of ``maximum``: minus infinity if the dtype has it."""
         return -float("inf") if self.has_infinity else self.min_value
 
     @property
     def highest(self) -> int | float | bool:
-        """Nothing is greater: infinity where there is one. The neutral element of ``minimum``."""
+        """The greatest value, the neutral element of ``minimum``: infinity if the dtype has it."""
         return float("inf") if self.has_infinity else self.max_value
 
     def holds(self, value: PythonScalar) -> bool:
-        """True if a Python scalar may become an element without leaving the range or losing its kind (a float may round)."""
+        """True if a Python scalar converts to an element within the range and without losing its kind (a float may round)."""
         match self.kind:
             case DTypeKind.FLOAT:
                 return True

@@ -1,4 +1,4 @@
-"""The error tree: every mistake a user can make ends in one of these.
+"""The error tree: every user mistake raises one of these.
 
 A subclass states its message as a class attribute ``template``; the constructor fills it. The text of every error has the same shape::
 
@@ -39,7 +39,7 @@ class TaskfuseError(Exception):
         super().__init__(self.message)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """An error of another process reads as it does there: a pool of workers hands errors on by pickling them."""
+        """Pickle the error with its message: process pools pass errors between processes."""
         return _again, (type(self), self.__dict__)
 
     def __str__(self) -> str:
@@ -59,29 +59,29 @@ def _again(kind: type[TaskfuseError], state: dict[str, object]) -> TaskfuseError
 
 
 class TaskfuseWarning(UserWarning):
-    """Something that was left out or done in a slower way; the kernel is right all the same."""
+    """A part of the work was skipped or done in a slower way; the kernel is still correct."""
 
 
 def warn(text: str) -> None:
-    """Warns of ``text`` at the user's line, whatever was warned of there before."""
+    """Warn with ``text`` at the user's line, regardless of earlier warnings there."""
     location = caller() or Location("taskfuse", 1)
     warnings.warn_explicit(TaskfuseWarning(text), TaskfuseWarning, location.file, location.line)
 
 
 class ShapeError(TaskfuseError):
-    """Shapes that an operation cannot take."""
+    """An operation does not accept the shapes of its operands."""
 
     template = "{op}: {reason}"
 
 
 class DTypeError(TaskfuseError):
-    """Dtypes that an operation cannot take."""
+    """An operation does not accept the dtypes of its operands."""
 
     template = "{op}: {reason}"
 
 
 class InputError(TaskfuseError):
-    """Arguments of a call that do not fit the fusion's inputs."""
+    """The arguments of a call do not fit the fusion's inputs."""
 
     template = "input {index} of fusion '{fusion}': {reason}"
 
@@ -93,7 +93,7 @@ class SymbolError(TaskfuseError, TypeError):
 
 
 class FusionError(TaskfuseError):
-    """A fusion built or used wrongly."""
+    """The program builds or uses a fusion wrongly."""
 
     template = "fusion '{fusion}': {reason}"
 
@@ -105,96 +105,96 @@ class TaskError(TaskfuseError):
 
 
 class ScheduleError(TaskfuseError):
-    """A scheduling call that would make no valid schedule. Names the call, the tensor, the axis and the task."""
+    """A scheduling call would make the schedule invalid. The message names the call, the tensor, the axis and the task."""
 
     template = "{call}({tensor}): {reason}"
 
 
 class LoweringError(TaskfuseError):
-    """A schedule that cannot become a kernel."""
+    """The schedule cannot become a kernel."""
 
     template = "cannot lower {what}: {reason}"
 
 
 class ParseError(TaskfuseError):
-    """Text that is not in the grammar. ``line`` and ``column`` count from 1."""
+    """A text is not in the grammar. ``line`` and ``column`` count from 1."""
 
     template = "line {line}, column {column}: {reason}"
 
 
 class VerifyError(TaskfuseError):
-    """Kernel IR that breaks a rule of its verifier. The message quotes the kernel with the rule under the offending statement."""
+    """A kernel breaks a rule of kernel IR. The message quotes the kernel with the rule under the offending statement."""
 
     template = "{reason}"
 
 
 class SimulationError(TaskfuseError):
-    """A kernel did something that a GPU would not forgive: out of bounds, uninitialized, misused barrier."""
+    """A simulated kernel accessed memory out of bounds, read uninitialized memory, or misused a barrier."""
 
     template = "{kernel}: {reason}"
 
 
 class DeadlockError(SimulationError):
-    """No agent of the simulated kernel can go on. The notes say who waits for what."""
+    """No agent of the simulated kernel can continue. The notes say what each agent waits for."""
 
     template = "{kernel}: deadlock: {reason}"
 
 
 class ProofError(TaskfuseError):
-    """A kernel that is not proved free of deadlock and race. The notes are the counterexample, or say what is outside the model."""
+    """A kernel is not proved. The notes give the counterexample, or the obligations outside the model."""
 
     template = "{kernel}: {verdict}: {reason}"
 
 
 class UnsupportedError(TaskfuseError):
-    """Something that taskfuse does not do. Names the construct and what to use instead."""
+    """taskfuse does not support a construct. The message names the construct and the alternative."""
 
     template = "{what} is not supported: {reason}"
 
 
 class OptionError(TaskfuseError):
-    """An environment variable of taskfuse that does not exist, or a value that it cannot have."""
+    """An environment variable of taskfuse does not exist, or has an invalid value."""
 
     template = "environment variable {name}: {reason}"
 
 
 class CudaUnavailableError(TaskfuseError):
-    """A part of CUDA that is not installed, or that finds no GPU. The help says how to get it, or how to go on without."""
+    """A part of CUDA is not installed, or finds no GPU. The help says how to install it, or how to continue without it."""
 
     template = "{what} is not available: {reason}"
 
 
 class CudaCompileError(TaskfuseError):
-    """CUDA text that NVRTC refuses. ``fields["log"]`` has all that it said, ``fields["text"]`` the whole text."""
+    """NVRTC refuses a CUDA text. ``fields["log"]`` has the compiler's log, ``fields["text"]`` the whole text."""
 
     template = "the CUDA text of kernel '{kernel}' does not compile for {arch}: {reason}"
 
 
 class RegisterError(TaskfuseError):
-    """Machine code whose registers are not what the kernel counts on: accumulators that spill, ``wgmma`` in series, a register budget ignored."""
+    """The machine code breaks the register plan of the kernel: accumulators spill, ``wgmma`` is serialized, or a register budget is ignored."""
 
     template = "kernel '{kernel}' for {arch}: {reason}"
 
 
 class OutputError(TaskfuseError):
-    """An array given as ``out=`` that cannot take an output of the fusion."""
+    """An array given as ``out=`` cannot hold an output of the fusion."""
 
     template = "output {index} of fusion '{fusion}': {reason}"
 
 
 class LaunchError(TaskfuseError):
-    """A kernel that this GPU cannot run with the arguments given."""
+    """This GPU cannot run the kernel with the given arguments."""
 
     template = "kernel '{kernel}' cannot be launched: {reason}"
 
 
 class CudaError(TaskfuseError):
-    """A call of the CUDA driver that failed. ``fields["name"]`` is the driver's name of the error."""
+    """A CUDA driver call failed. ``fields["name"]`` is the driver's name of the error."""
 
     template = "{what}: {name}: {reason}"
 
 
 class HangError(TaskfuseError):
-    """A wait of a debug build that took too long: task, barrier, slot and phase."""
+    """A wait of a debug build took too long. The message names task, barrier, slot and phase."""
 
     template = "kernel '{kernel}' hangs: {reason}"

@@ -155,10 +155,10 @@ class Target:
     """A GPU.
 
     Attributes:
-        name: as people call it.
-        arch: what machine code for it is compiled for.
+        name: its usual name.
+        arch: the architecture that its machine code is compiled for.
         sms: multiprocessors.
-        clock_mhz: under load; the power limit holds it below what the chip reaches otherwise.
+        clock_mhz: the clock under load, which the power limit keeps below the maximum.
         dram_bytes_per_us: between the chip and its memory, by a pointwise kernel.
         l2_bytes: of the second-level cache, as much as may lie between two walks over data so that the second finds them there.
         l2_bytes_per_us: from there, by all multiprocessors together.
@@ -170,7 +170,7 @@ class Target:
         busy_threads: of a multiprocessor, each with one load of 16 bytes in flight, that keep DRAM busy: its bytes in 0.6 us, rounded.
         launch_us: from one kernel of a graph to the next, barriers and first loads included; an empty kernel takes less.
         latency_cycles: from a load to its value, under load.
-        products, rows: what cost models of two kinds of kernels add to these.
+        products, rows: further figures, for the cost models of matrix products and of rows.
     """
 
     name: str
@@ -200,7 +200,7 @@ class Target:
 
     @property
     def limits(self) -> Limits:
-        """What a multiprocessor holds."""
+        """The capacity of a multiprocessor."""
         return LIMITS[self.capability]
 
     @property

@@ -38,9 +38,9 @@ def {name}({parameters}) -> TensorView:
 '''
 
 PAGE = """# Ops
-Every op of taskfuse, made from their tables by `make golden`. They are functions of `taskfuse` (`tf.exp`), broadcast and promote as in NumPy 2
-([fusion.md](fusion.md#dtypes-and-promotion)), and check their operands at the call. `tf.supports` answers for a name, also one of torch.
-What torch calls alike computes the same; arguments may have other names, and promotion is that of NumPy.
+This page lists every op of taskfuse; `make golden` writes it from the tables of ops. Ops are functions of `taskfuse` (`tf.exp`), broadcast and
+promote as in NumPy 2 ([fusion.md](fusion.md#dtypes-and-promotion)), and check their operands at the call. `tf.supports` says whether an op exists, also by
+its name in torch. An op with a name of torch computes the same as in torch; arguments may have other names, and promotion follows NumPy.
 
 ```python
 import taskfuse as tf

@@ -14,7 +14,7 @@ class Dim:
 
     Attributes:
         name: the symbol.
-        min: least value (1 unless given: an extent may be 0 only if it says so).
+        min: least value (1 by default; give 0 for an extent that may be 0).
         max: greatest value, or ``None``.
         multiple_of: a divisor of every value.
     """
@@ -31,7 +31,7 @@ class Dim:
 
     @property
     def allowed(self) -> str:
-        """Which values it has, in words."""
+        """The allowed values, in words."""
         words = [f"at least {self.min}"]
         if self.max is not None:
             words.append(f"at most {self.max}")
@@ -44,7 +44,7 @@ class Dim:
         return value >= self.min and (self.max is None or value <= self.max) and value % self.multiple_of == 0
 
     def near(self, value: int) -> int:
-        """The least allowed value that is at least ``value``; the greatest one, if none is."""
+        """The least allowed value that is at least ``value``, or the greatest allowed value if there is none."""
         found = -(-max(value, self.min) // self.multiple_of) * self.multiple_of
         return found if self.max is None else min(found, self.max // self.multiple_of * self.multiple_of)
 

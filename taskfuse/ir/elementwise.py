@@ -502,7 +502,7 @@ _ROWS = (
     _binary("fmax", _SAME, np.fmax, extremum("fmaxf", "fmax", "greater", OR), "The greater; the other if one is NaN.", ring=np.maximum, commutative=True),
     _binary("fmin", _SAME, np.fmin, extremum("fminf", "fmin", "lesser", AND), "The less; the other if one is NaN.", ring=np.minimum, commutative=True),
     _binary("atan2", _FLOAT, np.arctan2, library("atan2", 2), "The angle of the point (b, a), in radians, in [-pi, pi].", ulps=(3, 2), torch="atan2 arctan2"),
-    _binary("hypot", _FLOAT, np.hypot, library("hypot", 2), "sqrt(a*a + b*b) without overflow on the way.", ulps=(3, 2)),
+    _binary("hypot", _FLOAT, np.hypot, library("hypot", 2), "sqrt(a*a + b*b) without intermediate overflow.", ulps=(3, 2)),
     _binary("copysign", _FLOAT, np.copysign, library("copysign", 2), "The magnitude of ``a`` with the sign of ``b``."),
     # comparisons
     _binary("eq", _BOOL, np.equal, infix("=="), "a == b, bool.", ring=np.equal, commutative=True),
@@ -555,7 +555,7 @@ _ROWS = (
         _NUMERIC,
         _fma,
         numbers("fmaf({0}, {1}, {2})", "fma({0}, {1}, {2})", "(({T})(({U}){0} * ({U}){1} + ({U}){2}))"),
-        "``a * b + c`` with one rounding where the dtype's instruction has it. Not for bool.",
+        "``a * b + c`` with one rounding if the dtype has such an instruction. Not for bool.",
         ring=_ring_fma,
         ulps=(0, 0),
         torch="",

@@ -93,7 +93,7 @@ class Fusion:
         self.dims.setdefault(dim.name, dim)
 
     def facts(self) -> Facts:
-        """What is known about the symbols, for the simplifier."""
+        """The facts about the symbols, for the simplifier."""
         return facts_of(self.dims.values())
 
     def new_tensor(
@@ -204,7 +204,7 @@ class Fusion:
             raise FusionError(fusion=self.name, reason=f"{tv.name} is an input", help=f"return tf.copy({tv.name}) instead", location=caller())
 
     def rename(self, tv: TensorView, name: object) -> None:
-        """Give a tensor another name. Raises :class:`FusionError` if it is taken or none."""
+        """Give a tensor another name. Raises :class:`FusionError` if the name is taken or invalid."""
         if not isinstance(name, str) or not name:
             raise FusionError(fusion=self.name, reason=f"{name!r} is not a name", help="use text, such as 'hidden'", location=caller())
         if name == tv.name:
@@ -328,7 +328,7 @@ class Fusion:
 
         Raises:
             TaskError: there are tasks already, or nothing is computed.
-            UnsupportedError: ``sizes`` names what is not a dimension.
+            UnsupportedError: ``sizes`` has a name that is not a dimension.
         """
         return _partitioner[0](self, sizes)
 
@@ -345,9 +345,9 @@ class Fusion:
         self.tasks.check()
 
     def resident_blocks(self, count: object) -> None:
-        """Let a thread have so few registers that a multiprocessor holds ``count`` blocks at once, as far as they decide that.
+        """Bound the registers of a thread so that a multiprocessor can hold ``count`` blocks at once, as far as registers decide that.
 
-        More blocks hide more of each other's waits, as where blocks load, then meet in barriers. What does not fit those registers spills.
+        More blocks hide more of each other's latency, for instance if blocks load and then meet in barriers. Values that do not fit the registers spill.
         Raises :class:`FusionError` unless ``count`` is 1 to 32.
         """
         number = count.__index__() if isinstance(count, SupportsIndex) else 0

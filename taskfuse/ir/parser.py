@@ -48,7 +48,7 @@ _LOST = re.compile(r"x\d+")
 def parse_fusion(text: str, file: str = _FILE) -> Fusion:
     """The fusion that ``text`` describes: ``fusion_to_text(parse_fusion(t)) == t`` for every printed ``t``.
 
-    Tensors, expressions, tasks and groups are located in the text. The laws of schedules are not checked here, but where schedules are lowered.
+    Tensors, expressions, tasks and groups have locations in the text. Lowering, not the parser, checks the laws of schedules.
 
     Args:
         file: what the text was read from.

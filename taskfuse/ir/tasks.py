@@ -41,8 +41,8 @@ class Task:
     def registers(self, count: int | None = None) -> Task:
         """Give each thread of this role ``count`` registers (``setmaxnreg``, sm_90a). Returns the task itself.
 
-        Without ``count`` lowering chooses: few for a role that keeps little in registers, and what those leave for the others; nothing where
-        that is no more than at launch. The budgets of a block must fit its registers (law 10), which is checked at lowering. Raises
+        Without ``count`` lowering chooses: few for a role that keeps little in registers, and the rest for the others; no budget if that gains no
+        registers over the launch. The budgets of a block must fit its registers (law 10), which is checked at lowering. Raises
         :class:`TaskError` unless ``count`` is a multiple of 8 in [24, 256].
         """
         self.budget = _checked_budget(self, count)

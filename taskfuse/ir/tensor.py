@@ -217,7 +217,7 @@ class TensorView(Arithmetic):
         return operators().call("reshape", self, _flat(shape))
 
     def transpose(self, *axes: int | Sequence[int]) -> TensorView:
-        """All axes reversed; or all axes in the order given, as NumPy; or two axes exchanged, as torch, where that is not the same in two dimensions.
+        """All axes reversed; or all axes in the order given, as in NumPy; or two axes exchanged, as in torch.
 
         A view. Raises :class:`ShapeError` where NumPy and torch disagree: for two axes of a matrix in their order.
         """
@@ -256,7 +256,7 @@ class TensorView(Arithmetic):
         return operators().call("any", self, **_spelled("any", axis, dim, None, keepdims, keepdim))
 
     def var(self, axis: Axes = None, keepdims: bool = False, correction: int = 0, *, dim: Axes = None, keepdim: bool = False) -> TensorView:
-        """The variance over ``axis``; ``correction`` is 0 unless given, as in NumPy."""
+        """The variance over ``axis``; ``correction`` is 0 by default, as in NumPy."""
         return operators().call("var", self, **_spelled("var", axis, dim, None, keepdims, keepdim), correction=correction)
 
     def std(self, axis: Axes = None, keepdims: bool = False, correction: int = 0, *, dim: Axes = None, keepdim: bool = False) -> TensorView:
@@ -284,7 +284,7 @@ class TensorView(Arithmetic):
         return operators().call("squeeze", self, **_spelled("squeeze", axis, dim, None))
 
     def clip(self, min: Value | None = None, max: Value | None = None) -> TensorView:
-        """``minimum(maximum(x, min), max)``; a bound that is ``None`` is left out."""
+        """``minimum(maximum(x, min), max)``, without a bound that is ``None``."""
         return operators().call("clip", self, min, max)
 
     def round(self) -> TensorView:
@@ -349,7 +349,7 @@ class TensorView(Arithmetic):
     def split(self, axis: int, factor: IntLike, inner: bool = True) -> TensorView:
         """Split a loop axis of extent N into [ceildiv(N, factor), factor], or [factor, ceildiv(N, factor)] if not ``inner``.
 
-        A split that does not divide makes a predicate. Raises :class:`ScheduleError` if the axis is bound, left of an inline position,
+        A split that does not divide adds a predicate. Raises :class:`ScheduleError` if the axis is bound, left of an inline position,
         or ``factor`` is not positive. Returns the tensor itself.
         """
         scheduling().split(self, axis, factor, inner)
@@ -393,8 +393,8 @@ class TensorView(Arithmetic):
     def cache_after(self, reader: TensorView | None = None, operand: int | None = None) -> TensorView:
         """Insert a copy of this tensor that all its readers read instead. Returns the new tensor.
 
-        With ``reader``, only that tensor reads the copy, directly now if through views before. With ``operand``, only its operand at that position
-        does: both factors of ``x @ x.T`` get a copy of their own.
+        With ``reader``, only that tensor reads the copy, directly even if it read through views before. With ``operand``, only its operand at that
+        position does, so each factor of ``x @ x.T`` can have its own copy.
         """
         return scheduling().cache_after(self, reader, operand)
 
@@ -418,46 +418,46 @@ class TensorView(Arithmetic):
         """Split a scan: chunks of ``extent`` elements are scanned side by side, then their totals; this tensor joins each element with the sum before
         its chunk.
 
-        Returns the new tensors ``terms, local, totals, sums, before``: what is scanned, by chunks; the scan of each chunk; its last element; the scan of
-        these, which may be split again; the sum before each chunk. None has a schedule. Sums of floats are rounded in another order.
+        Returns the new tensors ``terms, local, totals, sums, before``: the scanned elements, by chunks; the scan of each chunk; its last element; the
+        scan of these, which may be split again; the sum before each chunk. They have no schedule. Sums of floats round in another order.
         """
         return scheduling().chunk_scan(self, extent)
 
     def recompute(self, readers: Sequence[TensorView]) -> tuple[TensorView, ...]:
-        """Compute what ``readers`` read of this tensor in their own loops: a new tensor for each index at which they read.
+        """Compute in the loops of ``readers`` the elements of this tensor that they read: a new tensor for each index at which they read.
 
         A new tensor has the iteration space of the readers (the same extents), which read it point by point. Elementwise ancestors are computed
-        again; inputs and reductions before this one are read where they are, and of an input the new tensor is a copy. What nothing reads any more leaves the
-        fusion. Returns the new tensors, in the order in which they are read.
+        again; inputs and reductions before this one are read from where they lie, and for an input the new tensor is a copy. Tensors without
+        remaining readers leave the fusion. Returns the new tensors, in the order in which they are read.
         """
         return scheduling().recompute(self, readers)
 
     def through_view(self, operand: int) -> TensorView:
-        """Read an operand at this tensor's own axes, through a view that has the index at which it was read. Returns the view; it is not code.
+        """Read an operand at this tensor's own axes, through a view that applies the index at which it was read. Returns the view, which has no code.
 
         The view has the axes of this tensor's iteration space on which that index depends; the one along which neighbors lie side by side comes last.
         """
         return scheduling().through_view(self, operand)
 
     def scatter(self) -> tuple[TensorView, ...]:
-        """Take a concatenation apart: each part goes by itself through all that is computed elementwise from it, and is stored as a slice.
+        """Take a concatenation apart: each part passes separately through the elementwise functions of the result, and is stored as a slice.
 
-        The outputs among these tensors are then assembled of their parts (the scatter form of ``tf.cat``), which is not code; the others leave the
-        fusion. Returns those parts, output by output, in their order.
+        The outputs among these tensors are then assembled from their parts (the scatter form of ``tf.cat``), which takes no code; the others leave
+        the fusion. Returns those parts, output by output, in their order.
         """
         return scheduling().scatter(self)
 
     def unscatter(self) -> TensorView:
-        """Have a tensor that is assembled of parts computed where it is read: a concatenation in gather form, which is code. Returns the tensor itself."""
+        """Turn a tensor that is assembled from parts into a concatenation in gather form, which has code. Returns the tensor itself."""
         return scheduling().unscatter(self)
 
     def set_memory_type(self, memory: MemoryType) -> TensorView:
-        """Where the tensor lives. Inputs and outputs are Global. Returns the tensor itself."""
+        """Set the memory in which the tensor lives. Inputs and outputs are Global. Returns the tensor itself."""
         scheduling().set_memory_type(self, memory)
         return self
 
     def set_allocation_domain(self, axes: Sequence[Axis | AxisRef] | AllocationLayout) -> TensorView:
-        """Where an element lives: axes derived from the logical domain, outermost first, or a layout that makes them. Returns the tensor itself."""
+        """Set where each element lives: axes derived from the logical domain, outermost first, or a layout that makes them. Returns the tensor itself."""
         scheduling().set_allocation_domain(self, axes)
         return self
 
@@ -472,8 +472,8 @@ class TensorView(Arithmetic):
         return self
 
     def in_flight(self, batches: int) -> TensorView:
-        """Let ``batches`` batches of the tensor's asynchronous atom be unfinished when the next one is issued: it gives its operands' slots
-        back so many iterations late. Returns the tensor itself."""
+        """Let ``batches`` batches of the tensor's asynchronous atom be unfinished when the next one is issued: its operands' slots are released so
+        many iterations late. Returns the tensor itself."""
         scheduling().in_flight(self, batches)
         return self
 

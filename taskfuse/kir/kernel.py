@@ -28,15 +28,15 @@ ONE: Dim3 = (const(1), const(1), const(1))
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel in kernel IR. Equality is of everything but source locations and notes.
+    """A kernel in kernel IR. Equality ignores source locations, notes and definitions.
 
     Attributes:
         extents: symbols of the tensors' shapes.
         params: arguments in order: inputs, scalars, outputs, derived.
         grid, block, cluster: launch shape (x, y, z), integer expressions over extents and host parameters.
-        residents: blocks that a multiprocessor holds at once, as far as registers decide that: threads have no more than allows it.
+        residents: blocks that a multiprocessor can hold at once, as far as registers decide that: the registers of a thread are bounded accordingly.
         buffers: Local, Shared and workspace storage.
-        definitions: the math that it computes, if it says so (:mod:`taskfuse.kir.witness`).
+        definitions: the math that it computes, if it has a witness (:mod:`taskfuse.kir.witness`).
         keeps_rules: this object has been found to keep the rules of kernel IR; another one, however it was made of it, has not.
     """
 
@@ -62,7 +62,7 @@ class Kernel:
 
     @property
     def launch_registers(self) -> int | None:
-        """Registers that a launch gives each thread of a kernel with register budgets; ``None`` where the shape of a block is not constant."""
+        """Registers that a launch gives each thread of a kernel with register budgets; ``None`` if the shape of a block is not constant."""
         threads = 1
         for e in self.block:
             if not isinstance(e, Const):
@@ -81,7 +81,7 @@ class Kernel:
         return tuple(p for p in self.params if isinstance(p, TensorParam) and p.is_output)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled as its text with all that it can have: rows of the tables of dtypes and functions are told apart by identity."""
+        """Pickle the full text: rows of the tables of dtypes and functions are compared by identity."""
         return parsed, (readers().text(self, True, str),)
 
     def __str__(self) -> str:
@@ -91,8 +91,8 @@ class Kernel:
         """The text, which :func:`taskfuse.kir.parse_kernel` reads back.
 
         Args:
-            witness: with the math that the kernel computes, and behind each statement what its results stand for (docs/kernel-ir.md, "The witness").
-            locations: with the user's line that each statement comes from, its file relative to the working directory where that is shorter.
+            witness: with the math that the kernel computes, and the content of each statement's results (docs/kernel-ir.md, "The witness").
+            locations: with the user's line that each statement comes from, its file relative to the working directory if that is shorter.
         """
         return readers().text(self, witness, shown_path if locations else None)
 

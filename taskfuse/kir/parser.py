@@ -25,11 +25,11 @@ def parse_kernel(text: str, file: str | None = None) -> Kernel:
     """The kernel that ``text`` denotes. Comments are dropped, except labels of branches and notes of barriers.
 
     Args:
-        file: what the text was read from: a statement that names no line comes from its own.
+        file: the file of the text: a statement without a location gets its own line in this file.
 
     Raises:
-        ParseError: the text is not in the grammar, or names an op, dtype, buffer, mbarrier, tensor map, scalar, counter, semaphore
-            or defined tensor that there is not.
+        ParseError: the text is not in the grammar, or names an op, dtype, buffer, mbarrier, tensor map, scalar, counter, semaphore or defined tensor
+            that does not exist.
     """
     reader = Reader(text)
     parser = _Header(reader)

@@ -28,7 +28,7 @@ __all__ = ["argmax", "argmin"]
 def argmax(x: TensorView, axis: int | None = None, keepdims: bool = False) -> TensorView:
     """The index, int64, of the first of the greatest elements along ``axis``; of all elements in row-major order if ``None``. NaN is the greatest.
 
-    Raises :class:`ShapeError` if ``axis`` is out of range, or there may be no element.
+    Raises :class:`ShapeError` if ``axis`` is out of range, or its extent may be 0.
     """
     return _position("argmax", "maximum", x, axis, keepdims)
 

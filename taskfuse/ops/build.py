@@ -65,7 +65,7 @@ def check_tensor(op: str, x: object) -> TensorView:
 
 
 def listed(op: str, value: object, what: str, help: str | None = None) -> list[Any]:
-    """``value`` as a list; an integer or an extent is one entry. Raises :class:`ShapeError` for what is no list of ``what``."""
+    """``value`` as a list; an integer or an extent is one entry. Raises :class:`ShapeError` if it is not a list of ``what``."""
     if isinstance(value, SupportsIndex | str | Dim):
         return [value]
     if not isinstance(value, Iterable):

@@ -233,7 +233,7 @@ def _bound(fusion: Fusion, value: Extent | float) -> IntLike | float:
 
 @op(Kind.CREATION, same)
 def arange(start: Extent | float, stop: Extent | float | None = None, step: int | float = 1, dtype: DTypeLike | None = None) -> TensorView:
-    """``start, start + step, ...`` up to ``stop``, which is left out; ``arange(n)`` is ``0, ..., n - 1``.
+    """``start, start + step, ...`` up to ``stop``, exclusive; ``arange(n)`` is ``0, ..., n - 1``.
 
     Integers may be symbolic (all but ``step``), also names as in a shape, and give int64; if any is a float the result is float32. Raises
     :class:`ShapeError` if ``step`` is 0 or a bound is none.

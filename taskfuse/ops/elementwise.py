@@ -429,7 +429,7 @@ def atan2(a: Value, b: Value) -> TensorView:
 
 @elementwise
 def hypot(a: Value, b: Value) -> TensorView:
-    """sqrt(a*a + b*b) without overflow on the way."""
+    """sqrt(a*a + b*b) without intermediate overflow."""
     return pointwise(ELEMENTWISE["hypot"], (a, b))
 
 
@@ -537,5 +537,5 @@ def lerp(a: Value, b: Value, t: Value) -> TensorView:
 
 @elementwise
 def fma(a: Value, b: Value, c: Value) -> TensorView:
-    """``a * b + c`` with one rounding where the dtype's instruction has it. Not for bool."""
+    """``a * b + c`` with one rounding if the dtype has such an instruction. Not for bool."""
     return pointwise(ELEMENTWISE["fma"], (a, b, c))

@@ -80,7 +80,7 @@ def take(x: TensorView, indices: TensorView, axis: int | None = None) -> TensorV
 @op(Kind.GATHER, indexed, torch="take_along_dim")
 @axial
 def take_along_axis(x: TensorView, indices: TensorView, axis: int = -1) -> TensorView:
-    """``x`` at ``indices`` along ``axis``, each at its own place in the other dimensions, as ``np.take_along_axis``: for what ``argmax`` gives.
+    """``x`` at ``indices`` along ``axis``, each at its own place in the other dimensions, as ``np.take_along_axis``, for instance at the result of ``argmax``.
 
     The other dimensions broadcast. Indices as in :func:`take`.
 
@@ -129,7 +129,7 @@ def _row(dtypes: Sequence[DType]) -> DType | None:
 
 @op(Kind.GATHER, _row, numpy="")
 def one_hot(indices: TensorView, count: IntLike | str, dtype: DTypeLike = float32) -> TensorView:
-    """Rows of zeros with a one at each index: ``[..., count]``, as ``torch.nn.functional.one_hot``. Indices outside [0, count) have no one.
+    """Rows of zeros with a one at each index: ``[..., count]``, as ``torch.nn.functional.one_hot``. An index outside [0, count) gives a row of zeros.
 
     Raises:
         ShapeError: if ``count`` is not an extent.

@@ -60,9 +60,9 @@ def matmul(a: TensorView, b: TensorView, dtype: DTypeLike | None = None) -> Tens
 
 @op(Kind.PRODUCT, promoted)
 def dot(a: TensorView, b: TensorView) -> TensorView:
-    """The product of two vectors, of two matrices, or of a matrix and a vector, as in NumPy; with a 0-d tensor that of numbers.
+    """The product of two vectors, of two matrices, or of a matrix and a vector, as in NumPy; with a 0-d tensor, the elementwise product.
 
-    Raises :class:`ShapeError` for more dimensions, where NumPy sums over other ones than :func:`matmul`, and as that does.
+    Raises :class:`ShapeError` as :func:`matmul` does, and for more than two dimensions, where NumPy sums over other dimensions than :func:`matmul`.
     """
     for tv in (a, b):
         check_tensor("dot", tv)

@@ -24,7 +24,7 @@ def cast(x: TensorView, dtype: DTypeLike) -> TensorView:
 
 @elementwise
 def clamp(x: Value, min: Value | None = None, max: Value | None = None) -> TensorView:
-    """``minimum(maximum(x, min), max)``; a bound that is ``None`` is left out."""
+    """``minimum(maximum(x, min), max)``, without a bound that is ``None``."""
     if min is None:
         return pointwise(ELEMENTWISE["copy"], (x,)) if max is None else pointwise(ELEMENTWISE["minimum"], (x, max))
     if max is None:

@@ -141,7 +141,7 @@ def chunk(x: TensorView, chunks: int, axis: int = 0) -> tuple[TensorView, ...]:
 def split(
     x: TensorView, *, sizes: Sequence[IntLike] | None = None, sections: int | None = None, indices: Sequence[IntLike] | None = None, axis: int = 0
 ) -> tuple[TensorView, ...]:
-    """``x`` in pieces along ``axis``: views. What a number means NumPy and torch disagree on, so it is named.
+    """``x`` in pieces along ``axis``: views. NumPy and torch read a number differently, so name it.
 
     Args:
         x: the tensor.
@@ -196,9 +196,9 @@ def _same(a: Expr, b: Expr, x: TensorView) -> bool:
 @axial
 def narrow(x: TensorView, axis: int, start: Value, length: IntLike) -> TensorView:
     """``length`` elements of ``x`` along ``axis`` from ``start`` on, as ``torch.narrow``: a view; where ``start`` is a run-time scalar or a 0-d tensor of
-    integers, a read at computed indices, which gives 0 outside of ``x`` and takes negative indices to count from the end.
+    integers, a read at computed indices, which gives 0 outside ``x`` and counts negative indices from the end.
 
-    Raises :class:`ShapeError` if a ``start`` that is no run-time value does not provably fit.
+    Raises :class:`ShapeError` if a constant or symbolic ``start`` does not provably fit.
     """
     check_tensor("narrow", x)
     place = normalize_axis("narrow", axis, x.ndim, described(x))
@@ -220,7 +220,7 @@ def narrow(x: TensorView, axis: int, start: Value, length: IntLike) -> TensorVie
 def unfold(x: TensorView, axis: int, size: int, step: int = 1) -> TensorView:
     """Windows of ``size`` elements along ``axis``, one every ``step``, as ``torch.Tensor.unfold``: a view, with the windows as the last dimension.
 
-    Raises :class:`ShapeError` if there is provably no window, or may be none.
+    Raises :class:`ShapeError` unless the windows provably fit.
     """
     check_tensor("unfold", x)
     place = normalize_axis("unfold", axis, x.ndim, described(x))
@@ -241,7 +241,7 @@ def unfold(x: TensorView, axis: int, size: int, step: int = 1) -> TensorView:
 def repeat(x: TensorView, repeats: int, axis: int | None = None) -> TensorView:
     """Each element of ``x`` ``repeats`` times along ``axis`` (of all elements in row-major order if ``None``), as ``np.repeat``: a view.
 
-    What torch calls ``x.repeat`` is :func:`tile`. Raises :class:`ShapeError` for ``repeats`` that are no constant.
+    :func:`tile` is torch's ``x.repeat``. Raises :class:`ShapeError` unless ``repeats`` is constant.
     """
     check_tensor("repeat", x)
     times = count("repeat", "number of repetitions", repeats)
@@ -315,7 +315,7 @@ def _first(x: TensorView, place: int, by: object) -> Expr:
 @op(Kind.COMPOSITE, same)
 @axial
 def diff(x: TensorView, n: int = 1, axis: int = -1) -> TensorView:
-    """The difference of each element along ``axis`` from the one before it, ``n`` times; for bool whether they differ.
+    """The difference of each element along ``axis`` from the one before it, ``n`` times; for bool, whether they differ.
 
     Raises :class:`ShapeError` if the dimension does not provably have ``n`` elements.
     """

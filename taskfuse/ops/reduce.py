@@ -77,14 +77,14 @@ def _extreme(op: str, combine: str, x: TensorView, axis: Axes, keepdims: bool) -
 @op(Kind.REDUCTION, same, torch="max amax")
 @axial
 def max(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView:
-    """The maximum over ``axis``, NaN if one is; the lowest value of the dtype over no elements."""
+    """The maximum over ``axis``, NaN if an element is NaN; the lowest value of the dtype over no elements."""
     return _extreme("max", "maximum", x, axis, keepdims)
 
 
 @op(Kind.REDUCTION, same, torch="min amin")
 @axial
 def min(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView:
-    """The minimum over ``axis``, NaN if one is; the highest value of the dtype over no elements."""
+    """The minimum over ``axis``, NaN if an element is NaN; the highest value of the dtype over no elements."""
     return _extreme("min", "minimum", x, axis, keepdims)
 
 
@@ -171,7 +171,7 @@ def std(x: TensorView, axis: Axes = None, keepdims: bool = False, correction: in
 @op(Kind.REDUCTION, floating, numpy="")
 @axial
 def var_mean(x: TensorView, axis: Axes = None, keepdims: bool = False, correction: int = 0) -> tuple[TensorView, TensorView]:
-    """:func:`var` and :func:`mean`, made of one mean. ``correction`` is 0 unless given, as in NumPy, where torch's is 1."""
+    """:func:`var` and :func:`mean`, from one mean. ``correction`` is 0 by default, as in NumPy; in torch it is 1."""
     axes = _check_var("var_mean", x, axis, correction)
     with x.fusion.call():
         middle = mean_axes(x, axes, keepdims=True)

@@ -145,7 +145,7 @@ _TORCH_MODES = {"replicate": "edge", "circular": "wrap"}
 
 @op(Kind.ASSEMBLY, same, torch="pad constant_pad_nd")
 def pad(x: TensorView, widths: Widths, value: bool | int | float | None = None, mode: PadMode | str = PadMode.CONSTANT) -> TensorView:
-    """``x`` with ``widths[d] = (before, after)`` elements around it in each dimension: those that ``mode`` says.
+    """``x`` with ``widths[d] = (before, after)`` elements around it in each dimension, as ``mode`` says.
 
     Args:
         x: the tensor.

@@ -38,12 +38,12 @@ def compile(
     unsafe: bool = False,
     options: LoweringOptions | None = None,
 ) -> Executable:
-    """Lower ``fusion``, prove its kernel, and return a function on arrays. CUDA is loaded, and machine code made, by the first call that needs them; that of
-    automatic schedules at once, where there is a GPU.
+    """Lower ``fusion``, prove its kernel, and return a function on arrays. The first call that needs CUDA loads it and makes the machine code; if
+    there is a GPU, automatic schedules are compiled at once.
 
     A fusion without any scheduling call is copied and scheduled automatically (docs/automatic.md): by one scheduler, or as several kernels that
-    run one after another. The result's ``schedule`` has the choice, the reasons, and the calls to start from. A schedule that cannot be lowered, whose
-    kernel is not proved, or does not fit the GPU, is dropped for the next best.
+    run one after another. The result's ``schedule`` has the choice, the reasons, and the calls, for you to edit. A schedule that cannot be lowered,
+    or whose kernel is not proved or does not fit the GPU, is dropped for the next best.
 
     The kernel is proved free of deadlock and race for all extents (docs/proof.md). If that proof has a gap, and no counterexample is found, the
     kernel is proved for the extents of each call.
@@ -56,7 +56,7 @@ def compile(
         sizes: values of the fusion's dimensions for the cost models of automatic schedules; the kernels run with any.
         specialize: schedule again at a call, for the divisors and bounds of its extents (docs/automatic.md); if false, the kernels for all extents run
             all calls.
-        budget: seconds for the search for an automatic schedule of several kernels; when they are over, the best so far is taken.
+        budget: seconds for the search for an automatic schedule of several kernels; then the search stops with the segments that it has.
         target: the GPU that automatic schedules are chosen for and whose limits kernels keep: a :class:`taskfuse.Target`, its name (``"H100"``) or its
             architecture; by default the GPU in this machine, or an H200 without one.
         arch: the architecture to compile for, such as ``"sm_90a"``; by default that of the GPU that runs the kernel.

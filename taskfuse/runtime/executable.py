@@ -48,26 +48,26 @@ class Executable(ABC):
     @property
     @abstractmethod
     def certificate(self) -> Certificate:
-        """What was proved of the kernel for all extents, and what was not; made when it is asked for. Raises :class:`LaunchError` if there are several."""
+        """The obligations of the kernel for all extents, proved and open; computed on demand. Raises :class:`LaunchError` if there are several kernels."""
 
     @property
     @abstractmethod
     def certificates(self) -> tuple[Certificate, ...]:
-        """What was proved of each of ``kernels``."""
+        """The certificate of each of ``kernels``."""
 
     @property
     def specializations(self) -> tuple[Specialization, ...]:
-        """What was made so far for calls of certain extents (docs/automatic.md)."""
+        """The specializations made so far (docs/automatic.md)."""
         return ()
 
     def at(self, sizes: Mapping[str, int]) -> Executable:
-        """What runs calls of given extents: this executable, unless it is specialized for them (docs/automatic.md).
+        """The executable for calls of given extents: this one, unless it is specialized for them (docs/automatic.md).
 
         Args:
             sizes: the value of every dimension of the fusion.
 
         Raises:
-            UnsupportedError: sizes that the fusion does not have.
+            UnsupportedError: the fusion does not allow these sizes.
         """
         return self
 
@@ -77,7 +77,7 @@ class Executable(ABC):
         """The names of the arguments of a call, in their order: the inputs, then the run-time scalars."""
 
     def in_order(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The arguments of a call in their order. Raises :class:`InputError` for a name that there is not, or that is given twice, or not at all."""
+        """The arguments of a call in their order. Raises :class:`InputError` for a name that is unknown, given twice, or missing."""
         wanted = self.arguments
         what = ", ".join(wanted) or "none"
         for name in named:

@@ -29,7 +29,7 @@ def bind_allocation(call: Call, axis: Axis, ptype: ParallelType) -> None:
 class AllocationBuilder:
     """A list of axes to be split, merged, reordered, swizzled, padded; then given to ``set_allocation_domain`` of its tensor.
 
-    Nothing changes in the tensor until then. It starts with the loop axes as far as they are the tensor's own (:func:`default_allocation`).
+    The tensor does not change until then. The list starts with the loop axes that are the tensor's own (:func:`default_allocation`).
     Positions are those of the list; negative ones count from its end.
     """
 

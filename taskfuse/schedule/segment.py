@@ -20,7 +20,7 @@ from taskfuse.schedule.call import is_list
 
 @dataclass(frozen=True, slots=True)
 class SegmentedFusion:
-    """Fusions that together compute what one computes. Schedule each of ``segments``, or leave it to :func:`taskfuse.compile`.
+    """Fusions that together compute one fusion. Schedule each of ``segments``, or leave it to :func:`taskfuse.compile`.
 
     Attributes:
         fusion: the whole.
@@ -38,8 +38,8 @@ def segment(fusion: Fusion, segments: Sequence[Sequence[TensorView | str]], view
         fusion: it is not changed.
         segments: the tensors that each segment computes, as tensors or by name. Views go with their readers, the result of a concatenation in scatter
             form with its parts; every other tensor that the outputs need belongs to one segment.
-        views: for each segment, views that it takes as inputs in place of the tensors behind them: a call passes an array of other strides, without a
-            copy. A slice, or a reshaped or permuted tensor, is then an ordinary input of a product.
+        views: for each segment, views that it takes as inputs in place of the tensors behind them: a call passes a strided array, without a copy. A
+            slice, or a reshaped or permuted tensor, is then an ordinary input of a product.
 
     Raises:
         FusionError: the fusion has a schedule, a tensor is in no segment or in several, the segments depend on each other in a cycle, or one of ``views``

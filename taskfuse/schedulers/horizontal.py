@@ -41,9 +41,9 @@ def horizontal(
     """Join independent fusions into one, side by side on ``BIDx``.
 
     The fusions are copied. Fusions without a schedule get one by :func:`taskfuse.schedulers.auto`, with parameters for a common block shape; the
-    others keep theirs. If all ask for it, :meth:`Fusion.resident_blocks` is set so that none has fewer registers than alone. A name (of a tensor, scalar,
-    dimension, task or group) that only one fusion has stays; one that several have is prefixed with the name of its fusion: ``softmax_x``. Arguments and
-    outputs follow in the order of the fusions; a shared input stands where the first fusion has it.
+    others keep theirs. If all ask for it, :meth:`Fusion.resident_blocks` is set so that each keeps the registers that it has alone. A name (of a
+    tensor, scalar, dimension, task or group) that only one fusion has stays; one that several have is prefixed with the name of its fusion:
+    ``softmax_x``. Arguments and outputs follow in the order of the fusions; a shared input stands where the first fusion has it.
 
     Args:
         fusions: two or more; they are not changed.
@@ -59,7 +59,7 @@ def horizontal(
 
     Raises:
         FusionError: fewer than two fusions, shared names that do not agree, or no expected gain (see :func:`horizontal_cost`).
-        UnsupportedError: no scheduler makes one kernel of a fusion without a schedule, or ``sizes`` names what is not a dimension.
+        UnsupportedError: no scheduler makes one kernel of a fusion without a schedule, or ``sizes`` has a name that is not a dimension.
         TaskError, ScheduleError, LoweringError: a member cannot be lowered by itself.
     """
     shared = _names(name, shared)
@@ -80,7 +80,7 @@ def horizontal(
 def horizontal_cost(
     fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
 ) -> HorizontalCost:
-    """The cost model of :func:`horizontal` for the same arguments: microseconds alone and side by side, and why. Raises the same errors, except for no gain."""
+    """The cost model of :func:`horizontal`: microseconds alone and side by side, and why. Raises the same errors, except the one for lack of gain."""
     return _members(fusions, name, shared, sizes, target)[1]
 
 

@@ -21,8 +21,8 @@ class Interleaving(Enum):
 
     - ROUND_ROBIN: agents in turn; engines in turn with them.
     - LOW_FIRST: the first agent that can run, until it waits (producers first); engines at once. Blocks start cut into halves.
-    - HIGH_FIRST: the last agent that can run, until it waits (consumers first); engines when nobody else can run. Also halves.
-    - ASYNC_EARLY, ASYNC_LATE: as ROUND_ROBIN, but engines work at once, or only when nobody else can run, the newest operation first.
+    - HIGH_FIRST: the last agent that can run, until it waits (consumers first); engines when no agent can run. Also halves.
+    - ASYNC_EARLY, ASYNC_LATE: as ROUND_ROBIN, but engines work at once, or only when no agent can run, the newest operation first.
     - RANDOM: a random agent or engine for a random time; blocks start cut into a few pieces.
     - RANDOM_FINE: a random agent or engine for one step; blocks start cut into more pieces.
     - PCT: random priorities, lowered at three random points (Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of

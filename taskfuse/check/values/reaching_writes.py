@@ -83,7 +83,9 @@ class ReachingWrites:
 
     def claim(self, node: Node, holds: Holds) -> Place:
         """A write, entered."""
-        place = self.whole(self.instructions.written(node, holds))
+        place = self.instructions.written(node, holds)
+        self._in_its_part(place, ())
+        place = self.whole(place)
         stmt = node.stmt
         if isinstance(stmt, TmaLoad) and stmt.across:
             types = zip(BLOCK_TYPES, CLUSTER_TYPES, self.tree.kernel.cluster, strict=True)
@@ -94,12 +96,28 @@ class ReachingWrites:
         return place
 
     def whole(self, place: Place) -> Place:
-        """The same elements as those of the tensor that theirs is a part of."""
+        """The same elements as those of the outermost tensor that theirs is a part of."""
         while place.content is Content.VALUE and place.tensor in self.wholes:
-            tensor, at = self.wholes[place.tensor]
-            point = {f"i{k}": e for k, e in enumerate(place.element)}
-            place = replace(place, tensor=tensor, element=tuple(substitute(e, point) for e in at))
+            place = self._outer(place)
         return place
+
+    def _outer(self, place: Place) -> Place:
+        """The same elements as those of what their tensor is a part of."""
+        tensor, at = self.wholes[place.tensor]
+        point = {f"i{k}": e for k, e in enumerate(place.element)}
+        return replace(place, tensor=tensor, element=tuple(substitute(e, point) for e in at))
+
+    def _in_its_part(self, place: Place, given: Iterable[Expr]) -> None:
+        """Behind the end of a part its whole has no element, which would be another part's. Raises :class:`Open`."""
+        while place.content is Content.VALUE and place.tensor in self.wholes:
+            whole = self._outer(place)
+            around = known_at(place).given(*given)
+            others = inside(whole.element, self.shape(whole.tensor))
+            for c in inside(place.element, self.shape(place.tensor)):
+                behind = around.given(not_(c)) if not proves(around, c) else None
+                if behind is not None and not behind.empty and not any(proves(behind, not_(o)) for o in others):
+                    raise Open(f"it may be behind the end of {place.tensor}, where {whole.tensor} has elements of another part", place.node)
+            place = whole
 
     def shape(self, tensor: str, content: Content = Content.VALUE) -> tuple[Expr, ...]:
         """The extents of a tensor, or of its iteration space."""
@@ -124,6 +142,8 @@ class ReachingWrites:
             Open: it is not known to.
         """
         self.hits = []
+        if past:
+            self._in_its_part(want, given := tuple(given))
         self._find(self.whole(want), given, past=past)
         return tuple(self.hits)
 

@@ -134,3 +134,38 @@ def test_the_last_write_of_the_iteration_before() -> None:
     assert gaps(CARRIED.format(*writes)) == []
     assert gaps(CARRIED.format(*reversed(writes))) == ["it may find b where a is wanted"]
     assert finding(CARRIED.format(*reversed(writes)), N=2) != ""
+
+
+PARTS = """\
+KERNEL k(a: float32[K], c: float32[4]) -> ({out})
+  DIM K min 1 max 16
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  GLOBAL t: float32[K + 4]
+  LOCAL acc: float32[]
+  DEFINE pa: float32[K] = copy(a[i0])
+  DEFINE pc: float32[4] = copy(c[i0])
+  DEFINE w: float32[K + 4] = whole pa at (i0), pc at (i0 + K)
+  DEFINE {define}
+
+FOR k in 0..4:
+  t[K + k] = copy(c[k])  ~ value pc[k]
+FOR k in 0..{stored}:
+  t[k] = pad(a[k] if k < K, otherwise 0)  ~ value pa[k]
+"""
+READ = (
+    PARTS.replace("{out}", "y: float32[K + 4]").replace("{define}", "y: float32[K + 4] = copy(w[i0])")
+    + "FOR k in 0..K + 4:\n  y[k] = copy(t[k])  ~ value y[k]\n"
+)
+TOTAL = (
+    PARTS.replace("{out}", "z: float32[]").replace("{define}", "z: float32[] over (K) at () = reduce add of copy(pa[i0]) from 0.0").replace("{stored}", "K")
+    + "acc = copy(0.0)  ~ start z\nFOR k in 0..{taken}:\n  acc = add(acc, t[k])  ~ term z[k]\nz[] = copy(acc)  ~ value z[]\n"
+)
+
+
+@pytest.mark.parametrize(("text", "hole"), [(READ, "stored"), (TOTAL, "taken")])
+def test_behind_the_end_of_a_part_is_another_part(text: str, hole: str) -> None:
+    """A zero that pads a part is no element of the next one, and an element of the next one is no zero that pads."""
+    assert not gaps(text.replace(f"{{{hole}}}", "K"))
+    for stop in ("K + 1", "4*ceildiv(K, 4)"):
+        found = gaps(text.replace(f"{{{hole}}}", stop))
+        assert "it may be behind the end of pa, where w has elements of another part" in found, (stop, found)
