@@ -106,7 +106,6 @@ class CrossThreadReductions:
         self.steps = 0
         self.first, self.last = 0, 0
         self.alike = np.arange(self.count, dtype=np.int64)
-        self.started = np.ones(self.count, np.bool_)
         self.numbers: dict[tuple[int, ...], int] = {}
 
     def take(self, keys: list[Ints]) -> None:
@@ -114,11 +113,6 @@ class CrossThreadReductions:
         if keys:
             _, first, inverse = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
             self.alike = first[inverse.reshape(-1)].astype(np.int64)
-
-    def start(self, conditions: Iterable[Expr]) -> None:
-        """Only threads under some conditions on them have set their accumulators."""
-        for c in conditions:
-            self.started &= np.broadcast_to(np.asarray(evaluate(c, self.threads), np.bool_), self.count)
 
     def run(self, nodes: Iterator[Node], conditions: tuple[Expr, ...], first: Node, reader: Node) -> None:
         """Execute those inside some statements that stand between a term and a reader, under conditions around all of them. Raises :class:`Open`."""
@@ -142,14 +136,14 @@ class CrossThreadReductions:
         return Joined(bits, cells.blocks, cells.spans, tuple(self.assumed))
 
     def _own(self, index: tuple[int, ...]) -> _Cells:
-        """The accumulators before any step: each thread has its own."""
+        """The accumulators before any step: each thread has its own. That whoever joins one has set it is asked apart."""
         found = self.registers.get((self.accumulator, index))
         if found is None:
             sets = np.zeros((self.count, self.words), np.uint64)
             t = np.arange(self.count)
             sets[t, self.alike // 64] = np.uint64(1) << (self.alike % 64).astype(np.uint64)
             of = np.full(self.count, self.numbers.setdefault(index, len(self.numbers)), np.int64)
-            found = self.registers[self.accumulator, index] = _Cells(sets, self.started.copy(), of, {}, {})
+            found = self.registers[self.accumulator, index] = _Cells(sets, np.ones(self.count, np.bool_), of, {}, {})
         return found
 
     # -- control --------------------------------------------------------------------------------------------------------------------

@@ -142,8 +142,13 @@ class Reductions:
         given = (*given, *inside(want.element, definition.shape))
         joined = [self._group(want, group, definition, constraints) for group in hits]
         starts = {s.node: s for group in hits for s in self._recent(group[0])}
-        if starts and not any(joined):  # also those that take no term
-            self._set(sorted(starts.values(), key=lambda s: s.node.number), want, given, "it is read")
+        setting = sorted(starts.values(), key=lambda s: s.node.number)
+        if any(joined):
+            last = max(group[0].node.number for group in hits)
+            parts = [n for n in self._parts[want.tensor] if last < n.number < want.node.number]
+            self._all_set(setting or [replace(group[0].place, given=()) for group in hits], parts, want, given)  # or first products
+        elif setting:  # also those that take no term
+            self._set(setting, want, given, "it is read")
         self._apart(groups, hits)
 
     def _since(self, terms: list[Term], want: Place) -> list[Term]:
@@ -321,6 +326,19 @@ class Reductions:
             around = around.given(*(not_(c) for c in found.under[:1])) if len(found.under) == 1 else around
         raise Open(f"not every accumulator is set before {what}", user.node)
 
+    def _all_set(self, starts: list[Place], parts: list[Node], want: Place, given: Iterable[Expr]) -> None:
+        """Whoever joins what an accumulator has, has set it: every thread, in every block, also those that take no term. Raises :class:`Open`."""
+        setting = [replace(s, content=Content.START) for s in starts]
+        asked: set[tuple[object, ...]] = set()
+        for node in parts:
+            written, read = ([a for a in side if a.buffer == want.buffer] for side in accesses(node.stmt))
+            for a in read:
+                if (a.index, node.block) not in asked:
+                    asked.add((a.index, node.block))
+                    self._set(setting, Place(node, a.buffer, a.index, want.tensor, ()), (), "its partial results are joined, by every thread and block")
+            setting += [Place(node, a.buffer, a.index, want.tensor, (), content=Content.START) for a in written if a not in read]
+        self._set(setting, want, given, "it is read")
+
     # -- the terms ------------------------------------------------------------------------------------------------------------------
 
     def _cover(self, group: list[Term], scope: list[Node], definition: Definition, constraints: Constraints, joined: Joined | None, want: Place) -> None:
@@ -403,8 +421,6 @@ class Reductions:
         takers = {part for c in first.node.conditions for part in conjuncts(c) if part.free <= THREADS}
         atoms = {a for e in first.point for a in _thread_atoms(e)} | takers
         joined_threads.take([np.broadcast_to(np.asarray(evaluate(a, joined_threads.threads), np.int64), joined_threads.count) for a in sorted(atoms, key=str)])
-        for s in self._recent(first) or [first.place]:
-            joined_threads.start(self._who(s, first, known_at(want)))
         joined_threads.run(iter(nodes), block.context.conditions, first.node, want.node)
         if free:
             self._check_joined(want, joined_threads)
@@ -414,24 +430,6 @@ class Reductions:
                 raise Open("accumulators of a thread are joined in different ways", want.node)
             return results[0]
         return joined_threads.result(tuple(e.value for e in want.index if isinstance(e, Const)), want.node)
-
-    @staticmethod
-    def _who(start: Place, term: Term, constraints: Constraints) -> list[Expr]:
-        """The conditions on threads under which accumulators are set. What else is asked there is asked of the terms of the same accumulator, or holds."""
-        taken = {part for c in term.node.conditions for part in conjuncts(c)}
-        own = {n.stmt.var for n in start.node.loops if isinstance(n.stmt, For) and n not in term.node.loops}
-        same = {e.name: t for e, t in zip(start.index, term.place.index, strict=True) if isinstance(e, Sym) and e.name in own}
-        found: list[Expr] = []
-        for c in start.node.conditions:
-            for part in conjuncts(c):
-                if part.free <= THREADS:
-                    found.append(part)
-                elif substitute(part, same) not in taken and not proves(constraints, part):
-                    raise Open(f"accumulators are set under {part} only", start.node)
-        for n in start.node.loops:
-            if isinstance(n.stmt, For) and n not in term.node.loops and not (n.stmt.stop.free | n.stmt.start.free).isdisjoint(THREADS):
-                raise Open(f"which accumulators a thread sets depends on its index: {n.text}", start.node)
-        return found
 
     @staticmethod
     def _check_joined(want: Place, joined_threads: CrossThreadReductions) -> None:

@@ -8,6 +8,7 @@ import taskfuse as tf
 from taskfuse.check import Layer, Verdict
 from taskfuse.check.verify import verify
 from taskfuse.kir import Kernel, parse_kernel
+from taskfuse.testing.maps import difference
 
 SIZES = [{"N": 1, "M": 1}, {"N": 20, "M": 30}, {"N": 3, "M": 9000}, {"N": 1030, "M": 2050}]
 
@@ -156,3 +157,152 @@ def test_a_loop_inside_that_of_the_blocks_takes_each_again() -> None:
 def test_every_thread_has_the_results_of_all_blocks(name: str) -> None:
     changes, reason = NOT_RIGHT[name]
     assert any(reason in gap for gap in gaps(parse_kernel(COLUMNS.format(**(RIGHT | changes)))))
+
+
+BLOCKS = """\
+KERNEL t(a: float32[K]) -> (z: float32[])
+  DIM K min 1
+  GRID (8, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL acc: float32[]
+  GLOBAL w: float32[8]
+  COUNTER grid0
+  DEFINE z: float32[] over (K) at () = reduce add of copy(a[i0]) from 0.0
+
+{start}
+FOR k in 0..ceildiv(K, 8):
+  IF 8*k + blockIdx.x < K:
+    acc = add(acc, a[8*k + blockIdx.x])  ~ term z[8*k + blockIdx.x]
+w[blockIdx.x] = copy(acc)  ~ part z
+IF {reset}:
+  acc = copy(0.0)  ~ part z
+SYNC grid grid0, 8
+FOR b in 0..8:
+  acc = add(acc, w[b])  ~ part z
+IF {joins}:
+  z[] = copy(acc)  ~ value z[]
+"""
+START = "acc = copy(0.0)  ~ start z"
+BEGINS_ANEW = {  # where an accumulator is reset, and which block stores what it then joins
+    "every block": ("blockIdx.x >= 0", "blockIdx.x == 0", ""),
+    "the one that stores": ("blockIdx.x == 3", "blockIdx.x == 3", ""),
+    "that one and others": ("blockIdx.x < K", "blockIdx.x == 0", ""),
+    "another one": ("blockIdx.x == 1", "blockIdx.x == 0", "joined under blockIdx.x == 1"),
+    "all others": ("blockIdx.x > 0", "blockIdx.x == 0", "joined under blockIdx.x > 0"),
+    "every second one": ("blockIdx.x % 2 == 1", "blockIdx.x == 2", "joined under blockIdx.x % 2 == 1"),
+    "the ones in front of the last term's": ("blockIdx.x < K - 1", "blockIdx.x == 0", "joined under blockIdx.x < K - 1"),
+}
+
+
+@pytest.mark.parametrize("name", BEGINS_ANEW)
+def test_a_block_that_joins_all_results_has_dropped_its_own(name: str) -> None:
+    reset, joins, reason = BEGINS_ANEW[name]
+    agrees(parse_kernel(BLOCKS.format(start=START, reset=reset, joins=joins)), reason)
+
+
+WARP = """\
+KERNEL t(a: float32[K]) -> (z: float32[])
+  DIM K min 1
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+  LOCAL acc: float32[]
+  LOCAL q: float32[]
+  DEFINE z: float32[] over (K) at () = reduce add of copy(a[i0]) from 0.0
+
+{start}
+FOR k in 0..ceildiv(K, 32):
+  IF 32*k + threadIdx.x < K:
+    acc = add(acc, a[32*k + threadIdx.x])  ~ term z[32*k + threadIdx.x]
+SHUFFLE q <- acc xor 16  ~ part z
+acc = add(acc, q)  ~ part z
+SHUFFLE q <- acc xor 8  ~ part z
+acc = add(acc, q)  ~ part z
+SHUFFLE q <- acc xor 4  ~ part z
+acc = add(acc, q)  ~ part z
+SHUFFLE q <- acc xor 2  ~ part z
+acc = add(acc, q)  ~ part z
+SHUFFLE q <- acc xor 1  ~ part z
+acc = add(acc, q)  ~ part z
+IF threadIdx.x == 0:
+  z[] = copy(acc)  ~ value z[]
+"""
+NOT_SET = "not every accumulator is set before its partial results are joined, by every thread and block"
+STARTS = {  # {i}: the index of a thread or a block; {n}: how many there are
+    "all": (START, ""),
+    "under what holds of all": (f"IF {{i}} < K + {{n}} - 1:\n  {START}", ""),
+    "these and those": (f"IF {{i}} < K:\n  {START}\nIF {{i}} >= K:\n  {START}", ""),
+    "in a loop": (f"FOR j in 0..K:\n  {START}", ""),
+    "in a trip of a loop": (f"FOR j in 0..1:\n  IF {{n}}*j + {{i}} < {{n}}:\n    {START}", ""),
+    "those that take terms": (f"IF {{i}} < K:\n  {START}", NOT_SET),
+    "those that take a term in a loop": (f"FOR j in 0..1:\n  IF {{n}}*j + {{i}} < K:\n    {START}", NOT_SET),
+    "half of those that take terms": (f"IF 2*{{i}} < K:\n  {START}", "set before its first term"),
+    "half": (f"IF {{i}} < {{n}}//2:\n  {START}", "set before its first term"),
+    "in a loop without trips for one": (f"FOR j in 0..K - 1:\n  {START}", "set before its first term"),
+    "in a loop without trips for some": (f"FOR j in {{i}}..K:\n  {START}", NOT_SET),
+}
+
+
+@pytest.mark.parametrize("of", ["threads", "blocks"])
+@pytest.mark.parametrize("name", STARTS)
+def test_whoever_joins_an_accumulator_has_set_it(name: str, of: str) -> None:
+    start, reason = STARTS[name]
+    text = WARP if of == "threads" else BLOCKS
+    start = start.format(i="threadIdx.x" if of == "threads" else "blockIdx.x", n=32 if of == "threads" else 8)
+    agrees(parse_kernel(text.format(start=start, reset="blockIdx.x >= 0", joins="blockIdx.x == 0")), reason)
+
+
+def agrees(kernel: Kernel, reason: str) -> None:
+    """The proof says what runs show: nothing else than this is open for all extents, and at some a run is wrong."""
+    found = gaps(kernel)
+    assert bool(found) is bool(reason), found
+    assert all(reason in gap for gap in found), found
+    wrong = [sizes for sizes in ({"K": 1}, {"K": 5}, {"K": 40}) if difference(kernel, sizes, 0) is not None]
+    assert bool(wrong) is bool(reason)
+    for sizes in ({"K": 1}, {"K": 5}, {"K": 40}):
+        assert verify(kernel, sizes).is_proved is (sizes not in wrong), sizes
+
+
+ROWS = """\
+KERNEL t(a: float32[R, K]) -> (z: float32[R])
+  DIM R min 1
+  DIM K min 1
+  GRID (ceildiv(R, 4), 1, 1)  BLOCK (2, 4, 4)
+  LOCAL acc: float32[]
+  LOCAL lane: float32[]
+  LOCAL q: float32[]
+  DEFINE z: float32[R] over (R, K) at (i0) = reduce add of copy(a[i0, i1]) from 0.0
+
+IF 4*blockIdx.x + threadIdx.z < R:
+  IF {starts}:
+    acc = copy(0.0)  ~ start z
+  FOR k in 0..ceildiv(K, 8):
+    IF 8*k + 2*threadIdx.y + threadIdx.x < K:
+      acc = add(acc, a[4*blockIdx.x + threadIdx.z, 8*k + 2*threadIdx.y + threadIdx.x])  ~ term z[4*blockIdx.x + threadIdx.z, 8*k + 2*threadIdx.y + threadIdx.x]
+lane = copy(0.0)  ~ part z
+IF {joins}:
+  lane = copy(acc)  ~ part z
+SHUFFLE q <- lane xor 1  ~ part z
+lane = add(lane, q)  ~ part z
+SHUFFLE q <- lane xor 2  ~ part z
+lane = add(lane, q)  ~ part z
+SHUFFLE q <- lane xor 4  ~ part z
+lane = add(lane, q)  ~ part z
+IF {joins}:
+  acc = copy(lane)  ~ part z
+IF 4*blockIdx.x + threadIdx.z < R && threadIdx.x == 0 && threadIdx.y == 0:
+  z[4*blockIdx.x + threadIdx.z] = copy(acc)  ~ value z[4*blockIdx.x + threadIdx.z]
+"""
+ROW = "4*blockIdx.x + threadIdx.z < R"
+
+
+@pytest.mark.parametrize(
+    ("starts", "joins", "reason"),
+    [
+        ("threadIdx.x >= 0", ROW, ""),
+        ("threadIdx.x < K + 1", ROW, ""),
+        ("2*threadIdx.y + threadIdx.x < K", ROW, NOT_SET),
+        ("threadIdx.x >= 0", "4*blockIdx.x + threadIdx.z <= R", NOT_SET),
+    ],
+)
+def test_rows_that_do_not_exist_bring_the_neutral_element(starts: str, joins: str, reason: str) -> None:
+    found = gaps(parse_kernel(ROWS.format(starts=starts, joins=joins)))
+    assert bool(found) is bool(reason), found
+    assert all(reason in gap for gap in found), found
