@@ -2,10 +2,13 @@
 
 import pytest
 
+import taskfuse as tf
 from taskfuse.cuda.ranges import INT32, UNKNOWN, Ranges, cursor_ranges, fits, kernel_ranges
 from taskfuse.ir.scalar import Expr, const, sym
 from taskfuse.kir import parse_kernel
 from taskfuse.kir.synchronization import CursorInit
+from taskfuse.schedulers import MatmulConfig
+from tests.schedulers.odd import VARIANTS
 from tests.sim.kernels import kernel, load
 
 LANE, SHIFT, N = sym("i"), sym("j"), sym("n")
@@ -19,10 +22,10 @@ RANGES = Ranges({"i": (0, 31), "j": (-4, 7), "n": (1, UNKNOWN)})
         (LANE * SHIFT, (-124, 217)),
         (LANE // 4, (0, 7)),
         (SHIFT // 2, (-2, 3)),
-        (LANE % 64, (0, 31)),
+        (LANE % 64, (0, 63)),
         (SHIFT % 8, (0, 7)),
-        (LANE % N, (0, 31)),
-        (sym("unknown") + 1, (-UNKNOWN, UNKNOWN)),
+        (LANE % N, (0, UNKNOWN - 1)),
+        (sym("unknown") + 1, (-UNKNOWN + 1, UNKNOWN)),
         (N * N, (1, UNKNOWN)),
     ],
 )
@@ -64,3 +67,12 @@ def test_extents_decide_whether_32_bits_do() -> None:
     host = kernel("y[threadIdx.x] = copy(x[threadIdx.x])", "DIM N", "HOST big = 3000000*N")
     assert fits(host, {"N": 100})
     assert not fits(host, {"N": 1000})
+
+
+def test_a_product_of_small_matrices_needs_no_64_bit_integers() -> None:
+    """Wide indices would cost registers that it does not have."""
+    odd = VARIANTS["8 bytes"]
+    sizes = {name: n * unit for name, n, unit in zip("MNK", (130, 133, 129), odd.unit, strict=True)}
+    fusion = odd.fusion()
+    tf.schedulers.matmul(fusion, MatmulConfig(128, 128, stages=3), sizes=sizes)
+    assert fits(tf.lower(fusion), sizes)
