@@ -5,24 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import gcd
 
-from taskfuse.ir.scalar.expr import (
-    And,
-    Compare,
-    Const,
-    Expr,
-    FloorDiv,
-    Max,
-    Min,
-    Mod,
-    Not,
-    Or,
-    Product,
-    Select,
-    Sum,
-    Sym,
-    Table,
-    Xor,
-)
+from taskfuse.ir.scalar.expr import And, Compare, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor
 from taskfuse.ir.scalar.facts import UNBOUNDED, Facts, Interval
 
 BOOLEAN: Interval = (0, 1)
