@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import floordiv, mod
+from typing import Any
+
+import pytest
 from hypothesis import given, settings
 
-from taskfuse.ir.scalar import Expr, bounds, evaluate, gt, table, xor
+from taskfuse.ir.scalar import Expr, bounds, evaluate, gt, interval, table, xor
 from tests.ir.scalar.generated import EXPRESSIONS, NEST, NEST_POINTS
-from tests.ir.scalar.nests import S, i0, i1, nest, x
+from tests.ir.scalar.nests import S, i0, i1, nest, x, y
 
 
 def test_bounds() -> None:
@@ -28,3 +33,37 @@ def test_values_are_within_bounds(e: Expr, points: list[dict[str, int]]) -> None
     values = [evaluate(e, point) for point in points]
     assert low is None or low <= min(values)
     assert high is None or max(values) <= high
+
+
+@pytest.mark.parametrize("operation", [floordiv, mod])
+def test_quotients_and_remainders_by_divisors_of_any_sign_are_as_tight_as_can_be(operation: Callable[[Any, Any], Any]) -> None:
+    """Of all dividends and divisors that are not 0: an extent less a tile's offset, say, may be negative as far as intervals know."""
+    ranges = [(lo, hi) for lo in range(-5, 6) for hi in range(lo, 6)]
+    for a in ranges:
+        for b in ranges:
+            if b == (0, 0):
+                continue
+            values = [operation(i, j) for i in range(a[0], a[1] + 1) for j in range(b[0], b[1] + 1) if j]
+            low, high = interval(operation(x, y), nest(x=a, y=b))
+            assert low is not None
+            assert high is not None
+            assert low <= min(values), (a, b)
+            assert max(values) <= high, (a, b)
+            if operation is floordiv:
+                assert (low, high) == (min(values), max(values)), (a, b)
+
+
+@pytest.mark.parametrize(
+    ("e", "ranges", "expected"),
+    [
+        (x // y, {"x": (0, 40), "y": (None, None)}, (-40, 40)),
+        (x // y, {"x": (8, 40), "y": (None, -4)}, (-10, -1)),
+        (x // y, {"x": (None, 40), "y": (2, None)}, (None, 20)),
+        (x % y, {"x": (None, None), "y": (-6, 8)}, (-5, 7)),
+        (x % y, {"x": (2, 3), "y": (4, 9)}, (2, 3)),
+        (x % y, {"x": (0, 3), "y": (None, None)}, (None, 3)),
+        (x // y, {"x": (0, 40), "y": (0, 0)}, (None, None)),  # no value
+    ],
+)
+def test_divisors_without_bounds(e: Expr, ranges: dict[str, tuple[int, int]], expected: tuple[int | None, int | None]) -> None:
+    assert interval(e, nest(**ranges)) == expected
