@@ -47,10 +47,9 @@ ELSEWHERE: dict[str, str] = {
     """,
     "tests/kir": """
         kir/arguments kir/fields kir/kernel kir/operand_parser kir/operand_printer kir/products kir/readers kir/statement_parser kir/synchronization
-        kir/witness_parser
     """,
     "tests/kir/test_verify.py": """
-        kir/declaration_rules kir/instruction_rules kir/scope kir/statement_rules kir/synchronization_rules kir/witness_rules
+        kir/scope
     """,
     "tests/lowering": """
         lowering/copies lowering/domains lowering/emit lowering/endpoints lowering/fragments lowering/guards lowering/index_maps lowering/indexing
