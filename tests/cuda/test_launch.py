@@ -196,7 +196,7 @@ def test_workspaces_and_barriers_across_blocks(driver: FakeDriver, torch: FakeTo
 
 def test_only_code_that_waits_for_the_stream_is_launched_early(driver: FakeDriver, torch: FakeTorch) -> None:
     driver.function_arch = 80
-    case = Case(COPY, driver, arch="sm_80")
+    case = Case(COPY, driver)
     case.run((tensor(3, 32),))
     assert driver.launches[0].attributes == ()
 
