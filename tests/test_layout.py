@@ -60,7 +60,7 @@ ELSEWHERE: dict[str, str] = {
         ops/build ops/elementwise ops/indexing ops/operators
     """,
     "tests/runtime": """
-        runtime/compile runtime/kernel runtime/readers
+        runtime/automatic runtime/compile runtime/kernel runtime/readers
     """,
     "tests/schedule": """
         schedule/through_view
