@@ -45,12 +45,6 @@ ELSEWHERE: dict[str, str] = {
     "tests/ir/test_tasks.py": """
         ir/assignment ir/task_tree
     """,
-    "tests/kir": """
-        kir/arguments kir/fields kir/kernel kir/operand_parser kir/operand_printer kir/products kir/readers kir/statement_parser kir/synchronization
-    """,
-    "tests/kir/test_verify.py": """
-        kir/scope
-    """,
     "tests/lowering": """
         lowering/copies lowering/domains lowering/emit lowering/endpoints lowering/fragments lowering/guards lowering/index_maps lowering/indexing
         lowering/insertion_points lowering/locations lowering/matrix_descriptors lowering/names lowering/nest lowering/pingpong lowering/plan
