@@ -34,7 +34,7 @@ ELSEWHERE: dict[str, str] = {
         cuda/synchronization cuda/text cuda/writer
     """,
     "tests/ir": """
-        ir/arguments ir/atoms ir/calls ir/draw_layout ir/elementwise ir/expr ir/fusion ir/matrix_instructions ir/tensor ir/types
+        ir/arguments ir/atoms ir/calls ir/draw_layout ir/elementwise ir/fusion ir/matrix_instructions ir/tensor ir/types
     """,
     "tests/ir/test_parser.py": """
         ir/grammar ir/printer ir/reader ir/readers ir/spelling ir/syntax

@@ -21,11 +21,12 @@ from taskfuse.check.values.match import Storage
 from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.solve import Open, solved
 from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.scalar import Const, Expr, const, evaluate, ge, lt, ne, simplify, substitute, sym
 from taskfuse.kir import held
 from taskfuse.kir.nodes import Compute, For, If
-from taskfuse.kir.operands import Access, Content, Immediate, is_same_number
+from taskfuse.kir.operands import Access, Content, Immediate
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.witness import Definition, Reduce
 
