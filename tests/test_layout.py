@@ -34,16 +34,10 @@ ELSEWHERE: dict[str, str] = {
         cuda/synchronization cuda/text cuda/writer
     """,
     "tests/ir": """
-        ir/arguments ir/atoms ir/calls ir/draw_layout ir/elementwise ir/fusion ir/matrix_instructions ir/tensor ir/types
+        ir/atoms ir/calls ir/elementwise ir/fusion ir/tensor
     """,
     "tests/ir/test_parser.py": """
-        ir/grammar ir/printer ir/reader ir/readers ir/spelling ir/syntax
-    """,
-    "tests/ir/test_picture.py": """
-        svg
-    """,
-    "tests/ir/test_tasks.py": """
-        ir/assignment ir/task_tree
+        ir/readers
     """,
     "tests/lowering": """
         lowering/copies lowering/domains lowering/emit lowering/endpoints lowering/fragments lowering/guards lowering/index_maps lowering/indexing
