@@ -33,12 +33,6 @@ ELSEWHERE: dict[str, str] = {
         cuda/c_types cuda/code cuda/copies cuda/copy_instructions cuda/disassembly cuda/frame cuda/hoisting cuda/instructions cuda/statements
         cuda/synchronization cuda/text cuda/writer
     """,
-    "tests/ir": """
-        ir/atoms ir/calls ir/elementwise ir/fusion ir/tensor
-    """,
-    "tests/ir/test_parser.py": """
-        ir/readers
-    """,
     "tests/lowering": """
         lowering/copies lowering/domains lowering/emit lowering/endpoints lowering/fragments lowering/guards lowering/index_maps lowering/indexing
         lowering/insertion_points lowering/locations lowering/matrix_descriptors lowering/names lowering/nest lowering/pingpong lowering/plan
