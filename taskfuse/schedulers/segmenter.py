@@ -359,6 +359,13 @@ class _Ways:
         self._is_known = False
         return True
 
+    @property
+    def is_last(self) -> bool:
+        """Whether :attr:`step` has come back: all ways are far from the roofline, and it is the fastest of them."""
+        step = self.step
+        found = None if step is None else self._viewed if step.views else self._plain
+        return found is not None and found.is_last
+
     def error(self) -> UnsupportedError:
         """What to raise where no way is left."""
         return (self._viewed or self._plain).error()
@@ -430,7 +437,11 @@ class _Search:
     @property
     def us(self) -> float:
         """What the segments take, before a kernel was tried; ``inf`` while one has none."""
-        return sum(inf if (step := self._step(p)) is None else step.schedule.us for p in self._segments)
+        return self._us_of(self._segments)
+
+    def _us_of(self, segments: Sequence[Segment]) -> float:
+        """What segments take; ``inf`` if one has no kernel."""
+        return sum(inf if (step := self._step(p)) is None else step.schedule.us for p in segments)
 
     def segmentation(self, reason: str) -> Segmentation:
         """The segments that the search ends with, all of them kernels that are proved."""
@@ -513,9 +524,9 @@ class _Search:
         return False
 
     def _without(self, segments: Sequence[Segment], refused: Segment) -> list[Segment]:
-        """The segments after a kernel was refused: the one at fault is made in another way, or taken apart and put together anew."""
+        """The segments after a kernel was refused, or is far from its roofline: the one at fault is made in another way, or taken apart and put together anew."""
         step = self._step(refused)
-        if step is not None and (self._is_late() or step.schedule.us <= SLACK * self._refused_us):
+        if step is not None and (self._is_late() or (step.schedule.us <= SLACK * self._refused_us and not self._ways[refused].is_last)):
             return list(segments)
         rest = [p for p in segments if p is not refused]
         parts = [p for p in self._start() if p <= refused]
@@ -525,7 +536,8 @@ class _Search:
             if self._step(refused) is None:
                 raise self._ways[refused].error()
             return list(segments)
-        return self._joined(rest + parts)
+        apart = self._joined(rest + parts)
+        return apart if step is None or self._us_of(apart) < self._us_of(segments) else list(segments)
 
     def _atoms(self, p: Segment) -> list[Segment]:
         """A segment in its smallest segments: single tensors, and the parts of one assembly."""
