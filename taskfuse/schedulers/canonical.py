@@ -120,10 +120,11 @@ def _before(script: Script) -> None:
     products = _products(fusion)
     behind = [e for e in needed(fusion) if isinstance(e, Pointwise) and any(among(p.output, ancestors(fusion, e.output)) for p in products)]
     for expr in (*products, *behind):
-        _operands(script, expr.output, isinstance(expr, Reduction))
+        operands(script, expr.output, isinstance(expr, Reduction))
 
 
-def _operands(script: Script, tv: TensorView, is_product: bool) -> None:
+def operands(script: Script, tv: TensorView, is_product: bool) -> None:
+    """Rule 3 for the operands of one tensor."""
     fusion = script.fusion
     expr = fusion.definition(tv)
     assert expr is not None
