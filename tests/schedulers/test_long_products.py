@@ -5,7 +5,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.ir.values import RING
+from taskfuse.ir.values import MODULAR
 from taskfuse.schedulers.long_products import chunk_long_products
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmenter import plan_segments
@@ -47,7 +47,7 @@ def test_the_form_computes_the_same() -> None:
     found = chunk_long_products(fusion, Sizes(fusion, None, DEFAULT))
     assert found is not None
     given = arguments(fusion)
-    assert np.array_equal(evaluate(fusion, given, RING)[0], evaluate(found.fusion, given, RING)[0])
+    assert np.array_equal(evaluate(fusion, given, MODULAR)[0], evaluate(found.fusion, given, MODULAR)[0])
 
 
 def test_its_kernels_are_proved_and_right() -> None:
