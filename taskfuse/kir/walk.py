@@ -85,8 +85,14 @@ def accesses(stmt: Stmt) -> tuple[Accesses, Accesses]:
     accumulators too. What a gather reads from is at an index with the symbols of its values.
     """
     found = fields_of(type(stmt))
-    written = tuple(getattr(stmt, name) for name in found.written)
-    return written, tuple(access for name, kind in found.read for access in kind.reads(getattr(stmt, name)))
+    written = tuple([getattr(stmt, name) for name in found.written])
+    return written, tuple([access for name, kind in found.read for access in kind.reads(getattr(stmt, name))])
+
+
+def all_accesses(stmt: Stmt) -> Accesses:
+    """The elements that a statement itself writes, and those that it reads, as :func:`accesses` gives them."""
+    writes, reads = accesses(stmt)
+    return writes + reads
 
 
 def expressions(stmt: Stmt) -> Iterator[Expr]:
