@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.bounded_variables import Trip
 from taskfuse.check.constraints import Constraints
-from taskfuse.check.items import Trip
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, Block, Node, conjuncts
 from taskfuse.check.values.claims import taken
 from taskfuse.check.values.match import Storage

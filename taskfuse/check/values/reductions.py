@@ -347,8 +347,8 @@ class Reductions:
         axes = [k for k in range(len(space)) if f"i{k}" not in kept]
         own = _determined(group[0], scope)
         if joined is not None:  # of whichever thread and block
-            items = (i for i in constraints.items if i.free.isdisjoint(THREADS | joined.blocks.keys()))
-            constraints = constraints.about(const(0))[0].given(*items)
+            assumptions = (i for i in constraints.assumptions if i.free.isdisjoint(THREADS | joined.blocks.keys()))
+            constraints = constraints.about(const(0))[0].given(*assumptions)
         blocks: dict[str, Span] = {}
         if joined is not None:
             grid = dict(zip(BLOCK_NAMES, self.writes.tree.kernel.grid, strict=True))

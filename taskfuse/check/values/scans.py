@@ -78,8 +78,8 @@ class Scans:
         self._set(start, term)
         self._in_order(term, own, holds.index, rule.axis, total)
         exists = inside(holds.index, definition.shape)
-        items = (i for i in term.context.constraints.items if not isinstance(i, Expr))
-        around = term.context.constraints.about(const(0))[0].given(*items, *exists)
+        assumptions = (i for i in term.context.constraints.assumptions if not isinstance(i, Expr))
+        around = term.context.constraints.about(const(0))[0].given(*assumptions, *exists)
         for c in term.conditions:
             for part in conjuncts(c):
                 varying = any(isinstance(n.stmt, For) and n.stmt.var in part.free for n in own)
