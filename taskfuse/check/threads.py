@@ -75,6 +75,7 @@ class Threads:
         self.context = tree.root.context
         x, y, _ = kernel.block
         self.strides: dict[str, Expr] = {THREAD_NAMES[0]: const(1), THREAD_NAMES[1]: x, THREAD_NAMES[2]: x * y}
+        self.single = frozenset(n for n, e in (*self.extents.items(), *self.grid.items()) if isinstance(e, Const) and e.value == 1)
         self.launch = frozenset(e.name for e in kernel.extents) | {p.name for p in kernel.params}
         self._splits: dict[Conditions, Split] = {}
         self._counts: dict[Conditions, Expr | None] = {}

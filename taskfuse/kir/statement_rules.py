@@ -16,11 +16,11 @@ from taskfuse.kir.declaration_rules import NO_NAME
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.fields import fields_of
 from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, If, Stmt, TmaStore
-from taskfuse.kir.operands import Immediate, Operand, ScalarValue
+from taskfuse.kir.operands import BarrierSlot, Immediate, Operand, ScalarValue
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.scope import Scope
 from taskfuse.kir.synchronization import Advance, Barrier, Cursor, CursorInit
-from taskfuse.kir.walk import all_accesses, barrier_slots, expressions, own_symbols, walk
+from taskfuse.kir.walk import all_accesses, expressions, own_symbols, walk
 
 Subject = Stmt | Branch
 StatementRule = Callable[[Any, Scope], str | None]
@@ -37,15 +37,19 @@ def _operands(subject: Stmt) -> tuple[Operand, ...]:
 
 
 def names_are_declared(subject: Stmt, scope: Scope) -> str | None:
-    """Scalars, mbarriers, tensor maps, counters, semaphores."""
+    """Scalars, mbarriers, tensor maps, counters, semaphores; a constant slot of an mbarrier exists."""
     d = scope.declarations
     for operand in _operands(subject):
         if isinstance(operand, ScalarValue) and operand.name not in d.scalars:
             return f"there is no scalar argument '{operand.name}'"
     found = fields_of(type(subject))
     for field in found.slots:
-        if (name := getattr(subject, field).name) not in d.mbarriers:
-            return f"there is no mbarrier '{name}'"
+        barrier: BarrierSlot = getattr(subject, field)
+        slots = d.mbarriers.get(barrier.name)
+        if slots is None:
+            return f"there is no mbarrier '{barrier.name}'"
+        if isinstance(barrier.slot, Const) and not 0 <= barrier.slot.value < slots:
+            return f"slot {barrier.slot} is outside the {slots} slots of mbarrier '{barrier.name}'"
     for field in found.semaphores:
         if (name := getattr(subject, field).name) not in d.semaphores:
             return f"there is no semaphore '{name}'"
@@ -62,13 +66,13 @@ def symbols_are_in_scope(subject: Subject, scope: Scope) -> str | None:
     known = scope.symbols
     match subject:
         case Branch(cond=cond):
-            used = (cond,)
+            used = [cond]
         case If():
-            used = ()
+            used = []
         case Advance(cursor=cursor) if cursor not in scope.cursors:
             return f"cursor '{cursor}' is not initialized here"
         case _:
-            used = tuple(expressions(subject))
+            used = expressions(subject)
             known = known | own.keys() if (own := own_symbols(subject)) else known
     for e in used:
         if not e.free <= known:
@@ -79,34 +83,27 @@ def symbols_are_in_scope(subject: Subject, scope: Scope) -> str | None:
 
 
 def accesses_have_a_place(subject: Stmt, scope: Scope) -> str | None:
-    """What is accessed is declared, and an access has one index per axis. Registers have no addresses: after unrolling every index is a constant."""
+    """What is accessed is declared, an access has one index per axis, and a constant index exists: not that of a source which is never read.
+
+    Registers have no addresses: after unrolling every index of theirs is a constant.
+    """
     d = scope.declarations
+    unread = subject.source if isinstance(subject, AsyncCopy) and subject.valid is FALSE else None
     for access in all_accesses(subject):
         if access.buffer not in d.storage:
             return f"there is no buffer or tensor '{access.buffer}'"
-        rank = len(d.shape(access.buffer))
-        if len(access.index) != rank:
-            return f"'{access.buffer}' has {rank} axes, the access {len(access.index)} indices"
+        shape = d.shape(access.buffer)
+        if len(access.index) != len(shape):
+            return f"'{access.buffer}' has {len(shape)} axes, the access {len(access.index)} indices"
+        for axis, (i, extent) in enumerate(zip(access.index, shape, strict=True)) if access is not unread else ():
+            outside = isinstance(i, Const) and (i.value < 0 or (isinstance(extent, Const) and i.value >= extent.value))
+            if outside and extent is not ZERO:  # of no element nothing ever runs
+                return f"index {i} is outside axis {axis} of '{access.buffer}', whose extent is {extent}"
         if not MEDIA[d.memory(access.buffer)].has_addresses:
             for i in access.index:
                 if not i.free <= scope.constants:
                     name = min(i.free - scope.constants)
                     return f"index {i} of Local '{access.buffer}' is not a constant after unrolling: '{name}' is not the variable of an unrolled loop"
-    return None
-
-
-def constant_indices_are_inside(subject: Stmt, scope: Scope) -> str | None:
-    """A constant index, or slot of an mbarrier, exists; not that of a source which is never read."""
-    for access in (subject.out,) if isinstance(subject, AsyncCopy) and subject.valid is FALSE else all_accesses(subject):
-        for axis, (i, extent) in enumerate(zip(access.index, scope.declarations.shape(access.buffer), strict=True)):
-            if extent is ZERO:  # of no element nothing ever runs
-                continue
-            if isinstance(i, Const) and (i.value < 0 or (isinstance(extent, Const) and i.value >= extent.value)):
-                return f"index {i} is outside axis {axis} of '{access.buffer}', whose extent is {extent}"
-    for barrier in barrier_slots(subject):
-        slots = scope.declarations.mbarriers[barrier.name]
-        if isinstance(barrier.slot, Const) and not 0 <= barrier.slot.value < slots:
-            return f"slot {barrier.slot} is outside the {slots} slots of mbarrier '{barrier.name}'"
     return None
 
 
@@ -225,7 +222,6 @@ STATEMENT_RULES: tuple[StatementRule, ...] = (
     branches_exist,
     symbols_are_in_scope,
     accesses_have_a_place,
-    constant_indices_are_inside,
     inputs_are_not_written,
     conditions_are_boolean,
     loops_have_fresh_variables,

@@ -16,6 +16,8 @@ from taskfuse.location import Location
 
 Body = tuple[Stmt, ...]
 Accesses = tuple[Access, ...]
+HOLDERS = (For, If, Bind)
+"""Statements that hold others."""
 
 
 def bodies(stmt: Stmt) -> tuple[Body, ...]:
@@ -37,7 +39,7 @@ def walk(root: Kernel | Body | Stmt) -> Iterator[Stmt]:
     while stack:
         stmt = stack.pop()
         yield stmt
-        if isinstance(stmt, For | If | Bind):
+        if isinstance(stmt, HOLDERS):
             for body in reversed(bodies(stmt)):
                 stack.extend(reversed(body))
 
@@ -95,13 +97,12 @@ def all_accesses(stmt: Stmt) -> Accesses:
     return writes + reads
 
 
-def expressions(stmt: Stmt) -> Iterator[Expr]:
+def expressions(stmt: Stmt) -> list[Expr]:
     """Every integer expression of a statement itself, the conditions of branches and cases included, in the order of its fields.
 
     Those of a gather may have symbols that mean something in it alone: :func:`own_symbols`.
     """
-    for name, kind in fields_of(type(stmt)).kinds:
-        yield from kind.expressions(getattr(stmt, name))
+    return [e for name, kind in fields_of(type(stmt)).kinds for e in kind.expressions(getattr(stmt, name))]
 
 
 def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
