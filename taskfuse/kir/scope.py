@@ -76,10 +76,15 @@ class Declarations:
         definitions = {d.tensor: d for d in kernel.definitions}
         return Declarations(kernel, storage, scalars, maps, slots, counters, semaphores, extents, extents | host, cursors, facts, definitions)
 
-    def memory(self, name: str) -> MemoryType:
-        """Where the named storage is, which is declared."""
-        found = self.storage[name]
-        return found.memory if isinstance(found, Buffer) else MemoryType.Global
+    def memory(self, name: str) -> MemoryType | None:
+        """Where the named storage is; ``None`` if nothing is declared by that name."""
+        match self.storage.get(name):
+            case Buffer(memory=memory):
+                return memory
+            case TensorParam():
+                return MemoryType.Global
+            case None:
+                return None
 
     def dtype(self, name: str) -> DType | None:
         """Element type of the named storage."""

@@ -13,7 +13,7 @@ from taskfuse.ir.elementwise import DTypeRule, Elementwise
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import FALSE, ZERO, Const, Expr, is_boolean
 from taskfuse.kir.declaration_rules import NO_NAME
-from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.declarations import Buffer, TensorParam
 from taskfuse.kir.fields import fields_of
 from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, If, Stmt, TmaStore
 from taskfuse.kir.operands import BarrierSlot, Immediate, Operand, ScalarValue
@@ -90,16 +90,17 @@ def accesses_have_a_place(subject: Stmt, scope: Scope) -> str | None:
     d = scope.declarations
     unread = subject.source if isinstance(subject, AsyncCopy) and subject.valid is FALSE else None
     for access in all_accesses(subject):
-        if access.buffer not in d.storage:
+        found = d.storage.get(access.buffer)
+        if found is None:
             return f"there is no buffer or tensor '{access.buffer}'"
-        shape = d.shape(access.buffer)
+        shape = found.shape
         if len(access.index) != len(shape):
             return f"'{access.buffer}' has {len(shape)} axes, the access {len(access.index)} indices"
         for axis, (i, extent) in enumerate(zip(access.index, shape, strict=True)) if access is not unread else ():
             outside = isinstance(i, Const) and (i.value < 0 or (isinstance(extent, Const) and i.value >= extent.value))
             if outside and extent is not ZERO:  # of no element nothing ever runs
                 return f"index {i} is outside axis {axis} of '{access.buffer}', whose extent is {extent}"
-        if not MEDIA[d.memory(access.buffer)].has_addresses:
+        if isinstance(found, Buffer) and not MEDIA[found.memory].has_addresses:
             for i in access.index:
                 if not i.free <= scope.constants:
                     name = min(i.free - scope.constants)
