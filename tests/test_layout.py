@@ -52,8 +52,7 @@ ELSEWHERE: dict[str, str] = {
         schedulers/schedule schedulers/script schedulers/segmenter schedulers/space schedulers/transpose schedulers/warp_specialized
     """,
     "tests/sim": """
-        sim/agent sim/block sim/collectives sim/computation sim/engines sim/fault sim/happens_before sim/lanes sim/launch sim/machine sim/observer
-        sim/compiler sim/recording sim/state sim/stepper sim/synchronization
+        sim/fault sim/compiler sim/state
     """,
     "tests/test_locations.py": """
         location

@@ -3,7 +3,7 @@
 import json
 import xml.etree.ElementTree as ET
 from collections import Counter
-from itertools import combinations, pairwise
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -12,44 +12,11 @@ import pytest
 import taskfuse as tf
 from examples import pipeline, stream
 from taskfuse.kir import parse_kernel
-from taskfuse.reports.recording import Kind
 from taskfuse.reports.timeline import WIDTH
-from taskfuse.sim import Interleaving, Timeline, explore, timeline
+from taskfuse.sim import Interleaving, Timeline, timeline
 from tests.golden import Golden
-from tests.sim.kernels import INTERLEAVINGS, load, replaced
-
-RING = load("ring")
-X = np.random.default_rng(0).standard_normal((37, 200)).astype(np.float32)
-
-
-def streamed(interleaving: Interleaving, rows: int = 20) -> Timeline:
-    return tf.lower(stream.build(blocks=1)).timeline(X[:rows], interleaving=interleaving)
-
-
-def test_a_ring() -> None:
-    found = timeline(parse_kernel(RING), [X[:3, :32]], interleaving=Interleaving.LOW_FIRST)
-    assert [(lane.name, lane.threads) for lane in found.lanes] == [("producer", "threads 0-31"), ("consumer", "threads 32-63")]
-    producer = [(s.kind, s.name, s.slot) for s in found.spans if s.lane == 0 and "ARRIVE" in s.name]
-    assert producer == [(Kind.STATEMENT, "ARRIVE full[p.slot]", slot) for slot in (0, 1, 0)]
-    assert [(s.name, s.slot) for s in found.spans if s.kind is Kind.WAIT and s.lane == 0] == [("SYNC block", -1), ("WAIT empty[p.slot] parity p.parity", 1)]
-    assert sorted((c.barrier, c.slot) for c in found.completions) == [("empty", 0), ("empty", 0), ("empty", 1), ("full", 0), ("full", 0), ("full", 1)]
-    # three waits for full, one for empty: the first two pass on a fresh barrier
-    assert Counter(f.name for f in found.flows) == {"full[0]": 2, "full[1]": 1, "empty[0]": 1}
-    for flow in found.flows:
-        assert flow.source[1] < flow.target[1]
-
-
-@pytest.mark.parametrize("interleaving", INTERLEAVINGS)
-def test_spans_of_a_lane_do_not_overlap(interleaving: Interleaving) -> None:
-    found = streamed(interleaving)
-    for number in range(len(found.lanes)):
-        spans = sorted((s.start, s.end) for s in found.spans if s.lane == number)
-        assert all(0 <= start < end <= found.steps for start, end in spans)
-        assert all(a[1] <= b[0] for a, b in pairwise(spans))
-    trips = 3 * 4  # tiles of 8 x 64
-    counts = Counter(s.name.split(" ")[0] for s in found.spans if s.kind is Kind.STATEMENT)
-    assert (counts["TMA"], counts["EXPECT"], counts["COMMIT"]) == (2 * trips, trips, trips)
-    assert Counter(c.barrier for c in found.completions) == {"ch0.full": trips, "ch1.full": trips, "ch0.empty": trips, "ch1.empty": trips}
+from tests.reports.streams import RING, X, streamed
+from tests.sim.kernels import load, replaced
 
 
 @pytest.mark.parametrize("interleaving", [Interleaving.ROUND_ROBIN, Interleaving.ASYNC_EARLY, Interleaving.ASYNC_LATE, Interleaving.RANDOM_FINE])
@@ -105,24 +72,6 @@ def test_other_widths_and_blocks() -> None:
     assert "and 1 more blocks" in found.text()
 
 
-def test_a_run_that_fails() -> None:
-    found = parse_kernel(replaced(RING, "parity 1", "parity 0")).timeline(X[:3, :32])
-    assert found.error is not None
-    assert str(found).endswith(str(found.error))
-    assert {(s.lane, s.name) for s in found.spans if s.end == found.steps and s.kind is Kind.WAIT} == {
-        (0, "WAIT empty[p.slot] parity p.parity"),
-        (1, "WAIT full[c.slot] parity c.parity"),
-    }
-
-
-def test_the_schedule_of_a_failure() -> None:
-    k = parse_kernel(replaced(RING, "    WAIT full[c.slot] parity c.parity\n", ""))
-    failure = explore(k, [X[:3, :32]]).failure
-    assert failure is not None
-    found = timeline(k, [X[:3, :32]], choices=failure.choices)
-    assert found.error is None or str(found.error) == str(failure.error)
-
-
 def multiplied() -> Timeline:
     k = parse_kernel(load("gemm"))
     a, b = (np.random.default_rng(2).standard_normal((n, 256)) for n in (256, 8))
@@ -133,9 +82,6 @@ def test_wgmma() -> None:
     found = multiplied()
     assert found.error is None
     assert {"TMA load", "TMA store", "tensor core"} <= {lane.name for lane in found.lanes}
-
-
-# -- pictures ---------------------------------------------------------------------------------------------------------------------------
 
 
 def drawn(found: Timeline, tmp_path: Path, blocks: int = 1) -> tuple[list[str], list[tuple[str, str]]]:

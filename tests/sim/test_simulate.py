@@ -73,28 +73,6 @@ def test_every_element_of_an_output_must_be_written() -> None:
     assert error(k) == "k: 1 elements of output 'y' were not written\nnote: the first is at index [0, 3] of shape [4, 8]"
 
 
-def test_limits_of_a_block() -> None:
-    assert error(kernel("", block="(1025, 1, 1)")) == "k: 1025 threads per block; a block has at most 1024"
-    assert error(kernel("", block="(1, 1, 65)")) == "k: 65 threads per block along z; a block has at most 64"
-    assert error(kernel("", "SHARED s: float32[60000] align 4")) == "k: 240000 bytes of Shared memory; a block has at most 232448"
-    k = kernel("", "DIM N", "SHARED s: float32[8] align 16 @ N", inputs="x: float32[N]")
-    assert error(k, [X[:3]]) == "k: Shared 's' at byte 3, no multiple of 16"
-
-
-def test_host_parameters_and_index_values() -> None:
-    k = kernel(
-        "FOR t in blockIdx.x..tiles step grid:\n  y[t] = add.int64(index(t), index(tiles))",
-        "DIM N",
-        "HOST tiles = ceildiv(N, 2)",
-        "HOST grid = min(2, tiles)",
-        inputs="x: float32[N]",
-        outputs="y: int64[ceildiv(N, 2)]",
-        block="(1, 1, 1)",
-        grid="(grid, 1, 1)",
-    )
-    np.testing.assert_array_equal(simulate(k, [X[:9]])[0], np.arange(5) + 5)
-
-
 def test_value_modes() -> None:
     k = kernel(
         "s[threadIdx.x] = copy(x[threadIdx.x])\na = add(s[threadIdx.x], 1.0)\ny[threadIdx.x] = add.float32(a, x[threadIdx.x])",

@@ -1,4 +1,4 @@
-"""Batches of asynchronous operations: closed, and waited for."""
+"""The asynchronous engines of a block: their queues, and what of their work is done when."""
 
 import numpy as np
 import pytest
