@@ -37,11 +37,8 @@ ELSEWHERE: dict[str, str] = {
         lowering/insertion_points lowering/locations lowering/matrix_descriptors lowering/names lowering/nest lowering/pingpong lowering/plan
         lowering/plan_rules lowering/plan_text lowering/prepare lowering/ring_instances lowering/rings lowering/state lowering/statements lowering/vectors
     """,
-    "tests/ops": """
-        ops/build ops/elementwise ops/indexing ops/operators
-    """,
     "tests/runtime": """
-        runtime/automatic runtime/compile runtime/kernel runtime/readers
+        runtime/automatic runtime/readers
     """,
     "tests/schedule": """
         schedule/through_view
@@ -52,7 +49,7 @@ ELSEWHERE: dict[str, str] = {
         schedulers/schedule schedulers/script schedulers/segmenter schedulers/space schedulers/transpose schedulers/warp_specialized
     """,
     "tests/sim": """
-        sim/fault sim/compiler sim/state
+        sim/engines sim/fault sim/compiler sim/state
     """,
     "tests/test_locations.py": """
         location

@@ -83,5 +83,5 @@ class Stepper:
             choice = left.pop() if left and len(options) > 1 else 0
             if not 0 <= choice < len(options):
                 name = self.machine.program.kernel.name
-                raise SimulationError(kernel=name, reason=f"the choices takes choice {choice} where there are {len(options)}")
+                raise SimulationError(kernel=name, reason=f"choice {choice} is taken where there are {len(options)}")
             self.take(options[choice])

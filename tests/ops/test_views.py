@@ -1,7 +1,6 @@
 """Views and indexing against NumPy."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 import taskfuse.ops as tf
 from taskfuse.ir.expr import View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import sym
 from taskfuse.ir.tensor import TensorView
 from tests.ops.reference import Array, evaluated, message, numbers
 
@@ -93,46 +91,6 @@ def test_reshape_with_facts() -> None:
     assert (evaluated(lambda a: a.reshape("B", -1), numbers((2, 3, 4), "float32"), shapes=[["B", "S", "T"]]).shape) == (2, 12)
 
 
-KEYS: list[Any] = [
-    (slice(1, 3),),
-    (slice(None), slice(None, None, 2)),
-    (slice(None, None, -1),),
-    (slice(-2, None), slice(-1, -4, -2)),
-    (slice(10, 20),),
-    (slice(3, 1),),
-    (slice(100, None, -3), slice(None, -100, -1)),
-    (2,),
-    (-1, slice(1, None)),
-    (Ellipsis, 0),
-    (None, Ellipsis, None, 1),
-    (Ellipsis,),
-    (slice(1, 4), None, -5),
-    (),
-]
-
-
-@pytest.mark.parametrize("key", KEYS, ids=str)
-def test_indexing(key: Any) -> None:
-    x = numbers((4, 5), "float32")
-    assert np.array_equal(evaluated(lambda a: a[key], x), x[key])
-    assert np.array_equal(evaluated(lambda a: a[key], x, shapes=[[tf.dim("A", min=4), tf.dim("B", min=5)]]), x[key])
-
-
-@given(st.integers(0, 5), st.none() | st.integers(-7, 7), st.none() | st.integers(-7, 7), st.none() | st.integers(-3, 3).filter(bool))
-def test_slices_of_a_symbolic_extent_have_the_bounds_of_numpy(n: int, start: int | None, stop: int | None, step: int | None) -> None:
-    x = np.arange(n)
-    for shape in ([n], [tf.dim("N", min=0)]):
-        found = evaluated(lambda a: tf.slice(a, [start], [stop], [step]), x, shapes=[shape])
-        assert np.array_equal(found, x[start:stop:step])
-
-
-def test_symbolic_bounds() -> None:
-    x = numbers((6, 4), "float32")
-    half = sym("N") // 2
-    assert np.array_equal(evaluated(lambda a: a[half:], x, shapes=[["N", 4]]), x[3:])
-    assert np.array_equal(evaluated(lambda a: tf.slice(a, [None, 1], [half, None]), x, shapes=[["N", 4]]), x[:3, 1:])
-
-
 def test_view_of_view() -> None:
     x = numbers((4, 6), "float32")
     assert np.array_equal(evaluated(lambda a: a.T[1:5].reshape(2, -1)[::-1] * 2, x), x.T[1:5].reshape(2, -1)[::-1] * 2)
@@ -160,35 +118,4 @@ def test_shape_errors() -> None:
         assert message(lambda: tf.reshape(x, [-1, -1])) == "reshape: [-1, -1] has more than one -1\nhelp: only one extent may be -1"
         assert message(lambda: tf.reshape(x, [-2, 3])) == "reshape: [-2, 3] has a negative extent\nhelp: only one extent may be -1"
         assert message(lambda: tf.reshape(x, ["2*"])).startswith("reshape: '2*' is not an extent: ")
-        assert len(fusion.tensors()) == count
-
-
-def test_index_errors() -> None:
-    with Fusion("f") as fusion:
-        x, s = tf.define_tensor([2, 3]), tf.define_tensor(["S"])
-        count = len(fusion.tensors())
-        wrong: Any = "a"
-        assert message(lambda: x[2]) == "index: index 2 is not provably in range for dimension 0 of tv0 [2, 3]"
-        assert message(lambda: x[0, -4]) == "index: index -4 is not provably in range for dimension 1 of tv0 [2, 3]"
-        assert message(lambda: s[1]) == (
-            "index: index 1 is not provably in range for dimension 0 of tv1 [S]\nhelp: give facts about the extent, such as tf.dim('S', min=4)"
-        )
-        assert message(lambda: x[0, 0, 0]) == "index: 3 indices for the 2 dimensions of tv0 [2, 3]"
-        assert message(lambda: x[..., ...]) == "index: more than one ... in the index"
-        assert message(lambda: x[::0]) == "index: slice step is 0"
-        assert (
-            message(lambda: x[wrong])
-            == "index: tv0 [2, 3] cannot be indexed with str\nhelp: index with integers, slices, None, Ellipsis and tensors of integers"
-        )
-        assert (
-            message(lambda: x[True])
-            == "index: tv0 [2, 3] cannot be indexed with bool\nhelp: index with integers, slices, None, Ellipsis and tensors of integers"
-        )
-        assert message(lambda: x[1.5:]) == "index: slice bound 1.5 is not an integer\nhelp: index with integers, slices, None, Ellipsis and tensors of integers"
-        assert (
-            message(lambda: x[:: sym("S")])
-            == "index: slice step S is not an integer constant\nhelp: index with integers, slices, None, Ellipsis and tensors of integers"
-        )
-        assert message(lambda: tf.slice(x, [0], [1, 2])) == "slice: 1 starts, 2 stops and 1 steps\nhelp: give one of each per dimension"
-        assert message(lambda: tf.slice(x, [0] * 3, [1] * 3)) == "slice: 3 indices for the 2 dimensions of tv0 [2, 3]"
         assert len(fusion.tensors()) == count

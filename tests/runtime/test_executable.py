@@ -1,41 +1,16 @@
 """``tf.compile``: backends, ``out=`` in the simulator, kernels by hand, pickling."""
 
 import pickle
-import sys
-from typing import Any
 
 import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse import ParallelType as P
-from taskfuse.cuda import arrays
-from taskfuse.cuda.arrays import Kinds
 from taskfuse.cuda.nvrtc import Binary
 from taskfuse.cuda.source import emit
-from taskfuse.errors import CudaUnavailableError, TaskfuseError
 from taskfuse.runtime.kernel import CompiledKernel
-from tests.cuda.fakes import FakeDriver, FakeTensor, FakeTorch, aligned
 from tests.lines import line_of
-
-X = np.random.default_rng(0).standard_normal((4, 32), dtype=np.float32)
-
-
-def scaled() -> tf.Fusion:
-    with tf.Fusion("scaled") as fusion:
-        x = tf.define_tensor(["N", 32], name="x")
-        a = tf.define_scalar(tf.float32, name="a")
-        fusion.add_output(x * a)
-    for tv in fusion.tensors():
-        tv.axis(0).parallelize(P.BIDx)
-        tv.axis(1).parallelize(P.TIDx)
-    return fusion
-
-
-def refused(*args: Any, **options: Any) -> str:
-    with pytest.raises(TaskfuseError) as caught:
-        tf.compile(scaled())(*args, **options)
-    return str(caught.value)
+from tests.runtime.simulated import X, scaled
 
 
 def test_numpy_arrays_run_in_the_simulator() -> None:
@@ -44,13 +19,6 @@ def test_numpy_arrays_run_in_the_simulator() -> None:
         (y,) = run(*args)
         assert np.array_equal(y, args[0] * 2)
     assert repr(run) == "CompiledKernel('scaled', backend='auto')"
-
-
-def test_a_kernel_is_compiled_as_it_is() -> None:
-    kernel = tf.lower(scaled())
-    run = tf.compile(kernel, "sim")
-    assert run.kernel is kernel
-    assert np.array_equal(run(X, 2.0)[0], X * 2)
 
 
 def test_an_executable_can_be_pickled() -> None:
@@ -66,83 +34,5 @@ def test_dumped_cuda_says_where_statements_come_from(monkeypatch: pytest.MonkeyP
     assert isinstance(run, CompiledKernel)
     run.dumped(source, Binary(b"", "", None, ()), "sm_90a")
     printed = capsys.readouterr().err
-    assert f"test_executable.py:{line_of('fusion.add_output(x * a)', scaled)}:27  fusion.add_output(x * a)\n" in printed
-    assert "test_executable.py" not in source.text
-
-
-def test_out_in_the_simulator() -> None:
-    run = tf.compile(scaled())
-    for out in (np.zeros_like(X), np.zeros((32, 8), np.float32).T[::2]):
-        assert run(X, 2.0, out=out)[0] is out
-        assert np.array_equal(out, X * 2)
-    before = X.copy()
-    frozen = np.zeros_like(X)
-    frozen.flags.writeable = False
-    overlap = "it overlaps input 'x': one begins between the first and the last address of the other"
-    own = "\nhelp: pass memory of its own; arrays that interleave count as overlapping"
-    for out, reason in (
-        (X, overlap + own),
-        (X[::-1], overlap + own),
-        (np.broadcast_to(X[0], X.shape), "the array is read-only"),
-        (frozen, "the array is read-only"),
-        (
-            np.lib.stride_tricks.as_strided(np.zeros(32, np.float32), X.shape, (0, 4)),
-            "two of its elements share memory: shape [4, 32], strides [0, 4] bytes\nhelp: pass an array that is not a broadcast view",
-        ),
-        ([1.0], "a float is not a NumPy array, as the inputs are"),
-        (np.zeros((4, 32)), "'x1' has dtype float32, the array float64"),
-        (np.zeros((3, 32), np.float32), "'x1' has shape [4, 32], the array [3, 32]"),
-    ):
-        name = tf.lower(scaled()).outputs[0].name
-        assert refused(X, 2.0, out=out) == f"output 0 of fusion 'scaled': {reason.replace('x1', name)}"
-    assert np.array_equal(X, before)
-
-
-def test_the_simulator_has_no_streams() -> None:
-    assert refused(X, 2.0, stream=0) == ("kernel 'scaled' cannot be launched: the simulator has no streams\nhelp: leave out stream=, or use backend=\"cuda\"")
-
-
-def test_what_does_not_become_a_numpy_array() -> None:
-    class OnGpu:
-        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-            raise TypeError("can't convert a tensor on the GPU")
-
-    with pytest.raises(TaskfuseError) as caught:
-        tf.compile(scaled(), "sim")(OnGpu(), 2.0)
-    assert str(caught.value) == (
-        "input 0 of fusion 'scaled': 'x' does not become a NumPy array: can't convert a tensor on the GPU\nhelp: pass a NumPy array to the simulator"
-    )
-
-
-def test_arrays_on_a_gpu_run_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = FakeDriver()
-    monkeypatch.setitem(sys.modules, "torch", FakeTorch())
-    monkeypatch.setattr(arrays, "kinds", lambda: Kinds(driver))
-    run = tf.compile(scaled())
-    for _ in range(2):
-        (y,) = run(FakeTensor(aligned((4, 32), "float32")), 2.0)
-        assert isinstance(y, FakeTensor)
-    assert len(driver.launches) == 2
-    assert np.array_equal(run(X, 2.0)[0], X * 2)
-    assert len(driver.launches) == 2
-    with pytest.raises(TaskfuseError, match="'x': it is in host memory, other arrays are on a GPU"):
-        run(X, 2.0, out=FakeTensor(aligned((4, 32), "float32")))
-
-
-def test_numpy_arrays_go_to_the_gpu_if_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = FakeDriver()
-    monkeypatch.setattr(arrays, "kinds", lambda: Kinds(driver))
-    monkeypatch.setenv("TASKFUSE_BACKEND", "cuda")
-    (y,) = tf.compile(scaled())(X, 2.0)
-    assert isinstance(y, np.ndarray)
-    assert len(driver.launches) == 1
-
-
-def test_nothing_of_cuda_is_needed_before_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    def kinds() -> Kinds:
-        raise CudaUnavailableError(what="a GPU", reason="there is none")
-
-    monkeypatch.setattr(arrays, "kinds", kinds)
-    run = tf.compile(scaled(), "cuda")
-    with pytest.raises(CudaUnavailableError, match="a GPU is not available: there is none"):
-        run(X, 2.0)
+    assert f"simulated.py:{line_of('fusion.add_output(x * a)', scaled)}:27  fusion.add_output(x * a)\n" in printed
+    assert "simulated.py" not in source.text

@@ -72,7 +72,7 @@ def test_texts() -> None:
 def test_arguments_are_checked() -> None:
     with pytest.raises(InputError, match="0 arguments given, 1 wanted"):
         parse_kernel(RING).explore()
-    with pytest.raises(SimulationError, match="takes choice 9 where there are 2"):
+    with pytest.raises(SimulationError, match="choice 9 is taken where there are 2"):
         simulate(parse_kernel(RING), [ROWS], choices=[9])
 
 

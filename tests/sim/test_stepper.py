@@ -48,5 +48,5 @@ def test_a_run_ends_with_no_choice_or_with_a_deadlock() -> None:
 
 
 def test_a_choice_that_there_is_not() -> None:
-    with pytest.raises(SimulationError, match="takes choice 2 where there are 2"):
+    with pytest.raises(SimulationError, match="choice 2 is taken where there are 2"):
         stepper(TWO_WARPS).replay([2])

@@ -1,4 +1,4 @@
-"""The asynchronous engines of a block: their queues, and what of their work is done when."""
+"""Batches of asynchronous operations: closed, and waited for."""
 
 import numpy as np
 import pytest
