@@ -21,7 +21,7 @@ from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.values import RING
+from taskfuse.ir.values import MODULAR
 from taskfuse.kir.arguments import bind_symbols
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import one_kernel
@@ -228,7 +228,7 @@ def check(fusion: tf.Fusion, arguments: Sequence[Any], seed: int = 0) -> Segment
     sizes = bind_shapes(fusion, [np.shape(a) for a in arguments[: len(fusion.inputs)]])
     for step in found.steps:
         values |= _results(found.whole_fusion or fusion, step.fusion, runs[step.fusion], step.views, values, sizes, seed)
-    for tv, wanted in zip(fusion.outputs, evaluate(fusion, arguments, RING), strict=True):
+    for tv, wanted in zip(fusion.outputs, evaluate(fusion, arguments, MODULAR), strict=True):
         assert np.array_equal(values[tv.name], wanted), f"{tv.name} is wrong:\n{found.explain()}"
     return found
 
@@ -242,7 +242,7 @@ def _results(
     if not run.certificate.is_proved:  # an argument with a gap: the extents of the call close it
         shapes = {tv.name: np.shape(array) for tv, array in zip(part.inputs, given, strict=False)}
         verify(run.kernel, bind_symbols(run.kernel, shapes, {})).require()
-    return dict(zip([tv.name for tv in part.outputs], simulate(run.kernel, given, seed=seed, values=RING), strict=True))
+    return dict(zip([tv.name for tv in part.outputs], simulate(run.kernel, given, seed=seed, values=MODULAR), strict=True))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

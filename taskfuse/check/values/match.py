@@ -12,14 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from taskfuse.check.bounded_variables import Element
 from taskfuse.check.constraints import Constraints
-from taskfuse.check.items import Element
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Node, conjuncts
 from taskfuse.check.tables import KEPT, Ints, Join, Table
 from taskfuse.check.values.claims import Place, flattened
 from taskfuse.check.values.questions import equal, inside, proves
 from taskfuse.check.values.solve import Equation, Open, solved
+from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Facts, Substitution, const, eq, le, lt, ne, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import swizzled_place
 from taskfuse.ir.types import MemoryType
@@ -79,9 +80,9 @@ class Writing:
         loops = [n.stmt for n in claim.node.loops if isinstance(n.stmt, For) and n.stmt.var not in same]
         names = [*(loop.var for loop in loops), *(name for name, _ in claim.points)]
         hardware: dict[str, Expr] = {}
-        if memory is not MemoryType.Local:
+        if not MEDIA[memory].is_private:
             hardware |= dict(zip(THREAD_NAMES, kernel.block, strict=True))
-        if memory is MemoryType.Global:
+        if MEDIA[memory].reach is Reach.GRID:
             hardware |= dict(zip(BLOCK_NAMES, kernel.grid, strict=True))
         hardware = {name: extent for name, extent in hardware.items() if name not in same}
         self.named = Substitution({**same, **{n: sym(W + n) for n in (*names, *hardware)}})
@@ -463,9 +464,9 @@ class Match:
         if self.past or condition is None:
             return False
         taken = not condition.free <= THREADS
-        items = (i for i in self.claim.node.context.constraints.items if not isinstance(i, Expr) or (taken and i.free <= THREADS))
+        assumptions = (i for i in self.claim.node.context.constraints.assumptions if not isinstance(i, Expr) or (taken and i.free <= THREADS))
         spans = (Element(sym(name), (0, n - 1)) for name, n in self.claim.points)
-        around = self.claim.node.context.constraints.about(const(0))[0].given(*items, *spans, *inside(self.claim.element, self.shape))
+        around = self.claim.node.context.constraints.about(const(0))[0].given(*assumptions, *spans, *inside(self.claim.element, self.shape))
         return self._proves(around, condition)
 
     def _reader_filters(self, names: set[str]) -> list[Expr]:
