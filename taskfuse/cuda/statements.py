@@ -14,7 +14,7 @@ from taskfuse.cuda.hoisting import Divisions
 from taskfuse.cuda.storage import constant_elements, declared_in
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.writer import Scope, Writer
-from taskfuse.dtypes import DType, bool_
+from taskfuse.dtypes import DType, bfloat16, bool_
 from taskfuse.ir.elementwise import DTypeRule
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Expr, FloorDiv, and_, not_
@@ -137,7 +137,8 @@ class Statements:
                     w.store(stmt.out, w.element(moved, scope), w.places[moved.buffer].dtype, scope)
                     return
                 operands = [w.operand(o, dtype, scope) for o, dtype in zip(stmt.operands, operand_dtypes(stmt), strict=True)]
-                text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math))
+                short = all(w.dtype(o) is bfloat16 for o in (stmt.out, *stmt.operands))
+                text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math, is_bfloat16=short))
                 w.store(stmt.out, text, result_dtype(stmt.op, stmt.dtype), scope)
             case Choose():
                 self._choose(stmt, scope)

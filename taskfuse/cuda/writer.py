@@ -144,6 +144,18 @@ class Writer:
         """The text of the address of an mbarrier."""
         return f"&{self.mbarriers[slot.name]}[{scope.indices.text(slot.slot)}]"
 
+    def dtype(self, operand: Operand) -> DType:
+        """The dtype that an operand has before it is converted."""
+        match operand:
+            case Access():
+                return self.places[operand.buffer].dtype
+            case Immediate():
+                return operand.dtype
+            case ScalarValue(name=name):
+                return self._scalars[name]
+            case IndexOf():
+                return int64
+
     def operand(self, operand: Operand, dtype: DType, scope: Scope) -> str:
         """The text of an operand converted to ``dtype``."""
         match operand:
