@@ -44,9 +44,8 @@ ELSEWHERE: dict[str, str] = {
         schedule/through_view
     """,
     "tests/schedulers": """
-        schedulers/candidates schedulers/cat schedulers/config schedulers/contraction schedulers/elementwise schedulers/fallback schedulers/horizontal_cost
-        schedulers/loads schedulers/members schedulers/persistent_buffers schedulers/pointwise schedulers/propose schedulers/row_cost schedulers/rows
-        schedulers/schedule schedulers/script schedulers/segmenter schedulers/space schedulers/transpose schedulers/warp_specialized
+        schedulers/candidates schedulers/contraction schedulers/elementwise schedulers/fallback schedulers/loads schedulers/propose schedulers/schedule
+        schedulers/script
     """,
     "tests/sim": """
         sim/engines sim/fault sim/compiler sim/state

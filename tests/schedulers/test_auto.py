@@ -9,15 +9,14 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import OutputError, TaskfuseError, UnsupportedError
-from taskfuse.schedulers import CatConfig, Form, PointwiseConfig, TransposeConfig, segmenter
-from taskfuse.schedulers.segmenter import plan_segments
-from taskfuse.target import DEFAULT
+from taskfuse.schedulers import CatConfig, Form, PointwiseConfig
 from taskfuse.testing.case import Case, Outcome
 from taskfuse.testing.chooser import RandomChooser
 from taskfuse.testing.graphs import Graph
 from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.program import Recorder
-from tests.proofs import proved, sizes_of
+from tests.proofs import proved
+from tests.schedulers.automatic import founding, transposed
 from tests.schedulers.planned import RNG, array, checked
 
 MIXES = (
@@ -35,14 +34,6 @@ def test_random_fusions(seed: int) -> None:
     program, fusion = recorder.program(), recorder.fusion
     case = Case(program, program, graph.sizes, seed, fusion, fusion, Outcome(None, None, None), CaseOptions())
     checked(fusion, case.arguments(), seed)
-
-
-def founding(*shape: int | str, dim: int = 0) -> tf.Fusion:
-    with tf.Fusion("founding") as fusion:
-        x = tf.define_tensor(list(shape), name="x")
-        parts = [tf.cos(tf.sin(x)), tf.relu(tf.tan(x)), tf.sigmoid(tf.exp(x)), tf.tanh(tf.log(x))]
-        fusion.add_output(tf.neg(tf.cat(parts, dim)))
-    return fusion
 
 
 def test_the_founding_example_loads_each_element_once() -> None:
@@ -72,23 +63,6 @@ def test_scans_run_along_their_axis() -> None:
     assert str(kernel).count(".acc = add(") == 4
     for a, b in zip(kernel.simulate(x), fusion.evaluate(x), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
-
-
-def test_what_scans_cannot_share_is_cut() -> None:
-    with tf.Fusion("scans") as fusion:
-        x = tf.define_tensor(["N", "M"], name="x")
-        c = tf.cumsum(x, 1)
-        fusion.add_output(c.max(0))
-        fusion.add_output(tf.cumsum(c, 0).sum())
-        fusion.add_output(tf.flip(c, 1))
-    assert len(checked(fusion, [array(5, 4)]).steps) > 2
-    with pytest.raises(UnsupportedError, match=r"reduces tv1, whose elements a thread computes one after another|which cannot be computed again"):
-        tf.schedulers.fallback(fusion)
-    with tf.Fusion("two") as fusion:
-        x = tf.define_tensor([4, 5], name="x")
-        fusion.add_output(tf.cumsum(tf.cumsum(x, 0), 1))
-    with pytest.raises(UnsupportedError, match="tv2 needs scans of different axes"):
-        tf.schedulers.fallback(fusion)
 
 
 def test_tables_are_made_before_they_are_read() -> None:
@@ -132,30 +106,6 @@ def test_a_stack_of_unrolled_registers() -> None:
     assert np.array_equal(kernel.simulate(a, b)[0], np.stack([a, b], 1))
 
 
-def test_recomputation_that_multiplies_is_cut() -> None:
-    with tf.Fusion("nested") as fusion:
-        x = tf.define_tensor([2], name="x")
-        for _ in range(4):
-            x = tf.cat([tf.exp(x), tf.sin(x), tf.flip(tf.cos(x), 0)], 0)
-        fusion.add_output(x)
-    with pytest.raises(UnsupportedError, match="needs what it reads at too many points"):
-        tf.schedulers.pointwise(fusion)
-    assert len(plan_segments(fusion).steps) > 1
-
-
-def test_what_takes_as_long_as_its_arithmetic_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many functions of few bytes: no search for cuts begins."""
-    monkeypatch.setattr(segmenter, "_Search", None)
-    with tf.Fusion("diamonds") as fusion:
-        x = tf.define_tensor(["N", 64], name="x")
-        for _ in range(30):
-            x = tf.sin(x) + tf.cos(x)
-        fusion.add_output(x)
-    found = plan_segments(fusion)
-    assert found.us > 5 * (2 * 4096 * 64 * 4 / DEFAULT.dram_bytes_per_us)
-    assert not found.is_segmented
-
-
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
 def test_products_that_may_be_empty(dtype: tf.DType) -> None:
     with tf.Fusion("none") as fusion:
@@ -165,115 +115,6 @@ def test_products_that_may_be_empty(dtype: tf.DType) -> None:
         checked(fusion, [array(rows, 8, dtype=dtype), array(8, 16, dtype=dtype)])
     with pytest.raises(UnsupportedError, match=r"the extent N of tv\d+ may be 0"):
         tf.schedulers.matmul(fusion)
-
-
-def test_one_segment_may_be_all() -> None:
-    with tf.Fusion("segment") as fusion:
-        x, unread = tf.define_tensor([5000], dtype=tf.uint8, name="x"), tf.define_tensor([2], name="unread")
-        top = tf.argmax(x, 0, keepdims=True)
-        fusion.add_output(tf.sigmoid(tf.cast(top, tf.float64))[0:1])
-        fusion.add_output(tf.pad(top, [(0, 0)]))
-    arguments = [np.resize(np.array([3, 1, 4, 1, 5], np.uint8), 5000), array(2)]
-    found = checked(fusion, arguments)
-    run = tf.compile(fusion)
-    for a, b in zip(run(*arguments), fusion.evaluate(*arguments), strict=True):
-        np.testing.assert_allclose(a, b)
-    assert unread.name in str(fusion)
-    assert (len(found.steps), found.is_segmented) == (1, True)
-    assert "\nsegmented = tf.segment(fusion, [[" in found.code
-    assert run.kernel is run.kernels[0]
-    assert run.certificate.is_proved
-
-
-@pytest.mark.parametrize("form", Form)
-@pytest.mark.parametrize(("shape", "dim"), [((16, 24), 0), (("N", "M"), 1)])
-def test_every_form_of_a_concatenation(form: Form, shape: tuple[int | str, ...], dim: int) -> None:
-    fusion, x = founding(*shape, dim=dim), array(*((16, 24) if dim == 0 else (5, 7)))
-    (wanted,) = fusion.evaluate(x)
-    schedule = tf.schedulers.cat(fusion, CatConfig(form))
-    kernel = tf.lower(fusion)
-    proved(kernel, sizes_of(kernel, [x]))
-    np.testing.assert_allclose(kernel.simulate(x)[0], wanted, rtol=1e-6)
-    assert f"given: {form.value}" in schedule.explain()
-
-
-def uneven() -> tf.Fusion:
-    with tf.Fusion("uneven") as fusion:
-        x, y = tf.define_tensor(["M", "N"], name="x"), tf.define_tensor(["M", 8], name="y")
-        fusion.add_output(tf.exp(tf.cat([tf.sin(x), y, tf.relu(x) + 1], 1)))
-    return fusion
-
-
-def test_parts_of_unequal_shape() -> None:
-    checked(uneven(), [array(4, 12), array(4, 8)])
-    fusion = uneven()
-    text = str(fusion)
-    with pytest.raises(UnsupportedError, match="the parts of tv5 differ in shape, so they share no loop"):
-        tf.schedulers.cat(fusion, CatConfig(Form.SHARED))
-    assert str(fusion) == text
-    tf.schedulers.cat(fusion, CatConfig(Form.BLOCKS))
-    x, y = array(4, 12), array(4, 8)
-    np.testing.assert_allclose(tf.lower(fusion).simulate(x, y)[0], uneven().evaluate(x, y)[0], rtol=1e-6)
-
-
-def transposed(dtype: tf.DType, *shape: int | str) -> tf.Fusion:
-    with tf.Fusion("transposed") as fusion:
-        x = tf.define_tensor(list(shape), dtype=dtype, name="x")
-        fusion.add_output(tf.copy(x.T))
-    return fusion
-
-
-@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16, tf.int8, tf.float64])
-def test_transposes_have_vectors_on_both_sides(dtype: tf.DType) -> None:
-    found = checked(transposed(dtype, 64, 192), [(np.arange(64 * 192) % 100).reshape(64, 192).astype(dtype.numpy)])
-    config = found.steps[0].schedule.config
-    assert isinstance(config, TransposeConfig)
-    assert config.vector == config.turned == 16 // dtype.itemsize
-
-
-def test_transposes_of_any_size() -> None:
-    found = checked(transposed(tf.float32, "M", "N"), [array(45, 70)])
-    assert found.steps[0].schedule.scheduler == "transpose"
-
-
-def test_a_matrix_and_its_transpose() -> None:
-    with tf.Fusion("both") as fusion:
-        x, y, b = tf.define_tensor(["N", "N"], name="x"), tf.define_tensor(["N", "N"], name="y"), tf.define_tensor(["N"], name="b")
-        fusion.add_output(x + x.T * y + tf.exp(b))
-        fusion.add_output(x - y.T)
-    assert checked(fusion, [array(33, 33), array(33, 33), array(33)]).steps[0].schedule.scheduler == "transpose"
-
-
-def test_pointwise_loads_before_it_uses() -> None:
-    with tf.Fusion("gated") as fusion:
-        x, y, b = tf.define_tensor([32, 4096], name="x"), tf.define_tensor([32, 4096], name="y"), tf.define_tensor([4096], name="b")
-        fusion.add_output(tf.relu(x) * y + b)
-    found = plan_segments(fusion)
-    config = found.steps[0].schedule.config
-    assert config == PointwiseConfig(vector=4, columns=256, rows=1, unroll=2)
-    body = [line.strip() for line in str(tf.lower(found.steps[0].fusion)).splitlines()]
-    loads = [k for k, line in enumerate(body) if "<- " in line and "width 4" in line and "<- tv" not in line]
-    assert len(loads) == 3
-    assert max(loads) < next(k for k, line in enumerate(body) if "relu" in line)
-
-
-@pytest.mark.parametrize(("shape", "numbers"), [([32, 4095], (32, 4095)), (["N", "M"], (7, 33)), (["N", 5, "M"], (3, 5, 300))])
-def test_rows_without_vectors_are_one(shape: list[int | str], numbers: tuple[int, ...]) -> None:
-    """No row ends in a block; the place of an element takes no division."""
-    with tf.Fusion("odd") as fusion:
-        x, y = (tf.define_tensor(shape, dtype=tf.float32, name=name) for name in "xy")
-        fusion.add_output(tf.relu(x) * y)
-    found = checked(fusion, [array(*numbers), array(*numbers)])
-    assert found.steps[0].schedule.config == PointwiseConfig(vector=1, columns=256, rows=1, unroll=4, flat=True)
-    code = tf.lower(found.steps[0].fusion).cuda_source().split("__global__")[1]
-    assert "/" not in code.replace("//", "")
-    assert "%" not in code
-    with tf.Fusion("broadcast") as fusion:
-        x, b = tf.define_tensor(shape, dtype=tf.float32, name="x"), tf.define_tensor([shape[-1]], dtype=tf.float32, name="b")
-        fusion.add_output(x + b)
-    config = checked(fusion, [array(*numbers), array(numbers[-1])]).steps[0].schedule.config
-    assert isinstance(config, PointwiseConfig)
-    assert not config.flat
 
 
 def softmax() -> tf.Fusion:
@@ -383,54 +224,3 @@ def test_what_is_scheduled_stays() -> None:
     assert tf.compile(fusion).schedule is None
     with pytest.raises(UnsupportedError, match="it has a schedule already"):
         tf.schedulers.pointwise(fusion)
-
-
-def test_cuts_that_cannot_be() -> None:
-    with tf.Fusion("chain") as fusion:
-        x = tf.define_tensor(["N"], name="x")
-        a = tf.exp(x)
-        b = tf.sin(a)
-        fusion.add_output(a + b)
-    with pytest.raises(TaskfuseError, match="tv3 is in no segment"):
-        tf.segment(fusion, [["tv1"], ["tv2"]])
-    with pytest.raises(TaskfuseError, match="tv1 is in segments 0 and 1"):
-        tf.segment(fusion, [["tv1"], ["tv1", "tv2", "tv3"]])
-    with pytest.raises(TaskfuseError, match=r"the segments \[tv1, tv3\] and \[tv2\] depend on each other"):
-        tf.segment(fusion, [["tv1", "tv3"], ["tv2"]])
-
-
-def test_a_segment_has_the_extents_that_only_indices_speak_of() -> None:
-    with tf.Fusion("counted") as fusion:
-        x, y = tf.define_tensor(["K"], name="x"), tf.define_tensor([4], name="y")
-        total, k = x.sum(), x.shape[0]
-        fusion.add_output(total)
-        fusion.add_output(y * tf.cast(tf.arange(k, k + 4), tf.float32))
-    segmented = tf.segment(fusion, [[total], [tv for tv in fusion.tensors() if tv is not total and not tv.is_input]])
-    assert [tv.name for tv in segmented.segments[1].inputs] == ["x", "y"]
-    arrays = np.ones(5, np.float32), np.ones(4, np.float32)
-    for found, wanted in zip(tf.compile(segmented)(*arrays), fusion.evaluate(*arrays), strict=True):
-        assert (found == wanted).all()
-
-
-def test_parts_that_others_read_stay_in_registers() -> None:
-    with tf.Fusion("both") as fusion:
-        x = tf.define_tensor([8, 64], name="x")
-        y = tf.cat([tf.sin(x), tf.cos(x)], 0)
-        fusion.add_output(y)
-        fusion.add_output(tf.exp(y))
-    x = np.linspace(-1, 1, 512, dtype=np.float32).reshape(8, 64)
-    expected = fusion.evaluate(x)
-    tf.schedulers.cat(fusion, tf.schedulers.CatConfig(tf.schedulers.Form.SHARED))
-    kernel = tf.lower(fusion)
-    proved(kernel)
-    assert "SYNC" not in str(kernel)
-    assert str(kernel).count("<- x[") == 1
-    for found, wanted in zip(kernel.simulate(x), expected, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-6)
-
-
-def test_a_product_for_tensor_cores_is_cut_off_however_much_it_computes() -> None:
-    with tf.Fusion("prologue") as fusion:
-        a, b = (tf.define_tensor([4096, 4096], dtype=tf.bfloat16, name=name) for name in "ab")
-        fusion.add_output(tf.relu(a) @ b)
-    assert [step.schedule.scheduler for step in plan_segments(fusion).steps] == ["pointwise", "matmul"]

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,18 +14,11 @@ from taskfuse.errors import TaskfuseError, TaskfuseWarning
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import walk
 from taskfuse.kir.synchronization import Barrier, BarrierScope
-from taskfuse.schedulers.horizontal_cost import duration
 from taskfuse.testing import seeded_case
 from tests.errors import text_of
 from tests.proofs import proved, sizes_of
 from tests.schedulers.members import computed, numbers, pointwise, row_sum, softmax
-
-
-def lowered(fusion: tf.Fusion) -> tf.Kernel:
-    return proved(tf.lower(fusion))
-
-
-# -- what they compute ------------------------------------------------------------------------------------------------------------------
+from tests.schedulers.side_by_side import lowered, normalized
 
 
 def test_members_compute_what_they_do_alone() -> None:
@@ -94,72 +87,6 @@ def test_one_fusion_twice() -> None:
         np.testing.assert_allclose(out, member.evaluate(given)[0], rtol=2e-6)
 
 
-# -- members that nobody scheduled ------------------------------------------------------------------------------------------------------
-
-
-def plain(math: Callable[..., tf.TensorView], *shapes: Sequence[int | str], name: str = "plain") -> tf.Fusion:
-    with tf.Fusion(name) as fusion:
-        fusion.add_output(math(*(tf.define_tensor(s, name=f"x{k}") for k, s in enumerate(shapes))))
-    return fusion
-
-
-def normalized(rows: int | str, columns: int, name: str = "normalized") -> tf.Fusion:
-    return plain(lambda x: tf.softmax(x, axis=1), [rows, columns], name=name)
-
-
-def test_fusions_without_a_schedule_are_scheduled_and_stay_as_they_are() -> None:
-    members = [
-        plain(lambda x, y: tf.tanh(2 * x + y), [12, 512], [12, 512], name="pointwise"),
-        normalized(5, 1024),
-        plain(lambda x: tf.exp(x.T), [40, 36], name="turned"),
-        plain(lambda x: tf.sum(x, axis=1), [7, 4096], name="sums"),
-        plain(lambda x: tf.cat([tf.sin(x), tf.cos(x)], 0), [3, 64], name="parts"),
-        row_sum(3, 100, threads=64),
-    ]
-    before = list(map(str, members))
-    kernel = lowered(tf.horizontal(members))
-    assert list(map(str, members)) == before
-    arguments = [numbers([tuple(int(str(e)) for e in tv.shape) for tv in m.inputs]) for m in members]
-    outs = kernel.simulate(*(a for given in arguments for a in given))
-    for out, member, given in zip(outs, members, arguments, strict=True):
-        np.testing.assert_allclose(out, member.evaluate(*given)[0], rtol=2e-5, atol=1e-6)
-
-
-def test_their_blocks_fit_together() -> None:
-    """Alone they have blocks of 512 and 16 x 8 threads, of which the most along each are 4096."""
-    members = [normalized(64, 16384, "wide"), plain(lambda x: tf.sum(x, axis=1), [4096, 64], name="narrow")]
-    alone = [tf.lower(copy).block for m in members for copy in [tf.copy_fusion(m)[0]] if tf.schedulers.auto(copy)]
-    assert [tuple(map(str, block)) for block in alone] == [("512", "1", "1"), ("16", "8", "1")]
-    x, y, _ = (int(str(e)) for e in tf.lower(tf.horizontal(members, force=True)).block)
-    assert x * y <= 1024
-
-
-def test_a_common_height_where_threads_along_x_do_not_do() -> None:
-    """Rows of 32 elements: eight threads have one, and a block has several rows."""
-    kernel = lowered(tf.horizontal([normalized(4096, 32, "short"), normalized(512, 4096, "long")], force=True))
-    x, y, _ = (int(str(e)) for e in kernel.block)
-    assert y > 1
-    assert x * y <= 1024
-
-
-def test_blocks_that_wait_for_one_another_are_left_to_themselves() -> None:
-    """Alone the blocks of the long sum meet in a barrier of the grid; among so many others they could not all be resident."""
-    long = plain(lambda x: tf.sum(x, axis=1), [1, 1 << 20], name="long")
-    alone, _ = tf.copy_fusion(long)
-    tf.schedulers.auto(alone)
-    assert tf.lower(alone).meets_blocks
-    kernel = lowered(tf.horizontal([long, plain(tf.exp, [1 << 22], name="others")], force=True))
-    assert not kernel.meets_blocks
-    horizontal_cost = tf.horizontal_cost([alone, plain(tf.exp, [1 << 22], name="others")])
-    assert not horizontal_cost.pays
-    assert re.search("blocks of long wait for one another, so that all [0-9]+ have to be resident at once: 132 are sure to be$", horizontal_cost.explain())
-
-
-def test_a_member_that_is_several_kernels_is_refused() -> None:
-    split = plain(lambda x: tf.sum(tf.stack([tf.sin(x), tf.cos(x)], 0, form="scatter"), axis=0), [8, 8], name="split")
-    assert text_of(lambda: tf.horizontal([split, softmax()])).startswith("one kernel for fusion 'split' is not supported: no scheduler takes it\n")
-
-
 def test_resident_blocks_leave_every_member_its_registers() -> None:
     """The threads of a multiprocessor that a member asks for are those of its blocks; of joint blocks there are as many as the least allows."""
     rows = [normalized(64, 1024, f"rows{k}") for k in range(3)]
@@ -173,9 +100,6 @@ def test_resident_blocks_leave_every_member_its_registers() -> None:
     assert tf.horizontal([few, many], force=True).residents == 64 * 8 // 256
     silent = row_sum(8, 256, "silent", threads=128)
     assert tf.horizontal([few, silent], force=True).residents == 1
-
-
-# -- what a block has -------------------------------------------------------------------------------------------------------------------
 
 
 def test_shared_memory_is_the_most_of_a_member_not_the_sum() -> None:
@@ -223,9 +147,6 @@ def test_barriers_of_one_block_stay_apart() -> None:
     assert named == {"1", "2"}
 
 
-# -- names ------------------------------------------------------------------------------------------------------------------------------
-
-
 def test_a_name_that_one_member_has_stays() -> None:
     joined = tf.horizontal([pointwise(), row_sum("M", "N"), softmax("M", 64)])
     assert [tv.name for tv in joined.inputs] == ["pointwise_x", "y", "row_sum_x", "softmax_x"]
@@ -245,9 +166,6 @@ def test_names_never_meet() -> None:
     assert len({*(tv.name for tv in joined.tensors()), *joined.dims}) == len(joined.tensors()) + len(joined.dims)
     assert all(re.fullmatch(r"[A-Za-z_]\w*", name) for name in names)
     lowered(joined)
-
-
-# -- sharing ----------------------------------------------------------------------------------------------------------------------------
 
 
 def test_extents_that_values_count_in_are_renamed() -> None:
@@ -331,48 +249,3 @@ def test_one_name_for_two_kinds_of_thing_cannot_be_shared() -> None:
     assert text_of(lambda: tf.horizontal([f, softmax()], shared=["x"])) == (
         "fusion 'horizontal': 'x' is shared, but not one kind of thing\nnote: f: dimension\nnote: softmax: input\nhelp: give them different names"
     )
-
-
-# -- the estimate -----------------------------------------------------------------------------------------------------------------------
-
-
-def test_many_small_ones_gain() -> None:
-    horizontal_cost = tf.horizontal_cost([pointwise(5000, f"p{k}") for k in range(8)])
-    assert horizontal_cost.pays
-    assert horizontal_cost.us > 7 * 2.5  # the launches, at least
-
-
-def test_a_large_one_beside_one_that_fills_a_multiprocessor_does_not() -> None:
-    large, wide = pointwise(1 << 26, "large"), softmax(528, 32768, "wide", threads=1024)
-    text = text_of(lambda: tf.horizontal([large, wide]))
-    assert text.startswith("fusion 'horizontal': side by side its members are not expected to be faster than one after another\nnote: ")
-    assert text.endswith(
-        "us lost\nhelp: leave out the member that costs the others most, give it fewer threads, registers or bytes of Shared memory, or force=True"
-    )
-    assert tf.horizontal([large, wide], force=True).outputs
-    assert not tf.horizontal_cost([large, wide]).pays
-
-
-def test_registers_that_would_spill_are_a_reason() -> None:
-    fat, wide = softmax(4, 32 * 150, "fat", threads=32), pointwise(4096, "wide", threads=1024)
-    horizontal_cost = tf.horizontal_cost([fat, wide])
-    assert [m.name for m in horizontal_cost.spilled] == ["fat"]
-    assert horizontal_cost.us > 0
-    assert not horizontal_cost.pays
-    assert "fat would spill: a thread of a block of 1024 has at most 64 registers" in horizontal_cost.explain()
-
-
-def test_sizes_are_named_as_in_the_new_fusion() -> None:
-    members = [pointwise("N", "a"), pointwise("N", "b")]
-    few, many = (tf.horizontal_cost(members, sizes={"a_N": n, "b_N": 64}) for n in (64, 1 << 24))
-    assert [m.blocks for m in few.members] == [1, 1]
-    assert many.members[0].blocks == (1 << 24) // 64
-    assert many.alone[0] > few.alone[0]
-    assert "sizes has 'N', which is not a dimension of it" in text_of(lambda: tf.horizontal_cost(members, sizes={"N": 3}))
-
-
-def test_waves_fill_with_the_next_members_blocks() -> None:
-    """Two members of half a wave each take the time of one, side by side; each block moves as many bytes."""
-    half = tf.horizontal_cost([pointwise(64 * 66, "a", 64), pointwise(64 * 66, "b", 64)]).members
-    assert duration(half, 1) == pytest.approx(duration(half[:1], 1))
-    assert duration([*half, *half], 1) == pytest.approx(2 * duration(half, 1))

@@ -12,6 +12,7 @@ import taskfuse as tf
 from taskfuse.reports.resources import Resources
 from taskfuse.schedulers import MatmulConfig, MatmulKind
 from tests.proofs import proved
+from tests.schedulers.multiplied import KINDS
 from tests.schedulers.products import SMALL, TWO, Product, fitted, operands, simulated, swapped
 
 EPILOGUES = ("", "bias", "relu", "rows bias gelu", "residual silu", "scale bias relu", "square bias", "residual rows scale square relu")
@@ -28,62 +29,6 @@ def test_epilogues(epilogue: str, out: tf.DType) -> None:
 def test_dtypes_and_layouts(layout: str, dtype: tf.DType) -> None:
     config = replace(TWO, tile_n=128) if layout == "mn" else SMALL
     simulated(Product("bias", dtype, dtype, layout), config, {"M": 136, "N": 72, "K": 72})
-
-
-SIZES = [(64, 64, 64), (1, 8, 8), (65, 72, 128), (130, 8, 64), (1, 136, 200)]
-
-
-@pytest.mark.parametrize("config", [SMALL, TWO], ids=["small", "two"])
-def test_remainders_and_tiny_sizes(config: MatmulConfig) -> None:
-    simulated(Product("relu"), config, *({"M": m, "N": n, "K": k} for m, n, k in SIZES))
-
-
-CONFIGS = (
-    MatmulConfig(64, 64, 64, 1, stages=2, in_flight=0, blocks=1),
-    MatmulConfig(64, 128, 64, 1, stages=4, in_flight=2, blocks=2),
-    MatmulConfig(128, 64, 64, 1, stages=2, in_flight=1, blocks=4),
-    MatmulConfig(256, 64, 64, 2, stages=3, in_flight=2, blocks=1, group=1),
-    MatmulConfig(192, 64, 64, 3, stages=2, in_flight=1, blocks=2, group=3),
-    MatmulConfig(64, 192, 64, 1, stages=4, in_flight=3, blocks=3, group=2),
-    MatmulConfig(128, 256, 64, 2, stages=2, in_flight=0, blocks=2),
-)
-
-
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.tile_m}x{c.tile_n}")
-def test_parameters(config: MatmulConfig) -> None:
-    simulated(Product("bias relu"), config, {"M": 264, "N": 136, "K": 264}, seed=3)
-
-
-TURNS = MatmulConfig(64, 64, 64, 2, stages=3, blocks=2, kind=MatmulKind.PINGPONG)
-PAIRS = MatmulConfig(128, 64, 64, 2, stages=3, blocks=2, cluster=2)
-KINDS = {
-    "two": TWO,
-    "pingpong": TURNS,
-    "three in turn": replace(TURNS, warpgroups=3, stages=4),
-    "two rows in turn": replace(TURNS, tile_m=128, tile_n=32),
-    "clusters": PAIRS,
-    "clusters of narrow tiles": replace(PAIRS, tile_m=64, tile_n=16, warpgroups=1),
-    "clusters in turn": replace(TURNS, blocks=4, cluster=2),
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_kinds(kind: str) -> None:
-    """Rounds that are full, ragged, of one tile; clusters of which one block has nothing. Each kernel is proved for all sizes."""
-    product = Product("rows bias", out=tf.float32) if "narrow" in kind or "three" in kind else Product("square residual bias")
-    sizes = {"M": 130, "N": 72, "K": 72}, {"M": 1, "N": 8, "K": 8}
-    proved(simulated(product, KINDS[kind], *sizes), *sizes)
-
-
-@pytest.mark.parametrize("columns", [64, 128])
-def test_tiles_that_divide_the_columns_are_proved_without_guards(columns: int) -> None:
-    """Then only the order of tiles says that a column is inside: the number of the tile in its group over the rows of the group, these the last's."""
-    with tf.Fusion("whole") as fusion:
-        n, k = tf.dim("N", multiple_of=columns), tf.dim("K", multiple_of=8)
-        a, b = (tf.define_tensor([rows, k], dtype=tf.bfloat16, name=name) for rows, name in (("M", "a"), (n, "b")))
-        fusion.add_output(tf.matmul(a, b.T, dtype=tf.float32) + tf.define_tensor(["N"], name="bias"))
-    tf.schedulers.matmul(fusion, replace(TWO, blocks=132))
-    proved(tf.lower(fusion), {"M": 300, "N": 2 * columns, "K": 72})
 
 
 TYPES = (

@@ -1,19 +1,14 @@
 """Schedules of normalizations: every kind, way to keep a row, dtype, axis and remainder, proved and compared with NumPy."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taskfuse as tf
-from taskfuse import MemoryType
-from taskfuse.kir import walk
-from taskfuse.kir.nodes import AsyncCopy, VectorCopy
-from taskfuse.kir.products import Shuffle
 from taskfuse.kir.synchronization import BarrierScope
 from taskfuse.schedulers import Keep, RowConfig
-from taskfuse.schedulers.row_cost import RowEstimate, RowProblem, estimate
-from tests.proofs import proved
+from taskfuse.schedulers.row_cost import RowEstimate
+from tests.schedulers.normalized import NOTHING, REGISTERS, SHARED
 from tests.schedulers.rows import (
     NORMS,
     Kind,
@@ -30,8 +25,6 @@ from tests.schedulers.rows import (
     statistics,
     two_norms,
 )
-
-REGISTERS, SHARED, NOTHING = RowConfig(32, 2, 1, keep=Keep.REGISTERS), RowConfig(64, 1, 2, keep=Keep.SHARED), RowConfig(32, 1, 2)
 
 
 @pytest.mark.parametrize("config", [REGISTERS, SHARED, NOTHING], ids=lambda c: c.keep.value)
@@ -86,58 +79,6 @@ def test_any_shape(kind: Kind, dtype: tf.DType, axis: int, few: int, many: int, 
 @given(st.sampled_from(NORMS), st.sampled_from([0, -1]), st.integers(1, 30), st.sampled_from([3, 16, 100, 257]))
 def test_the_choice_of_the_cost_model(kind: Kind, axis: int, rows: int, columns: int) -> None:
     check(make(kind, (rows, columns) if axis == -1 else (columns, rows), axis=axis), None)
-
-
-def test_symbolic_extents_are_read_again() -> None:
-    fusion = make(rms_norm, ("M", tf.dim("N", multiple_of=8)))
-    kernel = check(fusion, None, {"M": 5, "N": 64}, {"M": 1, "N": 8}, {"M": 3, "N": 1000})
-    assert not any(b.memory is MemoryType.Shared and len(b.shape) > 1 for b in kernel.buffers)
-
-
-def test_symbolic_rows_are_kept() -> None:
-    kernel = check(make(softmax, ("M", 256)), None, {"M": 9}, {"M": 1})
-    assert tf.schedulers.normalization(make(softmax, ("M", 256))).config.keep is Keep.REGISTERS
-    assert "tv" not in {b.name for b in kernel.buffers if b.memory is MemoryType.Shared}
-
-
-# -- the kernel ------------------------------------------------------------------------------------------------------------------------
-
-
-def test_a_row_in_registers_is_loaded_once_before_its_use() -> None:
-    kernel = check(make(layer_norm, (4, 1024)), RowConfig(64, 1, 2, keep=Keep.REGISTERS))
-    loads = [s for s in walk(kernel) if isinstance(s, VectorCopy) and s.source.buffer == "x"]
-    assert [s.width for s in loads] == [8]
-    assert barriers(kernel) == [BarrierScope.BLOCK] * 2
-    held = {b.name: b for b in kernel.buffers if b.memory is MemoryType.Local}
-    assert [str(e) for e in held[loads[0].out.buffer].shape] == ["2", "8"]
-    assert held[loads[0].out.buffer].dtype is tf.bfloat16  # not its float32 copy
-
-
-def test_a_row_of_a_warp_needs_no_barrier() -> None:
-    kernel = check(make(softmax, (8, 256)), RowConfig(32, 4, 1, keep=Keep.REGISTERS))
-    assert barriers(kernel) == []
-    assert not any(b.memory is MemoryType.Shared for b in kernel.buffers)
-
-
-def test_a_row_in_shared_memory_comes_by_asynchronous_copies() -> None:
-    kernel = check(make(rms_norm, (3, 512)), SHARED)
-    assert [s.width for s in walk(kernel) if isinstance(s, AsyncCopy)] == [8]
-    [_] = [b for b in kernel.buffers if b.memory is MemoryType.Shared and b.dtype is tf.bfloat16]
-    assert barriers(kernel) == [BarrierScope.BLOCK]  # of the reduction: a thread reads what it copied
-
-
-def test_wide_and_narrow_elements_share_vectors() -> None:
-    """The vector is of the narrowest elements; wider ones take several accesses."""
-    with tf.Fusion("rms_norm") as fusion:
-        x = tf.define_tensor([4, 128], dtype=tf.bfloat16, name="x")
-        y = tf.rms_norm(tf.cast(x, tf.float32) + tf.define_tensor([4, 128], dtype=tf.float32, name="y"))
-        fusion.add_output(y)
-    kernel = check(fusion, RowConfig(16, 2, 1, keep=Keep.REGISTERS))
-    widths = {s.source.buffer: s.width for s in walk(kernel) if isinstance(s, VectorCopy) and s.source.buffer in "xy"}
-    assert widths == {"x": 8, "y": 4}
-
-
-# -- the schedule ----------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [layer_norm, residual_norm, statistics])
@@ -198,38 +139,3 @@ def test_no_choice_spills(kind: Kind, shape: tuple[int, int], axis: int, arch: s
     tf.schedulers.normalization(fusion)
     found = tf.lower(fusion).resources(arch).compiled
     assert (found.spill_stores, found.spill_loads) == (0, 0)
-
-
-def test_registers_are_given_within_partitions() -> None:
-    """25 blocks of two warps with 40 registers are not there: a fourth of the registers holds 12 warps."""
-    problem = RowProblem(5, 8192, phases=3, reductions=2, held=((Keep.REGISTERS, 4),))
-    config = RowConfig(64, 1, 2, blocks=8, keep=Keep.REGISTERS)
-    found = estimate(problem, config)
-    assert (found.registers, found.residents) == (48, 20)
-    fusion = make(softmax, (5, 8192))
-    tf.schedulers.normalization(fusion, config)
-    assert tf.lower(fusion).resources("sm_90").compiled.spill_stores == 0
-
-
-@pytest.mark.parametrize(("shape", "axis"), [((5, 256), 1), ((96, 8), 0)])
-def test_results_of_a_row_that_others_read_are_computed_once(shape: tuple[int, int], axis: int) -> None:
-    def kernel(*, saved: bool) -> tf.Kernel:
-        with tf.Fusion("saved") as fusion:
-            x = tf.define_tensor(shape, name="x")
-            top = tf.max(x, axis=axis, keepdims=True)
-            powers = tf.exp(x - top)
-            total = tf.log(tf.sum(powers, axis=axis, keepdims=True))
-            fusion.add_output(x - top - total)
-            for tv in (top, powers, total) if saved else ():
-                fusion.add_output(tv)
-        expected = fusion.evaluate(X := np.linspace(-1, 1, shape[0] * shape[1], dtype=np.float32).reshape(shape))
-        tf.schedulers.normalization(fusion, RowConfig(64, 1, 1, keep=Keep.REGISTERS) if axis else RowConfig(8, 8, 12, keep=Keep.REGISTERS))
-        found = tf.lower(fusion)
-        proved(found)
-        for out, wanted in zip(found.simulate(X), expected, strict=True):
-            np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-5)
-        return found
-
-    plain, saved = kernel(saved=False), kernel(saved=True)
-    assert barriers(saved) == barriers(plain)
-    assert sum(isinstance(s, Shuffle) for s in walk(saved)) == sum(isinstance(s, Shuffle) for s in walk(plain))

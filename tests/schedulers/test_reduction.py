@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,10 +11,8 @@ import taskfuse as tf
 from taskfuse.errors import LoweringError, TaskfuseError, UnsupportedError
 from taskfuse.kir.synchronization import BarrierScope
 from taskfuse.schedulers import Keep, RowConfig
-from taskfuse.schedulers.row_cost import RowProblem, candidates, estimate, rank
 from tests.errors import text
-from tests.gpu.tolerance import accepted
-from tests.proofs import proved
+from tests.schedulers.reduced import x
 from tests.schedulers.rows import SUMS, Kind, barriers, check, extremes, make, softmax, total
 
 
@@ -58,13 +55,6 @@ def test_one_barrier_for_all_elements_of_a_thread() -> None:
     assert barriers(kernel) == [BarrierScope.BLOCK] * 3  # three reductions
     kernel = check(make(total, (256, 64), axis=0), RowConfig(8, 8, 2, blocks=2))
     assert barriers(kernel).count(BarrierScope.GRID) == 1
-
-
-# -- refusals ----------------------------------------------------------------------------------------------------------------------------
-
-
-def x(*shape: int | str, name: str = "x") -> tf.TensorView:
-    return tf.define_tensor(list(shape), name=name)
 
 
 def different_axes() -> list[tf.TensorView]:
@@ -120,21 +110,6 @@ def test_what_cannot_be_lowered_is_refused_before_anything_changes(monkeypatch: 
     assert str(fusion) == before
 
 
-def test_rows_of_a_view() -> None:
-    """Halves of a row, of an input that has it whole: vectors lie side by side in both."""
-    with tf.Fusion("groups") as fusion:
-        a = x(2, 8, 16)
-        fusion.add_output(tf.layer_norm(tf.reshape(a, (2, 2, 4, 16)), None, None, (2, 3)))
-    reference, _ = tf.copy_fusion(fusion)
-    tf.schedulers.normalization(fusion)
-    kernel = tf.lower(fusion)
-    proved(kernel)
-    assert "width 4" in str(kernel)
-    args = [np.random.default_rng(0).normal(size=(2, 8, 16)).astype(np.float32)]
-    for found, wanted in zip(kernel.simulate(*args), accepted(reference, args), strict=True):
-        assert not len(wanted.wrong(found))
-
-
 def test_a_fusion_with_a_schedule() -> None:
     fusion = make(total, (4, 64))
     tf.schedulers.reduction(fusion)
@@ -157,33 +132,3 @@ def test_parameters() -> None:
     reason = "a row of N elements is kept in registers\nhelp: give its extent as a constant, or keep=Keep.NOTHING"
     expected = "a reduction schedule of fusion 'softmax' is not supported: " + reason
     assert refused(lambda: tf.schedulers.normalization(make(softmax, (4, "N")), small)) == expected
-
-
-# -- the cost model ----------------------------------------------------------------------------------------------------------------------
-
-
-def test_few_long_rows_are_shared_and_many_are_not() -> None:
-    assert rank(RowProblem(2, 1 << 24))[0].config.blocks > 16
-    assert rank(RowProblem(1 << 16, 4096))[0].config.blocks == 1
-    assert all(c.blocks == 1 for c in candidates(RowProblem(2, 1 << 24, may_share=False)))
-
-
-def test_short_rows_share_a_block() -> None:
-    chosen = rank(RowProblem(100000, 64, phases=3, held=((Keep.REGISTERS, 2),)))[0].config
-    assert (chosen.threads, chosen.keep) == (8, Keep.REGISTERS)
-    assert chosen.rows * chosen.threads >= 128
-
-
-def test_long_rows_do_not_fit_registers() -> None:
-    held = ((Keep.REGISTERS, 4), (Keep.SHARED, 2))
-    assert rank(RowProblem(2048, 80_000, phases=3, held=held))[0].config.keep is Keep.SHARED
-    assert rank(RowProblem(2048, 800_000, phases=3, held=held))[0].config.keep is not Keep.REGISTERS
-    assert rank(RowProblem(2048, 4096, phases=3, held=held, is_constant=False))[0].config.keep is Keep.NOTHING
-
-
-@pytest.mark.parametrize("problem", [RowProblem(1, 1), RowProblem(1, 3, width=1), RowProblem(5, 1, is_inner=False), RowProblem(7, 1013, 1, phases=3)])
-def test_every_problem_has_a_candidate(problem: RowProblem) -> None:
-    found = rank(problem)
-    assert found == sorted(found, key=lambda e: e.us)
-    assert all(e.residents >= 1 and e.us > 0 and estimate(problem, e.config) == e for e in found)
-    assert found

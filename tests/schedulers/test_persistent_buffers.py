@@ -1,0 +1,58 @@
+"""What a phase keeps for the next one."""
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse import MemoryType
+from taskfuse.kir import walk
+from taskfuse.kir.nodes import AsyncCopy
+from taskfuse.kir.products import Shuffle
+from taskfuse.kir.synchronization import BarrierScope
+from taskfuse.schedulers import Keep, RowConfig
+from tests.proofs import proved
+from tests.schedulers.normalized import SHARED
+from tests.schedulers.rows import barriers, check, make, rms_norm, softmax
+
+
+def test_symbolic_extents_are_read_again() -> None:
+    fusion = make(rms_norm, ("M", tf.dim("N", multiple_of=8)))
+    kernel = check(fusion, None, {"M": 5, "N": 64}, {"M": 1, "N": 8}, {"M": 3, "N": 1000})
+    assert not any(b.memory is MemoryType.Shared and len(b.shape) > 1 for b in kernel.buffers)
+
+
+def test_symbolic_rows_are_kept() -> None:
+    kernel = check(make(softmax, ("M", 256)), None, {"M": 9}, {"M": 1})
+    assert tf.schedulers.normalization(make(softmax, ("M", 256))).config.keep is Keep.REGISTERS
+    assert "tv" not in {b.name for b in kernel.buffers if b.memory is MemoryType.Shared}
+
+
+def test_a_row_in_shared_memory_comes_by_asynchronous_copies() -> None:
+    kernel = check(make(rms_norm, (3, 512)), SHARED)
+    assert [s.width for s in walk(kernel) if isinstance(s, AsyncCopy)] == [8]
+    [_] = [b for b in kernel.buffers if b.memory is MemoryType.Shared and b.dtype is tf.bfloat16]
+    assert barriers(kernel) == [BarrierScope.BLOCK]  # of the reduction: a thread reads what it copied
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((5, 256), 1), ((96, 8), 0)])
+def test_results_of_a_row_that_others_read_are_computed_once(shape: tuple[int, int], axis: int) -> None:
+    def kernel(*, saved: bool) -> tf.Kernel:
+        with tf.Fusion("saved") as fusion:
+            x = tf.define_tensor(shape, name="x")
+            top = tf.max(x, axis=axis, keepdims=True)
+            powers = tf.exp(x - top)
+            total = tf.log(tf.sum(powers, axis=axis, keepdims=True))
+            fusion.add_output(x - top - total)
+            for tv in (top, powers, total) if saved else ():
+                fusion.add_output(tv)
+        expected = fusion.evaluate(X := np.linspace(-1, 1, shape[0] * shape[1], dtype=np.float32).reshape(shape))
+        tf.schedulers.normalization(fusion, RowConfig(64, 1, 1, keep=Keep.REGISTERS) if axis else RowConfig(8, 8, 12, keep=Keep.REGISTERS))
+        found = tf.lower(fusion)
+        proved(found)
+        for out, wanted in zip(found.simulate(X), expected, strict=True):
+            np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-5)
+        return found
+
+    plain, saved = kernel(saved=False), kernel(saved=True)
+    assert barriers(saved) == barriers(plain)
+    assert sum(isinstance(s, Shuffle) for s in walk(saved)) == sum(isinstance(s, Shuffle) for s in walk(plain))

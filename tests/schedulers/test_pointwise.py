@@ -1,0 +1,40 @@
+"""Elementwise functions of one shape."""
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.schedulers import PointwiseConfig
+from taskfuse.schedulers.segmenter import plan_segments
+from tests.schedulers.planned import array, checked
+
+
+def test_pointwise_loads_before_it_uses() -> None:
+    with tf.Fusion("gated") as fusion:
+        x, y, b = tf.define_tensor([32, 4096], name="x"), tf.define_tensor([32, 4096], name="y"), tf.define_tensor([4096], name="b")
+        fusion.add_output(tf.relu(x) * y + b)
+    found = plan_segments(fusion)
+    config = found.steps[0].schedule.config
+    assert config == PointwiseConfig(vector=4, columns=256, rows=1, unroll=2)
+    body = [line.strip() for line in str(tf.lower(found.steps[0].fusion)).splitlines()]
+    loads = [k for k, line in enumerate(body) if "<- " in line and "width 4" in line and "<- tv" not in line]
+    assert len(loads) == 3
+    assert max(loads) < next(k for k, line in enumerate(body) if "relu" in line)
+
+
+@pytest.mark.parametrize(("shape", "numbers"), [([32, 4095], (32, 4095)), (["N", "M"], (7, 33)), (["N", 5, "M"], (3, 5, 300))])
+def test_rows_without_vectors_are_one(shape: list[int | str], numbers: tuple[int, ...]) -> None:
+    """No row ends in a block; the place of an element takes no division."""
+    with tf.Fusion("odd") as fusion:
+        x, y = (tf.define_tensor(shape, dtype=tf.float32, name=name) for name in "xy")
+        fusion.add_output(tf.relu(x) * y)
+    found = checked(fusion, [array(*numbers), array(*numbers)])
+    assert found.steps[0].schedule.config == PointwiseConfig(vector=1, columns=256, rows=1, unroll=4, flat=True)
+    code = tf.lower(found.steps[0].fusion).cuda_source().split("__global__")[1]
+    assert "/" not in code.replace("//", "")
+    assert "%" not in code
+    with tf.Fusion("broadcast") as fusion:
+        x, b = tf.define_tensor(shape, dtype=tf.float32, name="x"), tf.define_tensor([shape[-1]], dtype=tf.float32, name="b")
+        fusion.add_output(x + b)
+    config = checked(fusion, [array(*numbers), array(numbers[-1])]).steps[0].schedule.config
+    assert isinstance(config, PointwiseConfig)
+    assert not config.flat
