@@ -33,9 +33,8 @@ ELSEWHERE: dict[str, str] = {
         cuda/c_types cuda/copies cuda/copy_instructions cuda/disassembly cuda/hoisting cuda/instructions cuda/statements
     """,
     "tests/lowering": """
-        lowering/copies lowering/domains lowering/emit lowering/endpoints lowering/fragments lowering/guards lowering/index_maps lowering/indexing
-        lowering/insertion_points lowering/locations lowering/matrix_descriptors lowering/names lowering/nest lowering/pingpong lowering/plan
-        lowering/plan_rules lowering/plan_text lowering/prepare lowering/ring_instances lowering/rings lowering/state lowering/statements lowering/vectors
+        lowering/domains lowering/emit lowering/fragments lowering/guards lowering/index_maps lowering/insertion_points lowering/locations
+        lowering/matrix_descriptors lowering/plan lowering/prepare lowering/ring_instances lowering/rings lowering/state lowering/statements
     """,
     "tests/runtime": """
         runtime/automatic runtime/readers
@@ -69,13 +68,13 @@ ELSEWHERE: dict[str, str] = {
         testing/automatic testing/graphs testing/options testing/partitions testing/rewrites testing/schedules testing/strategies testing/streams
     """,
     "tests/testing/test_minimize.py": """
-        testing/case testing/chooser testing/measure testing/mechanisms testing/program
+        testing/measure testing/mechanisms
     """,
     "tests/testing/test_operators.py": """
         testing/mutations testing/outcomes
     """,
     "tests/testing/test_products.py": """
-        testing/contractions testing/epilogues testing/layouts testing/loops testing/operands testing/tensor_cores
+        testing/epilogues testing/operands
     """,
     "tests/testing/test_refutation.py": """
         testing/small/sides/engines testing/small/sides/exchanges testing/small/sides/kinds testing/small/sides/participants testing/small/sides/places

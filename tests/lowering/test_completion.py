@@ -6,13 +6,13 @@ import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse.check import Verdict
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import AsyncCopy, For, If, Stmt
+from taskfuse.kir.nodes import AsyncCopy, For, If
 from taskfuse.kir.operands import Queue
-from taskfuse.kir.synchronization import ArriveAsync, BarrierScope, Commit, FenceProxyAsync, InitBarrier, WaitGroup
+from taskfuse.kir.synchronization import ArriveAsync, Commit, InitBarrier, WaitGroup
 from tests.cuda.compiled import compiles, texts
 from tests.lowering.copying import CASES, COPY, SHARED, TX, TY, lowered, operands, pipeline, ring
 from tests.lowering.faults import is_caught, without
-from tests.lowering.running import agrees, buffer, numbers, refused, scopes
+from tests.lowering.running import agrees, buffer, numbers, refused
 
 
 def test_a_loop_over_an_axis_of_a_reader_copies_once() -> None:
@@ -105,9 +105,6 @@ def test_any_number_of_trips_over_any_number_of_stages(stages: int, group: P | N
         agrees(fusion, numbers(rows, 64), interleavings=(tf.Interleaving.ASYNC_LATE, tf.Interleaving.ASYNC_EARLY, tf.Interleaving.RANDOM_FINE))
 
 
-# -- what stands where --------------------------------------------------------------------------------------------------------------
-
-
 def counts(name: str) -> dict[str, str]:
     return {s.barrier.name: str(s.count) for s in walk(lowered(name)[1]) if isinstance(s, InitBarrier)}
 
@@ -119,24 +116,6 @@ def test_full_counts_each_kind_of_arrival() -> None:
     assert counts("all kinds")["ch0.full"] == "34"
     assert counts("parts of warps")["ch0.full"] == "48"  # of warps that are not whole every thread arrives, for both
     assert counts("through")["ch0.full"] == "1"  # threads wait for their copies, and arrive for what is then stored
-
-
-def asynchronous(name: str) -> list[Stmt]:
-    return [s for s in walk(lowered(name)[1]) if isinstance(s, AsyncCopy | ArriveAsync | Commit | WaitGroup | FenceProxyAsync)]
-
-
-def test_what_waits_for_copies() -> None:
-    assert [type(s) for s in asynchronous("two roles")] == [AsyncCopy, ArriveAsync]
-    assert [type(s) for s in asynchronous("one role")] == [AsyncCopy, Commit, WaitGroup, AsyncCopy, Commit, WaitGroup]  # before, in and after the loop
-    assert [type(s) for s in asynchronous("one role, one slot")] == [AsyncCopy, Commit, WaitGroup]
-    assert [type(s) for s in asynchronous("through")][:4] == [AsyncCopy, Commit, WaitGroup, FenceProxyAsync]
-    assert scopes(lowered("one role")[1]) == [BarrierScope.BLOCK]  # the ring makes the second barrier of an iteration unnecessary
-    assert scopes(lowered("one role, one slot")[1]) == [BarrierScope.BLOCK, BarrierScope.BLOCK]
-
-
-def test_copies_next_to_each_other_share_a_retire() -> None:
-    assert [type(s) for s in asynchronous("two tiles, one slot")] == [AsyncCopy, AsyncCopy, Commit, WaitGroup]
-    assert [type(s) for s in asynchronous("two tiles")] == [AsyncCopy, AsyncCopy, Commit, WaitGroup] * 2
 
 
 def test_tails_are_filled_where_there_is_room() -> None:
@@ -179,9 +158,6 @@ def test_storage_that_copies_fill_is_no_other_buffers() -> None:
     kernel.verify().require()
 
 
-# -- what is needed ---------------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["two roles", "one role", "one role, one slot", "copy and store", "through"])
 def test_commits_retires_and_arrivals_are_all_needed(name: str) -> None:
     fusion, kernel = lowered(name)
@@ -191,9 +167,6 @@ def test_commits_retires_and_arrivals_are_all_needed(name: str) -> None:
             broken = without(kernel, s)
             assert is_caught(broken, fusion, *operands(name), seeds=2)
             assert broken.verify().verdict is Verdict.REFUTED
-
-
-# -- what is refused ----------------------------------------------------------------------------------------------------------------
 
 
 def copied(dtype: tf.DType = tf.float32, columns: int = 64) -> tuple[tf.Fusion, tf.TensorView]:

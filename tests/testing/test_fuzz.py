@@ -1,10 +1,15 @@
 """Random cases of a range of seeds: logs, processes, the table of verdicts."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from taskfuse.testing import fuzz
+from taskfuse.testing import Mix, fusion_case, fuzz
+from taskfuse.testing.case import Case
+from taskfuse.testing.fuzz import main, reproduction
+from tests.testing.failing import branches, swapped, wrong
 
 FUZZ = ("--mix", "small", "--prove", "--orders", "0", "--interleavings", "1")
 
@@ -45,3 +50,29 @@ def test_the_table_of_verdicts() -> None:
         ["usual", "2", "2", "0", "1", "0", "1"],
         ["1", "proved", "at", "extents:", "values:", "a", "gap"],
     ]
+
+
+def test_fuzz_reports(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--cases", "6", "--seed", "3"]) == 0
+    out = capsys.readouterr().out
+    assert "share of the cases that lower with:" in out
+    assert out.endswith("checked, 0 failures\n")
+
+
+def test_fuzz_as_a_command() -> None:
+    done = subprocess.run([sys.executable, "-W", "error", "-m", "taskfuse.testing.fuzz", "--cases", "2", "--quiet"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("2 cases, ")
+    assert done.stderr == ""
+
+
+def test_fuzz_prints_a_reproduction(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def seeded(seed: int, mix: Mix) -> Case:
+        assert mix is Mix.MIXED
+        case = fusion_case(branches(2))
+        return wrong(case, swapped) if seed == 8 else case
+
+    monkeypatch.setattr("taskfuse.testing.fuzz.seeded_case", seeded)
+    assert main(["--cases", "3", "--seed", "7", "--minimize", "5"]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith(f"FAILED {reproduction(8)}\nthe simulated kernel gives what NumPy gives")
+    assert out.endswith("3 cases, 3 checked, 1 failures\n")

@@ -13,8 +13,7 @@ import taskfuse as tf
 from examples import stream
 from taskfuse.check import Verdict, verify
 from taskfuse.kir import Kernel, parse_kernel
-from taskfuse.testing import faults, soundness
-from taskfuse.testing.checks import Proof, Standing
+from taskfuse.testing import faults
 from taskfuse.testing.mutations import Operator
 from taskfuse.testing.operators import OPERATORS
 from taskfuse.testing.outcomes import is_valid, misbehaves
@@ -179,23 +178,6 @@ def test_a_fence_behind_the_meeting_is_too_late() -> None:
 def test_a_trailing_cursor_that_runs_ahead_is_not_a_ring() -> None:
     text = str(kernel("gemm")).replace("r.advance(1)", "r.advance(2)", 1)
     assert any("advances by more than one position" in o.reason for o in verify(parse_kernel(text)).failures)
-
-
-def test_soundness_in_small(capsys: pytest.CaptureFixture[str]) -> None:
-    assert soundness.main(["--cases", "3", "--seed", "3", "--mutants", "2", "--sizes", "2", "--interleavings", "1"]) == 0
-    assert "0 contradictions" in capsys.readouterr().out
-
-
-def test_a_proof_that_takes_anything_is_contradicted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def credulous(_: Kernel, __: object) -> Proof:
-        return Proof(Standing.PROVED)
-
-    monkeypatch.setattr(soundness, "proof", credulous)
-    assert soundness.main(["--cases", "4", "--seed", "4", "--mutants", "4", "--sizes", "2", "--interleavings", "2"]) == 1
-    shown = capsys.readouterr().out
-    assert "order, " in shown
-    assert "values, " in shown
-    assert "CONTRADICTION" in shown
 
 
 def test_kill_table_in_small(capsys: pytest.CaptureFixture[str]) -> None:

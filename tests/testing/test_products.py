@@ -7,13 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-import taskfuse as tf
-from taskfuse.testing import CheckError, Distribution, Effort, Mix, RandomChooser, check_case, random_schedule, seeded_case
-from taskfuse.testing.contractions import contractions, epilogue
+from taskfuse.testing import CheckError, Distribution, Effort, Mix, check_case, seeded_case
 from taskfuse.testing.fuzz import failure, reproduction
-from taskfuse.testing.layouts import layout
-from taskfuse.testing.loops import Loops
-from taskfuse.testing.program import Recorder
 
 EFFORT = Effort(interleavings=8, orders=1, prove=True)
 CHUNKS = [*pairwise(range(0, 17, 4))]
@@ -62,64 +57,3 @@ def test_everything_together(seed: int) -> None:
 @pytest.mark.parametrize("seed", [162, 203])
 def test_rows_of_fusions_that_have_no_axis(seed: int) -> None:
     check(Mix.ROWS, seed, seed + 1)
-
-
-# -- the parts of the generator --------------------------------------------------------------------------------------------------------------
-
-
-def matmul() -> tf.Fusion:
-    with tf.Fusion("matmul") as fusion:
-        a, b = tf.define_tensor([64, 32], dtype=tf.bfloat16), tf.define_tensor([16, 32], dtype=tf.bfloat16)
-        d = tf.relu(tf.matmul(a, b.T, dtype=tf.float32))
-        fusion.add_output(d)
-        fusion.add_output(d / tf.sum(d, 1, keepdims=True))
-    return fusion
-
-
-def test_contractions_and_what_follows_them() -> None:
-    fusion = matmul()
-    found = [c for tv in fusion.tensors() for c in contractions(tv)]
-    extents = [(*(str(a.extent) for a in (c.m, c.n, c.k)), c.is_turned) for c in found]
-    assert extents == [("64", "16", "32", False), ("16", "64", "32", True)]
-    assert [(c.a.place, c.a.rows, c.a.depth, c.b.rows) for c in found] == [(0, 0, 1, 0), (1, 0, 1, 0)]
-    relu = fusion.outputs[0]
-    assert epilogue(fusion, found[0].tv) == [relu]  # the quotient also needs the sum, which is of whole rows
-    assert epilogue(fusion, found[0].tv, lambda tv: True) == [relu]
-
-
-def test_a_users_product_on_tensor_cores() -> None:
-    options = Mix.PRODUCTS.options(0)
-    cases = [random_schedule(RandomChooser(seed), matmul(), options=options) for seed in range(6)]
-    assert sum("wgmma" in case.drawn or "mma" in case.drawn for case in cases) == 6
-    for case in cases:
-        check_case(case)
-
-
-def test_loops_are_named_by_axes() -> None:
-    recorder = Recorder()
-    x = recorder.call(tf, "define_tensor", [6, 10])
-    y = recorder.call(tf, "neg", x)
-    loops = Loops(recorder, y)
-    first, second = y.loop
-    outer, inner = loops.split(second, 5)
-    loops.last([first, outer])
-    loops.bind(first, tf.ParallelType.TIDx)
-    loops.done()
-    loops.done()
-    assert y.loop == (inner, first, outer)
-    assert recorder.lines[2:] == ["tv1.split(1, 5)", "tv1.reorder([2, 0, 1])", "tv1.axis(1).parallelize(P.TIDx)"]
-
-
-def test_layouts_are_written_as_they_are_made() -> None:
-    kinds: set[str] = set()
-    for seed in range(60):
-        recorder = Recorder()
-        x = recorder.call(tf, "define_tensor", [6, 10])
-        y: tf.TensorView = recorder.call(tf, "neg", x)
-        recorder.call(recorder.fusion, "add_output", y)
-        copy: tf.TensorView = recorder.call(y, "cache_before")
-        made = layout(RandomChooser(seed), copy, copy.name)
-        kinds.add("by hand" if ".split" in made.text or ".pad(" in made.text else made.text.partition("(")[0])
-        if recorder.attempt(copy, "set_allocation_domain", made) is not None:
-            assert str(recorder.program().run()) == str(recorder.fusion)
-    assert {"tf.layouts.padded", "tf.layouts.rowmajor", "by hand"} <= kinds

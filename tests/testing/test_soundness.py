@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from taskfuse.ir.values import MODULAR
-from taskfuse.kir import parse_kernel
+from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.sim import simulate
+from taskfuse.testing import soundness
 from taskfuse.testing.case import seeded_case
+from taskfuse.testing.checks import Proof, Standing
 from taskfuse.testing.options import Mix
 from taskfuse.testing.outcomes import LongRun, other_words
 from taskfuse.testing.soundness import Row, Tally, contradiction
@@ -48,3 +50,20 @@ def test_long_launches_are_counted_apart() -> None:
     assert str(tally).endswith("0 contradictions")
     tally.add(replace(row, failure="other words"))
     assert str(tally).endswith("1 contradictions")
+
+
+def test_soundness_in_small(capsys: pytest.CaptureFixture[str]) -> None:
+    assert soundness.main(["--cases", "3", "--seed", "3", "--mutants", "2", "--sizes", "2", "--interleavings", "1"]) == 0
+    assert "0 contradictions" in capsys.readouterr().out
+
+
+def test_a_proof_that_takes_anything_is_contradicted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def credulous(_: Kernel, __: object) -> Proof:
+        return Proof(Standing.PROVED)
+
+    monkeypatch.setattr(soundness, "proof", credulous)
+    assert soundness.main(["--cases", "4", "--seed", "4", "--mutants", "4", "--sizes", "2", "--interleavings", "2"]) == 1
+    shown = capsys.readouterr().out
+    assert "order, " in shown
+    assert "values, " in shown
+    assert "CONTRADICTION" in shown

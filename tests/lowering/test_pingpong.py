@@ -1,0 +1,143 @@
+"""Ordered barriers of instances that take turns."""
+
+import taskfuse as tf
+from taskfuse.errors import TaskError
+from tests.lowering.refusing import TX, TY, TZ, S, lowering, pair
+from tests.lowering.running import agrees, bind, numbers, refused
+
+
+def test_no_barrier_of_all_instances_stands_where_one_holds_the_turn() -> None:
+    def build(columns: int, together: bool) -> tf.Fusion:
+        with tf.Fusion("turn") as fusion:
+            x = tf.define_tensor([2, 3, columns], name="x")
+            a = tf.neg(x)
+            b = tf.add(a, 1.0)
+            c = tf.copy(tf.flip(b, 2))
+            fusion.add_output(c)
+        for tv in (a, b, c):
+            tv.axis(2).parallelize(TX)
+        for tv in (b, c):
+            tv.axis(0).parallelize(TY)
+        fusion.group([fusion.task([a], "load"), fusion.task([b, c], "compute")], "g").parallelize(TZ)
+        a.inline_at(2)
+        if together:
+            b.inline_at(2)
+        return fusion
+
+    agrees(build(32, True), numbers(2, 3, 32))
+    agrees(build(4, False), numbers(2, 3, 4))
+    assert lowering(build(4, True)) == (
+        "cannot lower compute: its instances on TIDy take turns in a channel, and a barrier of all of them stands where one holds the turn\n"
+        "help: keep data within an instance there: bind the axes that exchange it to lower thread types, in whole warps"
+    )
+
+
+def test_a_ring_behind_a_barrier_of_all_instances_holds_a_slot_for_each_of_them() -> None:
+    def build(slots: int) -> tf.Fusion:
+        with tf.Fusion("turn") as fusion:
+            x = tf.define_tensor([3, 4], name="x")
+            a = tf.neg(x)
+            b = tf.exp(a)
+            c = tf.copy(b)
+            d = tf.abs(c)
+            e = tf.add(tf.flip(d, 1), a)
+            fusion.add_output(e)
+        for tv in (a, b, c, d, e):
+            tv.axis(1).parallelize(TX)
+        inner = fusion.group([fusion.task([a], "load"), fusion.task([b], "middle")], "inner")
+        inner.parallelize(TZ)
+        fusion.group([inner, fusion.task([c], "relay"), fusion.task([d, e], "compute")], "g").parallelize(TZ)
+        fusion.inline_most()
+        for tv in (d, e):
+            tv.axis(0).parallelize(TY)
+        a.circular_buffer(slots)
+        return fusion
+
+    agrees(build(3), numbers(3, 4))
+    assert lowering(build(2)) == (
+        "cannot lower compute: its instances on TIDy take turns in the ring of tv3, wait for each other, and take turns in the ring of tv1.b2 behind that: "
+        "2 slots of it do not hold what the 3 instances take, and its producer cannot go on to fill the first\n"
+        "help: give it circular_buffer(3) or more, or keep data within an instance between the two"
+    )
+
+
+def test_no_ring_of_all_instances_is_filled_where_one_holds_the_turn() -> None:
+    def build(shared: int) -> tf.Fusion:
+        with tf.Fusion("turn") as fusion:
+            x = tf.define_tensor([4, 3, 3], name="x")
+            a = tf.relu(x)
+            b = tf.abs(a)
+            c = tf.neg(b)
+            fusion.add_output(c)
+        for tv in (b, c):
+            tv.axis(1).parallelize(TX)
+        a.inline_at(3)
+        b.inline_at(shared)
+        inner = fusion.group([fusion.task([a], "load"), fusion.task([b], "compute")], "inner")
+        inner.parallelize(TY)
+        fusion.group([inner, fusion.task([c], "store")], "g").parallelize(TZ)
+        return fusion
+
+    agrees(build(1), numbers(4, 3, 3))
+    assert lowering(build(3)) == (
+        "cannot lower compute: its instances on TIDx take turns in a channel, and where one holds the turn it waits in a loop for slots of the ring of tv2, "
+        "which all of them fill or empty together\nhelp: inline tv2 at 1 or less, or make the axis on TIDx Serial in all roles"
+    )
+
+
+def test_no_shuffle_of_a_shared_warp_stands_where_an_instance_holds_the_turn() -> None:
+    def build(columns: int) -> tf.Fusion:
+        with tf.Fusion("turn") as fusion:
+            x = tf.define_tensor([2, 3, columns], name="x")
+            a = tf.neg(x)
+            s = tf.sum(a, 2)
+            y = tf.neg(s)
+            fusion.add_output(y)
+        bind(a, S, S, TX)
+        bind(s, TY, S, TX)
+        bind(y, TY)
+        fusion.group([fusion.task([a], "load"), fusion.task([s, y], "compute")], "g").parallelize(TZ)
+        a.inline_at(2)
+        s.inline_at(2)
+        return fusion
+
+    agrees(build(32), numbers(2, 3, 32))
+    assert lowering(build(16)) == (
+        "cannot lower compute: its instances on TIDy take turns in a channel and share warps, and a shuffle stands where one holds the turn\n"
+        "help: let each instance have whole warps: bind axes of it to lower thread types, 32 threads or a multiple"
+    )
+
+
+def test_the_number_of_instances_is_a_constant() -> None:
+    with tf.Fusion("instances") as fusion:
+        x = tf.define_tensor(["N", 32], name="x")
+        a = tf.neg(x)
+        b = tf.add(a, 1.0)
+        fusion.add_output(b)
+    bind(a, S, TX)
+    bind(b, TY, TX)
+    fusion.group([fusion.task([a]), fusion.task([b])], "g").parallelize(TZ)
+    a.inline_at(1)
+    assert lowering(fusion) == ("cannot lower the ring of tv1: it is distributed over N instances\nhelp: their number is a constant: split the axis by one")
+
+
+def test_turns_over_an_axis_that_is_gone() -> None:
+    fusion, a, b = pair((4, 3, 32))
+    for tv in (a, b):
+        tv.axis(2).parallelize(TX)
+    axis = b.axis(0)
+    g = fusion.group([fusion.task([a]), fusion.task([b])], "g")
+    g.pingpong(axis)
+    g.parallelize(TZ)
+    assert refused(lambda: tf.lower(fusion), TaskError) == (
+        "g: it takes turns over axis 0 of tv2, which is bound to Serial\nhelp: instances that take turns differ in a thread index: bind the axis to one"
+    )
+    axis.parallelize(TY)
+    a.inline_at(2)
+    agrees(fusion, numbers(4, 3, 32), interleavings=(tf.Interleaving.LOW_FIRST, tf.Interleaving.RANDOM))
+    b.axis(0).parallelize(S)
+    a.inline_at(0)
+    b.split(0, 2)
+    assert refused(lambda: tf.lower(fusion), TaskError) == (
+        "g: it takes turns over an axis of extent 4 that is a loop axis of none of its tensors\nhelp: g.pingpong(tensor.axis(k)) with a tensor of the group"
+    )

@@ -1,0 +1,37 @@
+"""Cases: what they compute, and how they are made again."""
+
+import numpy as np
+import pytest
+
+from taskfuse import ParallelType as P
+from taskfuse.testing import FULL, Effort, Mix, RandomChooser, check_case, fusion_case, random_schedule, seeded_case
+from taskfuse.testing.fuzz import reproduction
+from tests.testing.failing import branches
+
+
+def test_a_users_fusion_and_other_schedules_of_it() -> None:
+    fusion = branches()
+    tv1, tv2, tv3 = (fusion.tensor(f"tv{k}") for k in (1, 2, 3))
+    group = fusion.group([fusion.task([tv1]), fusion.task([tv2])])
+    fusion.group([group, fusion.task([tv3])]).parallelize(P.TIDz)
+    group.parallelize(P.TIDy)
+    check_case(fusion_case(fusion, {"N": 3}), FULL)
+    texts: set[str] = set()
+    for seed in range(12):
+        other = random_schedule(RandomChooser(seed), branches(), {"N": 3})
+        assert [a.shape for a in other.arguments() if isinstance(a, np.ndarray)] == [(3, 4)]
+        check_case(other)
+        assert str(other.program.run()) == str(other.fusion)
+        texts.add(str(other.fusion))
+    assert len(texts) > 8
+
+
+def test_reproduction() -> None:
+    assert reproduction(3) == "python -m taskfuse.testing.fuzz --seed 3 --cases 1"
+    assert reproduction(3, Mix.LARGE, Effort(interleavings=8)) == "python -m taskfuse.testing.fuzz --seed 3 --cases 1 --mix large --interleavings 8"
+    assert reproduction(3, effort=Effort(orders=2)).endswith(" --orders 2")
+
+
+@pytest.mark.parametrize("mix", Mix)
+def test_every_mix_has_cases_that_lower(mix: Mix) -> None:
+    assert any(seeded_case(seed, mix).kernel is not None for seed in range(4))
