@@ -27,7 +27,7 @@ ELSEWHERE: dict[str, str] = {
         testing/accuracy
     """,
     "tests/cuda/test_launch.py": """
-        cuda/arrays cuda/debug cuda/device_array cuda/outputs cuda/parameters cuda/plan cuda/planner cuda/present cuda/shape cuda/timing
+        cuda/arrays cuda/debug cuda/device_array cuda/outputs cuda/parameters cuda/launch_plan cuda/planner cuda/present cuda/shape cuda/timing
     """,
     "tests/cuda/test_source.py": """
         cuda/c_types cuda/code cuda/copies cuda/copy_instructions cuda/disassembly cuda/frame cuda/hoisting cuda/instructions cuda/statements
@@ -85,7 +85,7 @@ ELSEWHERE: dict[str, str] = {
         location
     """,
     "tests/testing/machine/test_machine.py": """
-        testing/machine/barriers testing/machine/engines testing/machine/fault testing/machine/launch testing/machine/memory testing/machine/program
+        testing/machine/barriers testing/machine/engines testing/machine/fault testing/machine/launch testing/machine/memory testing/machine/python_kernel
         testing/machine/refuter testing/machine/threads testing/machine/writer
     """,
     "tests/testing/ptx": """

@@ -19,7 +19,7 @@ from taskfuse.schedule.copy import Renaming, copy_fusion, embed
 from taskfuse.schedulers.candidates import failure, tried
 from taskfuse.schedulers.fallback import fallback
 from taskfuse.schedulers.schedule import Sizes
-from taskfuse.schedulers.segmenter import BUDGET, Segmentation, plan_segments
+from taskfuse.schedulers.segmenter import BUDGET, Segmentation, choose_segments
 from taskfuse.target import Target
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def link(part: Fusion, run: Executable) -> Link:
     return Link(run, _arguments(part), tuple(tv.name for tv in part.outputs))
 
 
-def planned(
+def auto_scheduled(
     fusion: Fusion,
     make: Callable[..., Executable],
     *,
@@ -218,7 +218,7 @@ def planned(
         return counts[0] if counts else None  # what cannot be counted is proved all the same
 
     if known is None or any(tried(trial, step.fusion, step.schedule).refused for step in known.steps):
-        known = plan_segments(fusion, sizes=sizes, target=target, trial=trial, budget=budget)
+        known = choose_segments(fusion, sizes=sizes, target=target, trial=trial, budget=budget)
     found = known
     made = [runs[step.fusion, step.fusion.name] for step in found.steps]
     for step, run in zip(found.steps, made, strict=True):

@@ -22,11 +22,11 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import const, sym
 from taskfuse.kir import Kernel
 from taskfuse.location import caller
-from taskfuse.runtime.chain import planned
+from taskfuse.runtime.chain import auto_scheduled
 from taskfuse.runtime.executable import Executable, Facts, Specialization
 from taskfuse.schedule.copy import Renaming, copy_fusion, embed
 from taskfuse.schedulers.schedule import Sizes
-from taskfuse.schedulers.segmenter import Segmentation, plan_segments
+from taskfuse.schedulers.segmenter import Segmentation, choose_segments
 from taskfuse.target import VECTOR_BYTES, Target
 
 if TYPE_CHECKING:
@@ -193,12 +193,12 @@ class Specialized(Executable):
 
     def _plan(self, facts: Facts, sizes: Mapping[str, int]) -> Segmentation:
         part = narrowed(self._fusion, facts)
-        return plan_segments(part, sizes={name: size for name, size in sizes.items() if name in part.dims}, target=self._target)
+        return choose_segments(part, sizes={name: size for name, size in sizes.items() if name in part.dims}, target=self._target)
 
     def _planned(self, facts: Facts, chosen: Segmentation, sizes: Mapping[str, int]) -> Executable:
         part = narrowed(self._fusion, facts)
         known = {name: size for name, size in sizes.items() if name in part.dims}
-        return planned(part, self._make, sizes=known, target=self._target, known=chosen)
+        return auto_scheduled(part, self._make, sizes=known, target=self._target, known=chosen)
 
     def _same(self, chosen: Segmentation, extents: Mapping[str, int]) -> Specialization | None:
         """One that has the same schedule, and whose facts hold."""

@@ -15,9 +15,9 @@ import taskfuse as tf
 from taskfuse.cuda.debug import REPORT, empty_report
 from taskfuse.cuda.device_array import DeviceArray
 from taskfuse.cuda.dlpack import import_capsule
-from taskfuse.cuda.launch import Plans
+from taskfuse.cuda.launch import LaunchPlans
+from taskfuse.cuda.launch_plan import LaunchPlan
 from taskfuse.cuda.parameters import divisor_bytes
-from taskfuse.cuda.plan import Plan
 from taskfuse.dtypes import bfloat16, float32
 from taskfuse.errors import CudaError
 from taskfuse.kir.variant import Form
@@ -348,7 +348,7 @@ def test_threads_do_not_share_a_frame(driver: FakeDriver, torch: FakeTorch) -> N
 
 
 def test_signatures_are_forgotten_when_there_are_many() -> None:
-    plans, dropped = Plans(limit=4), cast(Plan, object())
+    plans, dropped = LaunchPlans(limit=4), cast(LaunchPlan, object())
     for k in range(4):
         plans.add(k, dropped)
     plans.add(4, dropped)

@@ -12,7 +12,7 @@ from taskfuse.ir.expr import Reduction, View
 from taskfuse.ir.values import MODULAR
 from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.schedule import Sizes
-from taskfuse.schedulers.segmenter import plan_segments
+from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import DEFAULT
 from taskfuse.testing.case import Case, Outcome
 from taskfuse.testing.chooser import RandomChooser
@@ -73,7 +73,7 @@ def test_rows_that_are_split_after_a_product_are_split_before_it() -> None:
     found = form(built(residual))
     assert found is not None
     assert products(found) == ["(8, 19, 64)"]
-    assert len(plan_segments(built(residual)).steps) == 1
+    assert len(choose_segments(built(residual)).steps) == 1
 
 
 def test_slices_of_a_product_are_products_of_slices() -> None:
