@@ -24,7 +24,8 @@ from taskfuse.check.statement_tree import BLOCKS, THREADS, Node, StatementTree
 from taskfuse.check.threads import Threads
 from taskfuse.check.tma_prefetch import TmaPrefetch
 from taskfuse.check.traversals import Visit, visits
-from taskfuse.ir.scalar import Expr
+from taskfuse.ir.medium import MEDIA
+from taskfuse.ir.scalar import Expr, Sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.kir.operands import Queue
@@ -109,7 +110,7 @@ class Races:
     def _section(self, u: Use) -> Section | None:
         """That of the cursor in its index."""
         if u.number not in self._sections:
-            found = ((k, *self._cursors[str(e)]) for k, e in enumerate(u.index) if e is not None and str(e) in self._cursors)
+            found = ((k, *self._cursors[e.name]) for k, e in enumerate(u.index) if isinstance(e, Sym) and e.name in self._cursors)
             self._sections[u.number] = next(filter(None, (self._in(u, ring, end, axis) for axis, ring, end in found)), None)
         return self._sections[u.number]
 
@@ -518,7 +519,7 @@ def _needs_fence(a: Use, b: Use) -> bool:
 
 
 def _fence(u: Use) -> str:
-    return "FENCE proxy.async.global" if u.memory is MemoryType.Global else "FENCE proxy.async"
+    return f"FENCE {MEDIA[u.memory].fence}"
 
 
 def _common_conditions(a: Node, b: Node) -> set[Expr]:

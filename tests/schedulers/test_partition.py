@@ -7,7 +7,7 @@ import pytest
 import taskfuse as tf
 from examples import founding
 from taskfuse.errors import TaskError, UnsupportedError
-from taskfuse.ir.partition import ProposedTask, Part
+from taskfuse.ir.partition import Part, ProposedTask
 from taskfuse.testing import CaseOptions, RandomChooser
 from taskfuse.testing.graphs import Graph
 from taskfuse.testing.program import Recorder

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from taskfuse.ir.scalar import search
-from taskfuse.ir.scalar.expr import TRUE, ZERO, Expr, IntLike, mod, wrap
+from taskfuse.ir.scalar.arithmetic import mod
+from taskfuse.ir.scalar.expr import TRUE, ZERO, Expr, IntLike, wrap
 from taskfuse.ir.scalar.facts import Facts, Interval
 from taskfuse.ir.scalar.intervals import interval
 from taskfuse.ir.scalar.logic import as_boolean
@@ -25,7 +26,9 @@ class _ProvingRewriter(Rewriter):
 
 def simplify(e: IntLike, facts: Facts = NO_FACTS) -> Expr:
     """An expression equal to ``e`` wherever the facts hold (and ``e`` has a value), as simple as the rules get it."""
-    return _ProvingRewriter.of(facts)(wrap(e))
+    e = wrap(e)
+    found = facts.strong_memo.get(e)
+    return _ProvingRewriter.of(facts)(e) if found is None else found
 
 
 def prove(cond: IntLike, facts: Facts = NO_FACTS) -> bool:
