@@ -4,7 +4,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.schedulers import PointwiseConfig
-from taskfuse.schedulers.segmenter import plan_segments
+from taskfuse.schedulers.segmenter import choose_segments
 from tests.schedulers.planned import array, checked
 
 
@@ -12,7 +12,7 @@ def test_pointwise_loads_before_it_uses() -> None:
     with tf.Fusion("gated") as fusion:
         x, y, b = tf.define_tensor([32, 4096], name="x"), tf.define_tensor([32, 4096], name="y"), tf.define_tensor([4096], name="b")
         fusion.add_output(tf.relu(x) * y + b)
-    found = plan_segments(fusion)
+    found = choose_segments(fusion)
     config = found.steps[0].schedule.config
     assert config == PointwiseConfig(vector=4, columns=256, rows=1, unroll=2)
     body = [line.strip() for line in str(tf.lower(found.steps[0].fusion)).splitlines()]
