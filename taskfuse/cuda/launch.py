@@ -18,6 +18,7 @@ from taskfuse.cuda.arrays import ArrayView, Kind, Kinds, Unfit, is_on_host, nump
 from taskfuse.cuda.code import Code, OnCompile
 from taskfuse.cuda.debug import REPORT_BYTES, empty_report, read_report
 from taskfuse.cuda.device_array import DeviceArray
+from taskfuse.cuda.face import Face, face
 from taskfuse.cuda.frame import STREAM_WORD, Frame, MapSlot
 from taskfuse.cuda.layout import Layout, row_major
 from taskfuse.cuda.outputs import check_host_outputs, check_overlaps, outputs_given, store
@@ -78,7 +79,7 @@ class Launcher:
         kinds: the frameworks of this process, and its driver.
 
     Args:
-        kernel: a verified kernel.
+        kernel: a verified kernel, or the face of one.
         kinds: the frameworks of this process, and its driver.
         arch: target to compile for; ``None``: that of the GPU.
         fast_math, debug: see :func:`taskfuse.compile`.
@@ -89,7 +90,7 @@ class Launcher:
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: Kernel | Face,
         kinds: Kinds,
         *,
         arch: str | None = None,
@@ -99,11 +100,12 @@ class Launcher:
         on_compile: OnCompile = lambda source, binary, arch: None,
         admit: Admit | None = None,
     ) -> None:
-        self.kernel = kernel
+        own = kernel if isinstance(kernel, Face) else face(kernel)
+        self.kernel = kernel = own.head
         self._driver = driver = kinds.driver
         self.kinds = kinds
         self.probes = kinds.probes
-        self._planner = Planner(kernel, driver, Code(kernel, driver, arch, fast_math, debug, lenient, on_compile), admit)
+        self._planner = Planner(own, driver, Code(own, driver, arch, fast_math, debug, lenient, on_compile), admit)
         self._plans = Plans()
         params = wanted(kernel)
         self._count = len(params)

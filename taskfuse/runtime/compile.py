@@ -13,9 +13,10 @@ from taskfuse.kir import Kernel
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, check_options
 from taskfuse.options import Backend, read_options
-from taskfuse.runtime.chain import Chain, link, planned
+from taskfuse.runtime.automatic import as_scheduled, planned
+from taskfuse.runtime.chain import Chain, link
 from taskfuse.runtime.executable import Executable
-from taskfuse.runtime.kernel import check_backend, one_kernel
+from taskfuse.runtime.kernel import Maker, check_backend
 from taskfuse.runtime.specialization import specialized
 from taskfuse.schedule.segment import SegmentedFusion
 from taskfuse.schedulers.schedule import Sizes
@@ -36,6 +37,7 @@ def compile(
     fast_math: bool = False,
     debug: bool = False,
     unsafe: bool = False,
+    cache: bool = True,
     options: LoweringOptions | None = None,
 ) -> Executable:
     """Lower ``fusion``, prove its kernel, and return a function on arrays. The first call that needs CUDA loads it and makes the machine code; if
@@ -63,6 +65,7 @@ def compile(
         fast_math: approximate division, square root and functions; subnormals become zero.
         debug: bound every wait, and raise :class:`HangError` at a timeout; a call then waits for its kernel.
         unsafe: skip the proof; errors about the registers of the kernel become warnings.
+        cache: take what another process has decided from disk, and keep what is decided (docs/cuda.md, "The cache"); not for debug builds or unsafe ones.
         options: options of lowering.
 
     Raises:
@@ -81,13 +84,13 @@ def compile(
     options = options or LoweringOptions(target=machine)
     check_backend(backend)
     check_options(options)
-    make = partial(one_kernel, backend=backend, arch=arch, fast_math=fast_math, debug=debug, unsafe=unsafe, options=options)
+    make = Maker(backend, arch, fast_math, debug, unsafe, cache, options)
     match fusion:
         case SegmentedFusion(fusion=whole, segments=parts):
             Sizes(whole, sizes, machine)
             extents = [{name: size for name, size in (sizes or {}).items() if name in part.dims} for part in parts]
-            settings = {"specialize": specialize, "target": machine, "arch": arch, "fast_math": fast_math, "debug": debug, "unsafe": unsafe, "options": options}
-            again = partial(compile, backend=backend, schedule=schedule, budget=budget, **settings)
+            settings = {"specialize": specialize, "target": machine, "arch": arch, "fast_math": fast_math, "debug": debug, "unsafe": unsafe}
+            again = partial(compile, backend=backend, schedule=schedule, budget=budget, cache=cache, options=options, **settings)
             return Chain(whole, [link(part, again(part, sizes=own)) for part, own in zip(parts, extents, strict=True)])
         case Fusion() if schedule == "auto" and not fusion.has_schedule:
             run = planned(fusion, make, sizes=sizes, target=machine, budget=budget)
@@ -95,4 +98,4 @@ def compile(
         case Kernel():
             return make(fusion)
         case _:
-            return make(as_fusion(fusion, "tf.compile"))
+            return as_scheduled(as_fusion(fusion, "tf.compile"), make)

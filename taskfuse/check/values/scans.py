@@ -12,9 +12,10 @@ from taskfuse.check.values.questions import equal, inside, known_at, proves
 from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import Expr, Sym, const, simplify, sym
 from taskfuse.kir.nodes import Compute, For
-from taskfuse.kir.operands import Access, Content, Holds, Immediate, is_same_number
+from taskfuse.kir.operands import Access, Content, Holds, Immediate
 from taskfuse.kir.witness import Accumulate
 
 COPY = ELEMENTWISE["copy"]
