@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from taskfuse.check.bounded_variables import Element
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import Node, conjuncts
 from taskfuse.check.values.claims import Instructions, Place, taken
@@ -318,7 +319,9 @@ class Statements:
         point = {f"i{k}": e for k, e in enumerate(w.holds.index)}
         kept = inside((substitute(e, point) for e in definition.place), definition.shape)
         around = known_at(w.place)
-        if not all(proves(around.given(*kept), ge(e, 0)) for e in w.holds.index):
+        points = (Element(sym(f"tile.{k}"), (0, n - 1)) for k, n in enumerate(w.holds.tile))
+        front = around.given(*kept, *points)
+        if not all(proves(front, ge(e, 0)) for e in w.holds.index):
             raise Open("terms in front of the first may be taken", node)
         beyond = [k for k, (e, n) in enumerate(zip(w.holds.index, definition.space, strict=True)) if not proves(around.given(*kept), lt(e, n))]
         if not beyond:
