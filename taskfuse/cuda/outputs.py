@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy.typing as npt
 
 from taskfuse.cuda.layout import Layout, ranges_overlap
 from taskfuse.errors import OutputError
-from taskfuse.kir import Kernel
+from taskfuse.kir import Kernel, accesses, walk
+from taskfuse.kir.declarations import TensorMapParam
 
 Array = npt.NDArray[Any]
 
@@ -26,7 +28,9 @@ def outputs_given(kernel: Kernel, out: Any) -> tuple[Any, ...]:
 
 
 def check_overlaps(kernel: Kernel, ranges: Sequence[tuple[int, int]], inputs: int) -> None:
-    """Raises :class:`OutputError` if an output has an address between the first and the last of another array.
+    """Raises :class:`OutputError` if an output has an address between the first and the last of another array that the kernel touches.
+
+    One that is written into the array of an input has that array.
 
     Args:
         ranges: addresses of the first byte of each array and of that behind its last, inputs before outputs.
@@ -34,11 +38,30 @@ def check_overlaps(kernel: Kernel, ranges: Sequence[tuple[int, int]], inputs: in
     """
     for position in range(inputs, len(ranges)):
         for other in range(position):
-            if ranges_overlap(ranges[position], ranges[other]):
+            if ranges_overlap(ranges[position], ranges[other]) and not may_overlap(kernel, position - inputs, other):
                 what = f"input '{kernel.inputs[other].name}'" if other < inputs else f"output '{kernel.outputs[other - inputs].name}'"
                 reason = f"it overlaps {what}: one begins between the first and the last address of the other"
                 help = "pass memory of its own; arrays that interleave count as overlapping"
                 raise OutputError(index=position - inputs, fusion=kernel.name, reason=reason, help=help)
+
+
+def may_overlap(kernel: Kernel, output: int, other: int) -> bool:
+    """True if an output may lie on an argument: on the input that it is written into, or on one that the kernel does not read.
+
+    Args:
+        other: number of the argument: of an input, or of an output behind the inputs.
+    """
+    if other >= len(kernel.inputs):
+        return False
+    name = kernel.inputs[other].name
+    return kernel.outputs[output].into == name or name not in _read(kernel)
+
+
+@lru_cache(maxsize=256)
+def _read(kernel: Kernel) -> frozenset[str]:
+    """The tensors that a kernel reads, also through tensor maps."""
+    maps = (p.tensor for p in kernel.params if isinstance(p, TensorMapParam))
+    return frozenset((*(a.buffer for s in walk(kernel) for a in accesses(s)[1]), *maps))
 
 
 def check_host_outputs(kernel: Kernel, inputs: Sequence[Array], given: Sequence[Any]) -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from taskfuse.cuda.arrays import Kind, Maker
 from taskfuse.cuda.driver import Device, Driver, Function
 from taskfuse.cuda.frame import EMPTY_FRAME, Frame, FrameLayout
+from taskfuse.cuda.outputs import may_overlap
 from taskfuse.cuda.signature import Source
 
 
@@ -73,7 +74,10 @@ class Plan:
         self.source = source
         self.makers = makers
         self.ranges = ranges
-        self.apart = () if makers else overlapping(ranges, len(source.kernel.outputs))
+        kernel = source.kernel
+        inputs = len(ranges) - len(kernel.outputs)
+        found = () if makers else overlapping(ranges, len(kernel.outputs))
+        self.apart = tuple(pair for pair in found if not may_overlap(kernel, pair[0] - inputs, pair[1]))
         self._function = 0
         self.pointers: tuple[tuple[int, int], ...] = ()
         self.scalars: tuple[tuple[int, int], ...] = ()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from taskfuse import ops
@@ -11,7 +13,9 @@ from taskfuse.errors import InputError, LaunchError, OutputError
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import sym
+from taskfuse.ir.tensor import TensorView
 from taskfuse.kir import Kernel
+from taskfuse.kir.declarations import TensorParam
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import CompiledKernel, one_kernel
 from taskfuse.runtime.views import StridedView
@@ -134,7 +138,7 @@ class Chain(Executable):
         if out is None or is_direct:
             return results
         if self._copies is None:
-            self._copies = _copies(self._fusion, self.backend)
+            self._copies = copies_of(self._fusion.name, self._fusion.outputs, self.backend)
         return self._copies(*results, out=out, stream=stream, seed=seed)
 
     def _learn(self, args: tuple[Any, ...], given: tuple[Any, ...] | None, values: dict[str, Any]) -> None:
@@ -201,11 +205,13 @@ def planned(
     target: Target,
     budget: float = BUDGET,
     known: Segmentation | None = None,
+    into: Mapping[str, str] = MappingProxyType({}),
 ) -> Executable:
     """The executable of an automatic schedule of ``fusion``, every kernel of which was made and is proved.
 
     Args:
         known: the schedule to begin with, if there is one; it is taken if its kernels are proved.
+        into: outputs that may be written into the array of an input, and that input: one kernel is made so if it is proved for that.
         make: ``make(fusion, schedule=...)``: the executable of a scheduled fusion. Raises :class:`TaskfuseError` if none exists.
     """
     runs: dict[tuple[Fusion, str], Executable] = {}
@@ -224,25 +230,37 @@ def planned(
     for step, run in zip(found.steps, made, strict=True):
         run.schedule = step.schedule
     if not found.is_segmented:
-        return made[0]
+        return _in_place(made[0], into)
     whole = fusion if found.whole_fusion is None else found.whole_fusion
     return Chain(copy_fusion(whole)[0], [Link(run, step.arguments, step.outputs) for step, run in zip(found.steps, made, strict=True)], found)
+
+
+def _in_place(run: Executable, into: Mapping[str, str]) -> Executable:
+    """The executable, writing outputs into the arrays of inputs where its kernel is proved to be right so: each for itself."""
+    if not isinstance(run, CompiledKernel):
+        return run
+    for output, source in into.items():
+        params = (replace(p, into=source) if p.name == output and isinstance(p, TensorParam) else p for p in run.kernel.params)
+        kernel = replace(run.kernel, params=tuple(params))
+        if kernel.verify().is_proved:
+            run = run.of(kernel)
+    return run
 
 
 def _arguments(fusion: Fusion) -> tuple[str, ...]:
     return (*(tv.name for tv in fusion.inputs), *(s.name for s in fusion.scalars))
 
 
-def _copies(fusion: Fusion, backend: Backend) -> Executable:
-    """Copies of arrays of the shapes and dtypes of the outputs, with their names."""
-    longest, names = max((tv.name for tv in fusion.outputs), key=len), dict[str, str]()
-    with Fusion(fusion.name) as unnamed:
-        for k, tv in enumerate(fusion.outputs):
+def copies_of(name: str, outputs: Sequence[TensorView], backend: Backend) -> Executable:
+    """Copies of arrays of the ranks and dtypes of some outputs, with their names."""
+    longest, names = max((tv.name for tv in outputs), key=len), dict[str, str]()
+    with Fusion(name) as unnamed:
+        for k, tv in enumerate(outputs):
             source = ops.define_tensor([ops.dim(f"n{k}_{d}", min=0) for d in range(tv.ndim)], dtype=tv.dtype, name=f"{longest}_{k}")
             copy = ops.copy(source)
             unnamed.add_output(copy)
             names[copy.name] = tv.name
-    copies = Fusion(fusion.name)
+    copies = Fusion(name)
     copies.dims.update(unnamed.dims)
     embed(unnamed, copies, Renaming(values=names))
     fallback(copies)

@@ -13,10 +13,13 @@ from taskfuse.kir import Kernel
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, check_options
 from taskfuse.options import Backend, read_options
+from taskfuse.runtime.arranged import Arranged, Nothing
 from taskfuse.runtime.chain import Chain, link, planned
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import check_backend, one_kernel
+from taskfuse.runtime.lying import as_it_is, as_it_lies, is_plain
 from taskfuse.runtime.specialization import specialized
+from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.segment import SegmentedFusion
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmenter import BUDGET
@@ -89,9 +92,18 @@ def compile(
             settings = {"specialize": specialize, "target": machine, "arch": arch, "fast_math": fast_math, "debug": debug, "unsafe": unsafe, "options": options}
             again = partial(compile, backend=backend, schedule=schedule, budget=budget, **settings)
             return Chain(whole, [link(part, again(part, sizes=own)) for part, own in zip(parts, extents, strict=True)])
-        case Fusion() if schedule == "auto" and not fusion.has_schedule:
-            run = planned(fusion, make, sizes=sizes, target=machine, budget=budget)
-            return specialized(fusion, make, run, sizes, machine) if specialize and fusion.dims else run
+        case Fusion() if fusion.results and not fusion.outputs:
+            return Arranged(copy_fusion(fusion)[0], Nothing(fusion, backend), {})
+        case Fusion():
+            is_scheduled = schedule is None or fusion.has_schedule
+            wishes = None if is_plain(fusion) else as_it_is(fusion) if is_scheduled else as_it_lies(fusion)
+            whole, into = (fusion, dict[str, str]()) if wishes is None else (wishes.fusion, wishes.into)
+            if is_scheduled:
+                run = make(whole)
+            else:
+                run = planned(whole, make, sizes=sizes, target=machine, budget=budget, into=into)
+                run = specialized(whole, make, run, sizes, machine, into) if specialize and fusion.dims else run
+            return run if wishes is None else Arranged(copy_fusion(fusion)[0], run, wishes.orders)
         case Kernel():
             return make(fusion)
         case _:

@@ -8,10 +8,10 @@ import numpy as np
 
 from taskfuse.cuda.present import found, present
 from taskfuse.dump import dump
-from taskfuse.errors import InputError, LaunchError, UnsupportedError
+from taskfuse.errors import InputError, LaunchError, OutputError, UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.kir import Kernel
-from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, wanted
+from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, integer, wanted
 from taskfuse.kir.declarations import ScalarParam, TensorParam
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, lower
@@ -90,9 +90,11 @@ class CompiledKernel(Executable):
         return tuple(p.name for p in wanted(self._kernel))
 
     def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0, **named: Any) -> tuple[Any, ...]:
-        """See :meth:`Executable.__call__`."""
+        """See :meth:`Executable.__call__`. An output that is written into the array of an input is that array."""
         if named:
             args = self.in_order(args, named)
+        if self._kernel.in_place:
+            out = self._with_inputs(args, out, stream)
         launcher = self._launcher
         if launcher is not None and args and type(args[0]) in launcher.probes:
             return launcher(args, out, stream)
@@ -101,6 +103,30 @@ class CompiledKernel(Executable):
         if launcher is None:
             launcher = self._launcher = self._load()
         return launcher(args, out, stream)
+
+    def of(self, kernel: Kernel) -> CompiledKernel:
+        """An executable of another kernel, otherwise like this one."""
+        return CompiledKernel(kernel, self.backend, self._arch, self._fast_math, self._debug, self._unsafe, self.schedule)
+
+    def _with_inputs(self, args: tuple[Any, ...], out: Any, stream: Any) -> tuple[Any, ...]:
+        """Arrays for all outputs: for some the arrays of inputs. Raises :class:`OutputError` if ``out`` has others for these."""
+        from taskfuse.cuda.outputs import outputs_given
+        from taskfuse.runtime.arrays import empty
+
+        kernel, params = self._kernel, wanted(self._kernel)
+        check_count(kernel, len(args))
+        arrays = {p.name: a for p, a in zip(params, args, strict=True) if isinstance(p, TensorParam)}
+        given = (None,) * len(kernel.outputs) if out is None else outputs_given(kernel, out)
+        symbols = self._extents(params, [arrays.get(p.name) for p in params]) if out is None else {}
+        made: list[Any] = []
+        for index, (p, array) in enumerate(zip(kernel.outputs, given, strict=True)):
+            if p.into is not None and array is not None and array is not arrays[p.into]:
+                reason, help = f"'{p.name}' is written into the array of '{p.into}'", "leave out out=, or give that array"
+                raise OutputError(index=index, fusion=kernel.name, reason=reason, help=help)
+            if array is None and p.into is None:
+                array = empty(next(iter(arrays.values())), [integer(e, symbols) for e in p.shape], p.dtype, None, stream)
+            made.append(array if p.into is None else arrays[p.into])
+        return tuple(made)
 
     @property
     def launcher(self) -> Launcher | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from math import gcd, lcm
 from threading import Lock
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from taskfuse.errors import FusionError, InputError, UnsupportedError
@@ -58,16 +59,23 @@ class Specialized(Executable):
         scheduled: the specialization for each set of facts; ``None``: one for each length of its reduced rows.
     """
 
-    __slots__ = ("_aligned", "_base", "_fusion", "_inputs", "_lock", "_make", "_reduced", "_runs", "_scheduled", "_target", "_width")
+    __slots__ = ("_aligned", "_base", "_fusion", "_inputs", "_into", "_lock", "_make", "_reduced", "_runs", "_scheduled", "_target", "_width")
 
     def __init__(
-        self, fusion: Fusion, make: Make, base: Specialization, target: Target, scheduled: Mapping[Facts, Specialization | None] | None = None
+        self,
+        fusion: Fusion,
+        make: Make,
+        base: Specialization,
+        target: Target,
+        scheduled: Mapping[Facts, Specialization | None] | None = None,
+        into: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(base.run.backend, base.run.schedule)
         self._fusion = fusion
         self._make = make
         self._base = base
         self._target = target
+        self._into = dict(into)
         self._scheduled = dict(scheduled or {})
         self._inputs = len(fusion.inputs)
         self._runs: dict[Hashable, Executable] = {}  # by shapes; replaced, not emptied: others may read it
@@ -198,7 +206,7 @@ class Specialized(Executable):
     def _planned(self, facts: Facts, chosen: Segmentation, sizes: Mapping[str, int]) -> Executable:
         part = narrowed(self._fusion, facts)
         known = {name: size for name, size in sizes.items() if name in part.dims}
-        return planned(part, self._make, sizes=known, target=self._target, known=chosen)
+        return planned(part, self._make, sizes=known, target=self._target, known=chosen, into=self._into)
 
     def _same(self, chosen: Segmentation, extents: Mapping[str, int]) -> Specialization | None:
         """One that has the same schedule, and whose facts hold."""
@@ -235,17 +243,19 @@ class Specialized(Executable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         with self._lock:
-            return Specialized, (self._fusion, self._make, self._base, self._target, dict(self._scheduled))
+            return Specialized, (self._fusion, self._make, self._base, self._target, dict(self._scheduled), dict(self._into))
 
     def __repr__(self) -> str:
         return f"Specialized({self._fusion.name!r}, {len(self.specializations)} specializations, backend={self.backend!r})"
 
 
-def specialized(fusion: Fusion, make: Make, run: Executable, sizes: Mapping[str, int] | None, target: Target) -> Specialized:
-    """``run``, which is ``fusion`` for all extents, scheduled for ``sizes``; and specialized from now on."""
+def specialized(
+    fusion: Fusion, make: Make, run: Executable, sizes: Mapping[str, int] | None, target: Target, into: Mapping[str, str] = MappingProxyType({})
+) -> Specialized:
+    """``run``, which is ``fusion`` for all extents, scheduled for ``sizes``; and specialized from now on. ``into``: see :func:`planned`."""
     extent = Sizes(fusion, sizes, target)
     base = Specialization(tuple(fusion.dims.values()), {name: extent(sym(name)) for name in fusion.dims}, run)
-    return Specialized(copy_fusion(fusion)[0], make, base, target)
+    return Specialized(copy_fusion(fusion)[0], make, base, target, into=into)
 
 
 def narrowed(fusion: Fusion, facts: Facts) -> Fusion:
