@@ -58,6 +58,7 @@ PARTS = {
     "norms": Part(["benchmarks/norms.py"], 150, stores=True),
     "automatic": Part(["benchmarks/automatic.py"], 120, stores=True),
     "programs": Part(["benchmarks/programs.py"], 150, stores=True),
+    "traces": Part(["benchmarks/traces.py", "--jobs", "15"], 420, stores=True),
     "specialize": Part(["benchmarks/specialize.py"], 90, stores=True),
     "scans": Part(["benchmarks/scans.py"], 90, stores=True),
     "ulp": Part(["benchmarks/ulp.py"], 150, stores=True),

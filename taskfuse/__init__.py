@@ -30,7 +30,7 @@ from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.tasks import Group, Task
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ir.types import GroupKind, MemoryType, ParallelType
-from taskfuse.ir.values import NATIVE, RING
+from taskfuse.ir.values import MODULAR, NATIVE
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.ops import *
@@ -50,8 +50,8 @@ from taskfuse.version import VERSION
 __version__ = VERSION
 
 __all__: list[str] = [
+    "MODULAR",
     "NATIVE",
-    "RING",
     "AllocationBuilder",
     "DType",
     "Dim",

@@ -9,6 +9,7 @@ variable                      meaning                                           
 ``TASKFUSE_CACHE_DIR``        folder of the cache of compiled kernels                              ``$XDG_CACHE_HOME/taskfuse``,
                                                                                                    else ``~/.cache/taskfuse``
 ``TASKFUSE_CACHE_BYTES``      its largest size: bytes, or a number with K, M or G; 0: no folder    1G
+``TASKFUSE_CACHE_PLANS``      0: schedules and proofs are made anew, whatever is in the cache     1
 ``TASKFUSE_ALWAYS_COMPILE``   1: compile what is in the cache, too                                 0
 ``TASKFUSE_BACKEND``          what "auto" means in ``tf.compile``: auto, cuda or sim               auto
 ``TASKFUSE_VERIFY``           0: ``tf.compile`` proves nothing, as for measuring what a proof costs   1
@@ -38,7 +39,7 @@ Backend = Literal["auto", "cuda", "sim"]
 PREFIX: Final = "TASKFUSE_"
 PLAN: Final = "plan:"
 VARIABLES: Final = tuple(
-    PREFIX + name for name in ("DUMP", "DUMP_DIR", "CACHE_DIR", "CACHE_BYTES", "ALWAYS_COMPILE", "BACKEND", "VERIFY", "CHAOS", "WATCHDOG_MS")
+    PREFIX + name for name in ("DUMP", "DUMP_DIR", "CACHE_DIR", "CACHE_BYTES", "CACHE_PLANS", "ALWAYS_COMPILE", "BACKEND", "VERIFY", "CHAOS", "WATCHDOG_MS")
 )
 OTHERS: Final = ("XDG_CACHE_HOME", "HOME", "CUDA_VISIBLE_DEVICES")
 DEFAULT_CACHE_BYTES: Final = 1 << 30
@@ -59,6 +60,7 @@ class Options:
         dump_dir: where to, one file for each; ``None``: to stderr.
         cache_dir: folder of the compiled kernels.
         cache_bytes: bytes that it may hold; 0: compiled kernels are kept in memory only.
+        cache_plans: take from there which kernels compute a fusion, too.
         always_compile: compile again what is in the cache.
         backend: what ``backend="auto"`` stands for.
         verify: prove every kernel before it runs.
@@ -72,6 +74,7 @@ class Options:
     dump_dir: Path | None
     cache_dir: Path
     cache_bytes: int
+    cache_plans: bool
     always_compile: bool
     backend: Backend
     verify: bool
@@ -103,6 +106,7 @@ def _options(given: tuple[tuple[str, str], ...]) -> Options:
         dump_dir=None if dump_dir is None else _folder("TASKFUSE_DUMP_DIR", dump_dir, env),
         cache_dir=_cache_dir(env),
         cache_bytes=_bytes("TASKFUSE_CACHE_BYTES", env, DEFAULT_CACHE_BYTES),
+        cache_plans=_switch("TASKFUSE_CACHE_PLANS", env, "1"),
         always_compile=_switch("TASKFUSE_ALWAYS_COMPILE", env),
         backend=_choice("TASKFUSE_BACKEND", env.get("TASKFUSE_BACKEND", "auto"), BACKENDS),
         verify=_switch("TASKFUSE_VERIFY", env, "1"),

@@ -32,6 +32,7 @@ def no_settings(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
         for name in VARIABLES:
             patch.delenv(name, raising=False)
         patch.setenv("TASKFUSE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("TASKFUSE_CACHE_PLANS", "0")  # each test sees what is decided, not what another test was told
         yield
 
 

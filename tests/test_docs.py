@@ -20,7 +20,7 @@ SETUP = {
     "docs/simulator.md": """
 import numpy as np
 import taskfuse as tf
-from taskfuse import RING, Interleaving
+from taskfuse import MODULAR, Interleaving
 
 with tf.Fusion("double") as fusion:
     fusion.add_output(tf.define_tensor(["N"]) * 2)

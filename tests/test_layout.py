@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[1]
 
 ELSEWHERE: dict[str, str] = {
     "tests/check": """
-        check/accesses check/arrivals check/barriers check/bounds check/endpoints check/enumeration check/forms check/slot_release
-        check/instance check/items check/constraints check/order check/convergence check/paths check/multibuffers check/statement_tree check/races
-        check/tma_prefetch check/registers check/relation check/remote check/normalize check/threads check/trace
+        check/accesses check/arrivals check/barriers check/bounds check/endpoints check/enumeration check/traversals check/slot_release
+        check/counterexample check/bounded_variables check/constraints check/order check/convergence check/paths check/multibuffers
+        check/statement_tree check/races check/tma_prefetch check/registers check/relation check/remote check/normalize check/threads check/trace
     """,
     "tests/check/values": """
         check/values/claims check/values/products check/values/runs check/values/state check/values/tiles check/values/verify
@@ -66,7 +66,7 @@ ELSEWHERE: dict[str, str] = {
         ops/build ops/elementwise ops/indexing ops/operators
     """,
     "tests/runtime": """
-        runtime/compile runtime/kernel runtime/readers
+        runtime/automatic runtime/compile runtime/kernel runtime/readers
     """,
     "tests/schedule": """
         schedule/through_view

@@ -8,7 +8,7 @@ from taskfuse import options
 from taskfuse.errors import OptionError
 from taskfuse.options import VARIABLES, Options, read_options
 
-DEFAULT = Options(frozenset(), frozenset(), None, Path("/home/u/.cache/taskfuse"), 1 << 30, False, "auto", True, None, 2000, "")
+DEFAULT = Options(frozenset(), frozenset(), None, Path("/home/u/.cache/taskfuse"), 1 << 30, True, False, "auto", True, None, 2000, "")
 
 
 def read(**env: str) -> Options:

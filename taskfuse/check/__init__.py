@@ -9,7 +9,7 @@ argument; docs/memory-model.md the machine. The argument has three layers:
 * *order* (``order``, ``registers``): one order of all synchronization in which every wait comes after what it waits for.
 * *address* (``accesses``, ``relation``, ``linear``, ``races``, ``bounds``): two conflicting accesses never meet, are one thread's, or are ordered.
 
-Where a gap is left, small launches are looked at (``instance``) as soon as somebody asks why, so that a refusal comes with a counterexample where
+Where a gap is left, small launches are looked at (``counterexample``) as soon as somebody asks why, so that a refusal comes with a counterexample where
 there is one. ``verify(kernel, extents)`` makes the same argument about the kernel at given extents, where every trip count is known.
 """
 

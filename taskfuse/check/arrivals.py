@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from taskfuse.check.endpoints import Endpoint
-from taskfuse.check.forms import NotRing, Part, Visit, visits
 from taskfuse.check.statement_tree import BLOCKS, Node
 from taskfuse.check.threads import Conditions, Threads
+from taskfuse.check.traversals import NotRing, Part, Visit, visits
 from taskfuse.ir.scalar import ONE, Expr, const, eq, maximum, prove, simplify
 from taskfuse.kir import Kernel
 from taskfuse.kir.clusters import reached
@@ -33,9 +33,9 @@ class Arrivals:
     def counted(self, name: str, ends: list[tuple[Endpoint, tuple[Part, ...]]], blocks: Expr = ONE) -> None:
         """The arrivals of one position, of all ends in all ``blocks`` together, are what the barrier counts."""
         total: Expr = const(0)
-        for end, form in ends:
+        for end, traversal in ends:
             one: Expr | None = None
-            for visit in visits(form):
+            for visit in visits(traversal):
                 for count in self._arrivals_of(end, visit):
                     if one is not None and one is not count and not prove(eq(one, count), self.threads.context.facts):
                         raise NotRing("positions have different numbers of arrivals", visit.arrivals[0])
@@ -43,7 +43,7 @@ class Arrivals:
             total = total if one is None else total + one * blocks
         for count in self.initial.get(name, []):
             if count is not total and not prove(eq(count, total), self.threads.context.facts):
-                raise NotRing(f"{name} counts {count} arrivals, and {total} come", *(n for _, form in ends for v in visits(form) for n in v.arrivals[:1]))
+                raise NotRing(f"{name} counts {count} arrivals, and {total} come", *(n for _, parts in ends for v in visits(parts) for n in v.arrivals[:1]))
 
     def _arrivals_of(self, end: Endpoint, visit: Visit) -> list[Expr]:
         """The arrivals of one position; of the visits of a trailing cursor, in the loop and in each position behind it."""

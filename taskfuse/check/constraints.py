@@ -1,7 +1,7 @@
-"""What is known of symbols at a place: constant bounds and facts, made of one item after another.
+"""What is known of symbols at a place: constant bounds and facts, built from one assumption after another.
 
-The same is known at many places: roles repeat the loops around them, copies of an unrolled loop the guards. A question depends only on items that speak
-of its symbols, directly or through others. Asked under these alone, with loop variables and elements numbered, it is one question in all these places.
+The same is known at many places: roles repeat the loops around them, copies of an unrolled loop the guards. A question depends only on assumptions
+about its symbols, directly or through others. Asked under these alone, with loop variables and elements numbered, it is one question in all these places.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.items import Element, Item, Trip
+from taskfuse.check.bounded_variables import Assumption, Element, Trip
 from taskfuse.check.ranges import Ranges
 from taskfuse.check.samples import fails
 from taskfuse.check.tables import Tables
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 
 class Constraints:
-    """What follows from a list of items. Immutable; the same item added to the same constraints gives the same object, so that memories stay warm.
+    """What follows from a list of assumptions. Immutable; the same assumption added to the same constraints gives the same object, so that memories stay warm.
 
     Attributes:
         ranges: constant bounds.
-        items: what was added to what holds in the whole kernel, in that order.
+        assumptions: what was added to what holds in the whole kernel, in that order.
         linear: what linear arithmetic has found, for :class:`~taskfuse.check.linear.Linear`.
         samples: values of its symbols, for :mod:`~taskfuse.check.samples`.
         tables: those that were made for questions, here and wherever more is known.
-        under: what the last item was added to.
+        under: what the last assumption was added to.
     """
 
-    __slots__ = ("_close", "_empty", "_facts", "_next", "_questions", "_root", "items", "linear", "ranges", "samples", "tables", "under")
+    __slots__ = ("_close", "_empty", "_facts", "_next", "_questions", "_root", "assumptions", "linear", "ranges", "samples", "tables", "under")
 
-    def __init__(self, ranges: Ranges, facts: Facts | None, items: tuple[Item, ...] = (), under: Constraints | None = None) -> None:
+    def __init__(self, ranges: Ranges, facts: Facts | None, assumptions: tuple[Assumption, ...] = (), under: Constraints | None = None) -> None:
         self.ranges = ranges
-        self.items = items
+        self.assumptions = assumptions
         self.linear: Linear | None = None
         self.samples: Mapping[str, NDArray[np.int64]] | None = None
         self._facts = facts
@@ -46,7 +46,7 @@ class Constraints:
         self.under = under
         self._root: Constraints = self if under is None else under._root
         self.tables: Tables = Tables() if under is None else under.tables
-        self._next: dict[Item, Constraints] = {}
+        self._next: dict[Assumption, Constraints] = {}
         self._questions: dict[Expr, tuple[Constraints, Expr]] = {}
         self._close: dict[Expr, tuple[Constraints, Expr]] = {}
 
@@ -56,7 +56,7 @@ class Constraints:
         if self._facts is None:
             assert self.under is not None
             facts = self.under.facts
-            match self.items[-1]:
+            match self.assumptions[-1]:
                 case Trip(symbol=symbol, start=start, stop=stop, implied=implied):
                     facts = facts.with_range(str(symbol), start, stop - 1).with_assumption(lt(start, stop))
                     for c in implied:
@@ -70,25 +70,25 @@ class Constraints:
 
     @property
     def empty(self) -> bool:
-        """True only if what is known holds nowhere, by constant bounds: those that come of all items, asked of each of them."""
+        """True only if what is known holds nowhere, by constant bounds: those that come of all assumptions, asked of each of them."""
         if self._empty is None:
-            before, items = self.under, self.items
+            before, assumptions = self.under, self.assumptions
             if before is not None and before.ranges is self.ranges:  # what was known before has the same bounds
-                self._empty, items = before.empty, items[-1:]
-            self._empty = self._empty or self.ranges.empty or any(isinstance(item, Expr) and self.ranges.refutes(item) for item in items)
+                self._empty, assumptions = before.empty, assumptions[-1:]
+            self._empty = self._empty or self.ranges.empty or any(isinstance(a, Expr) and self.ranges.refutes(a) for a in assumptions)
         return self._empty
 
-    def given(self, *items: Item) -> Constraints:
-        """Constraints with items added, one after another."""
+    def given(self, *assumptions: Assumption) -> Constraints:
+        """Constraints with assumptions added, one after another."""
         found = self
-        for item in items:
-            found = found._given(item)
+        for assumption in assumptions:
+            found = found._given(assumption)
         return found
 
-    def _given(self, item: Item) -> Constraints:
-        found = self._next.get(item)
+    def _given(self, assumption: Assumption) -> Constraints:
+        found = self._next.get(assumption)
         if found is None:
-            match item:
+            match assumption:
                 case Trip(symbol=symbol, start=start, stop=stop, implied=implied):
                     lo, (_, hi) = self.ranges.of(start)[0], self.ranges.of(stop)
                     ranges = self.ranges.under(lt(start, stop)).with_span(symbol, (lo, None if hi is None else hi - 1))
@@ -98,7 +98,7 @@ class Constraints:
                     ranges = self.ranges.with_span(symbol, span)
                 case condition:
                     ranges = self.ranges.under(condition)
-            found = self._next[item] = Constraints(ranges, None, (*self.items, item), self)
+            found = self._next[assumption] = Constraints(ranges, None, (*self.assumptions, assumption), self)
         return found
 
     def about(self, question: Expr) -> tuple[Constraints, Expr]:
@@ -116,24 +116,24 @@ class Constraints:
         found = self._close.get(question)
         if found is None:
             names = question.free
-            trips = [item.free for item in self.items if not isinstance(item, Expr)]
+            trips = [assumption.free for assumption in self.assumptions if not isinstance(assumption, Expr)]
             while near := [free for free in trips if not free.isdisjoint(names)]:
                 names = names.union(*near)
                 trips = [free for free in trips if free.isdisjoint(names)]
-            items = [item for item in self.items if item.free and item.free <= names]
-            found = self._close[question] = self._narrowed(items, question)
+            assumptions = [assumption for assumption in self.assumptions if assumption.free and assumption.free <= names]
+            found = self._close[question] = self._narrowed(assumptions, question)
         return found
 
-    def _narrowed(self, items: Iterable[Item], question: Expr) -> tuple[Constraints, Expr]:
+    def _narrowed(self, assumptions: Iterable[Assumption], question: Expr) -> tuple[Constraints, Expr]:
         names: dict[str, Expr] = {}
         narrow = self._root
-        for item in items:
-            if isinstance(item, Expr):
-                item = substitute(item, names)
+        for assumption in assumptions:
+            if isinstance(assumption, Expr):
+                assumption = substitute(assumption, names)
             else:
-                item, name = item.renamed(names, len(names)), str(item.symbol)
-                names[name] = item.symbol
-            narrow = narrow._given(item)
+                assumption, name = assumption.renamed(names, len(names)), str(assumption.symbol)
+                names[name] = assumption.symbol
+            narrow = narrow._given(assumption)
         return narrow, substitute(question, names)
 
     def proves(self, condition: Expr) -> bool:
@@ -141,14 +141,14 @@ class Constraints:
         narrow, question = self.about(condition)
         return not fails(narrow, question) and prove(question, narrow.facts)
 
-    def _bearing(self, names: frozenset[str]) -> list[Item]:
-        """The items that are connected to some symbols."""
-        left = [(item, item.free) for item in self.items]
+    def _bearing(self, names: frozenset[str]) -> list[Assumption]:
+        """The assumptions that are connected to some symbols."""
+        left = [(assumption, assumption.free) for assumption in self.assumptions]
         while True:
             near = [free for _, free in left if not free.isdisjoint(names)]
             if not near:
                 break
             names = names.union(*near)
-            left = [(item, free) for item, free in left if free.isdisjoint(names)]
-        rest = {id(item) for item, _ in left}
-        return [item for item in self.items if id(item) not in rest]
+            left = [(assumption, free) for assumption, free in left if free.isdisjoint(names)]
+        rest = {id(assumption) for assumption, _ in left}
+        return [assumption for assumption in self.assumptions if id(assumption) not in rest]

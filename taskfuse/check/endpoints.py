@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from taskfuse.check.accesses import Use
 from taskfuse.check.clusters import Types
-from taskfuse.check.forms import Part, Pingpong, Visit, visits
 from taskfuse.check.statement_tree import BLOCK_NAMES, Node
 from taskfuse.check.threads import Conditions
+from taskfuse.check.traversals import Part, Pingpong, Visit, visits
 from taskfuse.ir.scalar import Const, Expr, Mod, private, simplify, substitute, sym
 
 RING = private("ring.number")
@@ -27,23 +27,23 @@ class Endpoint:
         cursor: what it waits with.
         release: what a consumer arrives with: the same cursor, or one that trails.
         threads: conditions that select who waits.
-        form: its positions.
+        traversal: its positions.
         lag: how many positions the release trails.
-        instance: of a ring between blocks, which of several rings a block uses; empty: all blocks share one.
+        ring_index: of a ring between blocks, which of several rings a block uses; empty: all blocks share one.
     """
 
     cursor: str
     release: str
     threads: Conditions
-    form: tuple[Part, ...]
+    traversal: tuple[Part, ...]
     lag: int = 0
     releases: tuple[Part, ...] = ()
     pingpong: Pingpong | None = None
-    instance: tuple[Expr, ...] = ()
+    ring_index: tuple[Expr, ...] = ()
 
     def visits(self) -> Iterator[Visit]:
         """All positions in the text."""
-        return visits(self.form)
+        return visits(self.traversal)
 
 
 @dataclass(slots=True, eq=False)
@@ -68,9 +68,9 @@ class Ring:
 
 def share_ring(a: Use, mine: Endpoint, b: Use, theirs: Endpoint) -> bool:
     """True only if accesses of one element, at two ends of rings, are made by blocks that use the same ring."""
-    if not mine.instance:
+    if not mine.ring_index:
         return True
-    return a.buffer == b.buffer and all(_tells(a, e, b, f) for e, f in zip(mine.instance, theirs.instance, strict=True))
+    return a.buffer == b.buffer and all(_tells(a, e, b, f) for e, f in zip(mine.ring_index, theirs.ring_index, strict=True))
 
 
 def _tells(a: Use, e: Expr, b: Use, f: Expr) -> bool:

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taskfuse.check.endpoints import Ring
-from taskfuse.check.forms import Choice, Either, Part, Repeat, Visit
 from taskfuse.check.paths import Paths
 from taskfuse.check.rings import Rings
 from taskfuse.check.statement_tree import Block, Node, StatementTree
 from taskfuse.check.threads import Threads
+from taskfuse.check.traversals import Choice, Either, Part, Repeat, Visit
 from taskfuse.ir.connectivity import find_cycle
 from taskfuse.ir.scalar import Const
 from taskfuse.kir.clusters import remote_barriers
@@ -183,7 +183,7 @@ def _edges(ring: Ring) -> list[tuple[Node, Node]]:
         if two.wait is not None:
             found += [(a, two.wait) for a in one.arrivals]
     for c in ring.consumers:
-        found += _back(ring.producer.form, c.releases, ring.slots)
+        found += _back(ring.producer.traversal, c.releases, ring.slots)
     return found
 
 

@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from taskfuse.check.barriers import uneven
-from taskfuse.check.forms import Choice, Item, NotRing, Part, Pingpong, Repeat, Visit, instance, parse, visits
 from taskfuse.check.statement_tree import THREADS, Node
 from taskfuse.check.threads import Conditions
+from taskfuse.check.traversals import Choice, CursorTree, NotRing, Part, Pingpong, Repeat, Visit, at_instance, parse, visits
 from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, prove, select, substitute, sym, xor
 from taskfuse.kir.nodes import For
 from taskfuse.kir.synchronization import Advance, Arrive, BarrierScope, Cursor, CursorInit, CursorPart, Wait
@@ -55,14 +55,14 @@ def trailing(rings: Rings, cursor: str, pingpong: Pingpong) -> tuple[tuple[Part,
     """
     take = pingpong.take
     body = rings.skeleton({*rings.ops(cursor), take})
-    items = _around(body, take)
-    before, inner, after = _skips([i for i in items if i is not take], cursor, take)
-    form = parse(inner, trailing=True, waits=False, arrives=True, alike=_fixed(pingpong.index, pingpong.count))
+    trees = _around(body, take)
+    before, inner, after = _skips([i for i in trees if i is not take], cursor, take)
+    traversal = parse(inner, trailing=True, waits=False, arrives=True, alike=_fixed(pingpong.index, pingpong.count))
     _check_skips(before, after, pingpong.trips, pingpong.index, pingpong.count, take)
-    ends = sorted((pingpong.before, pingpong.after, *before, *after, *(n for v in visits(form) for n in v.releases)), key=lambda n: n.number)
+    ends = sorted((pingpong.before, pingpong.after, *before, *after, *(n for v in visits(traversal) for n in v.releases)), key=lambda n: n.number)
     pingpong = replace(pingpong, before=ends[0], after=ends[-1])
     _check_alone(rings, pingpong)
-    return _wrapped(body, items, _instances(form, pingpong.index, pingpong.count)), pingpong
+    return _wrapped(body, trees, _instances(traversal, pingpong.index, pingpong.count)), pingpong
 
 
 def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, *, arrives: bool) -> tuple[tuple[Part, ...], Pingpong]:
@@ -78,17 +78,17 @@ def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, *, arrives: 
         raise NotRing("its turn is passed when copies are done", give)
     w = take.stmt.barrier.slot
     body = rings.skeleton({*rings.ops(cursor), take, give})
-    items = _around(body, take)
-    if give not in items:
+    trees = _around(body, take)
+    if give not in trees:
         raise NotRing("its turn is not passed where it is taken", take, give)
-    before, inner, after = _skips([i for i in items if i is not take and i is not give], cursor, take)
-    if not inner or items.index(take) > min(items.index(i) for i in inner) or items.index(give) < max(items.index(i) for i in inner):
+    before, inner, after = _skips([i for i in trees if i is not take and i is not give], cursor, take)
+    if not inner or trees.index(take) > min(trees.index(i) for i in inner) or trees.index(give) < max(trees.index(i) for i in inner):
         raise NotRing("it uses slots outside its turn", take, give)
     reason = uneven(take)
     if reason:
         raise NotRing(reason, take)
-    form = parse(inner, trailing=False, waits=True, arrives=arrives, alike=_fixed(w, count))
-    trips = _total(form)
+    traversal = parse(inner, trailing=False, waits=True, arrives=arrives, alike=_fixed(w, count))
+    trips = _total(traversal)
     if trips is None:
         raise NotRing("how many positions an instance visits is unknown", take)
     _check_skips(before, after, trips, w, count, take)
@@ -100,32 +100,32 @@ def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, *, arrives: 
         raise NotRing(f"the instance {w} of a thread changes", take)
     pingpong = Pingpong(name, w, count, trips, take, give, (before or [take])[0], (after or [give])[0])
     _check_alone(rings, pingpong)
-    return _wrapped(body, items, _instances(form, w, count)), pingpong
+    return _wrapped(body, trees, _instances(traversal, w, count)), pingpong
 
 
 def _fixed(w: Expr, count: int) -> frozenset[str]:
     """The thread index on which all threads of an instance agree, and that is known of each instance."""
-    return frozenset(instance(w, const(0)) if count > 1 else ())
+    return frozenset(at_instance(w, const(0)) if count > 1 else ())
 
 
-def _instances(form: tuple[Part, ...], w: Expr, count: int) -> tuple[Part, ...]:
+def _instances(traversal: tuple[Part, ...], w: Expr, count: int) -> tuple[Part, ...]:
     """The positions of all instances."""
-    return form if count == 1 else (Repeat(None, form, const(count), w),)
+    return traversal if count == 1 else (Repeat(None, traversal, const(count), w),)
 
 
-def _skips(items: list[Item], cursor: str, take: Node) -> tuple[list[Node], list[Item], list[Node]]:
+def _skips(trees: list[CursorTree], cursor: str, take: Node) -> tuple[list[Node], list[CursorTree], list[Node]]:
     """What a cursor skips before its own positions, these, and what it skips after them; where the turn is taken."""
 
-    def skips(item: Item) -> bool:
-        return isinstance(item, Node) and isinstance(item.stmt, Advance) and item.stmt.count is not const(1)
+    def skips(tree: CursorTree) -> bool:
+        return isinstance(tree, Node) and isinstance(tree.stmt, Advance) and tree.stmt.count is not const(1)
 
-    moves = [i for i in items if isinstance(i, Node) and skips(i)]
+    moves = [i for i in trees if isinstance(i, Node) and skips(i)]
     before, after = [n for n in moves if n.number < take.number], [n for n in moves if n.number > take.number]
-    if before and (len(before) != 1 or items[0] is not before[0]):
+    if before and (len(before) != 1 or trees[0] is not before[0]):
         raise NotRing(f"{cursor} advances elsewhere than before its turn", *before)
-    if after and (len(after) != 1 or items[-1] is not after[0]):
+    if after and (len(after) != 1 or trees[-1] is not after[0]):
         raise NotRing(f"{cursor} advances elsewhere than after its turn", *after)
-    return before, [i for i in items if not skips(i)], after
+    return before, [i for i in trees if not skips(i)], after
 
 
 def _check_skips(before: list[Node], after: list[Node], trips: Expr, w: Expr, count: int, take: Node) -> None:
@@ -134,13 +134,13 @@ def _check_skips(before: list[Node], after: list[Node], trips: Expr, w: Expr, co
     skip, rest = (sum((n.stmt.count for n in ns if isinstance(n.stmt, Advance)), start=const(0)) for ns in (before, after))
     if trips.free.isdisjoint(THREADS) and _equal(skip, w * trips, facts) and _equal(skip + trips + rest, trips * count, facts):
         return
-    each = [substitute(trips, instance(w, const(k))) for k in range(count)]
-    for k in range(count if instance(w, const(0)) else 0):
-        mine = [substitute(e, instance(w, const(k))) for e in (skip, rest)]
+    each = [substitute(trips, at_instance(w, const(k))) for k in range(count)]
+    for k in range(count if at_instance(w, const(0)) else 0):
+        mine = [substitute(e, at_instance(w, const(k))) for e in (skip, rest)]
         if not all(_equal(e, sum(others, start=const(0)), facts) for e, others in zip(mine, (each[:k], each[k + 1 :]), strict=True)):
             break
     else:
-        if instance(w, const(0)) and all(e.free.isdisjoint(THREADS) for e in each):
+        if at_instance(w, const(0)) and all(e.free.isdisjoint(THREADS) for e in each):
             return
     raise NotRing(f"instance {w} does not advance by the {trips} positions of each of {count} instances", *before, *after, *([] if before or after else [take]))
 
@@ -217,33 +217,33 @@ def _within(rings: Rings, site: BarrierSite, w: Expr, k: int) -> bool:
             return False
 
 
-def _around(items: list[Item], wanted: Node) -> list[Item]:
+def _around(trees: list[CursorTree], wanted: Node) -> list[CursorTree]:
     """The innermost list of a skeleton that holds a node."""
-    for item in items:
-        if isinstance(item, tuple) and _holds(item[1], wanted):
-            return _around(item[1], wanted)
-    return items
+    for tree in trees:
+        if isinstance(tree, tuple) and _holds(tree[1], wanted):
+            return _around(tree[1], wanted)
+    return trees
 
 
-def _holds(items: list[Item], wanted: Node) -> bool:
-    return any(i is wanted or (isinstance(i, tuple) and _holds(i[1], wanted)) for i in items)
+def _holds(trees: list[CursorTree], wanted: Node) -> bool:
+    return any(i is wanted or (isinstance(i, tuple) and _holds(i[1], wanted)) for i in trees)
 
 
-def _wrapped(items: list[Item], place: list[Item], form: tuple[Part, ...]) -> tuple[Part, ...]:
+def _wrapped(trees: list[CursorTree], place: list[CursorTree], traversal: tuple[Part, ...]) -> tuple[Part, ...]:
     """Some parts in the loops and conditions around their place."""
-    if items is place:
-        return form
-    if len(items) != 1 or not isinstance(items[0], tuple):
+    if trees is place:
+        return traversal
+    if len(trees) != 1 or not isinstance(trees[0], tuple):
         raise NotRing("a distributed consumer uses slots in several places")
-    key, inner = items[0]
-    below = _wrapped(inner, place, form)
+    key, inner = trees[0]
+    below = _wrapped(inner, place, traversal)
     return (Repeat(key, below),) if isinstance(key, Node) else (Choice(key, below),)
 
 
-def _total(form: tuple[Part, ...]) -> Expr | None:
+def _total(traversal: tuple[Part, ...]) -> Expr | None:
     """How many positions some parts visit."""
     total: Expr = const(0)
-    for part in form:
+    for part in traversal:
         match part:
             case Visit():
                 total = total + 1

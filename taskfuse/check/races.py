@@ -15,7 +15,6 @@ from taskfuse.check.barriers import Barriers, BarrierSite, ordered_by
 from taskfuse.check.chains import Chains
 from taskfuse.check.endpoints import Endpoint, Ring, share_ring
 from taskfuse.check.enumeration import Pairs, Table
-from taskfuse.check.forms import Visit, visits
 from taskfuse.check.multibuffers import MultiBuffers, PrivatePair
 from taskfuse.check.paths import Paths, Region, Step, SyncPoints, common_loops
 from taskfuse.check.relation import Relation, pinned
@@ -24,6 +23,7 @@ from taskfuse.check.rings import Rings
 from taskfuse.check.statement_tree import BLOCKS, THREADS, Node, StatementTree
 from taskfuse.check.threads import Threads
 from taskfuse.check.tma_prefetch import TmaPrefetch
+from taskfuse.check.traversals import Visit, visits
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For, TmaLoad
@@ -213,8 +213,8 @@ class Races:
         thread of each of these warps, or it meets one that arrives. A read of the thread itself (no queue) comes before its own arrival, or before such
         a meeting.
         """
-        forms = {v.wait: r for v, r in zip(end.visits(), visits(end.releases), strict=True)}
-        release = forms.get(visit.wait)
+        release_of = {v.wait: r for v, r in zip(end.visits(), visits(end.releases), strict=True)}
+        release = release_of.get(visit.wait)
         if release is None:
             return False
         for a in release.releases:

@@ -18,9 +18,9 @@ from math import prod
 from taskfuse.check.accesses import Use
 from taskfuse.check.barriers import Barriers
 from taskfuse.check.clusters import Clusters, Types, place
-from taskfuse.check.forms import NotRing, Visit
 from taskfuse.check.paths import Paths
 from taskfuse.check.statement_tree import BLOCK_NAMES, StatementTree
+from taskfuse.check.traversals import NotRing, Visit
 from taskfuse.ir.scalar import Expr, const, evaluate
 from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.declarations import TensorMapParam

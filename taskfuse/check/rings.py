@@ -17,13 +17,13 @@ from taskfuse.check.arrivals import Arrivals
 from taskfuse.check.barriers import Barriers, uneven
 from taskfuse.check.clusters import Clusters
 from taskfuse.check.endpoints import Endpoint, Ring
-from taskfuse.check.forms import Item, Match, NotRing, match_trailing, parse, skeleton, visits
 from taskfuse.check.paths import Paths
 from taskfuse.check.pingpong import distributed, trailing
 from taskfuse.check.remote import joined
 from taskfuse.check.slot_release import SlotRelease
 from taskfuse.check.statement_tree import THREADS, Node, StatementTree
 from taskfuse.check.threads import Conditions, Threads
+from taskfuse.check.traversals import CursorTree, Match, NotRing, match_trailing, parse, skeleton, visits
 from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, prove, sym
 from taskfuse.kir.clusters import reached
 from taskfuse.kir.nodes import TmaLoad
@@ -235,7 +235,7 @@ class Rings:
             self._lay(ring, c)
             if ring.slots <= c.lag:
                 raise NotRing(f"a release {c.lag} positions behind needs more than {ring.slots} slots")
-        self.arrivals.counted(full, [(producer, producer.form)])
+        self.arrivals.counted(full, [(producer, producer.traversal)])
         self.arrivals.counted(empty, [(c, c.releases) for c in consumers], reached(self.tree.kernel.cluster, ring.across))
         self._check_loads(producer)
         for e in consumers:
@@ -250,7 +250,7 @@ class Rings:
     def _lay(self, ring: Ring, consumer: Endpoint) -> None:
         """Producer and consumer visit the same positions, in loops that can be laid on top of each other."""
         match = Match()
-        match.forms(ring.producer.form, consumer.form, {})
+        match.align(ring.producer.traversal, consumer.traversal, {})
         ring.loops += match.loops
         ring.pairs += match.pairs
         if consumer.pingpong is not None:
@@ -327,12 +327,12 @@ class Rings:
         if alike:
             if not self.threads.same(who, carried):
                 raise NotRing("others advance its cursor than those that wait with it, and it takes turns", *moves[:1])
-            form, pingpong = distributed(self, cursor, who, arrives=release == cursor)
+            traversal, pingpong = distributed(self, cursor, who, arrives=release == cursor)
         else:
-            form = parse(self.skeleton(set(nodes)), trailing=False, waits=True, arrives=release == cursor)
-        endpoint = Endpoint(cursor, release, who, form, pingpong=pingpong)
+            traversal = parse(self.skeleton(set(nodes)), trailing=False, waits=True, arrives=release == cursor)
+        endpoint = Endpoint(cursor, release, who, traversal, pingpong=pingpong)
         if release == cursor:
-            endpoint.releases = form
+            endpoint.releases = traversal
             return endpoint
         for n in self._ops[release]:
             if not isinstance(n.stmt, Advance) and not (isinstance(n.stmt, (Arrive, ArriveAsync, Expect, TmaLoad)) and n.stmt.barrier.name == arrives_at):
@@ -360,16 +360,16 @@ class Rings:
         """What an mbarrier is initialized with."""
         return self._counts.get(name, [])
 
-    # -- the form of an endpoint ------------------------------------------------------------------------------------------------------
+    # -- the traversal of an endpoint -------------------------------------------------------------------------------------------------
 
-    def skeleton(self, ops: set[Node]) -> list[Item]:
+    def skeleton(self, ops: set[Node]) -> list[CursorTree]:
         """The nodes in ``ops`` with the loops and uniform conditions around them."""
         return skeleton(self.tree.root, ops, self.paths)
 
     def _trail(self, e: Endpoint) -> None:
         """The release cursor makes the moves of the other one, so many positions later, in the same loops."""
         e.lag = max(v.lag for v in visits(e.releases))
-        match_trailing(e.form, e.releases)
+        match_trailing(e.traversal, e.releases)
 
     def _check_loads(self, producer: Endpoint) -> None:
         """The loads of a position bring the bytes that are expected at it, and are issued by those that wait for its slot."""

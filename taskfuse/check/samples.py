@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.items import Element, Trip
+from taskfuse.check.bounded_variables import Element, Trip
 from taskfuse.ir.scalar import Const, Expr, Facts, evaluate, sym
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _with(table: Table, constraints: Constraints) -> Table:
     """A table with one more item."""
     if not _rows(table):
         return table
-    match constraints.items[-1]:
+    match constraints.assumptions[-1]:
         case Trip(symbol=symbol, start=start, stop=stop, implied=implied):
             if not (start.free | stop.free) <= table.keys():
                 return {}

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 from taskfuse.check.barriers import uneven
 from taskfuse.check.endpoints import Endpoint, Ring
-from taskfuse.check.forms import Choice, Either, Item, Match, NotRing, Part, Repeat, Visit, parse, visits
 from taskfuse.check.rings import Rings
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, Node, StatementTree
 from taskfuse.check.threads import Conditions, Threads, bounds_of, box_count
+from taskfuse.check.traversals import Choice, CursorTree, Either, Match, NotRing, Part, Repeat, Visit, parse, visits
 from taskfuse.ir.scalar import Const, Expr, const, eq, ge, le, prove, simplify, sym
 from taskfuse.kir.declarations import Semaphore
 from taskfuse.kir.nodes import For
@@ -166,17 +166,17 @@ class BlockRings:
         blocks = self._blocks((*ops, *moves))
         along = self._along(ops, blocks)
         who = self._movers(moves)
-        form = parse(_inside(self.rings.skeleton({*ops, *moves}), blocks), trailing=False, waits=True, arrives=True)
+        traversal = parse(_inside(self.rings.skeleton({*ops, *moves}), blocks), trailing=False, waits=True, arrives=True)
         own = tuple(simplify(sym(name) - shift) for name, shift in along)
-        endpoint = Endpoint(cursor, cursor, who, form, releases=form, instance=own)
-        for visit in visits(form):
+        endpoint = Endpoint(cursor, cursor, who, traversal, releases=traversal, ring_index=own)
+        for visit in visits(traversal):
             assert visit.wait is not None
             if not self.threads.somebody(self.threads.split(visit.wait.conditions).threads):
                 raise NotRing("it is not known that a thread acquires", visit.wait)
             for a in visit.arrivals:
                 if not self.rings.slot_release.acquired(visit.wait, a, endpoint):
                     raise NotRing("it releases without having met the thread that acquires", visit.wait, a)
-        _check_blocks_alike(form, {name for name, _ in along})
+        _check_blocks_alike(traversal, {name for name, _ in along})
         return _End(endpoint, blocks, along, self._spans(ops[0], blocks, along, self._semaphores[waits_on]))
 
     def _check_cursor(self, cursor: str, slots: int) -> None:
@@ -261,7 +261,7 @@ class BlockRings:
                 raise NotRing(f"one end has the rings {mine[0]} to {mine[1]}, the other {theirs[0]} to {theirs[1]}")
         names = {name: simplify(sym(name) - shift + other) for (name, shift), (_, other) in zip(one.along, two.along, strict=True)}
         match = Match()
-        match.forms(one.endpoint.form, two.endpoint.form, {n: e for n, e in names.items() if e is not sym(n)})
+        match.align(one.endpoint.traversal, two.endpoint.traversal, {n: e for n, e in names.items() if e is not sym(n)})
         ring.loops += match.loops
         ring.pairs += match.pairs
 
@@ -274,7 +274,7 @@ class BlockRings:
             conditions = tuple(c for c in end.blocks if not c.free.isdisjoint(shared))
             blocks = box_count(conditions, {n: self.threads.grid[n] for n in shared}, shared, context)
             one: Expr | None = None
-            for visit in visits(end.endpoint.form):
+            for visit in visits(end.endpoint.traversal):
                 count = const(0)
                 for a in visit.arrivals:
                     split = self.threads.split(a.conditions)
@@ -291,14 +291,14 @@ class BlockRings:
             raise NotRing(f"a phase of {name} takes {expected} releases, and {simplify(total, context.facts)} come")
 
 
-def _inside(items: list[Item], blocks: Conditions) -> list[Item]:
+def _inside(trees: list[CursorTree], blocks: Conditions) -> list[CursorTree]:
     """A skeleton without the conditions that select an endpoint's blocks."""
-    found: list[Item] = []
-    for item in items:
-        if isinstance(item, Node):
-            found.append(item)
+    found: list[CursorTree] = []
+    for tree in trees:
+        if isinstance(tree, Node):
+            found.append(tree)
             continue
-        key, inner = item
+        key, inner = tree
         if not isinstance(key, Node):
             key = tuple(c for c in key if c not in blocks)
         if isinstance(key, Node) or key:
@@ -308,9 +308,9 @@ def _inside(items: list[Item], blocks: Conditions) -> list[Item]:
     return found
 
 
-def _check_blocks_alike(form: tuple[Part, ...], own: set[str]) -> None:
+def _check_blocks_alike(traversal: tuple[Part, ...], own: set[str]) -> None:
     """Blocks that share a ring visit the same positions. ``own``: block indices that select a ring."""
-    for part in form:
+    for part in traversal:
         match part:
             case Repeat(node=Node(stmt=For() as loop) as node):
                 used = loop.start.free | loop.stop.free | loop.step.free

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from taskfuse.check.barriers import Barriers, BarrierSite
 from taskfuse.check.endpoints import Endpoint
-from taskfuse.check.forms import NotRing, Visit, visits
 from taskfuse.check.paths import Paths, Step
 from taskfuse.check.statement_tree import THREADS, Node, together
 from taskfuse.check.threads import Conditions, Threads
+from taskfuse.check.traversals import NotRing, Visit, visits
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.nodes import TmaLoad
 from taskfuse.kir.synchronization import BarrierScope
@@ -26,18 +26,18 @@ class SlotRelease:
 
     def check(self, e: Endpoint) -> None:
         """Whoever arrives at a position has waited for it; whoever waits arrives there, or meets one who does, before it arrives."""
-        for visit in (*visits(e.form), *(visits(e.releases) if e.release != e.cursor else ())):
+        for visit in (*visits(e.traversal), *(visits(e.releases) if e.release != e.cursor else ())):
             for a in visit.releases:
                 if not self.has_waited(a, e):
                     raise NotRing("others arrive at a position than those that waited for it", a)
-        for visit in visits(e.form):
+        for visit in visits(e.traversal):
             if not visit.arrivals or visit.wait is None:
                 continue
             arrivals = [a for a in visit.arrivals if not isinstance(a.stmt, TmaLoad)]
             if not any(self.released(visit.wait, a, e, control=True) for a in arrivals):
                 raise NotRing("threads that waited go on without meeting the one that arrives for them", visit.wait, *arrivals[:1])
         if e.release != e.cursor:
-            for visit, release in zip(visits(e.form), visits(e.releases), strict=True):
+            for visit, release in zip(visits(e.traversal), visits(e.releases), strict=True):
                 for a in release.releases:
                     if not self._covered(visit, release, a, e):
                         raise NotRing("threads that waited do not meet the one that arrives for them", a)

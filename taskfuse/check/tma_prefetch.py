@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from taskfuse.check.accesses import Use
 from taskfuse.check.endpoints import Endpoint
-from taskfuse.check.forms import NotRing
 from taskfuse.check.multibuffers import MultiBuffer, MultiBuffers, Position
 from taskfuse.check.rings import Rings
 from taskfuse.check.statement_tree import THREADS, Context, Node
 from taskfuse.check.threads import Conditions
+from taskfuse.check.traversals import NotRing
 from taskfuse.ir.scalar import ONE, TRUE, Expr, ge, le, lt, prove, sym
 from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.kir.synchronization import CursorInit, Expect, Wait

@@ -8,8 +8,8 @@ from taskfuse.check.alignment import TENSORS, aligned, assumes_tensors
 from taskfuse.check.argument import Argument, all_proved
 from taskfuse.check.bounds import inside
 from taskfuse.check.convergence import convergence
+from taskfuse.check.counterexample import counterexample
 from taskfuse.check.defined import DIVISORS, defined
-from taskfuse.check.instance import counterexample
 from taskfuse.check.known import unknown
 from taskfuse.check.order import deadlocks, initialization
 from taskfuse.check.races import Races

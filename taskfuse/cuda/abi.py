@@ -11,7 +11,9 @@ CONFIG: Final = struct.Struct("<7I4xQQI4x")
 """CUlaunchConfig: grid[3], block[3], bytes of Shared memory, stream, address of the attributes, their number."""
 ATTRIBUTE: Final = struct.Struct("<I4x3I52x")
 """CUlaunchAttribute: id, value."""
-COOPERATIVE, CLUSTER_DIMENSION = 2, 4  # CUlaunchAttributeID
+COOPERATIVE, CLUSTER_DIMENSION, PROGRAMMATIC_STREAM_SERIALIZATION = 2, 4, 6  # CUlaunchAttributeID
+OVERLAP_ARCH: Final = 90
+"""The least architecture, times ten, whose launches can overlap with the end of the one before."""
 
 
 class DeviceAttribute(Enum):
@@ -36,6 +38,7 @@ class FunctionAttribute(Enum):
 
     MAX_THREADS_PER_BLOCK = 0
     SHARED_SIZE_BYTES = 1
+    PTX_VERSION = 5
     MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
     NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14
 

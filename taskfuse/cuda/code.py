@@ -9,10 +9,10 @@ from threading import Lock
 from taskfuse.cuda.cache import compiled
 from taskfuse.cuda.driver import Device, Driver, Function
 from taskfuse.cuda.emitted import emitted
+from taskfuse.cuda.face import Face
 from taskfuse.cuda.fit import refused
 from taskfuse.cuda.nvrtc import Binary, CompileOptions
 from taskfuse.cuda.signature import Source
-from taskfuse.kir import Kernel
 from taskfuse.kir.variant import Variant
 from taskfuse.options import read_options
 
@@ -24,14 +24,15 @@ class Code:
     """The texts of a kernel and what was made of them.
 
     Args:
-        kernel: a verified kernel.
+        face: that of a verified kernel.
         arch: target such as ``sm_90a``; ``None``: that of the GPU.
         lenient: see :class:`~taskfuse.cuda.launch.Launcher`.
         on_compile: told of each text that is compiled.
     """
 
-    def __init__(self, kernel: Kernel, driver: Driver, arch: str | None, fast_math: bool, debug: bool, lenient: bool, on_compile: OnCompile) -> None:
-        self._kernel = kernel
+    def __init__(self, face: Face, driver: Driver, arch: str | None, fast_math: bool, debug: bool, lenient: bool, on_compile: OnCompile) -> None:
+        self._kernel = face.head
+        self._face = face
         self._driver = driver
         self._arch = arch
         self._fast_math = fast_math
@@ -47,7 +48,7 @@ class Code:
         with self._lock:
             found = self._sources.get(variant)
             if found is None:
-                found = self._sources[variant] = emitted(self._kernel, variant, self._fast_math, self._debug, read_options())
+                found = self._sources[variant] = emitted(self._face, variant, self._fast_math, self._debug, read_options())
         return found
 
     def function(self, source: Source, device: Device) -> Function:

@@ -70,12 +70,14 @@ class Function(NamedTuple):
         handle: its ``CUfunction`` in the primary context of its device.
         max_threads: threads of a block that its registers allow.
         static_shared: bytes of Shared memory that it takes beside the dynamic ones.
+        arch: the virtual architecture that it was compiled for, times ten: 90.
     """
 
     handle: int
     name: str
     max_threads: int
     static_shared: int
+    arch: int
 
 
 class Driver:
@@ -183,11 +185,11 @@ class Driver:
                 with self.current(device):
                     module = self._handle("cuModuleLoadData", code)
                     handle = self._handle("cuModuleGetFunction", module, name.encode())
-                    threads, static = (
+                    threads, static, arch = (
                         self._integer("cuFuncGetAttribute", a.value, handle)
-                        for a in (FunctionAttribute.MAX_THREADS_PER_BLOCK, FunctionAttribute.SHARED_SIZE_BYTES)
+                        for a in (FunctionAttribute.MAX_THREADS_PER_BLOCK, FunctionAttribute.SHARED_SIZE_BYTES, FunctionAttribute.PTX_VERSION)
                     )
-                    found = self._functions[key] = Function(handle, name, threads, static)
+                    found = self._functions[key] = Function(handle, name, threads, static, arch)
         return found
 
     def allow_shared(self, function: Function, size: int) -> None:

@@ -1,21 +1,20 @@
 """Emitted texts, kept in the folder of compiled kernels: a process that finds the text of a kernel there needs not print it.
 
-The key is the SHA-256 of all that the text depends on: the kernel, the variant, the options, and the modules of taskfuse: their names, sizes and
-times, so that a change of the printer needs no other version. What is kept is JSON.
+The key is the SHA-256 of all that the text depends on: the kernel, the variant, the options, and the modules of taskfuse
+(:mod:`taskfuse.cuda.sources`), so that a change of the printer needs no other version. What is kept is JSON.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import fields
-from functools import cache
-from pathlib import Path
 from typing import Any, Final, get_args
 
 from taskfuse.cuda.cache import folder, keep
+from taskfuse.cuda.face import Face
 from taskfuse.cuda.signature import Argument, Source
+from taskfuse.cuda.sources import sources
 from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.scalar import Expr, parse_expr
 from taskfuse.kir import Kernel
@@ -27,41 +26,28 @@ _FORM: Final = 1  # of what _packed makes
 _KINDS: Final[dict[str, type[Argument]]] = {kind.__name__: kind for kind in get_args(Argument)}
 
 
-def emitted(kernel: Kernel, variant: Variant, fast_math: bool, debug: bool, settings: Options) -> Source:
+def emitted(face: Face, variant: Variant, fast_math: bool, debug: bool, settings: Options) -> Source:
     """What :func:`taskfuse.cuda.source.emit` makes, from the folder of ``settings`` if it is there. Debug builds are not kept.
 
     Raises:
         UnsupportedError: a construct with no CUDA form.
     """
     disk = None if debug else folder(settings)
-    key = "" if disk is None else _key(kernel, variant, fast_math)
+    key = "" if disk is None else _key(face, variant, fast_math, settings)
     content = None if disk is None or settings.always_compile else disk.get(key)
     if content is not None:
-        return _unpacked(content, kernel, variant)
+        return _unpacked(content, face.head, variant)
     from taskfuse.cuda.source import emit  # only who prints pays for its import
 
-    source = emit(kernel, variant, fast_math, debug, settings.chaos if debug else None)
+    source = emit(face.whole(), variant, fast_math, debug, settings.chaos if debug else None)
     if disk is not None:
         keep(disk, key, _packed(source))
     return source
 
 
-def _key(kernel: Kernel, variant: Variant, fast_math: bool) -> str:
-    parts = [str(kernel), *(form.value for form in variant.forms), variant.wide, fast_math, VERSION, _FORM, *_modules()]
+def _key(face: Face, variant: Variant, fast_math: bool, settings: Options) -> str:
+    parts = [face.text, *(form.value for form in variant.forms), variant.wide, fast_math, VERSION, _FORM, sources(settings).all]
     return hashlib.sha256(json.dumps(["text", *parts]).encode()).hexdigest()
-
-
-@cache
-def _modules() -> tuple[tuple[str, int, int], ...]:
-    """Path, size and time of each module of taskfuse."""
-    found: list[tuple[str, int, int]] = []
-    for path, folders, names in os.walk(Path(__file__).parents[1]):
-        folders[:] = sorted(name for name in folders if name != "__pycache__")
-        for name in sorted(names):
-            if name.endswith(".py"):
-                state = os.stat(os.path.join(path, name))
-                found.append((os.path.join(path, name), state.st_size, state.st_mtime_ns))
-    return tuple(found)
 
 
 def _packed(source: Source) -> bytes:

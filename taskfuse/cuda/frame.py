@@ -17,7 +17,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from taskfuse.cuda.abi import ATTRIBUTE, CLUSTER_DIMENSION, CONFIG, COOPERATIVE
+from taskfuse.cuda.abi import ATTRIBUTE, CLUSTER_DIMENSION, CONFIG, COOPERATIVE, PROGRAMMATIC_STREAM_SERIALIZATION
 from taskfuse.cuda.driver import Driver
 from taskfuse.cuda.tensormap import MAP_ALIGNMENT
 from taskfuse.reports.resources import LaunchShape
@@ -42,11 +42,19 @@ class FrameLayout(NamedTuple):
     offsets: tuple[int, ...]
 
 
-def frame_layout(shape: LaunchShape, cooperative: bool, parameters: Sequence[bytes]) -> FrameLayout:
-    """The layout for parameters whose bytes are given. A parameter of 128 bytes (a tensor map) is aligned to 64 bytes, others to 8."""
+def frame_layout(shape: LaunchShape, cooperative: bool, overlapping: bool, parameters: Sequence[bytes]) -> FrameLayout:
+    """The layout for parameters whose bytes are given. A parameter of 128 bytes (a tensor map) is aligned to 64 bytes, others to 8.
+
+    Args:
+        cooperative: all blocks must be resident at once.
+        overlapping: its blocks may start when those of the launch before it have ended, though not all that these wrote is visible: the kernel
+            waits for that itself (:data:`taskfuse.cuda.instructions.STREAM_WAIT`).
+    """
     attributes = b""
     if cooperative:
         attributes += ATTRIBUTE.pack(COOPERATIVE, 1, 0, 0)
+    if overlapping:
+        attributes += ATTRIBUTE.pack(PROGRAMMATIC_STREAM_SERIALIZATION, 1, 0, 0)
     if shape.cluster != (1, 1, 1):
         attributes += ATTRIBUTE.pack(CLUSTER_DIMENSION, *shape.cluster)
     table = CONFIG.size + len(attributes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from taskfuse.cuda.abi import OVERLAP_ARCH
 from taskfuse.cuda.text import Helper
 
 SHARED_ADDRESS = Helper(
@@ -206,6 +207,20 @@ FENCE_PROXY_GLOBAL = Helper(
     '__device__ __forceinline__ void fence_proxy_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }',
     arch=90,
 )
+
+# -- launches (PTX ISA, "griddepcontrol") ----------------------------------------------------------------------------------------------
+
+STREAM_WAIT = Helper(
+    "wait_for_stream",
+    f"""\
+__device__ __forceinline__ void wait_for_stream() {{
+#if __CUDA_ARCH__ >= {10 * OVERLAP_ARCH}
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}}""",
+)
+"""Waits until all launches before this one in the stream are complete and their writes visible: a launch that overlaps with the end of the one before it
+does not wait for that itself. Nothing where there is no such launch, and below sm_90, where none overlap."""
 
 # -- register budgets (PTX ISA, "setmaxnreg") ------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from taskfuse.cuda.arrays import ArrayView, Kind, Kinds, Unfit, is_on_host, nump
 from taskfuse.cuda.code import Code, OnCompile
 from taskfuse.cuda.debug import REPORT_BYTES, empty_report, read_report
 from taskfuse.cuda.device_array import DeviceArray
+from taskfuse.cuda.face import Face, face
 from taskfuse.cuda.frame import STREAM_WORD, Frame, MapSlot
 from taskfuse.cuda.layout import Layout, row_major
 from taskfuse.cuda.outputs import check_host_outputs, check_overlaps, outputs_given, store
@@ -78,7 +79,7 @@ class Launcher:
         kinds: the frameworks of this process, and its driver.
 
     Args:
-        kernel: a verified kernel.
+        kernel: a verified kernel, or the face of one.
         kinds: the frameworks of this process, and its driver.
         arch: target to compile for; ``None``: that of the GPU.
         fast_math, debug: see :func:`taskfuse.compile`.
@@ -89,7 +90,7 @@ class Launcher:
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: Kernel | Face,
         kinds: Kinds,
         *,
         arch: str | None = None,
@@ -99,12 +100,14 @@ class Launcher:
         on_compile: OnCompile = lambda source, binary, arch: None,
         admit: Admit | None = None,
     ) -> None:
-        self.kernel = kernel
+        own = kernel if isinstance(kernel, Face) else face(kernel)
+        self.kernel = kernel = own.head
         self._driver = driver = kinds.driver
         self.kinds = kinds
         self.probes = kinds.probes
-        self._planner = Planner(kernel, driver, Code(kernel, driver, arch, fast_math, debug, lenient, on_compile), admit)
+        self._planner = Planner(own, driver, Code(own, driver, arch, fast_math, debug, lenient, on_compile), admit)
         self._plans = Plans()
+        self._touched = own.touched
         params = wanted(kernel)
         self._count = len(params)
         self._scalars = [(index, p) for index, p in enumerate(params) if isinstance(p, ScalarParam)]
@@ -234,7 +237,7 @@ class Launcher:
 
     def _refuse_overlap(self, addresses: Sequence[int], ranges: Sequence[tuple[int, int]]) -> None:
         inputs = len(addresses) - len(self.kernel.outputs)
-        check_overlaps(self.kernel, [(a + low, a + high) for a, (low, high) in zip(addresses, ranges, strict=True)], inputs)
+        check_overlaps(self.kernel, [(a + low, a + high) for a, (low, high) in zip(addresses, ranges, strict=True)], inputs, self._touched)
 
     def _launch_again(self, plan: Plan, frame: Frame, status: int) -> None:
         """A launch that failed, in the context of the plan, if that was not the current one."""
@@ -405,7 +408,7 @@ class Launcher:
                 raise self._unfit(position, unfit) from None
             views.append(ArrayView(NEW_ARRAY, dtype, Layout.of(array.shape, row_major(array.shape), dtype.itemsize), device.ordinal))
         if given is not None:
-            check_host_outputs(self.kernel, hosts[:split], given)
+            check_host_outputs(self.kernel, hosts[:split], given, self._touched)
         loan = self.kinds.loan
         signature: Hashable = given is None
         for view in views:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 
+from taskfuse.cuda.abi import OVERLAP_ARCH
 from taskfuse.cuda.arrays import ArrayView, Kind
 from taskfuse.cuda.driver import Driver, Function
 from taskfuse.cuda.frame import WORD, frame_layout
@@ -48,7 +49,7 @@ def fill(
     source = plan.source
     maps = {p.name: p for p in source.kernel.params if isinstance(p, TensorMapParam)}
     values = [_bytes(driver, source.kernel, a, views, symbols, maps) for a in source.arguments]
-    layout = frame_layout(shape, source.cooperative, values)
+    layout = frame_layout(shape, source.cooperative, function.arch >= OVERLAP_ARCH and not source.cooperative, values)
     scalars = [p.name for p in wanted(source.kernel) if isinstance(p, ScalarParam)]
     pointers: list[tuple[int, int]] = []
     places: list[tuple[int, int]] = []

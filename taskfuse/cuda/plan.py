@@ -6,7 +6,7 @@ the variant that the signature allows, the launch shape and the parameters that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from taskfuse.cuda.arrays import Kind, Maker
@@ -62,6 +62,7 @@ class Plan:
         source: Source,
         makers: tuple[Maker, ...],
         ranges: tuple[tuple[int, int], ...],
+        touched: Collection[str],
     ) -> None:
         self._driver = driver
         self.kind = kind = kinds[0]
@@ -77,7 +78,7 @@ class Plan:
         kernel = source.kernel
         inputs = len(ranges) - len(kernel.outputs)
         found = () if makers else overlapping(ranges, len(kernel.outputs))
-        self.apart = tuple(pair for pair in found if not may_overlap(kernel, pair[0] - inputs, pair[1]))
+        self.apart = tuple(pair for pair in found if not may_overlap(kernel, pair[0] - inputs, pair[1], touched))
         self._function = 0
         self.pointers: tuple[tuple[int, int], ...] = ()
         self.scalars: tuple[tuple[int, int], ...] = ()

@@ -8,16 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from taskfuse.cuda.arrays import ArrayView, Kind, Maker, Unfit
 from taskfuse.cuda.code import Code
 from taskfuse.cuda.driver import Driver
+from taskfuse.cuda.face import Face
 from taskfuse.cuda.fit import check_limits, launch_shape, prepare, refused
-from taskfuse.cuda.layout import Layout, alignment_of, row_major, vector_bytes_of
+from taskfuse.cuda.layout import Layout, alignment_of, row_major
 from taskfuse.cuda.parameters import fill
 from taskfuse.cuda.plan import Plan
-from taskfuse.cuda.ranges import fits
 from taskfuse.errors import InputError, LaunchError, OutputError
-from taskfuse.kir import Kernel, accesses, walk
 from taskfuse.kir.arguments import bind_symbols, check_rank, integer, wanted
 from taskfuse.kir.declarations import TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Gather, VectorCopy
 from taskfuse.kir.variant import Form, Variant
 from taskfuse.reports.resources import LaunchShape
 
@@ -31,20 +29,19 @@ class Planner:
     """Makes the plans of one kernel.
 
     Args:
-        kernel: a verified kernel.
+        face: that of a verified kernel.
         code: its texts, compiled.
         admit: asked before a plan is made, with the values of the extents.
     """
 
-    def __init__(self, kernel: Kernel, driver: Driver, code: Code, admit: Admit | None = None) -> None:
-        self.kernel = kernel
+    def __init__(self, face: Face, driver: Driver, code: Code, admit: Admit | None = None) -> None:
+        self.kernel = kernel = face.head
+        self._face = face
         self._driver = driver
         self._code = code
         self._admit = admit
         self._tensors = [p for p in kernel.params if isinstance(p, TensorParam)]
         self._inputs = [(index, p) for index, p in enumerate(wanted(kernel)) if isinstance(p, TensorParam)]
-        self._accessed = {a.buffer for s in walk(kernel) for side in accesses(s) for a in side}
-        self._vectors = _vectors(kernel)
 
     def plan(self, kinds: Sequence[Kind], inputs: Sequence[ArrayView], outputs: Sequence[ArrayView] | None, device: int) -> Plan:
         """The plan for arrays on ``device``.
@@ -82,7 +79,7 @@ class Planner:
         source = self._code.source(variant)
         shape = launch_shape(self.kernel, source, symbols)
         order = [p.name for _, p in self._inputs] + [p.name for p in self.kernel.outputs]
-        plan = Plan(self._driver, kinds, place, source, makers, tuple(views[name].layout.byte_range for name in order))
+        plan = Plan(self._driver, kinds, place, source, makers, tuple(views[name].layout.byte_range for name in order), self._face.touched)
         if math.prod(shape.grid) * math.prod(shape.block) == 0:
             self._check_nothing_to_do(shape, views)
             return plan
@@ -100,12 +97,12 @@ class Planner:
 
     def _variant(self, views: Mapping[str, ArrayView], symbols: Mapping[str, int]) -> Variant:
         forms: list[Form] = []
-        wide = not fits(self.kernel, symbols)
+        wide = not self._face.fits(symbols)
         for param in self._tensors:
             view = views[param.name]
             form = Form.DENSE  # what only TMA touches is described by its tensor map
-            if param.name in self._accessed:
-                form = view.layout.form(alignment_of(view.pointer), self._vectors.get(param.name, 0))
+            if param.name in self._face.accessed:
+                form = view.layout.form(alignment_of(view.pointer), self._face.vectors.get(param.name, 0))
                 wide = wide or (form is not Form.DENSE and not view.layout.fits_int32)
             forms.append(form)
         return Variant(tuple(forms), wide)
@@ -157,15 +154,3 @@ class Planner:
         for param in self.kernel.outputs:
             if not views[param.name].layout.is_empty:
                 raise refused(self.kernel, f"it has no thread to write '{param.name}': {shape}")
-
-
-def _vectors(kernel: Kernel) -> dict[str, int]:
-    """What the address of each tensor must be a multiple of for its vectors and asynchronous copies."""
-    itemsizes = {p.name: p.dtype.itemsize for p in kernel.params if isinstance(p, TensorParam)}
-    found: dict[str, list[int]] = {}
-    for stmt in walk(kernel):
-        if isinstance(stmt, VectorCopy | AsyncCopy) or (isinstance(stmt, Gather) and stmt.width > 1):
-            for access in (stmt.out, stmt.source):
-                if access.buffer in itemsizes:
-                    found.setdefault(access.buffer, []).append(stmt.width * itemsizes[access.buffer])
-    return {name: vector_bytes_of(sizes) for name, sizes in found.items()}

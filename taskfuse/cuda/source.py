@@ -92,7 +92,7 @@ class _Emitter:
         self.names = Names()
         self.function = self.names.reserve(kernel.name)
         self.used = _Used(self.names)
-        self.helpers: set[Helper] = set()
+        self.helpers: set[Helper] = {ptx.STREAM_WAIT}
         self.ranges = kernel_ranges(kernel)
         uniform = frozenset(e.name for e in kernel.extents) | {p.name for p in kernel.params if isinstance(p, HostParam)}
         self.divisors = Divisors(uniform, self.names.reserve)
@@ -240,6 +240,7 @@ class _Emitter:
         lines.append(f'extern "C" __global__ void __launch_bounds__({bounds})')
         lines.append(f"{self.function}({', '.join(parameters)}) {{")
         lines += [INDENT + line for line in head]
+        lines.append(f"{INDENT}{ptx.STREAM_WAIT.name}();")
         lines += body
         lines.append("}")
         return "\n\n".join(lines[: len(helpers)]) + ("\n\n" if helpers else "") + "\n".join(lines[len(helpers) :]) + "\n"

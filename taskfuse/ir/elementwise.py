@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.dtypes import DType, bool_, result_type
-from taskfuse.ir.integer_ring import mix
+from taskfuse.ir.modular import mix
 from taskfuse.ir.spelling import (
     AND,
     OR,
@@ -84,7 +84,7 @@ class Elementwise:
         function: the NumPy implementation, on arrays of the compute dtype.
         cpp: how it is written in C++.
         doc: one sentence for its documentation.
-        ring: the implementation on words of the integer ring (``taskfuse.ir.integer_ring``); ``None``: a hash of the words, keyed by the name.
+        modular: the implementation on modular words (``taskfuse.ir.modular``); ``None``: a hash of the words, keyed by the name.
         commutative: true if the first two operands may change places.
         ulps: how many units in the last place float32 and float64 may be off on a GPU, from the correctly rounded result; ``None``: exact. Functions
             of CUDA's library: CUDA C++ Programming Guide, "Mathematical Functions"; others from the errors of their steps.
@@ -98,7 +98,7 @@ class Elementwise:
     function: Function
     cpp: Spelling
     doc: str
-    ring: Function | None = None
+    modular: Function | None = None
     commutative: bool = False
     ulps: tuple[float, float] | None = None
     torch: str | None = None
@@ -143,7 +143,7 @@ class Elementwise:
 class _Facts(TypedDict, total=False):
     """The columns that most rows leave out."""
 
-    ring: Function | None
+    modular: Function | None
     commutative: bool
     ulps: tuple[float, float] | None
     torch: str | None
@@ -260,24 +260,24 @@ def _fma(a: Array, b: Array, c: Array) -> Array:
     return a * b + c
 
 
-def _ring_fma(a: Array, b: Array, c: Array) -> Array:
+def _modular_fma(a: Array, b: Array, c: Array) -> Array:
     return a * b + c
 
 
-def _ring_lerp(a: Array, b: Array, t: Array) -> Array:
+def _modular_lerp(a: Array, b: Array, t: Array) -> Array:
     return a + t * (b - a)
 
 
-def _ring_div(a: Array, b: Array) -> Array:
+def _modular_div(a: Array, b: Array) -> Array:
     # linear in the dividend, so that division distributes over sums as it does over the reals
     return a * mix(b)
 
 
-def _ring_false(x: Array) -> Array:
+def _modular_false(x: Array) -> Array:
     return np.zeros(x.shape, np.bool_)
 
 
-def _ring_true(x: Array) -> Array:
+def _modular_true(x: Array) -> Array:
     return np.ones(x.shape, np.bool_)
 
 
@@ -304,19 +304,19 @@ _CLAMP = numbers(
 
 _ROWS = (
     # moving values
-    _unary("copy", _SAME, _copy, anywhere("{0}", moves=True), "``x`` in storage of its own.", ring=_copy, torch="clone", numpy="copy"),
+    _unary("copy", _SAME, _copy, anywhere("{0}", moves=True), "``x`` in storage of its own.", modular=_copy, torch="clone", numpy="copy"),
     _unary(
         "cast",
         DTypeRule.CAST,
         _copy,
         anywhere("{0}", moves=True),
         "``x`` converted to ``dtype``.",
-        ring=_copy,
+        modular=_copy,
         torch="to _to_copy type convert_element_type",
         numpy="astype",
     ),
     # sign and rounding
-    _unary("neg", _NUMERIC, np.negative, numbers("(-{0})", "(-{0})", "(({T})(0 - ({U}){0}))"), "-x. Not for bool.", ring=np.negative, torch="neg negative"),
+    _unary("neg", _NUMERIC, np.negative, numbers("(-{0})", "(-{0})", "(({T})(0 - ({U}){0}))"), "-x. Not for bool.", modular=np.negative, torch="neg negative"),
     _unary("abs", _SAME, np.absolute, numbers("fabsf({0})", "fabs({0})", "absolute<{T}, {U}>({0})", "{0}", "{0}"), "The absolute value.", torch="abs absolute"),
     _unary(
         "sign",
@@ -345,7 +345,7 @@ _ROWS = (
         np.square,
         numbers("square<{T}, {U}>({0})", "square<{T}, {U}>({0})", "square<{T}, {U}>({0})"),
         "x * x. Not for bool.",
-        ring=np.square,
+        modular=np.square,
     ),
     _unary("sqrt", _FLOAT, np.sqrt, library("sqrt"), "The square root."),
     _unary("rsqrt", _FLOAT, _rsqrt, library("rsqrt"), "1 / sqrt(x).", ulps=(2, 1)),
@@ -408,15 +408,15 @@ _ROWS = (
     ),
     _unary("silu", _FLOAT, _silu, floats("silu({0})", "double_silu({0})", "fast_silu({0})"), "x * sigmoid(x).", ulps=(64, 400)),
     # predicates
-    _unary("isnan", _BOOL, np.isnan, numbers("isnan({0})", "isnan({0})", "false", "false", "false"), "True where x is NaN.", ring=_ring_false),
-    _unary("isinf", _BOOL, np.isinf, numbers("isinf({0})", "isinf({0})", "false", "false", "false"), "True where x is infinite.", ring=_ring_false),
+    _unary("isnan", _BOOL, np.isnan, numbers("isnan({0})", "isnan({0})", "false", "false", "false"), "True where x is NaN.", modular=_modular_false),
+    _unary("isinf", _BOOL, np.isinf, numbers("isinf({0})", "isinf({0})", "false", "false", "false"), "True where x is infinite.", modular=_modular_false),
     _unary(
         "isfinite",
         _BOOL,
         np.isfinite,
         numbers("isfinite({0})", "isfinite({0})", "true", "true", "true"),
         "True where x is neither infinite nor NaN.",
-        ring=_ring_true,
+        modular=_modular_true,
     ),
     _unary("logical_not", _LOGICAL, np.logical_not, anywhere("(!{0})"), "True where x is 0."),
     _unary(
@@ -427,10 +427,10 @@ _ROWS = (
         "Every bit flipped; for bool the negation. For bool and integers.",
     ),
     # arithmetic
-    _binary("add", _SAME, np.add, arithmetic("+", boolean=OR), "a + b; for bool the disjunction.", ring=np.add, commutative=True),
-    _binary("sub", _NUMERIC, np.subtract, arithmetic("-", boolean=None), "a - b. Not for bool.", ring=np.subtract, torch="sub subtract"),
+    _binary("add", _SAME, np.add, arithmetic("+", boolean=OR), "a + b; for bool the disjunction.", modular=np.add, commutative=True),
+    _binary("sub", _NUMERIC, np.subtract, arithmetic("-", boolean=None), "a - b. Not for bool.", modular=np.subtract, torch="sub subtract"),
     _binary(
-        "mul", _SAME, np.multiply, arithmetic("*", boolean=AND), "a * b; for bool the conjunction.", ring=np.multiply, commutative=True, torch="mul multiply"
+        "mul", _SAME, np.multiply, arithmetic("*", boolean=AND), "a * b; for bool the conjunction.", modular=np.multiply, commutative=True, torch="mul multiply"
     ),
     _binary(
         "div",
@@ -438,7 +438,7 @@ _ROWS = (
         np.true_divide,
         floats("({0} / {1})", "({0} / {1})", "__fdividef({0}, {1})"),
         "a / b, a float; integers become float64.",
-        ring=_ring_div,
+        modular=_modular_div,
         torch="div divide true_divide",
     ),
     _binary(
@@ -487,7 +487,7 @@ _ROWS = (
         np.maximum,
         extremum("maximum_or_nan", "double_maximum_or_nan", "greater", OR),
         "The greater; NaN if either is.",
-        ring=np.maximum,
+        modular=np.maximum,
         commutative=True,
     ),
     _binary(
@@ -496,21 +496,21 @@ _ROWS = (
         np.minimum,
         extremum("minimum_or_nan", "double_minimum_or_nan", "lesser", AND),
         "The less; NaN if either is.",
-        ring=np.minimum,
+        modular=np.minimum,
         commutative=True,
     ),
-    _binary("fmax", _SAME, np.fmax, extremum("fmaxf", "fmax", "greater", OR), "The greater; the other if one is NaN.", ring=np.maximum, commutative=True),
-    _binary("fmin", _SAME, np.fmin, extremum("fminf", "fmin", "lesser", AND), "The less; the other if one is NaN.", ring=np.minimum, commutative=True),
+    _binary("fmax", _SAME, np.fmax, extremum("fmaxf", "fmax", "greater", OR), "The greater; the other if one is NaN.", modular=np.maximum, commutative=True),
+    _binary("fmin", _SAME, np.fmin, extremum("fminf", "fmin", "lesser", AND), "The less; the other if one is NaN.", modular=np.minimum, commutative=True),
     _binary("atan2", _FLOAT, np.arctan2, library("atan2", 2), "The angle of the point (b, a), in radians, in [-pi, pi].", ulps=(3, 2), torch="atan2 arctan2"),
     _binary("hypot", _FLOAT, np.hypot, library("hypot", 2), "sqrt(a*a + b*b) without intermediate overflow.", ulps=(3, 2)),
     _binary("copysign", _FLOAT, np.copysign, library("copysign", 2), "The magnitude of ``a`` with the sign of ``b``."),
     # comparisons
-    _binary("eq", _BOOL, np.equal, infix("=="), "a == b, bool.", ring=np.equal, commutative=True),
-    _binary("ne", _BOOL, np.not_equal, infix("!="), "a != b, bool.", ring=np.not_equal, commutative=True, torch="ne not_equal"),
-    _binary("lt", _BOOL, np.less, infix("<"), "a < b, bool.", ring=np.less, torch="lt less"),
-    _binary("le", _BOOL, np.less_equal, infix("<="), "a <= b, bool.", ring=np.less_equal, torch="le less_equal"),
-    _binary("gt", _BOOL, np.greater, infix(">"), "a > b, bool.", ring=np.greater, torch="gt greater"),
-    _binary("ge", _BOOL, np.greater_equal, infix(">="), "a >= b, bool.", ring=np.greater_equal, torch="ge greater_equal"),
+    _binary("eq", _BOOL, np.equal, infix("=="), "a == b, bool.", modular=np.equal, commutative=True),
+    _binary("ne", _BOOL, np.not_equal, infix("!="), "a != b, bool.", modular=np.not_equal, commutative=True, torch="ne not_equal"),
+    _binary("lt", _BOOL, np.less, infix("<"), "a < b, bool.", modular=np.less, torch="lt less"),
+    _binary("le", _BOOL, np.less_equal, infix("<="), "a <= b, bool.", modular=np.less_equal, torch="le less_equal"),
+    _binary("gt", _BOOL, np.greater, infix(">"), "a > b, bool.", modular=np.greater, torch="gt greater"),
+    _binary("ge", _BOOL, np.greater_equal, infix(">="), "a >= b, bool.", modular=np.greater_equal, torch="ge greater_equal"),
     # logic and bits
     _binary("logical_and", _LOGICAL, np.logical_and, infix("&&", AND), "True where both are not 0.", commutative=True),
     _binary("logical_or", _LOGICAL, np.logical_or, infix("||", OR), "True where one is not 0.", commutative=True),
@@ -542,12 +542,18 @@ _ROWS = (
         np.where,
         anywhere("({0} ? {1} : {2})", moves=True),
         "``a`` where ``condition`` is not 0, else ``b``.",
-        ring=np.where,
+        modular=np.where,
         numpy="where",
     ),
-    Elementwise("clamp", ("x", "min", "max"), _SAME, _clamp, _CLAMP, "``minimum(maximum(x, min), max)``.", ring=_clamp, numpy=""),
+    Elementwise("clamp", ("x", "min", "max"), _SAME, _clamp, _CLAMP, "``minimum(maximum(x, min), max)``.", modular=_clamp, numpy=""),
     Elementwise(
-        "lerp", ("a", "b", "t"), _FLOAT, _lerp, floats("lerp<{T}>({0}, {1}, {2})", "lerp<{T}>({0}, {1}, {2})"), "``a + t * (b - a)``, a float.", ring=_ring_lerp
+        "lerp",
+        ("a", "b", "t"),
+        _FLOAT,
+        _lerp,
+        floats("lerp<{T}>({0}, {1}, {2})", "lerp<{T}>({0}, {1}, {2})"),
+        "``a + t * (b - a)``, a float.",
+        modular=_modular_lerp,
     ),
     Elementwise(
         "fma",
@@ -556,7 +562,7 @@ _ROWS = (
         _fma,
         numbers("fmaf({0}, {1}, {2})", "fma({0}, {1}, {2})", "(({T})(({U}){0} * ({U}){1} + ({U}){2}))"),
         "``a * b + c`` with one rounding if the dtype has such an instruction. Not for bool.",
-        ring=_ring_fma,
+        modular=_modular_fma,
         ulps=(0, 0),
         torch="",
     ),

@@ -34,7 +34,7 @@ def evaluate(fusion: Fusion, arguments: Sequence[Argument], values: Values = NAT
     Args:
         fusion: the fusion.
         arguments: one array per input, then one number per run-time scalar.
-        values: what elements are; in the ring, floats may be given as floats or as uint64 words and come out as words.
+        values: what elements are; with ``MODULAR``, floats may be given as floats or as uint64 words and come out as words.
 
     Raises:
         FusionError: for a wrong number of arguments, or a dimension that no input determines.

@@ -8,6 +8,7 @@ that of :class:`Gather`: it also has symbols ``v0, v1, ...`` for values that it 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -33,12 +34,27 @@ class Read:
     valid: Expr = TRUE
 
 
-@dataclass(frozen=True, slots=True)
+def is_same_number(a: float, b: float) -> bool:
+    """True for one value: NaN is one, and zeros have a sign."""
+    return (a == b and (a != 0 or math.copysign(1, a) == math.copysign(1, b))) or (a != a and b != b)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Literal:
-    """A constant."""
+    """A constant. Every NaN is the same one, so that equality holds for it; ``-0.0`` and ``0.0`` are different ones."""
 
     value: int | float | bool
     dtype: DType
+
+    def __post_init__(self) -> None:
+        if self.value != self.value:
+            object.__setattr__(self, "value", math.nan)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and type(other) is type(self) and self.dtype is other.dtype and is_same_number(self.value, other.value)
+
+    def __hash__(self) -> int:
+        return hash((self.value, self.dtype))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -72,6 +72,11 @@ class TokenReader:
         """True if nothing but a comment is left in the line."""
         return self.token.kind in (TokenKind.NEWLINE, TokenKind.END)
 
+    def comment_above(self) -> str:
+        """The comment that is the whole line above the next token; empty if there is none."""
+        above = self.lines[self.token.line - 2].strip() if self.token.line > 1 else ""
+        return above[1:].strip() if above.startswith("#") else ""
+
     def end_line(self) -> str | None:
         """Take the end of the line and the empty lines after it. Gives the line's comment, if there is one."""
         if not self.at_line_end():

@@ -1,6 +1,6 @@
 """Value modes: what an element is while a fusion is evaluated or a kernel is simulated.
 
-``NATIVE`` computes on ordinary numbers. ``RING`` puts words of the integer ring (:mod:`taskfuse.ir.integer_ring`) in the place of floats, so that
+``NATIVE`` computes on ordinary numbers. ``MODULAR`` puts modular words (:mod:`taskfuse.ir.modular`) in the place of floats, so that
 results do not depend on the order of a sum and can be compared for equality. The reference evaluator and the simulator take either and
 compute through the same functions here. Nothing here warns: division by zero, overflow and invalid operands give what IEEE 754 says for floats,
 and what NumPy says for integers (division by zero gives 0).
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from taskfuse.dtypes import DType, DTypeKind, bool_
 from taskfuse.ir.elementwise import Array, Combine, DTypeRule, Elementwise
-from taskfuse.ir.integer_ring import WORD, embed, hash_words
+from taskfuse.ir.modular import WORD, embed, hash_words
 
 Scalar = bool | int | float
 
@@ -148,13 +148,13 @@ def _float_to_integer(array: npt.NDArray[np.float64], target: DType) -> Array:
     return np.asarray(np.where(above, np.asarray(target.max_value, target.numpy), clamped))
 
 
-class Ring:
-    """Words of the integer ring in the place of floats; integers and bool as they are.
+class Modular:
+    """modular words in the place of floats; integers and bool as they are.
 
     Casts between floats change nothing, an integer becomes the word that it is modulo 2^64, and a float becomes an integer by a hash.
     """
 
-    name = "ring"
+    name = "modular"
 
     def storage(self, dtype: DType) -> np.dtype[Any]:
         return WORD if dtype.kind is DTypeKind.FLOAT else dtype.numpy
@@ -186,8 +186,8 @@ class Ring:
         with np.errstate(all="ignore"):
             if not compute.is_float:
                 result = np.asarray(op.function(*operands))
-            elif op.ring is not None:
-                result = np.asarray(op.ring(*operands))
+            elif op.modular is not None:
+                result = np.asarray(op.modular(*operands))
             else:
                 result = hash_words(op.name, *operands)
         return self.cast(result, _result_dtype(op, compute), out)
@@ -210,4 +210,4 @@ class Ring:
 
 
 NATIVE: Values = Native()
-RING: Values = Ring()
+MODULAR: Values = Modular()

@@ -2,7 +2,7 @@
 
 from taskfuse.kir.arguments import specialized
 from taskfuse.kir.kernel import Kernel, KernelReaders, bind_readers
-from taskfuse.kir.parser import parse_kernel
+from taskfuse.kir.parser import parse_head, parse_kernel
 from taskfuse.kir.printer import stmt_text, to_text
 from taskfuse.kir.readers import KirReaders
 from taskfuse.kir.verify import verify_kernel
@@ -24,6 +24,7 @@ __all__ = [
     "map_expressions",
     "map_operand",
     "map_stmts",
+    "parse_head",
     "parse_kernel",
     "specialized",
     "stmt_text",

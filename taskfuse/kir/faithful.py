@@ -103,7 +103,7 @@ class _Comparison:
             case Reduction(), Reduce() as rule:
                 _equal("combine", expr.combine, rule.combine)
                 _equal("function", expr.body.name, rule.body.name)
-                _equal("start", (repr(expr.init.value), expr.init.dtype), (repr(rule.init.value), rule.init.dtype))
+                _equal("start", Immediate(expr.init.value, expr.init.dtype), rule.init)
                 _equal("dtype of the sum", wide, rule.dtype)
                 self._operands(expr.operands, rule.operands)
             case Scan(), Accumulate() as rule:
@@ -129,7 +129,7 @@ class _Comparison:
                     self._same_element(what, a, Read(self._tensor(name), index))
                     self._is_there(name)
                 case Literal(), Immediate():
-                    _equal(what, (repr(a.value), a.dtype), (repr(b.value), b.dtype))
+                    _equal(what, Immediate(a.value, a.dtype), b)
                 case ScalarRead(), ScalarValue():
                     _equal(what, a.scalar.name, b.name)
                 case IndexValue(), IndexOf():

@@ -5,12 +5,11 @@ What a field of a statement holds is its type (:mod:`taskfuse.kir.fields`); the 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated
 
-from taskfuse.dtypes import DType
+from taskfuse.ir.expr import Literal
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.shared_layouts import Major
 from taskfuse.location import Location
@@ -27,26 +26,8 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Immediate:
-    """A constant. Every NaN is the same one, so that equality holds for it; ``-0.0`` and ``0.0`` are different ones."""
-
-    value: int | float | bool
-    dtype: DType
-
-    def __post_init__(self) -> None:
-        if self.value != self.value:
-            object.__setattr__(self, "value", math.nan)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Immediate) and self.dtype is other.dtype and is_same_number(self.value, other.value)
-
-    def __hash__(self) -> int:
-        return hash((self.value, self.dtype))
-
-
-def is_same_number(a: float, b: float) -> bool:
-    """True for one value: NaN is one, and zeros have a sign."""
-    return (a == b and (a != 0 or math.copysign(1, a) == math.copysign(1, b))) or (a != a and b != b)
+class Immediate(Literal):
+    """A constant of kernel IR."""
 
 
 @dataclass(frozen=True, slots=True)

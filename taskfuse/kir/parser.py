@@ -13,8 +13,10 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declarations import Buffer, Counter, Dim3, HostParam, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam
 from taskfuse.kir.forms import INTO, Keyword
 from taskfuse.kir.kernel import ONE, Kernel
+from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operand_parser import Names, Reader
 from taskfuse.kir.statement_parser import StatementParser
+from taskfuse.kir.witness import Definition
 from taskfuse.kir.witness_parser import WitnessParser
 
 T = TypeVar("T")
@@ -22,7 +24,7 @@ MEMORIES = {medium.keyword: memory for memory, medium in MEDIA.items()}
 
 
 def parse_kernel(text: str, file: str | None = None) -> Kernel:
-    """The kernel that ``text`` denotes. Comments are dropped, except labels of branches and notes of barriers.
+    """The kernel that ``text`` denotes. Comments are dropped, except labels of branches, and notes of barriers and branches.
 
     Args:
         file: the file of the text: a statement without a location gets its own line in this file.
@@ -32,12 +34,7 @@ def parse_kernel(text: str, file: str | None = None) -> Kernel:
             that does not exist.
     """
     reader = Reader(text)
-    parser = _Header(reader)
-    parser.signature()
-    parser.declarations()
-    if parser.launch is None:
-        raise reader.fail("GRID and BLOCK")
-    grid, block, cluster, residents = parser.launch
+    parser, (_, block, cluster, _) = _declared(reader)
     names = Names.of(parser.params, parser.buffers, parser.mbarriers, parser.counters, parser.semaphores, block, cluster)
     witness = WitnessParser(reader, names, [p for p in parser.params if isinstance(p, TensorParam) and not p.is_output])
     while parser.declares(Keyword.DEFINE):
@@ -46,21 +43,28 @@ def parse_kernel(text: str, file: str | None = None) -> Kernel:
     body = StatementParser(reader, names, witness, file).block(parser.column)
     if reader.token.text:
         raise reader.token.error("the indentation matches no enclosing block")
-    return Kernel(
-        name=parser.name,
-        extents=tuple(parser.extents),
-        params=tuple(parser.params),
-        grid=grid,
-        block=block,
-        buffers=tuple(parser.buffers),
-        mbarriers=tuple(parser.mbarriers),
-        counters=tuple(parser.counters),
-        body=body,
-        cluster=cluster,
-        semaphores=tuple(parser.semaphores),
-        residents=residents,
-        definitions=tuple(witness.definitions),
-    )
+    return parser.kernel(body, tuple(witness.definitions))
+
+
+def parse_head(text: str) -> Kernel:
+    """The declarations of a printed kernel, as a kernel without a body: what a launch reads of one, for a small part of the time of :func:`parse_kernel`.
+
+    Raises:
+        ParseError: see there.
+    """
+    body = text.find("\n\n")
+    witness = text.find(f"\n  {Keyword.DEFINE.value} ")
+    return _declared(Reader(text[: min((k for k in (body, witness) if k >= 0), default=len(text))] + "\n"))[0].kernel((), ())
+
+
+def _declared(reader: Reader) -> tuple[_Header, tuple[Dim3, Dim3, Dim3, int]]:
+    """The header, read, and the launch shape."""
+    parser = _Header(reader)
+    parser.signature()
+    parser.declarations()
+    if parser.launch is None:
+        raise reader.fail("GRID and BLOCK")
+    return parser, parser.launch
 
 
 class _Header:
@@ -77,6 +81,26 @@ class _Header:
         self.counters: list[Counter] = []
         self.semaphores: list[Semaphore] = []
         self.launch: tuple[Dim3, Dim3, Dim3, int] | None = None
+
+    def kernel(self, body: tuple[Stmt, ...], definitions: tuple[Definition, ...]) -> Kernel:
+        """The kernel of this header."""
+        assert self.launch is not None
+        grid, block, cluster, residents = self.launch
+        return Kernel(
+            name=self.name,
+            extents=tuple(self.extents),
+            params=tuple(self.params),
+            grid=grid,
+            block=block,
+            buffers=tuple(self.buffers),
+            mbarriers=tuple(self.mbarriers),
+            counters=tuple(self.counters),
+            body=body,
+            cluster=cluster,
+            semaphores=tuple(self.semaphores),
+            residents=residents,
+            definitions=definitions,
+        )
 
     def signature(self) -> None:
         reader = self.reader

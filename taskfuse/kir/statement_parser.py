@@ -143,6 +143,7 @@ class StatementParser(OperandParser):
         reader = self.reader
         found: list[Branch] = []
         places: list[Location | None] = []
+        note = reader.comment_above()
         while True:
             start, cond = reader.token, TRUE
             if reader.take(Keyword.IF.value):
@@ -153,7 +154,7 @@ class StatementParser(OperandParser):
             places.append(place)
             found.append(Branch(cond, self.nested(column), label))
             if is_last or reader.token.column != column or not reader.take(Keyword.ELSE.value):
-                return If(tuple(found), location=places[0])
+                return If(tuple(found), note, location=places[0])
 
     def sync(self) -> Barrier:
         reader = self.reader

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from taskfuse import ops
-from taskfuse.count import Count, count
 from taskfuse.errors import InputError, LaunchError, OutputError
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.kir import Kernel
-from taskfuse.kir.declarations import TensorParam
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import CompiledKernel, one_kernel
 from taskfuse.runtime.views import StridedView
-from taskfuse.schedule.copy import Renaming, copy_fusion, embed
-from taskfuse.schedulers.candidates import failure, tried
+from taskfuse.schedule.copy import Renaming, embed
 from taskfuse.schedulers.fallback import fallback
-from taskfuse.schedulers.schedule import Sizes
-from taskfuse.schedulers.segmenter import BUDGET, Segmentation, plan_segments
-from taskfuse.target import Target
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate
@@ -72,6 +63,11 @@ class Chain(Executable):
         self._routes: Routes | None = None
         made = [name for link in links for name in link.outputs]
         self._is_short = not fusion.scalars and set(self._outputs) <= set(made) and len({*self._outputs}) == len(self._outputs)
+
+    @property
+    def fusion(self) -> Fusion:
+        """What they compute together; not to be changed."""
+        return self._fusion
 
     @property
     def kernel(self) -> Kernel:
@@ -195,56 +191,6 @@ class Chain(Executable):
 def link(part: Fusion, run: Executable) -> Link:
     """What ``run`` computes, if ``part`` says so."""
     return Link(run, _arguments(part), tuple(tv.name for tv in part.outputs))
-
-
-def planned(
-    fusion: Fusion,
-    make: Callable[..., Executable],
-    *,
-    sizes: Mapping[str, int] | None,
-    target: Target,
-    budget: float = BUDGET,
-    known: Segmentation | None = None,
-    into: Mapping[str, str] = MappingProxyType({}),
-) -> Executable:
-    """The executable of an automatic schedule of ``fusion``, every kernel of which was made and is proved.
-
-    Args:
-        known: the schedule to begin with, if there is one; it is taken if its kernels are proved.
-        into: outputs that may be written into the array of an input, and that input: one kernel is made so if it is proved for that.
-        make: ``make(fusion, schedule=...)``: the executable of a scheduled fusion. Raises :class:`TaskfuseError` if none exists.
-    """
-    runs: dict[tuple[Fusion, str], Executable] = {}
-
-    def trial(scheduled: Fusion, schedule: Schedule) -> Count | None:
-        run = runs[scheduled, scheduled.name] = make(scheduled, schedule=schedule)
-        extent = Sizes(scheduled, {name: size for name, size in (sizes or {}).items() if name in scheduled.dims}, target)
-        counts: list[Count] = []
-        failure(lambda: counts.append(count(run.kernel, {name: extent(sym(name)) for name in scheduled.dims}, target)))
-        return counts[0] if counts else None  # what cannot be counted is proved all the same
-
-    if known is None or any(tried(trial, step.fusion, step.schedule).refused for step in known.steps):
-        known = plan_segments(fusion, sizes=sizes, target=target, trial=trial, budget=budget)
-    found = known
-    made = [runs[step.fusion, step.fusion.name] for step in found.steps]
-    for step, run in zip(found.steps, made, strict=True):
-        run.schedule = step.schedule
-    if not found.is_segmented:
-        return _in_place(made[0], into)
-    whole = fusion if found.whole_fusion is None else found.whole_fusion
-    return Chain(copy_fusion(whole)[0], [Link(run, step.arguments, step.outputs) for step, run in zip(found.steps, made, strict=True)], found)
-
-
-def _in_place(run: Executable, into: Mapping[str, str]) -> Executable:
-    """The executable, writing outputs into the arrays of inputs where its kernel is proved to be right so: each for itself."""
-    if not isinstance(run, CompiledKernel):
-        return run
-    for output, source in into.items():
-        params = (replace(p, into=source) if p.name == output and isinstance(p, TensorParam) else p for p in run.kernel.params)
-        kernel = replace(run.kernel, params=tuple(params))
-        if kernel.verify().is_proved:
-            run = run.of(kernel)
-    return run
 
 
 def _arguments(fusion: Fusion) -> tuple[str, ...]:

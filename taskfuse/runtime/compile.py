@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -14,9 +15,10 @@ from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, check_options
 from taskfuse.options import Backend, read_options
 from taskfuse.runtime.arranged import Arranged, Nothing
-from taskfuse.runtime.chain import Chain, link, planned
+from taskfuse.runtime.automatic import as_scheduled, planned
+from taskfuse.runtime.chain import Chain, link
 from taskfuse.runtime.executable import Executable
-from taskfuse.runtime.kernel import check_backend, one_kernel
+from taskfuse.runtime.kernel import Maker, check_backend
 from taskfuse.runtime.lying import as_it_is, as_it_lies, is_plain
 from taskfuse.runtime.specialization import specialized
 from taskfuse.schedule.copy import copy_fusion
@@ -39,6 +41,7 @@ def compile(
     fast_math: bool = False,
     debug: bool = False,
     unsafe: bool = False,
+    cache: bool = True,
     options: LoweringOptions | None = None,
 ) -> Executable:
     """Lower ``fusion``, prove its kernel, and return a function on arrays. The first call that needs CUDA loads it and makes the machine code; if
@@ -66,6 +69,7 @@ def compile(
         fast_math: approximate division, square root and functions; subnormals become zero.
         debug: bound every wait, and raise :class:`HangError` at a timeout; a call then waits for its kernel.
         unsafe: skip the proof; errors about the registers of the kernel become warnings.
+        cache: take what another process has decided from disk, and keep what is decided (docs/cuda.md, "The cache"); not for debug builds or unsafe ones.
         options: options of lowering.
 
     Raises:
@@ -84,27 +88,28 @@ def compile(
     options = options or LoweringOptions(target=machine)
     check_backend(backend)
     check_options(options)
-    make = partial(one_kernel, backend=backend, arch=arch, fast_math=fast_math, debug=debug, unsafe=unsafe, options=options)
+    make = Maker(backend, arch, fast_math, debug, unsafe, cache, options)
     match fusion:
         case SegmentedFusion(fusion=whole, segments=parts):
             Sizes(whole, sizes, machine)
             extents = [{name: size for name, size in (sizes or {}).items() if name in part.dims} for part in parts]
-            settings = {"specialize": specialize, "target": machine, "arch": arch, "fast_math": fast_math, "debug": debug, "unsafe": unsafe, "options": options}
-            again = partial(compile, backend=backend, schedule=schedule, budget=budget, **settings)
+            settings = {"specialize": specialize, "target": machine, "arch": arch, "fast_math": fast_math, "debug": debug, "unsafe": unsafe}
+            again = partial(compile, backend=backend, schedule=schedule, budget=budget, cache=cache, options=options, **settings)
             return Chain(whole, [link(part, again(part, sizes=own)) for part, own in zip(parts, extents, strict=True)])
         case Fusion() if fusion.results and not fusion.outputs:
             return Arranged(copy_fusion(fusion)[0], Nothing(fusion, backend), {})
         case Fusion():
             is_scheduled = schedule is None or fusion.has_schedule
             wishes = None if is_plain(fusion) else as_it_is(fusion) if is_scheduled else as_it_lies(fusion)
-            whole, into = (fusion, dict[str, str]()) if wishes is None else (wishes.fusion, wishes.into)
+            whole = fusion if wishes is None else wishes.fusion
             if is_scheduled:
-                run = make(whole)
+                run = as_scheduled(whole, make)
             else:
-                run = planned(whole, make, sizes=sizes, target=machine, budget=budget, into=into)
-                run = specialized(whole, make, run, sizes, machine, into) if specialize and fusion.dims else run
+                make = make if wishes is None else replace(make, into=tuple(wishes.into.items()))
+                run = planned(whole, make, sizes=sizes, target=machine, budget=budget)
+                run = specialized(whole, make, run, sizes, machine) if specialize and fusion.dims else run
             return run if wishes is None else Arranged(copy_fusion(fusion)[0], run, wishes.orders)
         case Kernel():
             return make(fusion)
         case _:
-            return make(as_fusion(fusion, "tf.compile"))
+            return as_scheduled(as_fusion(fusion, "tf.compile"), make)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,10 +23,11 @@ from taskfuse.sim import simulate
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate
+    from taskfuse.cuda.face import Face
     from taskfuse.cuda.launch import Launcher
     from taskfuse.cuda.nvrtc import Binary
     from taskfuse.cuda.signature import Source
-    from taskfuse.runtime.proof import Proof
+    from taskfuse.runtime.proof import Proof, Standing
     from taskfuse.schedulers.schedule import Schedule
 
 
@@ -36,38 +38,54 @@ class CompiledKernel(Executable):
         ProofError: see :func:`taskfuse.compile`.
     """
 
-    __slots__ = ("_arch", "_debug", "_fast_math", "_kernel", "_launcher", "_proof", "_unsafe")
+    __slots__ = ("_arch", "_debug", "_face", "_fast_math", "_kernel", "_launcher", "_proof", "_unsafe")
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: Kernel | Face,
         backend: Backend,
         arch: str | None = None,
         fast_math: bool = False,
         debug: bool = False,
         unsafe: bool = False,
         schedule: Schedule | None = None,
+        standing: Standing | None = None,
     ) -> None:
         super().__init__(backend, schedule)
-        self._kernel = kernel
+        self._kernel = kernel if isinstance(kernel, Kernel) else kernel.head
+        self._face = None if isinstance(kernel, Kernel) else kernel
         self._arch = arch
         self._fast_math = fast_math
         self._debug = debug
         self._unsafe = unsafe
         self._launcher: Launcher | None = None
-        self._proof = self._prove()
+        self._proof = self._prove(standing)
 
-    def _prove(self) -> Proof | None:
+    def _prove(self, standing: Standing | None) -> Proof | None:
         settings = read_options()
         if self._unsafe or not settings.verify:
             return None
         from taskfuse.runtime.proof import Proof  # only who asks for a proof pays for its import
 
-        return Proof(self.kernel, settings, searches=self.schedule is None)
+        return Proof(self.face, settings, searches=self.schedule is None, standing=standing)
 
     @property
     def kernel(self) -> Kernel:
-        return self._kernel
+        return self._kernel if self._face is None else self._face.whole()
+
+    @property
+    def face(self) -> Face:
+        """What launching asks of the kernel."""
+        if self._face is None:
+            from taskfuse.cuda.face import face  # only who launches or proves pays for its import
+
+            self._face = face(self._kernel)
+        return self._face
+
+    @property
+    def standing(self) -> Standing | None:
+        """What is known of the kernel; ``None``: nobody asked."""
+        return None if self._proof is None else self._proof.standing
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -87,7 +105,7 @@ class CompiledKernel(Executable):
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        return tuple(p.name for p in wanted(self._kernel))
+        return tuple(p.name for p in wanted(self._kernel))  # declarations suffice
 
     def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0, **named: Any) -> tuple[Any, ...]:
         """See :meth:`Executable.__call__`. An output that is written into the array of an input is that array."""
@@ -137,7 +155,7 @@ class CompiledKernel(Executable):
         from taskfuse.cuda.arrays import is_on_host
         from taskfuse.cuda.outputs import outputs_given
 
-        given = () if out is None else outputs_given(self.kernel, out)
+        given = () if out is None else outputs_given(self._kernel, out)
         return all(is_on_host(a) for a in (*args, *given))
 
     def _simulate(self, args: tuple[Any, ...], out: Any, stream: Any, seed: int) -> tuple[Any, ...]:
@@ -153,7 +171,7 @@ class CompiledKernel(Executable):
         from taskfuse.cuda.outputs import check_host_outputs, outputs_given, store
 
         given = outputs_given(self.kernel, out)
-        check_host_outputs(self.kernel, [a for p, a in zip(params, taken, strict=True) if isinstance(p, TensorParam)], given)
+        check_host_outputs(self.kernel, [a for p, a in zip(params, taken, strict=True) if isinstance(p, TensorParam)], given, self.face.touched)
         store(self.kernel, simulate(self.kernel, taken, seed=seed), given)
         return given
 
@@ -182,7 +200,7 @@ class CompiledKernel(Executable):
 
         admit = None if self._proof is None else self._proof.admit
         return Launcher(
-            self.kernel,
+            self.face,
             kinds(),
             arch=self._arch,
             fast_math=self._fast_math,
@@ -200,7 +218,7 @@ class CompiledKernel(Executable):
 
         options = read_options()
         chaos = options.chaos if self._debug else None
-        dump("cuda", source.name, lambda: emit(source.kernel, source.variant, self._fast_math, self._debug, chaos, locations=True).text, options)
+        dump("cuda", source.name, lambda: emit(self.kernel, source.variant, self._fast_math, self._debug, chaos, locations=True).text, options)
         dump("ptx", source.name, lambda: compile_ptx(source.text, source.name, CompileOptions(arch=arch, fast_math=self._fast_math)), options)
         dump("sass", source.name, lambda: sass(binary.code), options)
 
@@ -208,7 +226,62 @@ class CompiledKernel(Executable):
         return CompiledKernel, (self.kernel, self.backend, self._arch, self._fast_math, self._debug, self._unsafe, self.schedule)
 
     def __repr__(self) -> str:
-        return f"CompiledKernel({self.kernel.name!r}, backend={self.backend!r})"
+        return f"CompiledKernel({self._kernel.name!r}, backend={self.backend!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """:func:`one_kernel` with the settings of one ``tf.compile``; see there.
+
+    Attributes:
+        into: outputs that may be written into the array of an input, and that input: a kernel that is all there is does so if it is proved to be right then.
+    """
+
+    backend: Backend = "auto"
+    arch: str | None = None
+    fast_math: bool = False
+    debug: bool = False
+    unsafe: bool = False
+    cache: bool = True
+    options: LoweringOptions = field(default_factory=LoweringOptions)
+    into: tuple[tuple[str, str], ...] = ()
+
+    def __call__(self, fusion: Fusion | Kernel, schedule: Schedule | None = None) -> Executable:
+        """The executable of a fusion as it is scheduled, or of a kernel."""
+        return one_kernel(
+            fusion,
+            self.backend,
+            arch=self.arch,
+            fast_math=self.fast_math,
+            debug=self.debug,
+            unsafe=self.unsafe,
+            options=self.options,
+            schedule=schedule,
+        )
+
+    def in_place(self, run: Executable) -> Executable:
+        """The executable of one kernel, writing outputs into the arrays of inputs where that is proved to be right: each for itself."""
+        for output, source in self.into:
+            if isinstance(run, CompiledKernel):
+                kernel = run.kernel
+                kernel = replace(kernel, params=tuple(replace(p, into=source) if p.name == output and isinstance(p, TensorParam) else p for p in kernel.params))
+                run = run.of(kernel) if kernel.verify().is_proved else run
+        return run
+
+    def remembered(self, face: Face, schedule: Schedule | None, standing: Standing) -> CompiledKernel:
+        """The executable of a kernel that another process has made and looked at."""
+        backend = read_options().backend if self.backend == "auto" else self.backend
+        return CompiledKernel(face, backend, self.arch, self.fast_math, schedule=schedule, standing=standing)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether what it makes may come from disk: debug builds say where statements come from, and of what is unsafe nothing is known."""
+        return self.cache and not (self.debug or self.unsafe)
+
+    @property
+    def asked(self) -> tuple[object, ...]:
+        """All that its kernels depend on beside the fusion."""
+        return self.backend, self.arch, self.fast_math, self.options, self.into
 
 
 def check_backend(backend: str) -> None:

@@ -8,20 +8,30 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from functools import lru_cache
-from pathlib import Path
+from enum import Enum
 from threading import Lock
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from taskfuse.check import Certificate, Layer, Verdict, verify
 from taskfuse.cuda.cache import folder, keep
-from taskfuse.kir import Kernel, to_text
+from taskfuse.cuda.face import Face
+from taskfuse.cuda.sources import sources
+from taskfuse.kir import Kernel
 from taskfuse.options import Options
 from taskfuse.version import VERSION
 
 _PROVED: Final = b"proved"
-_CHECKER: Final = ("check", "kir", "ir")
 _REMEMBERED: Final = 4096
+
+if TYPE_CHECKING:
+    from taskfuse.check import Certificate
+
+
+class Standing(Enum):
+    """What is known of a kernel that may run."""
+
+    PROVED = "proved"
+    OPEN = "open"
+    VALUES_OPEN = "values open"
 
 
 class Proof:
@@ -31,6 +41,8 @@ class Proof:
     the extents of each launch. That takes a while for extents that are new. Where values alone are open, nothing else is asked again.
 
     Args:
+        face: the kernel's.
+        standing: what another process found out, if the caller has that in a form bound to the kernel's text and to the checker (:func:`identity`).
         searches: whether a counterexample is looked for where the argument has gaps. It takes longer than the argument; of a schedule of constant extents
             that is one of many nothing more is asked than that it is proved.
 
@@ -38,29 +50,43 @@ class Proof:
         ProofError: the kernel is refuted; or it is outside the model, and has no symbolic extents.
     """
 
-    __slots__ = ("_admitted", "_certificate", "_lock", "_values_alone", "is_open", "kernel")
+    __slots__ = ("_admitted", "_certificate", "_face", "_lock", "standing")
 
-    def __init__(self, kernel: Kernel, settings: Options, searches: bool = True) -> None:
-        self.kernel = kernel
-        self.is_open = False
-        self._values_alone = False
+    def __init__(self, face: Face, settings: Options, searches: bool = True, standing: Standing | None = None) -> None:
+        self._face = face
         self._certificate: Certificate | None = None
         self._admitted: set[tuple[int, ...]] = set()
         self._lock = Lock()
-        key = _key(kernel)
-        if _remembered(key, settings):
-            return
-        certificate = self.certificate
-        if certificate.is_proved:
+        key = identity(face.text, settings)
+        if standing is Standing.PROVED:
+            _known[key] = None
+        self.standing = standing or (Standing.PROVED if _remembered(key, settings) else self._found(searches))
+        if self.standing is Standing.PROVED and key not in _known:
             _remember(key, settings)
-        elif kernel.extents and certificate.open_layers == frozenset((Layer.VALUES,)):
-            self.is_open = self._values_alone = True
-        elif not searches and not kernel.extents:
-            certificate.refuse()
-        elif certificate.verdict is Verdict.OUTSIDE and kernel.extents:
-            self.is_open = True
-        else:
-            certificate.require()
+
+    def _found(self, searches: bool) -> Standing:
+        from taskfuse.check import Layer, Verdict
+
+        certificate, extents = self.certificate, self._face.head.extents
+        if not certificate.is_proved:
+            if extents and certificate.open_layers == frozenset((Layer.VALUES,)):
+                return Standing.VALUES_OPEN
+            if not searches and not extents:
+                certificate.refuse()
+            if certificate.verdict is Verdict.OUTSIDE and extents:
+                return Standing.OPEN
+        certificate.require()
+        return Standing.PROVED
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel."""
+        return self._face.whole()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether launches of new extents are asked about one by one."""
+        return self.standing is not Standing.PROVED
 
     @property
     def certificate(self) -> Certificate:
@@ -80,25 +106,27 @@ class Proof:
         """
         if not self.is_open:
             return
-        sizes = tuple(symbols[e.name] for e in self.kernel.extents)
+        from taskfuse.check import Layer
+
+        sizes = tuple(symbols[e.name] for e in self._face.head.extents)
         with self._lock:
             if sizes not in self._admitted:
                 certificate = verify(self.kernel, symbols)
-                if not self._values_alone or Layer.VALUES in certificate.open_layers:  # order that holds for all extents holds for these
+                if self.standing is Standing.OPEN or Layer.VALUES in certificate.open_layers:  # order that holds for all extents holds for these
                     certificate.require()
                 self._admitted.add(sizes)
 
 
-def _key(kernel: Kernel) -> str:
-    return hashlib.sha256("\0".join(("proof", VERSION, checker(), to_text(kernel, witness=True))).encode()).hexdigest()
+def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certificate:
+    """:func:`taskfuse.check.verify`."""
+    from taskfuse.check import verify as proved  # only who has to prove pays for its import
+
+    return proved(kernel, extents)
 
 
-@lru_cache(maxsize=1)
-def checker() -> str:
-    """The files that a proof depends on, as they are: a checker that was changed has proved nothing yet."""
-    root = Path(__file__).parents[1]
-    files = sorted((*root.glob("*.py"), *(f for folder in _CHECKER for f in (root / folder).rglob("*.py"))))
-    return " ".join(f"{f.name}:{s.st_size}:{s.st_mtime_ns}" for f in files for s in (f.stat(),))
+def identity(text: str, settings: Options) -> str:
+    """What a proof is of: the text of a kernel with its witness, and the files of the checker as they are. One that was changed has proved nothing yet."""
+    return hashlib.sha256("\0".join(("proof", VERSION, sources(settings).checker, text)).encode()).hexdigest()
 
 
 _known: dict[str, None] = {}

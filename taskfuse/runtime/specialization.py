@@ -8,11 +8,10 @@ for which the schedulers make the same calls share a kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from math import gcd, lcm
 from threading import Lock
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from taskfuse.errors import FusionError, InputError, UnsupportedError
@@ -23,8 +22,10 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import const, sym
 from taskfuse.kir import Kernel
 from taskfuse.location import caller
-from taskfuse.runtime.chain import planned
+from taskfuse.runtime.automatic import planned
 from taskfuse.runtime.executable import Executable, Facts, Specialization
+from taskfuse.runtime.kernel import Maker
+from taskfuse.runtime.remembered import Memory, Outline
 from taskfuse.schedule.copy import Renaming, copy_fusion, embed
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmenter import Segmentation, plan_segments
@@ -42,9 +43,6 @@ SMALL: Final = 1 / 64
 GAIN: Final = 0.9
 """A kernel for one length of reduced rows takes at most so much of the time of one for many lengths, by the cost models, or is not made."""
 
-Make = Callable[..., Executable]
-"""``make(fusion, schedule=...)``: the executable of a scheduled fusion."""
-
 
 class Specialized(Executable):
     """An automatically scheduled fusion of symbolic extents, as one function.
@@ -59,23 +57,16 @@ class Specialized(Executable):
         scheduled: the specialization for each set of facts; ``None``: one for each length of its reduced rows.
     """
 
-    __slots__ = ("_aligned", "_base", "_fusion", "_inputs", "_into", "_lock", "_make", "_reduced", "_runs", "_scheduled", "_target", "_width")
+    __slots__ = ("_aligned", "_base", "_fusion", "_inputs", "_lock", "_make", "_reduced", "_runs", "_scheduled", "_target", "_width")
 
     def __init__(
-        self,
-        fusion: Fusion,
-        make: Make,
-        base: Specialization,
-        target: Target,
-        scheduled: Mapping[Facts, Specialization | None] | None = None,
-        into: Mapping[str, str] = MappingProxyType({}),
+        self, fusion: Fusion, make: Maker, base: Specialization, target: Target, scheduled: Mapping[Facts, Specialization | None] | None = None
     ) -> None:
         super().__init__(base.run.backend, base.run.schedule)
         self._fusion = fusion
         self._make = make
         self._base = base
         self._target = target
-        self._into = dict(into)
         self._scheduled = dict(scheduled or {})
         self._inputs = len(fusion.inputs)
         self._runs: dict[Hashable, Executable] = {}  # by shapes; replaced, not emptied: others may read it
@@ -199,20 +190,26 @@ class Specialized(Executable):
         self._scheduled[key] = found = self._same(chosen, extents) or self._made(key, chosen, sizes)
         return found
 
-    def _plan(self, facts: Facts, sizes: Mapping[str, int]) -> Segmentation:
-        part = narrowed(self._fusion, facts)
-        return plan_segments(part, sizes={name: size for name, size in sizes.items() if name in part.dims}, target=self._target)
-
-    def _planned(self, facts: Facts, chosen: Segmentation, sizes: Mapping[str, int]) -> Executable:
+    def _plan(self, facts: Facts, sizes: Mapping[str, int]) -> Segmentation | Outline:
         part = narrowed(self._fusion, facts)
         known = {name: size for name, size in sizes.items() if name in part.dims}
-        return planned(part, self._make, sizes=known, target=self._target, known=chosen, into=self._into)
+        memory = Memory(part, self._make, "outline", sorted(known.items()), self._target)
+        found = memory.outline()
+        if found is None:
+            found = plan_segments(part, sizes=known, target=self._target)
+            memory.keep_outline(found)
+        return found
 
-    def _same(self, chosen: Segmentation, extents: Mapping[str, int]) -> Specialization | None:
+    def _planned(self, facts: Facts, chosen: Segmentation | Outline, sizes: Mapping[str, int]) -> Executable:
+        part = narrowed(self._fusion, facts)
+        known = {name: size for name, size in sizes.items() if name in part.dims}
+        return planned(part, self._make, sizes=known, target=self._target, known=chosen if isinstance(chosen, Segmentation) else None)
+
+    def _same(self, chosen: Segmentation | Outline, extents: Mapping[str, int]) -> Specialization | None:
         """One that has the same schedule, and whose facts hold."""
         return next((s for s in self._known() if s.run.schedule is not None and s.run.schedule.code == chosen.code and s.holds(extents)), None)
 
-    def _made(self, facts: Facts, chosen: Segmentation, sizes: Mapping[str, int]) -> Specialization:
+    def _made(self, facts: Facts, chosen: Segmentation | Outline, sizes: Mapping[str, int]) -> Specialization:
         """A new one, of as few facts as give the same schedule, so that more calls run it."""
         declared = self._fusion.dims
 
@@ -243,19 +240,17 @@ class Specialized(Executable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         with self._lock:
-            return Specialized, (self._fusion, self._make, self._base, self._target, dict(self._scheduled), dict(self._into))
+            return Specialized, (self._fusion, self._make, self._base, self._target, dict(self._scheduled))
 
     def __repr__(self) -> str:
         return f"Specialized({self._fusion.name!r}, {len(self.specializations)} specializations, backend={self.backend!r})"
 
 
-def specialized(
-    fusion: Fusion, make: Make, run: Executable, sizes: Mapping[str, int] | None, target: Target, into: Mapping[str, str] = MappingProxyType({})
-) -> Specialized:
-    """``run``, which is ``fusion`` for all extents, scheduled for ``sizes``; and specialized from now on. ``into``: see :func:`planned`."""
+def specialized(fusion: Fusion, make: Maker, run: Executable, sizes: Mapping[str, int] | None, target: Target) -> Specialized:
+    """``run``, which is ``fusion`` for all extents, scheduled for ``sizes``; and specialized from now on."""
     extent = Sizes(fusion, sizes, target)
     base = Specialization(tuple(fusion.dims.values()), {name: extent(sym(name)) for name in fusion.dims}, run)
-    return Specialized(copy_fusion(fusion)[0], make, base, target, into=into)
+    return Specialized(copy_fusion(fusion)[0], make, base, target)
 
 
 def narrowed(fusion: Fusion, facts: Facts) -> Fusion:

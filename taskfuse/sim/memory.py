@@ -1,7 +1,7 @@
 """Storage: where an element of a buffer lies, and reading and writing it with every check.
 
-Local memory is one array [elements, threads] per buffer and block. Shared memory is one arena per block, of bytes (NATIVE) or, where an
-element is a word of the ring, of one word per nominal byte address (RING): addresses are the same in both modes. Every element has a
+Local memory is one array [elements, threads] per buffer and block. Shared memory is one arena per block: of bytes (NATIVE), or of one modular
+word per nominal byte address (MODULAR), so that addresses are the same in both modes. Every element has a
 valid mark; memory starts without. Marks are never taken back, so a place that was found valid is not looked at again.
 """
 

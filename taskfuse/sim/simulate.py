@@ -41,7 +41,7 @@ def simulate(
         interleaving: who runs when; see :class:`Interleaving`.
         choices: every choice of the run, as an :class:`~taskfuse.sim.Exploration` gives it; then ``seed`` and ``interleaving`` do not count.
         in_step: with ``choices``: threads that start together.
-        values: NATIVE numbers, or RING words in the place of floats.
+        values: NATIVE numbers, or MODULAR words in the place of floats.
         max_steps: statements that all agents together may execute.
         extents: values of the extents that no input's shape gives.
         resident: blocks that run at a time, another one when one is done, as on a small GPU; ``None``: all where blocks wait for each other.

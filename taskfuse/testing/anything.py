@@ -22,7 +22,7 @@ from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.values import RING
+from taskfuse.ir.values import MODULAR
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import bind_symbols
 from taskfuse.kir.declarations import TensorParam
@@ -231,7 +231,7 @@ def check(fusion: tf.Fusion, arguments: Sequence[Any], seed: int = 0) -> Segment
     sizes = bind_shapes(fusion, [np.shape(a) for a in arguments[: len(fusion.inputs)]])
     for step in found.steps:
         values |= _results(found.whole_fusion or fusion, step.fusion, runs[step.fusion], step.views, values, sizes, seed)
-    for tv, wanted in zip(fusion.outputs, evaluate(fusion, arguments, RING), strict=True):
+    for tv, wanted in zip(fusion.outputs, evaluate(fusion, arguments, MODULAR), strict=True):
         assert np.array_equal(values[tv.name], wanted), f"{tv.name} is wrong:\n{found.explain()}"
     return found
 
@@ -245,7 +245,7 @@ def _results(
     if not run.certificate.is_proved:  # an argument with a gap: the extents of the call close it
         shapes = {tv.name: np.shape(array) for tv, array in zip(part.inputs, given, strict=False)}
         verify(run.kernel, bind_symbols(run.kernel, shapes, {})).require()
-    made = simulate(run.kernel, given, seed=seed, values=RING)
+    made = simulate(run.kernel, given, seed=seed, values=MODULAR)
     _check_in_place(run.kernel, given, made, seed)
     return dict(zip([tv.name for tv in part.outputs], made, strict=True))
 
@@ -259,7 +259,7 @@ def _check_in_place(kernel: Kernel, given: Sequence[Any], made: Sequence[Any], s
         params = tuple(replace(p, into=source.name) if p is output and isinstance(p, TensorParam) else p for p in kernel.params)
         aliased = replace(kernel, params=params)
         if aliased.verify().is_proved:
-            again = simulate(aliased, given, seed=seed, values=RING)
+            again = simulate(aliased, given, seed=seed, values=MODULAR)
             assert all(map(np.array_equal, again, made)), f"{output.name} is wrong if it is written into {source.name}:\n{aliased}"
 
 

@@ -21,7 +21,7 @@ from taskfuse.ir.expr import Reduction, Scan, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.values import NATIVE, RING, Values
+from taskfuse.ir.values import MODULAR, NATIVE, Values
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.sim import Interleaving, simulate
@@ -130,7 +130,7 @@ STEPS = 20_000
 def check_case(case: Case, effort: Effort | None = None) -> Proof:
     """Check every property of a case that lowers; nothing holds of one that does not. Returns what the static proof says, if it is asked.
 
-    Results are compared for equality. In the ring of 64-bit words (:data:`taskfuse.RING`) sums and products are exact and every other function
+    Results are compared for equality. In modular values (:data:`taskfuse.MODULAR`) sums and products are exact and every other function
     is a hash, so an order of evaluation can neither hide a wrong value nor make a right one differ. Exact cases are run on ordinary numbers, too,
     unless a sum could leave the integers that its dtype holds.
 
@@ -156,12 +156,12 @@ class _Checks:
         kernel = case.kernel
         self._guard(Property.VERIFIES, kernel.check_ir)
         proof = self._prove(kernel) if effort.prove else Proof()
-        wanted = self._evaluate(case.plain, RING, Property.SCHEDULED)
-        self._equal(Property.SCHEDULED, self._evaluate(case.fusion, RING, Property.SCHEDULED), wanted, "the scheduled fusion evaluates otherwise")
+        wanted = self._evaluate(case.plain, MODULAR, Property.SCHEDULED)
+        self._equal(Property.SCHEDULED, self._evaluate(case.fusion, MODULAR, Property.SCHEDULED), wanted, "the scheduled fusion evaluates otherwise")
         kinds = tuple(Interleaving)
         for k in range(effort.interleavings):
             seed = case.seed + k * 0x9E3779B1
-            self._simulate(Property.SIMULATES, kernel, seed % 2**32, kinds[(case.seed + k) % len(kinds)], RING, wanted)
+            self._simulate(Property.SIMULATES, kernel, seed % 2**32, kinds[(case.seed + k) % len(kinds)], MODULAR, wanted)
         for k in range(effort.orders):
             self._order(case.seed % 1000 + k, wanted)
         if effort.texts:
@@ -242,7 +242,7 @@ class _Checks:
             return
         except Exception as error:
             raise self._fail(Property.ORDERS, f"{options}: {type(error).__name__}: {error}") from error
-        self._simulate(Property.ORDERS, kernel, seed, tuple(Interleaving)[seed % len(Interleaving)], RING, wanted)
+        self._simulate(Property.ORDERS, kernel, seed, tuple(Interleaving)[seed % len(Interleaving)], MODULAR, wanted)
 
     def _texts(self, kernel: Kernel) -> None:
         text = str(self.case.fusion)

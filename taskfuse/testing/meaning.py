@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from taskfuse.dtypes import DType, int64
 from taskfuse.ir.scalar import Expr, evaluate
-from taskfuse.ir.values import RING, Values
+from taskfuse.ir.values import MODULAR, Values
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import ScalarParam
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
@@ -24,7 +24,7 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
 
-def meaning(kernel: Kernel, arguments: Sequence[Array | int | float], sizes: Mapping[str, int], values: Values = RING) -> tuple[Array, ...]:
+def meaning(kernel: Kernel, arguments: Sequence[Array | int | float], sizes: Mapping[str, int], values: Values = MODULAR) -> tuple[Array, ...]:
     """The outputs that the definitions of a kernel give.
 
     Args:

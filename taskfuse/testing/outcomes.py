@@ -20,7 +20,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import const, eq, evaluate, sym
 from taskfuse.ir.types import MemoryType
-from taskfuse.ir.values import RING
+from taskfuse.ir.values import MODULAR
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import Counter
 from taskfuse.kir.nodes import Branch, Compute, For, If, Stmt
@@ -79,7 +79,7 @@ def explored(
     if in_step is None:
         threads = [int(evaluate(e, dict(extents or {}))) for e in kernel.block]
         in_step = 1 if threads[0] * threads[1] * threads[2] <= FEW else 16
-    found = explore(kernel, arguments, values=RING, extents=extents, limit=limit, in_step=in_step, max_steps=MOST)
+    found = explore(kernel, arguments, values=MODULAR, extents=extents, limit=limit, in_step=in_step, max_steps=MOST)
     if found.failure is None:
         return Explored(Truth.HOLDS if found.complete else Truth.CUT)
     reason = "results differ between interleavings" if found.failure.error is None else str(found.failure.error).split("\n")[0].removeprefix(f"{kernel.name}: ")
@@ -143,7 +143,7 @@ def other_words(
     """
 
     def run(launched: Kernel) -> str | None:
-        found = simulate(launched, arguments, seed=seed, interleaving=interleaving or Interleaving.RANDOM, values=RING, max_steps=most, extents=extents)
+        found = simulate(launched, arguments, seed=seed, interleaving=interleaving or Interleaving.RANDOM, values=MODULAR, max_steps=most, extents=extents)
         return None if equal(found, wanted) else "other words"
 
     try:
@@ -184,7 +184,7 @@ def misbehaves(kernel: Kernel, arguments: Sequence[Argument], extents: Mapping[s
     seen: list[tuple[NDArray[Any], ...] | str] = []
     for seed, interleaving in enumerate([*Interleaving] * rounds):
         try:
-            seen.append(simulate(kernel, arguments, seed=seed, interleaving=interleaving, values=RING, max_steps=MOST, extents=extents))
+            seen.append(simulate(kernel, arguments, seed=seed, interleaving=interleaving, values=MODULAR, max_steps=MOST, extents=extents))
         except SimulationError as error:
             reason = str(error).split("\n")[0]
             if any(text in reason for text in LIMITS):

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.ir.values import RING
+from taskfuse.ir.values import MODULAR
 from taskfuse.kir import Kernel, to_text
 from taskfuse.sim import Interleaving
 from taskfuse.testing.agreement import pattern
@@ -120,7 +120,7 @@ def contradiction(cases: Sequence[Case], kernel: Kernel, interleavings: int, see
     for sized in cases:
         try:
             arguments = sized.arguments()
-            wanted = evaluate(sized.plain, arguments, RING)
+            wanted = evaluate(sized.plain, arguments, MODULAR)
             for k in range(interleavings):
                 interleaving = kinds[(seed + done.launches + done.long) % len(kinds)]
                 try:

@@ -14,7 +14,7 @@ from taskfuse.errors import TaskfuseError
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.scalar import evaluate as value_of
-from taskfuse.ir.values import NATIVE, RING
+from taskfuse.ir.values import MODULAR, NATIVE
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.sim import simulate
@@ -110,8 +110,8 @@ def _launch(case: Case, kernel: Kernel) -> Launch | None:
         if sum(int(np.prod(s)) for s in shapes) > MOST:
             return None
         arguments = tuple(case.arguments())
-        exact = evaluate(case.plain, arguments, RING)
-        found = simulate(kernel, arguments, values=RING, extents=case.sizes, max_steps=STEPS)
+        exact = evaluate(case.plain, arguments, MODULAR)
+        found = simulate(kernel, arguments, values=MODULAR, extents=case.sizes, max_steps=STEPS)
         native = simulate(kernel, arguments, values=NATIVE, extents=case.sizes, max_steps=STEPS)
     except (TaskfuseError, ZeroDivisionError):
         return None

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from taskfuse.check.instance import counterexample
+from taskfuse.check.counterexample import counterexample
 from taskfuse.kir import parse_kernel
 from taskfuse.reports.certificate import Layer, Verdict
 

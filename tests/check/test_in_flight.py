@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from taskfuse.check import Verdict
-from taskfuse.check.instance import counterexample
+from taskfuse.check.counterexample import counterexample
 from taskfuse.kir import Kernel, parse_kernel
 
 HEAD = """\

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from taskfuse.check import verify
-from taskfuse.check.instance import counterexample
+from taskfuse.check.counterexample import counterexample
 from taskfuse.check.trace import TooLarge
 from taskfuse.kir import parse_kernel
 from taskfuse.testing.case import seeded_case

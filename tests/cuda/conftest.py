@@ -24,7 +24,8 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
         return Binary(text.encode(), "", None, ())
 
     def emitted(*args: Any) -> Source:
-        made = source.emit(*args[:-1])
+        face, *rest, _ = args
+        made = source.emit(face.whole(), *rest)
         found.parameter_sizes = [size(a) for a in made.arguments]
         return made
 

@@ -62,6 +62,7 @@ class FakeDriver(Driver):
     log: list[tuple[Any, ...]] = field(default_factory=list)
     devices: tuple[Device, ...] = (GPU,)
     function_threads: int = 1024
+    function_arch: int = 90
     static_shared: int = 0
     resident: int = 4
     clusters: int = 16
@@ -131,7 +132,7 @@ class FakeDriver(Driver):
 
     def function(self, device: Device, code: bytes, name: str) -> Function:
         self.loaded.append((device.ordinal, name))
-        return Function(0xF000 + len(self.loaded), name, self.function_threads, self.static_shared)
+        return Function(0xF000 + len(self.loaded), name, self.function_threads, self.static_shared, self.function_arch)
 
     def allow_shared(self, function: Function, size: int) -> None:
         self.log.append(("allow_shared", size))

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from taskfuse.cuda import cache, emitted, source
-from taskfuse.cuda.emitted import emitted as made
+from taskfuse.cuda.face import face
 from taskfuse.cuda.ranges import dense
-from taskfuse.cuda.signature import Argument, ReportArgument
+from taskfuse.cuda.signature import Argument, ReportArgument, Source
 from taskfuse.cuda.source import emit
+from taskfuse.cuda.sources import Sources
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.variant import Form, Variant
@@ -43,6 +44,10 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> list[Kernel]:
     return found
 
 
+def made(kernel: Kernel, *rest: object) -> Source:
+    return emitted.emitted(face(kernel), *rest)
+
+
 def variants(kernel: Kernel) -> list[Variant]:
     tensors = [p for p in kernel.params if isinstance(p, TensorParam)]
     return [dense(kernel), *(Variant(tuple(form for _ in tensors), wide) for form in Form for wide in (False, True))]
@@ -68,7 +73,7 @@ def test_what_the_key_depends_on(settings: Options, printed: list[Kernel], monke
     made(kernel, replace(plain, wide=True), False, False, settings)
     made(kernel, replace(plain, forms=(Form.ROWS, *plain.forms[1:])), False, False, settings)
     made(kernel, plain, True, False, settings)
-    for name, value in {"VERSION": "999", "_FORM": 2, "_modules": lambda: (("source.py", 1, 2),)}.items():
+    for name, value in {"VERSION": "999", "_FORM": 2, "sources": lambda _: Sources("another", "state")}.items():
         with monkeypatch.context() as patch:
             patch.setattr(emitted, name, value)
             made(kernel, plain, False, False, settings)
@@ -91,9 +96,3 @@ def test_debug_builds_are_not_kept(settings: Options, printed: list[Kernel]) -> 
     assert made(kernel, dense(kernel), False, True, settings).debug
     assert len(printed) == 2
     assert not settings.cache_dir.exists()
-
-
-def test_the_modules_are_those_of_the_package() -> None:
-    names = [Path(path).name for path, _, _ in emitted._modules()]
-    assert {"source.py", "statements.py", "expr.py", "nodes.py"} <= set(names)
-    assert len(set(emitted._modules())) == len(names)

@@ -46,6 +46,10 @@ y[blockIdx.x, threadIdx.x] = copy(w[(blockIdx.x + 1) % B, threadIdx.x])
 """
 
 
+OVERLAPPING = (6, 1, 0, 0)
+"""The attribute of launches that may overlap with the end of the one before."""
+
+
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch) -> FakeCuPy:
     """A fake CuPy, imported."""
@@ -64,7 +68,7 @@ def test_a_call(driver: FakeDriver, torch: FakeTorch) -> None:
     assert torch.made == [y]
     assert (y.shape, y.dtype, y.device) == ((3, 32), "float32", FakeTorchDevice("cuda", 0))
     (launch,) = driver.launches
-    assert (launch.grid, launch.block, launch.shared, launch.stream, launch.attributes) == ((3, 1, 1), (32, 1, 1), 0, 11, ())
+    assert (launch.grid, launch.block, launch.shared, launch.stream, launch.attributes) == ((3, 1, 1), (32, 1, 1), 0, 11, (OVERLAPPING,))
     assert case.arguments() == {"x": x.data_ptr(), "y": y.data_ptr(), "N": 32}
     assert driver.log == [("launch", 11)]
     assert case.archs == ["sm_90"]
@@ -190,6 +194,13 @@ def test_workspaces_and_barriers_across_blocks(driver: FakeDriver, torch: FakeTo
     assert case.error(tensor(5, 32)) == "kernel 'k' cannot be launched: its blocks wait for each other, and fake GPU does not launch cooperatively"
 
 
+def test_only_code_that_waits_for_the_stream_is_launched_early(driver: FakeDriver, torch: FakeTorch) -> None:
+    driver.function_arch = 80
+    case = Case(COPY, driver)
+    case.run((tensor(3, 32),))
+    assert driver.launches[0].attributes == ()
+
+
 def test_clusters(driver: FakeDriver, torch: FakeTorch) -> None:
     text = """
 KERNEL k(x: float32[M, 32]) -> (y: float32[M, 32])
@@ -200,7 +211,7 @@ y[blockIdx.x, threadIdx.x] = copy(x[blockIdx.x, threadIdx.x])
 """
     case = Case(text, driver)
     case.run((tensor(8, 32),))
-    assert driver.launches[0].attributes == ((4, 4, 1, 1),)
+    assert driver.launches[0].attributes == (OVERLAPPING, (4, 4, 1, 1))
     assert case.error(tensor(6, 32)) == "kernel 'k' cannot be launched: 6 blocks in x are not whole clusters of 4"
     driver.clusters = 0
     assert case.error(tensor(12, 32)) == (

@@ -43,12 +43,13 @@ def kernel(text: str) -> Kernel:
 
 def test_the_text_has_one_line_for_one_statement() -> None:
     source = emit(kernel(ADD))
-    assert source.text == (
+    assert source.text == instructions.STREAM_WAIT.text + "\n\n" + (
         "// grid (M, 1, 1), block (128, 1, 1)\n"
         'extern "C" __global__ void __launch_bounds__(128, 1)\n'
         "add(const float* __restrict__ x, const float* __restrict__ y, float* __restrict__ z, int N) {\n"
         "  const int blockIdx_x = blockIdx.x;\n"
         "  const int threadIdx_x = threadIdx.x;\n"
+        "  wait_for_stream();\n"
         "  for (int i = 0; i < (N + 127) / 128; ++i) {\n"
         "    if (128 * i + threadIdx_x < N) {\n"
         "      z[blockIdx_x * N + 128 * i + threadIdx_x] = x[blockIdx_x * N + 128 * i + threadIdx_x] + y[blockIdx_x * N + 128 * i + threadIdx_x];\n"
@@ -148,7 +149,7 @@ def test_only_what_is_called_is_defined() -> None:
             fusion.add_output(tf.sin(x) if path == "sin" else tf.atan2(x, x))
         text = tf.lower(fusion)
         assert "#include" not in emit(text).text
-        assert "__device__" not in emit(text).text
+        assert emit(text).text.count("__device__") == 1, "the wait for the stream alone"
 
 
 def test_uniform_divisors_are_prepared_by_the_host() -> None:

@@ -14,7 +14,7 @@ from taskfuse.ir.evaluate import evaluate, evaluate_tensors
 from taskfuse.ir.expr import IndexValue, Literal, Pointwise, Read, Reduction, Select
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import eq, sym, table
-from taskfuse.ir.values import RING
+from taskfuse.ir.values import MODULAR
 from tests.ops.reference import evaluated, message, numbers
 
 
@@ -177,18 +177,18 @@ def test_ring_accepts_words_and_gives_words() -> None:
         fusion.add_output(tf.sum(x))
         fusion.add_output(tf.cast(tf.gt(x, 0), "int32"))
     words = np.array([2**63, 2**63, 5], np.uint64)
-    total, positive = evaluate(fusion, [words], RING)
+    total, positive = evaluate(fusion, [words], MODULAR)
     assert total == 5
     assert positive.dtype == np.int32
-    (total, _) = evaluate(fusion, [np.array([1, 2, 3], "f")], RING)
+    (total, _) = evaluate(fusion, [np.array([1, 2, 3], "f")], MODULAR)
     assert total == 6
 
 
 def test_ring_sums_are_equal_in_any_grouping() -> None:
     x = numbers((4, 6), "float32")
-    whole = evaluated(lambda a: tf.sum(tf.exp(a)), x, values=RING)
-    rows = evaluated(lambda a: tf.sum(tf.sum(tf.exp(a), 1)), x, values=RING)
-    columns = evaluated(lambda a: tf.sum(tf.sum(tf.exp(a.T), 1)), x, values=RING)
+    whole = evaluated(lambda a: tf.sum(tf.exp(a)), x, values=MODULAR)
+    rows = evaluated(lambda a: tf.sum(tf.sum(tf.exp(a), 1)), x, values=MODULAR)
+    columns = evaluated(lambda a: tf.sum(tf.sum(tf.exp(a.T), 1)), x, values=MODULAR)
     assert whole == rows == columns
 
 

@@ -1,4 +1,4 @@
-"""Value modes: native numbers and the integer ring."""
+"""Value modes: native numbers and modular values."""
 
 import subprocess
 import sys
@@ -11,70 +11,70 @@ from hypothesis import strategies as st
 
 from taskfuse.dtypes import DTYPES, DType, bool_, float8_e4m3, float16, float32, float64, int8, int32, int64, uint8, uint64
 from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE, DTypeRule, Elementwise
-from taskfuse.ir.values import NATIVE, RING, Values
+from taskfuse.ir.values import MODULAR, NATIVE, Values
 
 WORDS = st.integers(0, 2**64 - 1).map(lambda n: np.array([n], np.uint64))
 
 
-def ring(name: str, *args: np.ndarray) -> np.ndarray:
+def modular(name: str, *args: np.ndarray) -> np.ndarray:
     op = ELEMENTWISE[name]
     out = bool_ if op.rule is DTypeRule.BOOL else float32
-    return RING.apply(op, args, [float32] * len(args), float32, out)
+    return MODULAR.apply(op, args, [float32] * len(args), float32, out)
 
 
 @given(WORDS, WORDS, WORDS)
 def test_ring_laws(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-    assert ring("add", a, ring("add", b, c)) == ring("add", ring("add", a, b), c)
-    assert ring("mul", a, ring("mul", b, c)) == ring("mul", ring("mul", a, b), c)
-    assert ring("add", a, b) == ring("add", b, a)
-    assert ring("mul", a, ring("add", b, c)) == ring("add", ring("mul", a, b), ring("mul", a, c))
-    assert ring("fma", a, b, c) == ring("add", ring("mul", a, b), c)
-    assert ring("sub", a, b) == ring("add", a, ring("neg", b))
-    assert ring("div", ring("add", a, b), c) == ring("add", ring("div", a, c), ring("div", b, c))
-    assert ring("maximum", a, ring("maximum", b, c)) == ring("maximum", ring("maximum", a, b), c)
+    assert modular("add", a, modular("add", b, c)) == modular("add", modular("add", a, b), c)
+    assert modular("mul", a, modular("mul", b, c)) == modular("mul", modular("mul", a, b), c)
+    assert modular("add", a, b) == modular("add", b, a)
+    assert modular("mul", a, modular("add", b, c)) == modular("add", modular("mul", a, b), modular("mul", a, c))
+    assert modular("fma", a, b, c) == modular("add", modular("mul", a, b), c)
+    assert modular("sub", a, b) == modular("add", a, modular("neg", b))
+    assert modular("div", modular("add", a, b), c) == modular("add", modular("div", a, c), modular("div", b, c))
+    assert modular("maximum", a, modular("maximum", b, c)) == modular("maximum", modular("maximum", a, b), c)
 
 
 @given(WORDS, WORDS)
 def test_ring_hashes_tell_operands_and_functions_apart(a: np.ndarray, b: np.ndarray) -> None:
-    assert ring("sin", a) != ring("cos", a)
-    assert ring("exp", a) == ring("exp", a)
+    assert modular("sin", a) != modular("cos", a)
+    assert modular("exp", a) == modular("exp", a)
     if a != b:
-        assert ring("sin", a) != ring("sin", b)
-        assert ring("atan2", a, b) != ring("atan2", b, a)
-        assert ring("div", a, b) != ring("div", b, a) or (a == 0 and b == 0)
-    assert ring("lt", a, b) == (a < b)
+        assert modular("sin", a) != modular("sin", b)
+        assert modular("atan2", a, b) != modular("atan2", b, a)
+        assert modular("div", a, b) != modular("div", b, a) or (a == 0 and b == 0)
+    assert modular("lt", a, b) == (a < b)
 
 
 def test_ring_is_the_same_in_every_process() -> None:
     code = (
-        "import numpy as np; from taskfuse.ir.values import RING; from taskfuse.ir.elementwise import ELEMENTWISE; from taskfuse.dtypes import float32;"
-        "print(int(RING.apply(ELEMENTWISE['tanh'], [RING.literal(0.25, float32)], [float32], float32, float32)))"
+        "import numpy as np; from taskfuse.ir.values import MODULAR; from taskfuse.ir.elementwise import ELEMENTWISE; from taskfuse.dtypes import float32;"
+        "print(int(MODULAR.apply(ELEMENTWISE['tanh'], [MODULAR.literal(0.25, float32)], [float32], float32, float32)))"
     )
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "7", "PYTHONPATH": "."})
-    assert int(other.stdout) == int(ring("tanh", RING.literal(0.25, float32)))
+    assert int(other.stdout) == int(modular("tanh", MODULAR.literal(0.25, float32)))
 
 
 def test_ring_words_of_floats() -> None:
-    words = RING.encode(np.array([0.0, -0.0, 1.0, 2.0, -1.0, np.inf, -np.inf], np.float32), float32)
+    words = MODULAR.encode(np.array([0.0, -0.0, 1.0, 2.0, -1.0, np.inf, -np.inf], np.float32), float32)
     assert words.tolist() == [0, 0, 1, 2, 2**64 - 1, 2**64 - 1, 0]
-    assert RING.literal(0.5, float16) == RING.literal(0.5, float64)
-    assert RING.literal(0.5, float32) != RING.literal(0.25, float32)
-    assert RING.encode(np.array([np.nan], np.float32), float32) == RING.encode(np.array([-np.nan], np.float64), float64)
+    assert MODULAR.literal(0.5, float16) == MODULAR.literal(0.5, float64)
+    assert MODULAR.literal(0.5, float32) != MODULAR.literal(0.25, float32)
+    assert MODULAR.encode(np.array([np.nan], np.float32), float32) == MODULAR.encode(np.array([-np.nan], np.float64), float64)
     given_words = np.array([1, 2**63], np.uint64)
-    assert RING.encode(given_words, float32) is given_words
+    assert MODULAR.encode(given_words, float32) is given_words
 
 
 def test_ring_casts() -> None:
-    assert RING.cast(np.array([1, -2], np.int8), int8, float32).tolist() == [1, 2**64 - 2]
-    assert RING.cast(np.array([3], np.uint8), uint8, float32).tolist() == [3]
+    assert MODULAR.cast(np.array([1, -2], np.int8), int8, float32).tolist() == [1, 2**64 - 2]
+    assert MODULAR.cast(np.array([3], np.uint8), uint8, float32).tolist() == [3]
     words = np.array([5, 2**40], np.uint64)
-    assert RING.cast(words, float32, float16) is words
-    assert RING.cast(words, float32, int32).dtype == np.int32
-    assert RING.cast(np.array([0, 9], np.uint64), float32, bool_).tolist() == [False, True]
-    assert RING.cast(np.array([300], np.int32), int32, uint8).tolist() == [44]
+    assert MODULAR.cast(words, float32, float16) is words
+    assert MODULAR.cast(words, float32, int32).dtype == np.int32
+    assert MODULAR.cast(np.array([0, 9], np.uint64), float32, bool_).tolist() == [False, True]
+    assert MODULAR.cast(np.array([300], np.int32), int32, uint8).tolist() == [44]
 
 
-@pytest.mark.parametrize("values", [NATIVE, RING], ids=lambda v: v.name)
+@pytest.mark.parametrize("values", [NATIVE, MODULAR], ids=lambda v: v.name)
 @pytest.mark.parametrize("name", COMBINES)
 def test_neutral_elements(values: Values, name: str) -> None:
     combine = COMBINES[name]
@@ -108,7 +108,7 @@ def operand_dtypes(op: Elementwise) -> list[DType]:
             return [float32, float8_e4m3, int32, bool_]
 
 
-@pytest.mark.parametrize("values", [NATIVE, RING], ids=lambda v: v.name)
+@pytest.mark.parametrize("values", [NATIVE, MODULAR], ids=lambda v: v.name)
 @pytest.mark.parametrize("op", ELEMENTWISE.values(), ids=str)
 def test_every_row_is_total_and_silent(values: Values, op: Elementwise) -> None:
     for dtype in operand_dtypes(op):

@@ -5,8 +5,9 @@ import math
 import pytest
 
 from taskfuse import bfloat16, float32, int32
+from taskfuse.ir.expr import is_same_number
 from taskfuse.kir import parse_kernel
-from taskfuse.kir.operands import Immediate, is_same_number
+from taskfuse.kir.operands import Immediate
 
 
 def test_zeros_have_a_sign() -> None:

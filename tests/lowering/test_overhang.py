@@ -21,10 +21,10 @@ FACTORS = ((12, 2, 5), (11, 2, 5), (13, 3, 2))
 
 
 def agree(fusion: Fusion, *shapes: tuple[int, ...], proved: bool = False) -> None:
-    """The kernel of a fusion computes in the integer ring what NumPy does."""
+    """The kernel of a fusion computes in modular values what NumPy does."""
     kernel = tf.lower(fusion)
     args = [numbers(*shape, dtype=tv.dtype.numpy, seed=k) + tv.dtype.numpy.type(9) for k, (shape, tv) in enumerate(zip(shapes, fusion.inputs, strict=True))]
-    wanted, found = fusion.evaluate(*args, values=tf.RING), kernel.simulate(*args, seed=1, values=tf.RING)
+    wanted, found = fusion.evaluate(*args, values=tf.MODULAR), kernel.simulate(*args, seed=1, values=tf.MODULAR)
     assert all((a == b).all() for a, b in zip(found, wanted, strict=True)), f"{fusion}\n{kernel}"
     if proved:
         kernel.verify().require()

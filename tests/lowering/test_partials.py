@@ -21,12 +21,12 @@ from tests.testing.ptx.compiled import compared
 
 
 def check(case: Product, interleaving: Interleaving = Interleaving.RANDOM) -> Kernel:
-    """The kernel of a case, which is proved, and computes in the integer ring what NumPy does."""
+    """The kernel of a case, which is proved, and computes in modular values what NumPy does."""
     fusion = case.fusion()
     kernel = tf.lower(fusion)
     args = [numbers(*(int(str(e)) for e in tv.shape), dtype=tv.dtype.numpy, seed=k) for k, tv in enumerate(fusion.inputs)]
-    (wanted,) = fusion.evaluate(*args, values=tf.RING)
-    (found,) = kernel.simulate(*args, seed=3, interleaving=interleaving, values=tf.RING)
+    (wanted,) = fusion.evaluate(*args, values=tf.MODULAR)
+    (found,) = kernel.simulate(*args, seed=3, interleaving=interleaving, values=tf.MODULAR)
     assert (found == wanted).all()
     kernel.verify().require()
     return kernel

@@ -8,7 +8,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.ir.values import NATIVE, RING
+from taskfuse.ir.values import MODULAR, NATIVE
 from taskfuse.kir import Kernel
 from taskfuse.schedulers.segmenter import plan_segments
 from taskfuse.testing.case import seeded_case
@@ -34,7 +34,7 @@ def test_random_cases(mix: Mix) -> None:
         case = seeded_case(seed, mix)
         if case.kernel is not None and compared < 5:
             arguments = case.arguments()
-            assert equal(meaning(case.kernel, arguments, case.sizes), evaluate(case.plain, arguments, RING)), seed
+            assert equal(meaning(case.kernel, arguments, case.sizes), evaluate(case.plain, arguments, MODULAR)), seed
             compared += 1
     assert compared >= 2
 
@@ -75,7 +75,7 @@ def test_what_schedulers_make(build: Build) -> None:
     for step in plan_segments(fusion).steps:
         kernel = tf.lower(step.fusion)
         arguments = [array(*(int(str(e)) for e in tv.shape)) for tv in step.fusion.inputs]
-        assert equal(meaning(kernel, arguments, {}), evaluate(step.fusion, arguments, RING))
+        assert equal(meaning(kernel, arguments, {}), evaluate(step.fusion, arguments, MODULAR))
         for found, wanted in zip(meaning(kernel, arguments, {}, NATIVE), evaluate(step.fusion, arguments, NATIVE), strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
@@ -126,7 +126,7 @@ def lowered(build: Build) -> tuple[Kernel, list[Any], tuple[Any, ...]]:
     arguments = [rng.uniform(0.1, 1.0, [int(str(e)) for e in tv.shape]).astype(np.float32) for tv in fusion.inputs]
     for given in arguments:
         given.flat[0] = 0.5  # some are equal
-    return tf.lower(fusion), arguments, evaluate(fusion, arguments, RING)
+    return tf.lower(fusion), arguments, evaluate(fusion, arguments, MODULAR)
 
 
 def shows(mutant: Kernel, arguments: list[Any], wanted: tuple[Any, ...]) -> bool:

@@ -13,7 +13,7 @@ from taskfuse.dtypes import as_dtype
 from taskfuse.ir.expr import Gather, Read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.values import RING
+from taskfuse.ir.values import MODULAR
 from tests.ops.reference import Array, evaluated, message, numbers, symbolic
 
 DTYPES = ["float32", "bfloat16", "float64", "int8", "uint64", "bool", "float8_e4m3"]
@@ -44,9 +44,9 @@ def test_dtypes_of_indices(dtype: str) -> None:
 def test_outside_is_zero() -> None:
     x, i = numbers((4,), "float32", low=1), np.array([-5, -4, -1, 0, 3, 4, 2**40, -(2**63), 2**63 - 1])
     assert evaluated(lambda a, b: tf.take(a, b, 0), x, i).tolist() == [0, x[0], x[3], x[0], x[3], 0, 0, 0, 0]
-    words = evaluated(lambda a, b: tf.take(a, b, 0), x, i, values=RING)
+    words = evaluated(lambda a, b: tf.take(a, b, 0), x, i, values=MODULAR)
     assert words[0] == 0
-    assert words[1] == RING.encode(x, as_dtype("float32"))[0]
+    assert words[1] == MODULAR.encode(x, as_dtype("float32"))[0]
 
 
 @pytest.mark.parametrize(("table", "indices"), [((0,), (3,)), ((4,), (0,)), ((0,), (0,)), ((1,), (1,))])

@@ -10,7 +10,7 @@ import taskfuse.ops as tf
 from taskfuse.dtypes import as_dtype
 from taskfuse.ir.expr import Scan
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.values import RING
+from taskfuse.ir.values import MODULAR
 from tests.ops.reference import evaluated, message, numbers, symbolic
 
 OPS: dict[str, Callable[..., Any]] = {"cumsum": np.cumsum, "cumprod": np.cumprod, "cummax": np.maximum.accumulate, "cummin": np.minimum.accumulate}
@@ -51,9 +51,9 @@ def test_nan_stays() -> None:
 
 def test_in_the_ring() -> None:
     x = numbers((6,), "float32")
-    words = RING.encode(x, as_dtype("float32"))
+    words = MODULAR.encode(x, as_dtype("float32"))
     with np.errstate(over="ignore"):
-        assert (evaluated(lambda a: tf.cumprod(a, 0), x, values=RING) == np.cumprod(words)).all()
+        assert (evaluated(lambda a: tf.cumprod(a, 0), x, values=MODULAR) == np.cumprod(words)).all()
 
 
 def test_one_expression() -> None:

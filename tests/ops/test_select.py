@@ -11,7 +11,7 @@ from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.expr import Assemble, Pointwise, Read, Select
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.values import RING
+from taskfuse.ir.values import MODULAR
 from tests.ops.reference import evaluated, message, numbers
 
 FORMS: list[tf.CatForm | str] = ["gather", tf.CatForm.SCATTER]
@@ -26,7 +26,7 @@ def exponentials(dim: int, form: tf.CatForm | str) -> Callable[..., TensorView]:
 def test_cat(form: tf.CatForm | str) -> None:
     for shapes, dim in [([(2, 3), (4, 3), (0, 3)], 0), ([(2, 3), (2, 1)], -1), ([(5,)], 0), ([(0,), (0,)], 0)]:
         parts = [numbers(s, "float32", i) for i, s in enumerate(shapes)]
-        for values in (None, RING):
+        for values in (None, MODULAR):
             if values is None:
                 found = evaluated(exponentials(dim, form), *parts)
                 np.testing.assert_allclose(found, np.exp(np.concatenate(parts, dim)), rtol=1e-6)

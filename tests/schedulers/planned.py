@@ -8,7 +8,7 @@ import taskfuse as tf
 from taskfuse.check import verify
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.ir.values import RING
+from taskfuse.ir.values import MODULAR
 from taskfuse.kir.arguments import bind_symbols
 from taskfuse.runtime.views import StridedView
 from taskfuse.schedulers.candidates import Trial
@@ -44,7 +44,7 @@ def checked(fusion: tf.Fusion, arguments: list[Any], seed: int = 0, trial: Trial
         if not kernel.verify().is_proved:  # an argument with a gap: the extents of the call close it
             shapes = {tv.name: np.shape(array) for tv, array in zip(step.fusion.inputs, given, strict=False)}
             verify(kernel, bind_symbols(kernel, shapes, {})).require()
-        values |= dict(zip(step.outputs, simulate(kernel, given, seed=seed, values=RING), strict=True))
-    for tv, wanted in zip(fusion.outputs, evaluate(fusion, arguments, RING), strict=True):
+        values |= dict(zip(step.outputs, simulate(kernel, given, seed=seed, values=MODULAR), strict=True))
+    for tv, wanted in zip(fusion.outputs, evaluate(fusion, arguments, MODULAR), strict=True):
         assert np.array_equal(values[tv.name], wanted), tv.name
     return found

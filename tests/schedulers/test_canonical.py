@@ -9,7 +9,7 @@ import taskfuse as tf
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.expr import Reduction, View
-from taskfuse.ir.values import RING
+from taskfuse.ir.values import MODULAR
 from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmenter import plan_segments
@@ -64,7 +64,7 @@ def test_the_form_computes_the_same(build: Build) -> None:
     found = form(fusion)
     assert found is not None
     given = arguments(fusion)
-    for a, b in zip(evaluate(fusion, given, RING), evaluate(found, given, RING), strict=True):
+    for a, b in zip(evaluate(fusion, given, MODULAR), evaluate(found, given, MODULAR), strict=True):
         assert np.array_equal(a, b)
     checked(fusion, given, trial=made)
 
@@ -125,7 +125,7 @@ def test_the_law_on_random_graphs(seed: int) -> None:
     if found is None:
         return
     case = Case(program, program, graph.sizes, seed, fusion, fusion, Outcome(None, None, None), CaseOptions())
-    for a, b in zip(evaluate(fusion, case.arguments(), RING), evaluate(found, case.arguments(), RING), strict=True):
+    for a, b in zip(evaluate(fusion, case.arguments(), MODULAR), evaluate(found, case.arguments(), MODULAR), strict=True):
         assert np.array_equal(a, b)
 
 

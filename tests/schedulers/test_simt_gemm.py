@@ -9,7 +9,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.ir.values import RING
+from taskfuse.ir.values import MODULAR
 from taskfuse.schedulers import SimtGemmConfig
 from taskfuse.sim import simulate
 from tests.proofs import proved
@@ -42,7 +42,7 @@ def check(fusion: tf.Fusion, config: SimtGemmConfig | None = None, **sizes: int)
     assert str(tf.lower(names["fusion"])) == str(kernel)
     proved(kernel)
     arguments = [array(*(sizes.get(str(e)) or int(str(e)) for e in tv.shape), dtype=tv.dtype) for tv in fusion.inputs]
-    assert np.array_equal(simulate(kernel, arguments, values=RING)[0], evaluate(fusion, arguments, RING)[0])
+    assert np.array_equal(simulate(kernel, arguments, values=MODULAR)[0], evaluate(fusion, arguments, MODULAR)[0])
     return str(kernel)
 
 

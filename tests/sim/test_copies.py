@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pytest
 
 from taskfuse.check import Verdict
-from taskfuse.ir.values import RING
+from taskfuse.ir.values import MODULAR
 from taskfuse.kir import parse_kernel
 from tests.sim.kernels import error, errors, exchanged, kernel, load, replaced, run_all, without
 
@@ -30,8 +30,8 @@ def test_every_scheduler_gives_the_copy(name: str, n: int) -> None:
 @pytest.mark.parametrize("name", ["async_ring", "async_tile"])
 def test_in_the_ring(name: str) -> None:
     k = parse_kernel(load(name))
-    x = RING.encode(rows(3), k.inputs[0].dtype)
-    assert k.explore(x, values=RING).holds
+    x = MODULAR.encode(rows(3), k.inputs[0].dtype)
+    assert k.explore(x, values=MODULAR).holds
 
 
 @pytest.mark.parametrize("name", ["async_ring", "async_tile"])

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from taskfuse.errors import SimulationError
-from taskfuse.ir.values import RING
+from taskfuse.ir.values import MODULAR
 from taskfuse.kir import parse_kernel
 from taskfuse.sim import Interleaving, simulate
 from tests.sim.kernels import load, replaced, without
@@ -49,8 +49,8 @@ def test_bias() -> None:
 def test_in_the_ring() -> None:
     a, b, _ = problem(130, 136, 72)
     k = parse_kernel(GEMM)
-    words = [RING.encode(x, p.dtype) for x, p in zip((a, b), k.inputs, strict=True)]
-    np.testing.assert_array_equal(simulate(k, [a, b], values=RING)[0], words[0] @ words[1].T)
+    words = [MODULAR.encode(x, p.dtype) for x, p in zip((a, b), k.inputs, strict=True)]
+    np.testing.assert_array_equal(simulate(k, [a, b], values=MODULAR)[0], words[0] @ words[1].T)
 
 
 FAULTS = {

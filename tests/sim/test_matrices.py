@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from taskfuse.dtypes import bfloat16, float8_e4m3, float32, int8, uint8
-from taskfuse.ir.values import RING
+from taskfuse.ir.values import MODULAR
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.sim import Interleaving, simulate
 from tests.gemms import BF16, E4M3, GEMMS, Case, gemm_fp8, gemm_rs, gemm_sync
@@ -25,9 +25,9 @@ def test_products(product: Product | WarpProduct) -> None:
 def test_schedulers_and_the_ring(product: Product | WarpProduct) -> None:
     k, args = product.kernel(), product.arguments()
     run_all(k, args, expected(*args))
-    words = [RING.encode(x, p.dtype) for x, p in zip(args, k.inputs, strict=True)]
+    words = [MODULAR.encode(x, p.dtype) for x, p in zip(args, k.inputs, strict=True)]
     exact = words[0] @ words[1].T if k.inputs[0].dtype.is_float else expected(*args)
-    np.testing.assert_array_equal(simulate(k, args, values=RING)[0], exact)
+    np.testing.assert_array_equal(simulate(k, args, values=MODULAR)[0], exact)
 
 
 @pytest.mark.parametrize("product", [Product(float32, float32), Product(float32, float32, a_layout=None), WarpProduct(float32, float32)], ids=lambda p: p.name)

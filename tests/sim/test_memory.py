@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from taskfuse.errors import SimulationError
-from taskfuse.ir.values import NATIVE, RING, Values
+from taskfuse.ir.values import MODULAR, NATIVE, Values
 from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Access
 from taskfuse.location import Location
@@ -49,7 +49,7 @@ def test_a_negative_index_does_not_wrap_around() -> None:
     assert "note: index [-1]; shape [32]" in error(k).splitlines()
 
 
-@pytest.mark.parametrize("values", [NATIVE, RING])
+@pytest.mark.parametrize("values", [NATIVE, MODULAR])
 @pytest.mark.parametrize(
     ("body", "message", "note"),
     [
@@ -118,7 +118,7 @@ def test_buffers_that_overlap_share_their_bytes() -> None:
     np.testing.assert_array_equal(simulate(k, [X])[0], X.view(np.uint8)[3::4])
 
 
-@pytest.mark.parametrize("values", [NATIVE, RING])
+@pytest.mark.parametrize("values", [NATIVE, MODULAR])
 def test_an_alias_overwrites(values: Values) -> None:
     k = kernel(
         "s[threadIdx.x] = copy(x[threadIdx.x])\nt[threadIdx.x] = copy(2.0)\ny[threadIdx.x] = copy(s[threadIdx.x])",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from taskfuse.ir.values import RING
+from taskfuse.ir.values import MODULAR
 from taskfuse.kir import Kernel
 from taskfuse.sim import simulate
 from tests.sim.kernels import X, error, errors, kernel, run_all
@@ -41,7 +41,7 @@ def test_lanes_follow_the_linear_thread_id() -> None:
 
 def test_a_butterfly_gives_every_lane_the_sum() -> None:
     run_all(_kernel(BUTTERFLY), [X], np.full(32, X.sum(), np.float32))
-    (words,) = simulate(_kernel(BUTTERFLY), [X], values=RING)
+    (words,) = simulate(_kernel(BUTTERFLY), [X], values=MODULAR)
     assert len(np.unique(words)) == 1
 
 

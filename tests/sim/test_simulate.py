@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from taskfuse.ir.values import NATIVE, RING
+from taskfuse.ir.values import MODULAR, NATIVE
 from taskfuse.sim import Interleaving, simulate
 from tests.sim.kernels import X, error, kernel
 
@@ -105,11 +105,11 @@ def test_value_modes() -> None:
     rounded = (X / 3).astype(ml_dtypes.bfloat16)
     expected = (rounded.astype(np.float32) + 1).astype(ml_dtypes.bfloat16).astype(np.float32) + X / 3
     np.testing.assert_array_equal(native, expected)
-    (ring,) = simulate(k, [X / 3], values=RING)
-    words = RING.encode(X / 3, next(p.dtype for p in k.inputs))
-    one = RING.literal(1.0, next(p.dtype for p in k.inputs))
-    assert ring.dtype == np.uint64
-    np.testing.assert_array_equal(ring, words + one + words)
+    (modular,) = simulate(k, [X / 3], values=MODULAR)
+    words = MODULAR.encode(X / 3, next(p.dtype for p in k.inputs))
+    one = MODULAR.literal(1.0, next(p.dtype for p in k.inputs))
+    assert modular.dtype == np.uint64
+    np.testing.assert_array_equal(modular, words + one + words)
 
 
 def test_integers_in_shared_memory_in_both_modes() -> None:
@@ -121,7 +121,7 @@ def test_integers_in_shared_memory_in_both_modes() -> None:
         outputs="y: int8[32]",
     )
     x = np.arange(32, dtype=np.int8)
-    for values in (NATIVE, RING):
+    for values in (NATIVE, MODULAR):
         (y,) = simulate(k, [x], values=values)
         assert y.dtype == np.int8
         np.testing.assert_array_equal(y, np.where(x < 5, x - 5, 7))

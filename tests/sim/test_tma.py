@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from taskfuse.ir.values import RING
+from taskfuse.ir.values import MODULAR
 from taskfuse.kir import parse_kernel
 from taskfuse.sim import Interleaving
 from tests.sim.kernels import error, errors, kernel, load, replaced, run_all, without
@@ -23,9 +23,9 @@ def test_boxes_that_overhang_are_filled_and_clipped(m: int) -> None:
 
 def test_in_the_ring() -> None:
     k = parse_kernel(DOUBLE)
-    words = RING.encode(_rows(9), k.inputs[0].dtype)
-    two = RING.literal(2.0, k.inputs[0].dtype)
-    run_all(k, [_rows(9)], words * two, values=RING)
+    words = MODULAR.encode(_rows(9), k.inputs[0].dtype)
+    two = MODULAR.literal(2.0, k.inputs[0].dtype)
+    run_all(k, [_rows(9)], words * two, values=MODULAR)
 
 
 def test_outside_the_tensor_a_box_reads_zero() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from taskfuse.ir.values import NATIVE, RING
+from taskfuse.ir.values import MODULAR, NATIVE
 from taskfuse.kir import Kernel
 from taskfuse.sim import Interleaving, simulate
 from tests.sim.kernels import error, errors, kernel, replaced
@@ -101,8 +101,8 @@ def test_widths_and_schedulers(n: int) -> None:
 def test_in_the_ring() -> None:
     a, b = operands()
     k = product(LAYOUTS[3], LAYOUTS[7])
-    words = [RING.encode(x, p.dtype) for x, p in zip((a, b), k.inputs, strict=True)]
-    np.testing.assert_array_equal(simulate(k, [a, b], values=RING)[0], 2 * (words[0] @ words[1].T))
+    words = [MODULAR.encode(x, p.dtype) for x, p in zip((a, b), k.inputs, strict=True)]
+    np.testing.assert_array_equal(simulate(k, [a, b], values=MODULAR)[0], 2 * (words[0] @ words[1].T))
 
 
 FAULTS = {

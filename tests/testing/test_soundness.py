@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from taskfuse.ir.values import RING
+from taskfuse.ir.values import MODULAR
 from taskfuse.kir import parse_kernel
 from taskfuse.sim import simulate
 from taskfuse.testing.case import seeded_case
@@ -25,7 +25,7 @@ X = np.arange(32, dtype=np.float32)
 
 def test_a_long_run_decides_nothing() -> None:
     right, wrong = parse_kernel(COUNT.format("threadIdx.x")), parse_kernel(COUNT.format("31 - threadIdx.x"))
-    wanted = simulate(right, (X,), values=RING)
+    wanted = simulate(right, (X,), values=MODULAR)
     assert other_words(right, (X,), wanted) is None
     assert other_words(wrong, (X,), wanted) == "other words"
     for kernel in (right, wrong):

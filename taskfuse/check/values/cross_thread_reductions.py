@@ -13,19 +13,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.bounded_variables import Trip
 from taskfuse.check.constraints import Constraints
-from taskfuse.check.items import Trip
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, Block, Node, conjuncts
 from taskfuse.check.values.claims import taken
 from taskfuse.check.values.match import Storage
 from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.solve import Open, solved
 from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import Const, Expr, const, evaluate, ge, lt, ne, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import held
 from taskfuse.kir.nodes import Compute, For, If
-from taskfuse.kir.operands import Access, Content, Immediate, is_same_number
+from taskfuse.kir.operands import Access, Content, Immediate
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.witness import Definition, Reduce
 

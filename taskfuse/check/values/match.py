@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from taskfuse.check.bounded_variables import Element
 from taskfuse.check.constraints import Constraints
-from taskfuse.check.items import Element
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Node, conjuncts
 from taskfuse.check.tables import KEPT, Ints, Join, Table
@@ -463,9 +463,9 @@ class Match:
         if self.past or condition is None:
             return False
         taken = not condition.free <= THREADS
-        items = (i for i in self.claim.node.context.constraints.items if not isinstance(i, Expr) or (taken and i.free <= THREADS))
+        assumptions = (i for i in self.claim.node.context.constraints.assumptions if not isinstance(i, Expr) or (taken and i.free <= THREADS))
         spans = (Element(sym(name), (0, n - 1)) for name, n in self.claim.points)
-        around = self.claim.node.context.constraints.about(const(0))[0].given(*items, *spans, *inside(self.claim.element, self.shape))
+        around = self.claim.node.context.constraints.about(const(0))[0].given(*assumptions, *spans, *inside(self.claim.element, self.shape))
         return self._proves(around, condition)
 
     def _reader_filters(self, names: set[str]) -> list[Expr]:

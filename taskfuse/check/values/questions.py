@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
+from taskfuse.check.bounded_variables import Element
 from taskfuse.check.bounds import by_parts
 from taskfuse.check.constraints import Constraints
-from taskfuse.check.items import Element
 from taskfuse.check.linear import Linear
 from taskfuse.check.ranges import Ranges, terms_of
 from taskfuse.check.samples import fails

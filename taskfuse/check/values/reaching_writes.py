@@ -15,11 +15,11 @@ import numpy as np
 
 from taskfuse.check.accesses import overlapping
 from taskfuse.check.constraints import Constraints
-from taskfuse.check.forms import Visit
 from taskfuse.check.multibuffers import MultiBuffer, MultiBuffers
 from taskfuse.check.rings import Rings
 from taskfuse.check.statement_tree import BLOCKS, THREADS, Node, StatementTree
 from taskfuse.check.tables import Table
+from taskfuse.check.traversals import Visit
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.match import Found, Match, Storage, W, Writing

@@ -25,10 +25,11 @@ from taskfuse.check.values.questions import inside, known_at, proves
 from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.runs import Span, Visits, known_of, runs
 from taskfuse.check.values.solve import Open
+from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import TRUE, Const, Expr, Facts, FloorDiv, Mod, Select, Sym, children, const, eq, evaluate, ge, le, lt, not_, simplify, substitute, sym
 from taskfuse.kir import accesses
 from taskfuse.kir.nodes import Compute, For
-from taskfuse.kir.operands import Content, Holds, Immediate, is_same_number
+from taskfuse.kir.operands import Content, Holds, Immediate
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.witness import Definition, Reduce
 
@@ -347,8 +348,8 @@ class Reductions:
         axes = [k for k in range(len(space)) if f"i{k}" not in kept]
         own = _determined(group[0], scope)
         if joined is not None:  # of whichever thread and block
-            items = (i for i in constraints.items if i.free.isdisjoint(THREADS | joined.blocks.keys()))
-            constraints = constraints.about(const(0))[0].given(*items)
+            assumptions = (i for i in constraints.assumptions if i.free.isdisjoint(THREADS | joined.blocks.keys()))
+            constraints = constraints.about(const(0))[0].given(*assumptions)
         blocks: dict[str, Span] = {}
         if joined is not None:
             grid = dict(zip(BLOCK_NAMES, self.writes.tree.kernel.grid, strict=True))

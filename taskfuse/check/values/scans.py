@@ -12,9 +12,10 @@ from taskfuse.check.values.questions import equal, inside, known_at, proves
 from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import Expr, Sym, const, simplify, sym
 from taskfuse.kir.nodes import Compute, For
-from taskfuse.kir.operands import Access, Content, Holds, Immediate, is_same_number
+from taskfuse.kir.operands import Access, Content, Holds, Immediate
 from taskfuse.kir.witness import Accumulate
 
 COPY = ELEMENTWISE["copy"]
@@ -78,8 +79,8 @@ class Scans:
         self._set(start, term)
         self._in_order(term, own, holds.index, rule.axis, total)
         exists = inside(holds.index, definition.shape)
-        items = (i for i in term.context.constraints.items if not isinstance(i, Expr))
-        around = term.context.constraints.about(const(0))[0].given(*items, *exists)
+        assumptions = (i for i in term.context.constraints.assumptions if not isinstance(i, Expr))
+        around = term.context.constraints.about(const(0))[0].given(*assumptions, *exists)
         for c in term.conditions:
             for part in conjuncts(c):
                 varying = any(isinstance(n.stmt, For) and n.stmt.var in part.free for n in own)

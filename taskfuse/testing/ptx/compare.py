@@ -5,6 +5,7 @@ Both sides run the same threads of the same launches. A difference is one of
 - an event of another kind, with another operand, at another address, in another order, or one too many or too few;
 - between two events that order memory, other bytes of Shared memory or workspace written than kernel IR writes, or some read that it does not read;
 - other bytes of a tensor argument written in all, or some read that kernel IR does not read;
+- an event or an access in front of the wait for what the stream holds before, or that wait missing or twice;
 - launch bounds, or an instruction that could not be read.
 """
 
@@ -50,6 +51,8 @@ class Report:
     unseen: tuple[str, ...] = ()
 
 
+STREAM_WAIT_TARGET = 90
+"""The least target whose launches overlap, so that threads wait for what the stream holds before."""
 WORK, MOST = 12_000, 60_000
 """Statements and basic blocks executed in a launch after which no further thread of it is begun: if all events have been seen, and in any case."""
 
@@ -67,12 +70,13 @@ def compare(kernel: Kernel, source: Source, ptx: str, sizes: Iterable[Mapping[st
         function = read(ptx)
         program = machine(function)
         _check_limits(kernel, function.limits)
+        waits = int("".join(c for c in function.target if c.isdigit())) >= STREAM_WAIT_TARGET
         for values in extents(kernel) if sizes is None else sizes:
             launch = launches(kernel, source, function, values)
             if launch is None:
                 continue
             try:
-                _launch(launch, program, report, seen, {} if source.shared_bytes.free else places)
+                _launch(launch, program, report, seen, {} if source.shared_bytes.free else places, waits)
             except TooLong:
                 break
             if sizes is None and report.launches > 1 and seen >= program.sites.keys():
@@ -93,11 +97,12 @@ def _check_limits(kernel: Kernel, limits: Mapping[str, tuple[int, ...]]) -> None
         raise Difference(f"{limits.get('minnctapersm')} blocks of a multiprocessor, not {kernel.residents}")
 
 
-def _launch(launch: Launch, program: Machine, report: Report, seen: set[int], places: dict[str, int]) -> None:
+def _launch(launch: Launch, program: Machine, report: Report, seen: set[int], places: dict[str, int], waits: bool) -> None:
     """Compare threads of a launch, in an order that mixes them.
 
     Args:
         places: where arrays of mbarriers and counters lie, as far as that is known; what is found is added.
+        waits: whether threads must wait for what the stream holds before.
 
     Raises:
         TooLong: one of them does too much.
@@ -109,7 +114,7 @@ def _launch(launch: Launch, program: Machine, report: Report, seen: set[int], pl
     work = 0
     for block, thread in everyone:
         try:
-            follower = _Follower(traces, block, thread, places, seen)
+            follower = _Follower(traces, block, thread, places, seen, not waits)
             work += follower.trace.work + program.run(launch.special(block, thread), launch.at, launch.read, follower)
             follower.end()
         except (Difference, PtxError) as error:
@@ -150,6 +155,7 @@ class _Follower:
     thread: Int3
     places: dict[str, int]
     seen: set[int]
+    waited: bool
     trace: Trace = field(init=False)
     at: int = 0
     stores: list[Span] = field(default_factory=list[Span])
@@ -165,6 +171,12 @@ class _Follower:
     def event(self, line: int, kind: Kind, operands: tuple[Observed | Unknown, ...]) -> Value:
         """The next step: the same kind, the same operands; gives what kernel IR says that it gives."""
         self.seen.add(line)
+        if kind is Kind.STREAM_WAIT:
+            if self.waited:
+                raise Difference(f"PTX line {line}: a second wait for the stream")
+            self.waited = True
+            return 0
+        self._check_waited(line)
         if self.at == len(self.trace.steps):
             raise Difference(f"PTX line {line}: {_said(kind, operands)}, where the thread is at its end")
         step = self.trace.steps[self.at]
@@ -212,10 +224,15 @@ class _Follower:
             address -= SHARED
         elif address >= PARAMS_AT:
             return
+        self._check_waited(line)
         if SHARED_AT <= address < SHARED_AT + RANK or address >= WORKSPACE_AT:
             (self.stores if store else self.loads).append((address, size))
         else:
             (self.tensor_stores if store else self.tensor_loads).append((address, size))
+
+    def _check_waited(self, line: int) -> None:
+        if not self.waited:
+            raise Difference(f"PTX line {line}: in front of the wait for what the stream holds before")
 
     def uncertain(self) -> None:
         """Data decided about accesses that were passed over."""
@@ -223,6 +240,8 @@ class _Follower:
 
     def end(self) -> None:
         """The thread is at its end."""
+        if not self.waited:
+            raise Difference("the thread ends without the wait for what the stream holds before")
         if self.at < len(self.trace.steps):
             raise Difference(f"the thread ends in front of {self._wanted(self.trace.steps[self.at])}")
         self._check_memory("at the end", self.trace.stores, self.trace.loads)

@@ -11,6 +11,7 @@ from taskfuse.kir.nodes import Stmt
 class Kind(Enum):
     """What happens, and its operands in order. Addresses are in bytes; modifiers are the words of the instruction, ``.`` between them."""
 
+    STREAM_WAIT = auto()
     BARRIER = auto()  # number, threads
     WARP_BARRIER = auto()  # lanes
     SHUFFLE = auto()  # mode, distance, clamp, lanes

@@ -28,6 +28,8 @@ def happening(r: Reader) -> Happening | None:
         return repr(".".join(parts))
 
     match i.opcode:
+        case ("griddepcontrol", "wait"):
+            return event(Kind.STREAM_WAIT)
         case ("bar", "sync") | ("barrier", "sync") | ("barrier", "sync", "aligned"):
             return event(Kind.BARRIER, r.value(o[0]), r.value(o[1]) if len(o) > 1 else "threads")
         case ("bar", "warp", "sync"):

@@ -11,7 +11,7 @@ from taskfuse.check.trace import Budget, TooLarge
 from taskfuse.check.values.execution import execute
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.ir.values import RING
+from taskfuse.ir.values import MODULAR
 from taskfuse.kir import Kernel, map_stmts, stmt_text, walk
 from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, Stmt, VectorCopy
 from taskfuse.kir.operands import Access
@@ -71,10 +71,10 @@ def is_right(case: Case, kernel: Kernel) -> bool | None:
     """The simulator computes what NumPy does; ``None``: it stops at a fault."""
     arguments = case.arguments()
     try:
-        outs = simulate(kernel, arguments, values=RING)
+        outs = simulate(kernel, arguments, values=MODULAR)
     except TaskfuseError:
         return None
-    wanted = evaluate(case.plain, arguments, RING)
+    wanted = evaluate(case.plain, arguments, MODULAR)
     return all(bool(((a == b) | ((a != a) & (b != b))).all()) for a, b in zip(outs, wanted, strict=True))
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from taskfuse.check.bounded_variables import Element, Trip
 from taskfuse.check.constraints import Constraints
-from taskfuse.check.items import Element, Trip
 from taskfuse.check.values.questions import equal, inside, proves
 from taskfuse.ir.scalar import Expr, const, evaluate, parse_expr, sym
 from tests.visits import KNOWN

@@ -45,6 +45,12 @@ __device__ __forceinline__ float sigmoid(float x) {
   return (x < 0 ? e : 1.0f) * reciprocal_from_1_to_2(1 + e);
 }
 
+__device__ __forceinline__ void wait_for_stream() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // grid (B, 1, 1), block (T, 4*S, 2)
 extern "C" __global__ void __launch_bounds__(1024, 1)
 cat(const float* __restrict__ tv0, float* __restrict__ tv10, int S, int T) {
@@ -59,6 +65,7 @@ cat(const float* __restrict__ tv0, float* __restrict__ tv10, int S, int T) {
   float* const tv8 = reinterpret_cast<float*>(shared + 48 * ((S * T + 3) / 4));  // [1, S, T]
   unsigned long long* const ch0_full = reinterpret_cast<unsigned long long*>(shared + 8 * ((max(max(max(max(4 * (S * T), 4 * (S * T) + 16 * ((S * T + 3) / 4)), 4 * (S * T) + 32 * ((S * T + 3) / 4)), 4 * (S * T) + 48 * ((S * T + 3) / 4)), 0) + 7) / 8));  // mbarriers[1]
   unsigned long long* const ch0_empty = reinterpret_cast<unsigned long long*>(shared + 8 * ((max(max(max(max(4 * (S * T), 4 * (S * T) + 16 * ((S * T + 3) / 4)), 4 * (S * T) + 32 * ((S * T + 3) / 4)), 4 * (S * T) + 48 * ((S * T + 3) / 4)), 0) + 7) / 8) + 8);  // mbarriers[1]
+  wait_for_stream();
   if (threadIdx_x == 0 && threadIdx_y == 0 && threadIdx_z == 0) {
     mbarrier_init(&ch0_full[0], 4 * (S * T));
     mbarrier_init(&ch0_empty[0], 4 * (S * T));

@@ -115,6 +115,12 @@ __device__ __forceinline__ unsigned short to_bfloat16(float x) {
   return bits;
 }
 
+__device__ __forceinline__ void wait_for_stream() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -153,6 +159,7 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
   unsigned short* const d_s = reinterpret_cast<unsigned short*>(shared + 98304);  // [2, 2, 64, 64]
   unsigned long long* const full = reinterpret_cast<unsigned long long*>(shared + 131072);  // mbarriers[3]
   unsigned long long* const empty = reinterpret_cast<unsigned long long*>(shared + 131096);  // mbarriers[3]
+  wait_for_stream();
   if (threadIdx_x == 0 && threadIdx_y == 0) {
     for (int i = 0; i < 3; ++i) {
       mbarrier_init(&full[i], 1);

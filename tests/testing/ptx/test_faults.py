@@ -10,6 +10,14 @@ from tests.testing.ptx.compiled import ptx_of, written
 
 # kernel, what is replaced (a regular expression, its first match), by what, and a part of what is said
 FAULTS = {
+    "no wait for the stream": ("ring", r"  wait_for_stream\(\);\n", "", "in front of the wait"),
+    "a wait for the stream twice": ("ring", r"(  wait_for_stream\(\);\n)", r"\1\1", "a second wait for the stream"),
+    "a wait for the stream too late": (
+        "ring",
+        r"  wait_for_stream\(\);\n((?s:.*?)  fence_mbarrier_init\(\);\n)",
+        r"\1  wait_for_stream();\n",
+        "in front of the wait",
+    ),
     "a wait that does not wait": ("ring", r"while (\(!mbarrier_passed\()", r"if \1", "ARRIVE"),
     "a wait left out": ("ring", r"mbarrier_wait\(&full.*\n", "", "not WAIT"),
     "a wait for the other parity": ("ring", r", c_parity\);", ", c_parity ^ 1);", "WAIT"),

@@ -1,4 +1,4 @@
-"""The form of one end of a ring: which positions it visits, in terms of the text; and when two forms are the same."""
+"""The traversal of one end of a ring: the positions that it visits, as statements, loops and conditions; and when two traversals visit the same ones."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from taskfuse.ir.scalar import And, Compare, CompareOp, Const, Expr, Not, Or, Sy
 from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.kir.synchronization import Acquire, Advance, Arrive, ArriveAsync, Expect, Release, Wait
 
-Item = Node | tuple[Node | Conditions, list["Item"]]
-"""An operation on a cursor, or the loop or the conditions around some of them."""
+CursorTree = Node | tuple[Node | Conditions, list["CursorTree"]]
+"""An operation on a cursor, or a loop or conditions around several of them."""
 
 
 class NotRing(Exception):
@@ -110,8 +110,8 @@ class Pingpong:
     after: Node
 
 
-def instance(index: Expr, number: Expr) -> dict[str, Expr]:
-    """The thread index that makes up the number of an instance, at a given number; empty if it is not one alone, and a constant."""
+def at_instance(index: Expr, number: Expr) -> dict[str, Expr]:
+    """The thread index where the instance index equals ``number``; empty unless the instance index is one thread index plus a constant."""
     match terms_of(index):
         case ((Sym(name=name), (1 | -1) as k),), constant if name in THREADS:
             return {name: (number - constant) * k}
@@ -119,18 +119,18 @@ def instance(index: Expr, number: Expr) -> dict[str, Expr]:
             return {}
 
 
-def visits(form: tuple[Part, ...]) -> Iterator[Visit]:
+def visits(traversal: tuple[Part, ...]) -> Iterator[Visit]:
     """All positions in the text."""
-    for part in form:
+    for part in traversal:
         if isinstance(part, Visit):
             yield part
         else:
             yield from visits(part.inner)
 
 
-def skeleton(block: Block, ops: set[Node], paths: Paths) -> list[Item]:
+def skeleton(block: Block, ops: set[Node], paths: Paths) -> list[CursorTree]:
     """The nodes in ``ops`` with the loops and uniform conditions around them: nodes, and (node of loop or conditions, list)."""
-    found: list[Item] = []
+    found: list[CursorTree] = []
     for node in block.nodes:
         if not node.blocks:
             if node in ops:
@@ -212,7 +212,7 @@ def _merged(parts: list[Part]) -> tuple[Part, ...]:
     return tuple(found)
 
 
-def parse(items: list[Item], *, trailing: bool, waits: bool, arrives: bool, alike: frozenset[str] = frozenset()) -> tuple[Part, ...]:
+def parse(trees: list[CursorTree], *, trailing: bool, waits: bool, arrives: bool, alike: frozenset[str] = frozenset()) -> tuple[Part, ...]:
     """Positions: a wait, arrivals, an advance by one; loops and conditions around whole positions.
 
     ``alike``: thread indices on which all agree that visit these positions; trips of loops may depend on them.
@@ -221,10 +221,10 @@ def parse(items: list[Item], *, trailing: bool, waits: bool, arrives: bool, alik
     wait: Node | None = None
     arrivals: list[Node] = []
     last: Node | None = None
-    for item in items:
-        if isinstance(item, tuple):
-            key, inner = item
-            loads = _loads(item)
+    for tree in trees:
+        if isinstance(tree, tuple):
+            key, inner = tree
+            loads = _loads(tree)
             if loads:
                 if waits and wait is None:
                     raise NotRing("it arrives at a position without waiting for it", loads[0])
@@ -241,36 +241,36 @@ def parse(items: list[Item], *, trailing: bool, waits: bool, arrives: bool, alik
             else:
                 parts.append(Choice(key, parsed))
             continue
-        assert isinstance(item, Node)
-        last = item
-        match item.stmt:
+        assert isinstance(tree, Node)
+        last = tree
+        match tree.stmt:
             case Wait() | Acquire():
                 if wait is not None or arrivals:
-                    raise NotRing("it waits twice for one position", item)
-                wait = item
+                    raise NotRing("it waits twice for one position", tree)
+                wait = tree
             case Advance(count=count):
                 if count is not const(1):
-                    raise NotRing("it advances by more than one position, and takes no turn", item)
+                    raise NotRing("it advances by more than one position, and takes no turn", tree)
                 if waits and wait is None:
-                    raise NotRing("it advances past a position without waiting for it", item)
+                    raise NotRing("it advances past a position without waiting for it", tree)
                 if arrives and not any(isinstance(a.stmt, (Arrive, ArriveAsync, Expect, Release)) for a in arrivals):
-                    raise NotRing("it advances past a position without arriving", item)
-                parts.append(Visit(wait, tuple(arrivals), item))
+                    raise NotRing("it advances past a position without arriving", tree)
+                parts.append(Visit(wait, tuple(arrivals), tree))
                 wait, arrivals = None, []
             case _:
                 if waits and wait is None:
-                    raise NotRing("it arrives at a position without waiting for it", item)
-                arrivals.append(item)
+                    raise NotRing("it arrives at a position without waiting for it", tree)
+                arrivals.append(tree)
     if (wait is not None or arrivals) and last is not None:
         raise NotRing("it does not advance after a position", last)
     return _merged(list(_peeled(parts)) if trailing else parts)
 
 
-def _loads(item: Item) -> list[Node]:
-    """The loads of a loop of loads only; empty for any other item."""
-    if not isinstance(item, tuple):
-        return [item] if isinstance(item.stmt, TmaLoad) else []
-    key, inner = item
+def _loads(tree: CursorTree) -> list[Node]:
+    """The loads of a loop of loads only; empty for any other tree."""
+    if not isinstance(tree, tuple):
+        return [tree] if isinstance(tree.stmt, TmaLoad) else []
+    key, inner = tree
     if not isinstance(key, Node):
         return []
     found = [_loads(i) for i in inner]
@@ -349,8 +349,11 @@ class Match:
     pairs: list[tuple[Visit, Visit]] = field(default_factory=lambda: list[tuple[Visit, Visit]]())
     shared: list[Node] = field(default_factory=lambda: list[Node]())
 
-    def forms(self, mine: tuple[Part, ...], theirs: tuple[Part, ...], names: dict[str, Expr]) -> None:
-        """Two endpoints visit the same positions. ``names``: variables of the second one's loops, in terms of the first one's."""
+    def align(self, mine: tuple[Part, ...], theirs: tuple[Part, ...], names: dict[str, Expr]) -> None:
+        """Lay the traversals of two endpoints on top of each other. ``names``: loop variables of the second, in terms of those of the first.
+
+        Raises :class:`NotRing` if they visit different positions.
+        """
         if len(mine) != len(theirs):
             raise NotRing("its ends visit different numbers of positions", *(n for n in (_first(mine), _first(theirs)) if n))
         for one, two in zip(mine, theirs, strict=True):
@@ -363,23 +366,23 @@ class Match:
                         if e is not other and not prove(eq(e, other), x.context.facts):
                             raise NotRing("its ends have different trips", x, y)
                     self.loops.append((x, y))
-                    self.forms(left, right, {**names, b.var: sym(a.var)} if a.var != b.var else names)
+                    self.align(left, right, {**names, b.var: sym(a.var)} if a.var != b.var else names)
                 case Repeat(node=Node(stmt=For() as a) as x, inner=left), Repeat(node=None, inner=right, count=Expr() as n, index=Expr() as w):
                     if not (prove(eq(a.stop - a.start, n), x.context.facts) and a.step is const(1)):
                         raise NotRing(f"its producer makes {a.stop - a.start} positions for {n} instances", x)
                     self.shared.append(x)
-                    self.forms(left, right, {**names, **instance(w, sym(a.var) - a.start)})
+                    self.align(left, right, {**names, **at_instance(w, sym(a.var) - a.start)})
                 case Choice(conditions=c, inner=left), Choice(conditions=d, inner=right) if _same(c, _named(d, names)):
-                    self.forms(left, right, names)
+                    self.align(left, right, names)
                 case Either(conditions=c), Either(conditions=d) if _same(c, _named(d, names)):
-                    self.forms(one.yes, two.yes, names)
-                    self.forms(one.no, two.no, names)
+                    self.align(one.yes, two.yes, names)
+                    self.align(one.no, two.no, names)
                 case Either(yes=yes, no=no), _:
-                    self.forms(yes, (two,), names)
-                    self.forms(no, (two,), names)
+                    self.align(yes, (two,), names)
+                    self.align(no, (two,), names)
                 case _, Either(yes=yes, no=no):
-                    self.forms((one,), yes, names)
-                    self.forms((one,), no, names)
+                    self.align((one,), yes, names)
+                    self.align((one,), no, names)
                 case _:
                     raise NotRing("its ends visit positions in different loops", *(n for n in (_first((one,)), _first((two,))) if n))
 
@@ -422,6 +425,6 @@ def _behind(loop: Node, later: Node) -> bool:
             return False
 
 
-def _first(form: tuple[Part, ...]) -> Node | None:
+def _first(traversal: tuple[Part, ...]) -> Node | None:
     """A node of some positions, to point at."""
-    return next((v.wait or v.advance for v in visits(form)), None)
+    return next((v.wait or v.advance for v in visits(traversal)), None)

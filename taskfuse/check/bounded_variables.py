@@ -1,4 +1,4 @@
-"""What may be known besides conditions: an iteration of a loop, and one of the elements that an instruction touches."""
+"""Variables with bounds: the iteration of a loop, and the element that an instruction touches; what may be assumed besides conditions."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class Element:
         return Element(private(f"element.{number}"), self.span)
 
 
-Item = Trip | Element | Expr
-"""An expression: a condition."""
+Assumption = Trip | Element | Expr
+"""What may be assumed at a statement; an expression is a condition."""
 
 
 def share_of(loop: For) -> Expr | None:

@@ -1,8 +1,8 @@
-"""The integer ring: 64-bit words in the place of floats.
+"""Modular values: 64-bit words in the place of floats, with arithmetic modulo 2^64.
 
-Floats do not form a ring: a sum depends on its order, so two right schedules may differ in the last bits. In the ring a float element is an
-unsigned 64-bit word; addition and multiplication are those of the integers modulo 2^64, hence associative, commutative and distributive
-without rounding, and every function without such a law is a hash of its operands' words. Two schedules of one fusion then give equal words
+A sum of floats depends on its order, so two right schedules may differ in the last bits. As a modular value a float element is an unsigned
+64-bit word; addition and multiplication are modulo 2^64, hence associative, commutative and distributive without rounding, and every
+function without such a law is a hash of its operands' words. Two schedules of one fusion then give equal words
 or one of them is wrong, however small the error.
 """
 

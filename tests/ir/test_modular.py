@@ -1,4 +1,4 @@
-"""The integer ring: words whose sums and products are exact, hashes for all else, the same in every process."""
+"""Modular values: words whose sums and products are exact, hashes for all else, the same in every process."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskfuse.dtypes import DTYPES, DType, bfloat16, float8_e4m3, float16, float32, float64
-from taskfuse.ir.integer_ring import GREATEST, LEAST, WORD, embed, hash_words, mix
+from taskfuse.ir.modular import GREATEST, LEAST, WORD, embed, hash_words, mix
 
 FLOATS = [d for d in DTYPES.values() if d.is_float]
 

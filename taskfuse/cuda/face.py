@@ -1,0 +1,59 @@
+"""The face of a kernel: what launching asks of it. A kernel that was read from disk has one before its body is parsed, and most processes never parse it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from taskfuse.cuda.layout import vector_bytes_of
+from taskfuse.cuda.ranges import fits
+from taskfuse.kir import Kernel, accesses, to_text, walk
+from taskfuse.kir.declarations import TensorMapParam, TensorParam
+from taskfuse.kir.nodes import AsyncCopy, Gather, VectorCopy
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Face:
+    """What launching asks of a kernel.
+
+    Attributes:
+        head: its declarations: the kernel, whose body may be missing.
+        text: all of it as text, the witness included: what tells it from others.
+        accessed: the tensors that threads access themselves.
+        vectors: what the address of each tensor must be a multiple of for vectors and asynchronous copies, in bytes.
+        is_narrow: whether 32-bit integers hold all indices; ``None``: that is found out for each launch.
+        whole: the kernel with its body.
+    """
+
+    head: Kernel
+    text: str
+    accessed: frozenset[str]
+    vectors: Mapping[str, int]
+    is_narrow: bool | None
+    whole: Callable[[], Kernel]
+
+    @property
+    def touched(self) -> frozenset[str]:
+        """The tensors that the kernel reads or writes, also through tensor maps."""
+        return self.accessed.union(p.tensor for p in self.head.params if isinstance(p, TensorMapParam))
+
+    def fits(self, symbols: Mapping[str, int]) -> bool:
+        """Whether 32-bit integers hold all indices of a launch."""
+        return fits(self.whole(), symbols) if self.is_narrow is None else self.is_narrow
+
+
+def face(kernel: Kernel) -> Face:
+    """The face of a kernel that is there."""
+    accessed = frozenset(a.buffer for s in walk(kernel) for side in accesses(s) for a in side)
+    return Face(kernel, to_text(kernel, witness=True), accessed, _vectors(kernel), None, lambda: kernel)
+
+
+def _vectors(kernel: Kernel) -> dict[str, int]:
+    itemsizes = {p.name: p.dtype.itemsize for p in kernel.params if isinstance(p, TensorParam)}
+    found: dict[str, list[int]] = {}
+    for stmt in walk(kernel):
+        if isinstance(stmt, VectorCopy | AsyncCopy) or (isinstance(stmt, Gather) and stmt.width > 1):
+            for access in (stmt.out, stmt.source):
+                if access.buffer in itemsizes:
+                    found.setdefault(access.buffer, []).append(stmt.width * itemsizes[access.buffer])
+    return {name: vector_bytes_of(sizes) for name, sizes in found.items()}

@@ -1,0 +1,92 @@
+"""The files of taskfuse, as digests: what an entry on disk was made by, so that another state of the package does not find it.
+
+A digest is the SHA-256 of the contents. To read them all costs more than a first call may, so it is kept on disk by a *glance*: the name, size and times of
+every file. Files that look as they did are as they were; files that look otherwise are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from taskfuse.cuda.cache import folder, keep
+from taskfuse.options import Options
+from taskfuse.version import VERSION
+
+_ROOT: Final = str(Path(__file__).parents[1])
+_CHECKER: Final = ("check", "kir", "ir", "")
+"""Packages that a proof depends on; the last is the root: dtypes, targets, errors."""
+_BESIDE: Final = ("__pycache__", "testing", "cli")
+"""Folders on which nothing that is kept depends."""
+
+
+class Sources(NamedTuple):
+    """Digests of the contents, 64 hexadecimal digits each.
+
+    Attributes:
+        all: of every module.
+        checker: of those that a proof depends on.
+    """
+
+    all: str
+    checker: str
+
+
+class _Seen(NamedTuple):
+    path: str
+    size: int
+    modified: int
+    changed: int
+
+
+@cache
+def sources(settings: Options) -> Sources:
+    """The digests, as they were when this process first asked; from the folder of ``settings`` where the glance is known."""
+    glance = hashlib.sha256(repr(("sources", VERSION, _seen())).encode()).hexdigest()
+    disk = folder(settings)
+    content = None if disk is None else disk.get(glance)
+    if content is not None:
+        words = content.decode(errors="replace").split()
+        if len(words) == 2:
+            return Sources(*words)
+    found = read()
+    if disk is not None:
+        keep(disk, glance, " ".join(found).encode())
+    return found
+
+
+def read() -> Sources:
+    """The digests, of the contents as they are."""
+    all, checker = hashlib.sha256(), hashlib.sha256()
+    for path in files():
+        data = Path(path).read_bytes()
+        name = os.path.relpath(path, _ROOT)
+        part = f"{name}\0{len(data)}\0".encode() + data
+        all.update(part)
+        if os.path.dirname(name).split(os.sep)[0] in _CHECKER:
+            checker.update(part)
+    return Sources(all.hexdigest(), checker.hexdigest())
+
+
+def files() -> tuple[str, ...]:
+    """The paths of the modules."""
+    return tuple(seen.path for seen in _seen())
+
+
+@cache
+def _seen() -> tuple[_Seen, ...]:
+    return tuple(sorted(_walk(_ROOT)))
+
+
+def _walk(path: str) -> Iterator[_Seen]:
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                state = entry.stat()
+                yield _Seen(entry.path, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+            elif "." not in entry.name and entry.name not in _BESIDE and entry.is_dir():
+                yield from _walk(entry.path)

@@ -1,0 +1,80 @@
+"""The executable of an automatic schedule: kernels are planned, made, proved and counted, or remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from taskfuse.count import Count, count
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import sym
+from taskfuse.runtime.chain import Chain, Link
+from taskfuse.runtime.executable import Executable
+from taskfuse.runtime.kernel import Maker
+from taskfuse.runtime.remembered import Memory
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedulers.candidates import failure, tried
+from taskfuse.schedulers.schedule import Sizes
+from taskfuse.schedulers.segmenter import BUDGET, Segmentation, plan_segments
+from taskfuse.target import Target
+
+if TYPE_CHECKING:
+    from taskfuse.schedulers.schedule import Schedule
+
+
+def planned(
+    fusion: Fusion,
+    make: Maker,
+    *,
+    sizes: Mapping[str, int] | None,
+    target: Target,
+    budget: float = BUDGET,
+    known: Segmentation | None = None,
+) -> Executable:
+    """The executable of an automatic schedule of ``fusion``, every kernel of which was made and is proved: the one that is remembered, if there is one.
+
+    Args:
+        known: the schedule to begin with, if there is one; it is taken if its kernels are proved.
+        make: makes the kernels.
+
+    Raises:
+        UnsupportedError: see :func:`taskfuse.schedulers.segmenter.plan_segments`.
+    """
+    memory = Memory(fusion, make, "automatic", sorted((sizes or {}).items()), target, budget)
+    run = memory.recall()
+    if run is None:
+        run = _planned(fusion, make, sizes, target, budget, known)
+        memory.keep(run)
+    return run
+
+
+def _planned(fusion: Fusion, make: Maker, sizes: Mapping[str, int] | None, target: Target, budget: float, known: Segmentation | None) -> Executable:
+    runs: dict[tuple[Fusion, str], Executable] = {}
+
+    def trial(scheduled: Fusion, schedule: Schedule) -> Count | None:
+        run = runs[scheduled, scheduled.name] = make(scheduled, schedule=schedule)
+        extent = Sizes(scheduled, {name: size for name, size in (sizes or {}).items() if name in scheduled.dims}, target)
+        counts: list[Count] = []
+        failure(lambda: counts.append(count(run.kernel, {name: extent(sym(name)) for name in scheduled.dims}, target)))
+        return counts[0] if counts else None  # what cannot be counted is proved all the same
+
+    if known is None or any(tried(trial, step.fusion, step.schedule).refused for step in known.steps):
+        known = plan_segments(fusion, sizes=sizes, target=target, trial=trial, budget=budget)
+    found = known
+    made = [runs[step.fusion, step.fusion.name] for step in found.steps]
+    for step, run in zip(found.steps, made, strict=True):
+        run.schedule = step.schedule
+    if not found.is_segmented:
+        return make.in_place(made[0])
+    whole = fusion if found.whole_fusion is None else found.whole_fusion
+    return Chain(copy_fusion(whole)[0], [Link(run, step.arguments, step.outputs) for step, run in zip(found.steps, made, strict=True)], found)
+
+
+def as_scheduled(fusion: Fusion, make: Maker) -> Executable:
+    """The executable of a fusion as it is scheduled: the one that is remembered, if there is one."""
+    memory = Memory(fusion, make, "as scheduled")
+    run = memory.recall()
+    if run is None:
+        run = make(fusion)
+        memory.keep(run)
+    return run

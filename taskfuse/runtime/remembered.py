@@ -1,0 +1,192 @@
+"""Decisions that are remembered: which kernels compute a fusion, kept on disk for the next process.
+
+What ``tf.compile`` decides follows from the text of the fusion, its settings, the target and the files of taskfuse. Their SHA-256 is the key of an entry in the
+folder of compiled kernels; the entry is JSON: the text of every kernel, what launching asks of it (:mod:`taskfuse.cuda.face`), what is proved of it, which
+arrays it takes and makes, and what the schedule says of itself. A process that finds it lowers, searches and proves nothing; it parses the bodies of kernels
+when somebody wants to see them. What is proved of a kernel is taken only if it was proved of this text by a checker of these files.
+
+An entry that cannot be read, that another version wrote or that makes no sense is none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, NamedTuple, cast
+
+from taskfuse.cuda.cache import folder, keep
+from taskfuse.cuda.face import Face
+from taskfuse.cuda.nvrtc import installed_version
+from taskfuse.cuda.present import found
+from taskfuse.cuda.sources import sources
+from taskfuse.errors import FusionError, ParseError
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.parser import parse_fusion
+from taskfuse.kir import parse_head, parse_kernel
+from taskfuse.options import Options, read_options
+from taskfuse.runtime.chain import Chain, Link
+from taskfuse.runtime.executable import Executable
+from taskfuse.runtime.kernel import CompiledKernel, Maker
+from taskfuse.runtime.proof import Standing, identity
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedulers.schedule import Schedule
+
+_FORM: Final = 1  # of what _packed makes
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An automatic schedule of another process, as it told of itself."""
+
+    scheduler: str
+    us: float
+    code: str
+    text: str
+
+    def explain(self) -> str:
+        """Why this schedule."""
+        return self.text
+
+
+class Outline(NamedTuple):
+    """What is compared of schedules before a kernel is made of one: microseconds, and the scheduling calls."""
+
+    us: float
+    code: str
+
+
+class Memory:
+    """What is remembered of one fusion.
+
+    Args:
+        fusion: as the user gave it.
+        make: makes its kernels.
+        asked: what else the decision depends on.
+    """
+
+    __slots__ = ("_fusion", "_key", "_make", "_settings")
+
+    def __init__(self, fusion: Fusion, make: Maker, *asked: object) -> None:
+        self._fusion = fusion
+        self._make = make
+        self._settings = read_options()
+        self._key = _key(fusion, make, asked, self._settings) if make.remembers and _is_on(self._settings) else None
+
+    def recall(self) -> Executable | None:
+        """The executable that was kept; ``None``: there is none."""
+        content = self._content()
+        try:
+            return None if content is None else self._made(content)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, ParseError, FusionError):
+            return None
+
+    def keep(self, run: Executable) -> None:
+        """Keep what :meth:`recall` gives to the next process, as far as it is made of kernels that are proved."""
+        if self._key is not None and (content := self._packed(run)) is not None:
+            self._write(content)
+
+    def outline(self) -> Outline | None:
+        """What was kept by :meth:`keep_outline`."""
+        match self._content():
+            case {"us": int() | float() as us, "code": str(code)}:
+                return Outline(float(us), code)
+            case _:
+                return None
+
+    def keep_outline(self, schedule: Schedule) -> None:
+        """Keep what a search without kernels has found: that costs most of a specialization."""
+        if self._key is not None:
+            self._write({"us": schedule.us, "code": schedule.code})
+
+    def _content(self) -> dict[str, Any] | None:
+        disk = folder(self._settings)
+        content = None if self._key is None or disk is None else disk.get(self._key)
+        try:
+            found = None if content is None else json.loads(content)
+        except ValueError:
+            return None
+        return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+
+    def _write(self, content: Mapping[str, object]) -> None:
+        disk = folder(self._settings)
+        if disk is not None and self._key is not None:
+            keep(disk, self._key, json.dumps(content).encode())
+
+    def _packed(self, run: Executable) -> dict[str, object] | None:
+        links = run.links if isinstance(run, Chain) else (Link(run, (), ()),)
+        kernels = list(dict.fromkeys(link.run for link in links))
+        packed = [_packed_kernel(kernel, self._settings) for kernel in kernels]
+        if None in packed:
+            return None
+        content: dict[str, object] = {"kernels": packed, "schedule": _told(run.schedule), "links": None, "whole": None}
+        if isinstance(run, Chain):
+            content["links"] = [[kernels.index(link.run), list(link.arguments), list(link.outputs)] for link in run.links]
+            whole = str(run.fusion)
+            content["whole"] = None if whole == str(self._fusion) else whole
+        return content
+
+    def _made(self, content: Mapping[str, Any]) -> Executable:
+        kernels = [_made_kernel(form, self._make, self._settings) for form in content["kernels"]]
+        if content["links"] is None:
+            (run,) = kernels
+            return run
+        links = [Link(kernels[k], tuple(map(str, arguments)), tuple(map(str, outputs))) for k, arguments, outputs in content["links"]]
+        whole = copy_fusion(self._fusion)[0] if content["whole"] is None else parse_fusion(content["whole"])
+        return Chain(whole, links, _schedule(content["schedule"]))
+
+
+def _is_on(settings: Options) -> bool:
+    """Whether decisions are kept: not where somebody wants to see how they come about, or that nothing is proved."""
+    return settings.cache_bytes > 0 and settings.cache_plans and settings.verify and not (settings.always_compile or settings.dump or settings.dump_steps)
+
+
+def _key(fusion: Fusion, make: Maker, asked: Sequence[object], settings: Options) -> str | None:
+    """The key of a decision; ``None``: the fusion has no text, or a setting no form."""
+    try:
+        text = str(fusion)
+    except FusionError:
+        return None
+    gpu = [repr(present), installed_version()] if (present := found()) is not None else None
+    parts = ["decision", _FORM, sources(settings).all, text, *map(repr, make.asked), settings.backend, gpu, *map(repr, asked)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _packed_kernel(run: Executable, settings: Options) -> dict[str, object] | None:
+    """A kernel in JSON; ``None``: it is more than one, or nobody has proved it."""
+    if not isinstance(run, CompiledKernel) or run.standing is None:
+        return None
+    face = run.face
+    return {
+        "text": face.text,
+        "accessed": sorted(face.accessed),
+        "vectors": dict(face.vectors),
+        "narrow": None if face.head.extents else face.fits({}),
+        "standing": run.standing.value,
+        "of": identity(face.text, settings),
+        "schedule": _told(run.schedule),
+    }
+
+
+def _made_kernel(form: Mapping[str, Any], make: Maker, settings: Options) -> CompiledKernel:
+    """The kernel that :func:`_packed_kernel` gave. Raises :class:`ValueError` if nothing is proved of this text by these files."""
+    text = form["text"]
+    if identity(text, settings) != form["of"]:
+        raise ValueError("proved of another kernel, or by another checker")
+    vectors = {str(name): int(size) for name, size in form["vectors"].items()}
+    whole = cache(lambda: parse_kernel(text))
+    face = Face(parse_head(text), text, frozenset(form["accessed"]), vectors, form["narrow"], whole)
+    return make.remembered(face, _schedule(form["schedule"]), Standing(form["standing"]))
+
+
+def _told(schedule: Schedule | None) -> list[object] | None:
+    return None if schedule is None else [schedule.scheduler, schedule.us, schedule.code, schedule.explain()]
+
+
+def _schedule(form: Sequence[Any] | None) -> Schedule | None:
+    if form is None:
+        return None
+    scheduler, us, code, text = form
+    return Told(str(scheduler), float(us), str(code), str(text))
