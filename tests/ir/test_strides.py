@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -88,11 +90,11 @@ def test_the_reference_returns_all_of_them_and_writes_no_argument() -> None:
         ({"into": 3}, "y cannot be written in place: 3 is not a tensor of it"),
     ],
 )
-def test_wishes_that_nothing_can_grant(wish: dict[str, object], reason: str) -> None:
+def test_wishes_that_nothing_can_grant(wish: dict[str, Any], reason: str) -> None:
     with tf.Fusion("wishes") as fusion:
         y = tf.neg(tf.define_tensor([3, 4], name="x")).named("y")
     with pytest.raises(FusionError) as caught:
-        fusion.add_output(y, **wish)  # pyright: ignore[reportArgumentType]
+        fusion.add_output(y, **wish)
     assert reason in str(caught.value)
     assert not fusion.outputs
 
