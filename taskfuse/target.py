@@ -84,6 +84,12 @@ class ProductFigures:
         piece_cycles: for a warpgroup to convert, stage and store 64 x 64 elements; those of several warpgroups overlap.
         pingpong_cycles: for a turn to pass from one warpgroup to the next: from 4096^3, 4096 x 7168 x 2048 and 4096 x 4096 x 1024 beside shared tiles.
         direct_factor: stores from registers, beside staged ones.
+        scattered_factor: stores of single elements from registers, beside staged ones: 96 products of 197 x 197 x 64.
+        side_latency_cycles: from the loads of what an epilogue reads beside the product to their values.
+        side_cycles: for a warpgroup to load 64 x 64 elements of it. Both from 4096 x 2816 x 1024 with a residual and with a bias, on an H100.
+        work_cycles: for one instruction of an epilogue, as it is counted: the same with x * sigmoid(x).
+        guarded_factor: where conditions stand around these, so that one waits for the other.
+        copy_latency_cycles: from a load of the threads that copy factors to its value: 8 x 64 x 64 x 1500 and 96 x 197 x 64 x 197, on an H100.
         cluster_us: for the blocks of a cluster to be launched together, and to wait for each other: 2048^3 with and without.
         row_part_cycles, column_part_cycles: for a warpgroup to add up 64 x 64 elements along their rows, or along their columns, which takes a shuffle for
             each; assumed, not measured.
@@ -102,6 +108,12 @@ class ProductFigures:
     piece_cycles: float = 600
     pingpong_cycles: float = 1000
     direct_factor: float = 2.5
+    scattered_factor: float = 8
+    side_latency_cycles: float = 1000
+    side_cycles: float = 350
+    work_cycles: float = 1.2
+    guarded_factor: float = 4
+    copy_latency_cycles: float = 480
     cluster_us: float = 0.7
     row_part_cycles: float = 100
     column_part_cycles: float = 250

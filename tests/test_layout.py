@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[1]
 
 ELSEWHERE: dict[str, str] = {
     "tests/check": """
-        check/accesses check/arrivals check/barriers check/bounds check/endpoints check/enumeration check/traversals check/slot_release
-        check/counterexample check/bounded_variables check/constraints check/order check/convergence check/paths check/multibuffers
-        check/statement_tree check/races check/tma_prefetch check/registers check/relation check/remote check/normalize check/threads check/trace
+        check/accesses check/arrivals check/barriers check/bounds check/endpoints check/enumeration check/traversals check/slot_release check/counterexample
+        check/bounded_variables check/constraints check/order check/convergence check/paths check/multibuffers check/statement_tree check/races
+        check/tma_prefetch check/registers check/relation check/remote check/normalize check/threads check/trace
     """,
     "tests/check/values": """
         check/values/claims check/values/products check/values/runs check/values/state check/values/tiles check/values/verify
@@ -34,11 +34,7 @@ ELSEWHERE: dict[str, str] = {
         cuda/synchronization cuda/text cuda/writer
     """,
     "tests/ir": """
-        ir/arguments ir/atoms ir/calls ir/draw_layout ir/elementwise ir/expr ir/fusion ir/matrix_instructions ir/tensor ir/types
-    """,
-    "tests/ir/scalar": """
-        ir/scalar/evaluation ir/scalar/facts ir/scalar/intervals ir/scalar/logic ir/scalar/queries ir/scalar/search ir/scalar/tokens
-        ir/scalar/transform
+        ir/arguments ir/atoms ir/calls ir/draw_layout ir/elementwise ir/fusion ir/matrix_instructions ir/tensor ir/types
     """,
     "tests/ir/test_parser.py": """
         ir/grammar ir/printer ir/reader ir/readers ir/spelling ir/syntax
@@ -49,18 +45,10 @@ ELSEWHERE: dict[str, str] = {
     "tests/ir/test_tasks.py": """
         ir/assignment ir/task_tree
     """,
-    "tests/kir": """
-        kir/arguments kir/fields kir/kernel kir/operand_parser kir/operand_printer kir/products kir/readers kir/statement_parser
-        kir/synchronization kir/witness_parser
-    """,
-    "tests/kir/test_verify.py": """
-        kir/declaration_rules kir/instruction_rules kir/scope kir/statement_rules kir/synchronization_rules kir/witness_rules
-    """,
     "tests/lowering": """
         lowering/copies lowering/domains lowering/emit lowering/endpoints lowering/fragments lowering/guards lowering/index_maps lowering/indexing
         lowering/insertion_points lowering/locations lowering/matrix_descriptors lowering/names lowering/nest lowering/pingpong lowering/plan
-        lowering/plan_rules lowering/plan_text lowering/prepare lowering/ring_instances lowering/rings lowering/state lowering/statements
-        lowering/vectors
+        lowering/plan_rules lowering/plan_text lowering/prepare lowering/ring_instances lowering/rings lowering/state lowering/statements lowering/vectors
     """,
     "tests/ops": """
         ops/build ops/elementwise ops/indexing ops/operators
@@ -72,10 +60,9 @@ ELSEWHERE: dict[str, str] = {
         schedule/through_view
     """,
     "tests/schedulers": """
-        schedulers/candidates schedulers/cat schedulers/config schedulers/contraction schedulers/elementwise schedulers/fallback
-        schedulers/horizontal_cost schedulers/loads schedulers/members schedulers/persistent_buffers schedulers/pointwise schedulers/propose
-        schedulers/row_cost schedulers/rows schedulers/schedule schedulers/script schedulers/segmenter schedulers/space schedulers/transpose
-        schedulers/warp_specialized
+        schedulers/candidates schedulers/cat schedulers/config schedulers/contraction schedulers/elementwise schedulers/fallback schedulers/horizontal_cost
+        schedulers/loads schedulers/members schedulers/persistent_buffers schedulers/pointwise schedulers/propose schedulers/row_cost schedulers/rows
+        schedulers/schedule schedulers/script schedulers/segmenter schedulers/space schedulers/transpose schedulers/warp_specialized
     """,
     "tests/sim": """
         sim/agent sim/block sim/collectives sim/computation sim/engines sim/fault sim/happens_before sim/lanes sim/launch sim/machine sim/observer
@@ -100,7 +87,7 @@ ELSEWHERE: dict[str, str] = {
         testing/automatic testing/graphs testing/options testing/partitions testing/rewrites testing/schedules testing/strategies testing/streams
     """,
     "tests/testing/test_minimize.py": """
-        testing/case testing/chooser testing/fuzz testing/measure testing/mechanisms testing/program
+        testing/case testing/chooser testing/measure testing/mechanisms testing/program
     """,
     "tests/testing/test_operators.py": """
         testing/mutations testing/outcomes
@@ -109,8 +96,8 @@ ELSEWHERE: dict[str, str] = {
         testing/contractions testing/epilogues testing/layouts testing/loops testing/operands testing/tensor_cores
     """,
     "tests/testing/test_refutation.py": """
-        testing/small/sides/engines testing/small/sides/exchanges testing/small/sides/kinds testing/small/sides/participants
-        testing/small/sides/places testing/small/sides/side testing/small/sides/values
+        testing/small/sides/engines testing/small/sides/exchanges testing/small/sides/kinds testing/small/sides/participants testing/small/sides/places
+        testing/small/sides/side testing/small/sides/values
     """,
     "tests/testing/test_value_faults.py": """
         testing/block_operators testing/definition_operators testing/instruction_subjects testing/lie_operators testing/meaning testing/tile_operators

@@ -13,6 +13,7 @@ from enum import Enum
 from taskfuse.check.statement_tree import THREAD_NAMES, Context, Node, StatementTree, chosen, conjuncts, linear_thread
 from taskfuse.check.tiles import tile_bytes
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, const, le, lt, private, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declarations import Buffer, TensorMapParam, TensorParam
@@ -121,9 +122,9 @@ class Uses:
         for b in kernel.buffers:
             self.shapes[b.name] = b.shape
             self.sizes[b.name] = b.dtype.itemsize
-            if b.memory is not MemoryType.Local:
+            if not MEDIA[b.memory].is_private:
                 self.memory[b.name] = b.memory
-        self._placed = {b.name: b for b in kernel.buffers if b.memory is MemoryType.Shared}
+        self._placed = {b.name: b for b in kernel.buffers if MEDIA[b.memory].is_placed}
         self.all: list[Use] = []
         self._places: dict[tuple[object, ...], int] = {}
         for node in tree.leaves():
@@ -303,7 +304,7 @@ class Uses:
 
 def overlapping(tree: StatementTree) -> list[tuple[str, str]]:
     """Pairs of Shared buffers that may have bytes in common. One without an offset lies behind those before it."""
-    buffers = [b for b in tree.kernel.buffers if b.memory is MemoryType.Shared]
+    buffers = [b for b in tree.kernel.buffers if MEDIA[b.memory].is_placed]
     placed = [b for b in buffers if b.offset is not None]
     if not placed:
         return []

@@ -19,9 +19,9 @@ from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import Context, Node, StatementTree
 from taskfuse.check.tiles import Storage, blocks
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, Expr, const, is_multiple, private, substitute
 from taskfuse.ir.shared_layouts import CHUNK, ROWS, Major, swizzle_period
-from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, walk
 from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import AsyncCopy, For, Gather, Stmt, TmaLoad, TmaStore, VectorCopy
@@ -157,7 +157,7 @@ def _is_multiple(need: Need, context: Context) -> bool:
 def _reason(need: Need, context: Context, buffers: dict[str, Buffer], questions: _Questions) -> str:
     """What is wrong with an access; empty if it is aligned."""
     buffer = buffers.get(need.access.buffer)
-    if need.begins and buffer is not None and buffer.memory is MemoryType.Shared and not begins_at(buffer, need.of, context):
+    if need.begins and buffer is not None and MEDIA[buffer.memory].is_placed and not begins_at(buffer, need.of, context):
         return f"{need.what} needs multiples of {need.of} bytes, and the buffer is aligned to {buffer.align}"
     if questions.holds(need, context):
         return ""

@@ -10,8 +10,8 @@ from taskfuse.check.linear import DEPTH, Linear
 from taskfuse.check.statement_tree import Context, Node, StatementTree, chosen, conjuncts
 from taskfuse.check.tiles import Block, Storage, blocks, row_major
 from taskfuse.ir import fragments
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, Sum, const, ge, is_multiple, lt, prove, sym
-from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaStore, VectorCopy
@@ -26,7 +26,7 @@ def inside(tree: StatementTree) -> Iterator[Obligation]:
     kernel = tree.kernel
     storage = Storage.of(kernel)
     shapes = storage.shapes
-    local = {b.name for b in kernel.buffers if b.memory is MemoryType.Local}
+    local = {b.name for b in kernel.buffers if not MEDIA[b.memory].has_addresses}
     failed = False
     count = 0
     for node in tree.leaves():

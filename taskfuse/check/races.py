@@ -24,6 +24,7 @@ from taskfuse.check.statement_tree import BLOCKS, THREADS, Node, StatementTree
 from taskfuse.check.threads import Threads
 from taskfuse.check.tma_prefetch import TmaPrefetch
 from taskfuse.check.traversals import Visit, visits
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For, TmaLoad
@@ -518,7 +519,7 @@ def _needs_fence(a: Use, b: Use) -> bool:
 
 
 def _fence(u: Use) -> str:
-    return "FENCE proxy.async.global" if u.memory is MemoryType.Global else "FENCE proxy.async"
+    return f"FENCE {MEDIA[u.memory].fence}"
 
 
 def _common_conditions(a: Node, b: Node) -> set[Expr]:

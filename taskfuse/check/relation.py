@@ -16,8 +16,8 @@ from taskfuse.check.linear import Linear
 from taskfuse.check.ranges import OPEN, Span, join, meet, terms_of
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Context
 from taskfuse.check.threads import Conditions, Threads, bounds_of
+from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, Xor, const, ge, lt, not_, private, prove, simplify, substitute, sym
-from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For
 
 ROUNDS = 16
@@ -42,7 +42,7 @@ class Relation:
         self._facts: dict[Expr, None] = {}  # in the order of their discovery: what is asked next must not depend on chance
         self._quotients: set[Expr] = set()
         self._clash: tuple[Conditions, Conditions] = (), ()
-        if a.memory is MemoryType.Shared:
+        if MEDIA[a.memory].reach is Reach.BLOCK:
             self.equal |= BLOCKS
         self.equal |= {n for n, e in (*threads.extents.items(), *threads.grid.items()) if isinstance(e, Const) and e.value == 1}
         self._alike = set(threads.launch | self.equal)  # whatever is not among these may differ

@@ -13,6 +13,7 @@ from typing import Any
 
 from taskfuse.check.clocks import Clocks
 from taskfuse.check.trace import GRAIN, Clock, Event, Refuted
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.operands import Queue
 
@@ -50,7 +51,7 @@ class Shadow:
 
     def touch(self, t: int, e: Event, buffer: str, elements: Any, write: bool, clock: Clock, component: int, block: int | None = None) -> None:
         """An access; ``block``: whose Shared memory, if it is not the thread's own."""
-        shared = self.memory[buffer] is MemoryType.Shared
+        shared = MEDIA[self.memory[buffer]].is_placed
         name, first, size = self._places[buffer]
         shadow = self._cells.setdefault(((t // self._time.per if block is None else block) if shared else -1, name), {})
         is_async = component >= self._time.size

@@ -15,6 +15,7 @@ from taskfuse.check.fences import Fences, operands
 from taskfuse.check.statement_tree import BLOCK_NAMES, CLUSTER_NAMES, THREAD_NAMES, together
 from taskfuse.check.tiles import Storage, tile_elements
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, matrices
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, ZERO, Const, Expr, compile_expr, evaluate
 from taskfuse.ir.shared_layouts import swizzle_period
 from taskfuse.ir.types import MemoryType
@@ -472,13 +473,14 @@ class Trace:
         if not len(ids):
             return
         memory = self.memory.get(access.buffer)
-        if memory is MemoryType.Local and not access.index:
+        is_register = memory is not None and not MEDIA[memory].has_addresses
+        if is_register and not access.index:
             return
         place = self._elements(access, ids, width)
-        if memory is MemoryType.Local:
+        if is_register:
             self._idle(stmt, access.buffer, ids, place, width, "its registers are those of a wgmma that may be in flight")
             self._fences.touch(access.buffer, ids, place, width)
-        if memory is None or memory is MemoryType.Local:
+        if memory is None or is_register:
             return
         elements: list[Ints] = [np.arange(p, p + width) for p in place.tolist()]
         self._emit(stmt, ids, [access.buffer] * len(ids), elements, write=write)
@@ -516,7 +518,7 @@ def places(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, tuple[str, i
     found: dict[str, tuple[str, int, int]] = {p.name: (p.into or p.name, 0, p.dtype.itemsize) for p in kernel.params if isinstance(p, TensorParam)}
     end = 0
     for b in kernel.buffers:
-        if b.memory is not MemoryType.Shared:
+        if not MEDIA[b.memory].is_placed:
             found[b.name] = (b.name, 0, b.dtype.itemsize)
             continue
         size = b.dtype.itemsize

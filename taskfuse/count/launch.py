@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr
-from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
 from taskfuse.kir.declarations import Buffer, HostParam
@@ -80,8 +80,8 @@ class Launch:
 
         block = three(kernel.block)
         threads = prod(block)
-        shared = max((_end(b, symbols) for b in kernel.buffers if b.memory is MemoryType.Shared), default=0)
-        sizes = {b.name: _bytes(b, symbols) for b in kernel.buffers if b.memory is MemoryType.Local}
+        shared = max((_end(b, symbols) for b in kernel.buffers if MEDIA[b.memory].is_placed), default=0)
+        sizes = {b.name: _bytes(b, symbols) for b in kernel.buffers if not MEDIA[b.memory].has_addresses}
         local = sum(sizes[name] for name in _used(kernel.body, sizes))
         registers = min(255, SPARE_REGISTERS + local // 4)
         limits = target.limits

@@ -17,6 +17,7 @@ from taskfuse.count.launch import Array, Launch, Sample
 from taskfuse.count.memory import SECTOR, kept, lines, passes, sectors
 from taskfuse.count.tally import BARRIER_CYCLES, CHAIN_CYCLES, GRID_CYCLES, IN_FLIGHT, LOAD_CYCLES, Count, Traffic
 from taskfuse.ir.matrix_instructions import Family
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Evaluation, Expr, FloorDiv, Mod, children
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
@@ -197,7 +198,7 @@ class _Walk:
     def _access(self, access: Access, width: int, way: int, at: Evaluation, times: Array, loops: tuple[_Trip, ...]) -> None:
         """An access of ``width`` elements by each lane: read (0) or written (1)."""
         place = self.places[access.buffer]
-        if place.memory is MemoryType.Local:
+        if not MEDIA[place.memory].has_addresses:
             return
         active = times > 0
         if not active.any():

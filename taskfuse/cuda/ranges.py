@@ -1,7 +1,7 @@
 """Constant ranges of integer expressions: what decides between 32 and 64 bits, and between C's division and Python's.
 
-Interval arithmetic on the expression as it is written, intermediate values included, without the guards around it: a guarded index is
-computed only where its guard holds, so the range found is never too small.
+Intervals (:mod:`taskfuse.ir.scalar.intervals`) of the expression as it is written, intermediate values included, under the ranges of its symbols and without
+the guards around it: a guarded index is computed only where its guard holds, so the range found is never too small.
 """
 
 from __future__ import annotations
@@ -9,7 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 
-from taskfuse.ir.scalar import ONE, And, Compare, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor
+from taskfuse.ir.scalar import (
+    NO_FACTS,
+    ONE,
+    And,
+    Compare,
+    Expr,
+    Facts,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Not,
+    Or,
+    Product,
+    Select,
+    Sum,
+    Table,
+    Xor,
+    interval,
+)
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, bodies, expressions
 from taskfuse.kir.declarations import HostParam, TensorParam
@@ -29,14 +48,13 @@ UNKNOWN = 2**62
 class Ranges:
     """Ranges of expressions, given those of symbols. Each scope has its own: see :meth:`child`."""
 
-    def __init__(self, symbols: Mapping[str, Range]) -> None:
-        self._symbols = dict(symbols)
-        self._memo: dict[Expr, Range] = {}
+    def __init__(self, symbols: Mapping[str, Range], within: Facts = NO_FACTS) -> None:
+        self._facts = within.with_ranges(symbols)
         self._fits: dict[Expr, bool] = {}
 
     def child(self, symbols: Mapping[str, Range]) -> Ranges:
         """The ranges of a scope with more symbols."""
-        return Ranges({**self._symbols, **symbols})
+        return Ranges(symbols, self._facts)
 
     def loop(self, var: str, start: Expr, stop: Expr) -> Ranges:
         """The ranges in the body of a loop ``start <= var < stop``."""
@@ -49,11 +67,8 @@ class Ranges:
 
     def of(self, e: Expr) -> Range:
         """The least and the greatest value."""
-        found = self._memo.get(e)
-        if found is None:
-            lo, hi = self._range(e)
-            found = self._memo[e] = max(lo, -UNKNOWN), min(hi, UNKNOWN)
-        return found
+        lo, hi = interval(e, self._facts)
+        return -UNKNOWN if lo is None else max(lo, -UNKNOWN), UNKNOWN if hi is None else min(hi, UNKNOWN)
 
     def fits(self, e: Expr) -> bool:
         """True if ``e`` and every value on the way to it are 32-bit integers."""
@@ -92,56 +107,6 @@ class Ranges:
     def _in(self, e: Expr) -> bool:
         lo, hi = self.of(e)
         return INT32[0] <= lo and hi <= INT32[1]
-
-    def _range(self, e: Expr) -> Range:
-        match e:
-            case Const(value):
-                return value, value
-            case Sym(name):
-                return self._symbols.get(name, (-UNKNOWN, UNKNOWN))
-            case Sum(terms, constant):
-                low = high = constant
-                for term, k in terms:
-                    lo, hi = self.of(term)
-                    low, high = (low + k * lo, high + k * hi) if k > 0 else (low + k * hi, high + k * lo)
-                return low, high
-            case Product(factors):
-                low = high = 1
-                for factor in factors:
-                    corners = [x * y for x in (low, high) for y in self.of(factor)]
-                    low, high = min(corners), max(corners)
-                return low, high
-            case FloorDiv(a, b):
-                lo, hi = self.of(a)
-                least, most = self.of(b)
-                if least <= 0:  # a divisor that is not positive has no value, or turns the sign
-                    bound = max(abs(lo), abs(hi))
-                    return (-bound, bound) if most < 0 or least < 0 else self._quotient(lo, hi, 1, max(most, 1))
-                return self._quotient(lo, hi, least, most)
-            case Mod(_, b):
-                least, most = self.of(b)
-                return min(0, least + 1), max(0, most - 1)
-            case Min(args):
-                found = [self.of(a) for a in args]
-                return min(lo for lo, _ in found), min(hi for _, hi in found)
-            case Max(args):
-                found = [self.of(a) for a in args]
-                return max(lo for lo, _ in found), max(hi for _, hi in found)
-            case Select(_, a, b):
-                (lo, hi), (lo2, hi2) = self.of(a), self.of(b)
-                return min(lo, lo2), max(hi, hi2)
-            case Xor(a, b):
-                bits = max(abs(x).bit_length() for side in (a, b) for x in self.of(side))
-                return (0 if min(self.of(a)[0], self.of(b)[0]) >= 0 else -(1 << bits)), (1 << bits) - 1
-            case Table(values):
-                return min(values), max(values)
-            case _:  # a boolean
-                return 0, 1
-
-    @staticmethod
-    def _quotient(lo: int, hi: int, least: int, most: int) -> Range:
-        corners = [x // y for x in (lo, hi) for y in (least, most)]
-        return min(corners), max(corners)
 
 
 def kernel_ranges(kernel: Kernel, values: Mapping[str, int] | None = None) -> Ranges:

@@ -6,7 +6,7 @@ op maps alone, and holds for any functions. A tensor *has* an axis if the index 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from taskfuse.ir.axes import iteration_position
@@ -83,8 +83,13 @@ class MatrixAxes:
 
 
 def axes_of(read: Read) -> frozenset[int]:
-    """The axes of the reader's iteration space, by their positions, that an index depends on."""
-    return frozenset(p for name in set[str]().union(*(e.free for e in read.index)) if (p := iteration_position(sym(name))) is not None)
+    """The axes of the reader's iteration space, by their positions, that the place of a read depends on."""
+    return axes_of_index(read.index)
+
+
+def axes_of_index(index: Iterable[Expr]) -> frozenset[int]:
+    """The axes of an iteration space, by their positions, that an index depends on."""
+    return frozenset(p for name in set[str]().union(*(e.free for e in index)) if (p := iteration_position(sym(name))) is not None)
 
 
 def factors(fusion: Fusion, expr: MathExpr, reads: Sequence[Read] | None = None) -> Factors | None:

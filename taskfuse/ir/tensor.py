@@ -414,6 +414,11 @@ class TensorView(Arithmetic):
         """Split a reduction: a new tensor reduces the loop axes ``axes``, this one the other reduction axes. Returns the new tensor."""
         return scheduling().rfactor(self, axes)
 
+    def chunk_reduction(self, axis: int, extent: int) -> TensorView:
+        """Split a reduction that has no schedule yet: a new tensor, with the chunks of ``extent`` elements of a reduced axis as its first axis, reduces each
+        chunk, this one all of them. ``extent`` divides the axis. Returns the new tensor. Sums of floats round in another order."""
+        return scheduling().chunk_reduction(self, axis, extent)
+
     def chunk_scan(self, extent: int) -> tuple[TensorView, TensorView, TensorView, TensorView, TensorView]:
         """Split a scan: chunks of ``extent`` elements are scanned side by side, then their totals; this tensor joins each element with the sum before
         its chunk.

@@ -84,6 +84,7 @@ class MemoryType(Enum):
     Local = "Local"
     Shared = "Shared"
     Global = "Global"
+    __hash__ = object.__hash__  # of the identity: a row of a medium is looked up as fast as a field
 
 
 class GroupKind(Enum):

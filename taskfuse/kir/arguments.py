@@ -95,14 +95,13 @@ def _solve(kernel: Kernel, inputs: list[tuple[int, TensorParam]], shapes: Mappin
 
 
 def specialized(kernel: Kernel, extents: Mapping[str, int]) -> Kernel:
-    """``kernel`` with its extents, and the host parameters, replaced by their values.
+    """``kernel`` with its extents, and the host parameters, replaced by their values. An expression that has no value at these extents (``8//0``) stays one.
 
     Args:
         extents: a value for every extent of the kernel; other names do not count.
 
     Raises:
         InputError: an extent has no value, or one that breaks what the kernel declares of it.
-        ZeroDivisionError, IndexError: an expression has no value at these extents.
     """
     values: dict[str, Expr] = {}
     for e in kernel.extents:

@@ -5,7 +5,7 @@ put views everywhere: rows are merged before a product and split after it, heads
 scheduling calls that anybody could make, move these views:
 
 1. what is elementwise is computed at the points of what reads it (an elementwise function commutes with an index map);
-2. so is a product that is read at other points than its own, if that takes no more of them: its rows or columns become several axes;
+2. so is a product that is read at other points than its own, if that takes no more of them and leaves rows and columns: these become several axes;
 3. a factor, and what is read beside a product, that is then read at an index is read through a view with the axes of its reader; a view that is not an array of
    other strides is copied once.
 
@@ -19,8 +19,8 @@ from math import prod
 
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.arithmetic import among
-from taskfuse.ir.contraction import factors
-from taskfuse.ir.expr import Pointwise, Read, Reduction, Select, View
+from taskfuse.ir.contraction import axes_of_index, factors
+from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE
 from taskfuse.ir.storage import needed, resolve, storage_reads, storage_uses, strided
@@ -77,7 +77,7 @@ def _behind(script: Script, extent: Sizes) -> None:
         reads = {use.output: [r for r in storage_reads(fusion, use) if r.tensor is product] for use in uses}
         if any(not isinstance(use, Pointwise | View) for use in uses) or all(is_aligned(r, tv) for tv, own in reads.items() for r in own):
             continue
-        if any(r.valid is not TRUE for own in reads.values() for r in own):
+        if any(r.valid is not TRUE for own in reads.values() for r in own) or not all(_leaves_a_matrix(fusion, product, use) for use in uses):
             continue
         spaces: dict[tuple[object, ...], list[TensorView]] = {}
         for tv in reads:
@@ -86,6 +86,23 @@ def _behind(script: Script, extent: Sizes) -> None:
         if sum(points.values()) <= extent.elements(product):
             for readers in spaces.values():
                 script.recompute(product, readers)
+
+
+def _leaves_a_matrix(fusion: Fusion, product: TensorView, use: MathExpr) -> bool:
+    """Whether a product that is computed where ``use`` reads it has rows and columns still. An axis of the reader that runs through batch and columns, as where
+    heads stand side by side in a row, belongs to both factors then, and no element of one is used for several of the other."""
+    expr = fusion.definition(product)
+    assert expr is not None
+    two = factors(fusion, expr, [replace(own, index=own_index(fusion, expr, own)) for own in storage_reads(fusion, expr)])
+    assert two is not None
+    kept = [p for p in range(len(product.root)) if p not in two.summed]
+    for read in storage_reads(fusion, use):
+        if read.tensor is product:
+            through = dict(zip(kept, own_index(fusion, use, read), strict=True))
+            a, b = (axes_of_index(e for p, e in through.items() if p in own | two.shared) for own in (two.rows, two.columns))
+            if not (a - b and b - a):
+                return False
+    return True
 
 
 def _stays(fusion: Fusion, read: Read, reader: TensorView, after: set[TensorView]) -> bool:
@@ -103,10 +120,11 @@ def _before(script: Script) -> None:
     products = _products(fusion)
     behind = [e for e in needed(fusion) if isinstance(e, Pointwise) and any(among(p.output, ancestors(fusion, e.output)) for p in products)]
     for expr in (*products, *behind):
-        _operands(script, expr.output, isinstance(expr, Reduction))
+        operands(script, expr.output, isinstance(expr, Reduction))
 
 
-def _operands(script: Script, tv: TensorView, is_product: bool) -> None:
+def operands(script: Script, tv: TensorView, is_product: bool) -> None:
+    """Rule 3 for the operands of one tensor."""
     fusion = script.fusion
     expr = fusion.definition(tv)
     assert expr is not None

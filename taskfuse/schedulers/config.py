@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from math import gcd
@@ -25,6 +25,9 @@ BARRIER_BYTES = 1024
 """Shared memory left for mbarriers and alignment."""
 MAX_ACCUMULATORS = {1: 192, 2: 128, 3: 96}
 """Accumulators per thread that leave room for the epilogue, by the number of warpgroups."""
+REGISTERS_LEFT = {1: 200, 2: 190, 3: 130}
+"""Registers of a thread that multiplies for its accumulators and pieces of tensors, by the number of warpgroups: the rest are addresses and what an element
+takes."""
 CLUSTERS = (1, 2)
 
 
@@ -122,6 +125,11 @@ class MatmulConfig(Parameters):
     def columns(self) -> int:
         """Columns of a piece of the result."""
         return gcd(self.tile_n, STAGED_COLUMNS)
+
+    def holds(self, itemsizes: Iterable[int]) -> bool:
+        """Whether a thread has room for its part of a piece of each of several tensors, beside the accumulators."""
+        elements = WGMMA_ROWS * self.columns // WARPGROUP
+        return self.accumulators + sum(elements * size // 4 for size in itemsizes) <= REGISTERS_LEFT[self.warpgroups]
 
     def shared_bytes(self, itemsize: int, staged: int) -> int:
         """Shared memory of a block: the operands' ring, and ``staged`` outputs that are staged for bulk stores.

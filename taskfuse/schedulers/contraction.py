@@ -67,10 +67,12 @@ class Side:
     Attributes:
         tensor: it.
         is_paired: two neighbors along n are one access.
+        is_wide: it has rows and columns: an element is read once.
     """
 
     tensor: TensorView
     is_paired: bool
+    is_wide: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,6 +118,11 @@ class Product:
     reductions: tuple[Reduced, ...] = ()
     finals: tuple[TensorView, ...] = ()
 
+    @property
+    def held(self) -> tuple[int, ...]:
+        """Bytes of an element of each tensor of which a thread may hold a piece beside the accumulators: what is read, and what is stored."""
+        return tuple(tv.dtype.itemsize for tv in (*(side.tensor for side in self.sides), *(out.tensor for out in self.outputs)))
+
 
 def find(fusion: Fusion) -> Product:
     """The contraction of ``fusion`` and its surroundings.
@@ -150,7 +157,7 @@ def find(fusion: Fusion) -> Product:
     outputs = tuple(_output(fusion, tv, places[tv], result, axes.n) for tv in stored)
     reduced = tuple(_reduced_by(fusion, e, places, result, (axes.m, axes.n)) for e in reductions)
     _check_finals(fusion, finals, reduced)
-    return Product(axes, a, b, epilogue, outputs, _sides(fusion, epilogue, places, axes.n), reduced, finals)
+    return Product(axes, a, b, epilogue, outputs, _sides(fusion, epilogue, places, axes), reduced, finals)
 
 
 def _contraction(fusion: Fusion) -> Reduction:
@@ -319,8 +326,10 @@ def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: Tens
     return Output(tv, bulk, row_major and is_multiple(tv.shape[-1], 2, facts))
 
 
-def _sides(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]], n: int) -> tuple[Side, ...]:
+def _sides(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]], axes: MatrixAxes) -> tuple[Side, ...]:
     inputs = dict.fromkeys(read.tensor for _, read in _reads(fusion, epilogue) if read.tensor.is_input)
     facts = fusion.facts()
-    found = {tv: places.get(tv, {}) for tv in inputs}
-    return tuple(Side(tv, at.get(tv.ndim - 1) == n and is_multiple(tv.shape[-1], 2, facts)) for tv, at in found.items() if SEVERAL not in at.values())
+    found = {tv: at for tv in inputs if SEVERAL not in (at := places.get(tv, {})).values()}
+    return tuple(
+        Side(tv, at.get(tv.ndim - 1) == axes.n and is_multiple(tv.shape[-1], 2, facts), {axes.m, axes.n} <= {*at.values()}) for tv, at in found.items()
+    )

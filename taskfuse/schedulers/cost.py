@@ -22,7 +22,7 @@ from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.schedulers.config import SPAN, STAGED_COLUMNS, MatmulConfig, MatmulKind
 from taskfuse.schedulers.loads import copy_cycles
 from taskfuse.schedulers.schedule import Option
-from taskfuse.target import DEFAULT, Target
+from taskfuse.target import DEFAULT, WARPGROUP, Target
 
 MAX_STAGES = 8
 """More slots were measured to make no difference."""
@@ -84,12 +84,14 @@ class Problem:
     Attributes:
         batch, m, n, k: extents.
         itemsize: bytes of an operand's element.
-        staged, direct: outputs that are staged for bulk stores, and those stored from registers.
+        staged, direct, scattered: outputs that are staged for bulk stores, those stored from registers in pairs, and those stored one by one.
         target: the GPU.
         columns_contiguous: n, not k, is contiguous in the factor with the columns.
         access: for each operand, the bytes of one access where threads copy it; 0: the copy engine does.
         row_sums, column_sums: reductions of the result along n, and along m (or both).
-        sides: inputs that the epilogue reads.
+        sides, wide: inputs that the epilogue reads, and how many of them have rows and columns; the others are few elements.
+        held: bytes of an element of each of these, and of each output.
+        work: instructions of the epilogue for one element.
     """
 
     m: int
@@ -99,12 +101,16 @@ class Problem:
     itemsize: int = 2
     staged: int = 1
     direct: int = 0
+    scattered: int = 0
     target: Target = DEFAULT
     columns_contiguous: bool = False
     access: tuple[int, int] = (0, 0)
     row_sums: int = 0
     column_sums: int = 0
     sides: int = 0
+    wide: int = 0
+    held: tuple[int, ...] = ()
+    work: float = 0
 
     @property
     def is_reduced(self) -> bool:
@@ -165,7 +171,8 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
         cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize, target)
     bound = max(cycles, key=lambda name: cycles[name])
     pieces = config.rows / WGMMA_ROWS * config.tile_n / STAGED_COLUMNS
-    piece = figures.piece_cycles * (problem.staged + figures.direct_factor * problem.direct)
+    piece = figures.piece_cycles * (problem.staged + figures.direct_factor * problem.direct + figures.scattered_factor * problem.scattered)
+    piece += _beside_cycles(problem, config)
     piece += figures.row_part_cycles * problem.row_sums + figures.column_part_cycles * problem.column_sums
     epilogue = figures.epilogue_cycles + pieces * piece
     products = steps * cycles[bound]
@@ -182,6 +189,19 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
         us += figures.finish_us
     us += figures.start_us + figures.warpgroup_us * (config.warpgroups - 1)
     return Estimate(config, us, waves, problem.tiles(config) / (waves * config.blocks), bound)
+
+
+def _beside_cycles(problem: Problem, config: MatmulConfig) -> float:
+    """Cycles that the math of an epilogue takes for 64 x 64 elements: one wait for what it reads beside the product, or one for each access where there is no
+    room for a piece of it and a condition stands around each; and instructions, which few warps issue one after another."""
+    elements = WGMMA_ROWS * STAGED_COLUMNS // WARPGROUP
+    figures = problem.target.products
+    if not problem.wide:
+        return figures.work_cycles * elements * problem.work
+    is_guarded = config.is_pingpong or problem.m % config.tile_m > 0 or problem.n % config.tile_n > 0
+    waits = STAGED_COLUMNS / config.columns if config.holds(problem.held) or not is_guarded else elements // 2
+    work = figures.work_cycles * elements * problem.work * (figures.guarded_factor if is_guarded else 1)
+    return waits * figures.side_latency_cycles + figures.side_cycles * problem.wide + work
 
 
 def candidates(problem: Problem) -> Iterator[MatmulConfig]:

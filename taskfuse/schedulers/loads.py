@@ -65,7 +65,7 @@ def copy_cycles(tiles: tuple[int, int], access: tuple[int, int], itemsize: int, 
     """
     accesses = [tile // size // LOADING_THREADS if size else 0 for tile, size in zip(tiles, access, strict=True)]
     rounds = sum(ceil(n / TOGETHER) for n, size in zip(accesses, access, strict=True) if size == itemsize)
-    return target.latency_cycles * (rounds or 1) + target.products.access_cycles * sum(accesses)
+    return target.products.copy_latency_cycles * (rounds or 1) + target.products.access_cycles * sum(accesses)
 
 
 def told(tv: TensorView, facts: Facts) -> str:

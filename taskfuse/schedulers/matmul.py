@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from math import prod
 
 from taskfuse.dtypes import DType, float32
+from taskfuse.ir.elementwise import DTypeRule
+from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family, accumulator_dtype
 from taskfuse.schedulers.config import MatmulConfig
 from taskfuse.schedulers.contraction import Product, find
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
+from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.schedule import Chosen, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
@@ -122,9 +125,14 @@ def _problem(fusion: Fusion, product: Product, sizes: Mapping[str, int] | None, 
     axes = product.axes
     m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
     batch = prod(extent(axes.extent(p)) for p in axes.batch)
-    direct = len(product.outputs) - staged
+    scattered = sum(not out.is_bulk and not out.is_paired for out in product.outputs)
+    direct = len(product.outputs) - staged - scattered
     access = (0 if product.a.is_bulk else product.a.size, 0 if product.b.is_bulk else product.b.size)
     columns = sum(axes.m in r.over for r in product.reductions)
     rows = len(product.reductions) - columns
     itemsize = product.a.tensor.dtype.itemsize
-    return Problem(m, n, k, batch, itemsize, staged, direct, extent.target, not product.b.is_k_major, access, rows, columns, len(product.sides))
+    made = [e for tv in product.epilogue if isinstance(e := fusion.definition(tv), Pointwise)]
+    work = float(sum(cost(e) for e in made if e.op.rule is not DTypeRule.CAST))  # that of a conversion is part of storing a piece
+    sides, wide = len(product.sides), sum(side.is_wide for side in product.sides)
+    by_columns = not product.b.is_k_major
+    return Problem(m, n, k, batch, itemsize, staged, direct, scattered, extent.target, by_columns, access, rows, columns, sides, wide, product.held, work)

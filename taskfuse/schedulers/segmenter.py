@@ -30,6 +30,7 @@ from taskfuse.schedulers.beside import GAIN, arguments_of, groups, joined, level
 from taskfuse.schedulers.candidates import Candidate, Candidates, Trial, failure, tried
 from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.elementwise import is_aligned
+from taskfuse.schedulers.long_products import chunk_long_products
 from taskfuse.schedulers.roofline import bytes_of, instructions, roofline
 from taskfuse.schedulers.scan import LONG, chunk_long_rows
 from taskfuse.schedulers.schedule import Chosen, Sizes
@@ -91,7 +92,7 @@ class Segmentation:
         crossing: the tensors that go from one to another through memory, and their bytes.
         whole: why it is not the kernel that takes it whole; empty if it is.
         chunked: scans that are split before the fusion is segmented.
-        moved: the calls that bring views out of the way of products before the fusion is segmented, as Python.
+        moved: the calls that bring views out of the way of products, and cut long sums of products, before the fusion is segmented, as Python.
         whole_fusion: what is segmented, with the names that ``steps`` speak of; ``None``: there is one kernel.
         dropped: what was to be one kernel and is none, and why.
         is_hurried: the budget was spent before the search had ended.
@@ -123,6 +124,11 @@ class Segmentation:
         return sum(step.schedule.us for step in self.steps)
 
     @property
+    def is_far(self) -> bool:
+        """Whether a kernel is far from its roofline, so that ``us`` is what was counted of it."""
+        return any(step.schedule.is_far for step in self.steps)
+
+    @property
     def code(self) -> str:
         """The segmentation and the scheduling calls, as Python: ``fusion`` is the unscheduled fusion; several kernels end in ``tf.compile(segmented)``."""
         if not self.is_segmented:
@@ -150,7 +156,7 @@ class Segmentation:
         lines = [f"{len(self.steps)} kernel{'s' if len(self.steps) > 1 else ''}, {self.us:.1f} us expected; {self.whole}"]
         lines += [f"{name} is scanned in chunks of {LONG}: a row may be longer than what a block holds" for name in self.chunked]
         lines += [f"cut at {name}: {size / 1e6:.1f} MB" for name, size in self.crossing]
-        lines += [f"views are moved in front of products ({len(self.moved)} calls), where they are arrays of other strides or copies"] * bool(self.moved)
+        lines += [f"it is rewritten before ({len(self.moved)} calls): views in front of products, long sums of products in chunks"] * bool(self.moved)
         lines += ["the search for segments was ended by its budget of time: tf.compile(fusion, budget=...) gives it more"] * self.is_hurried
         lines += self.dropped
         for step in self.steps:
@@ -205,7 +211,11 @@ def plan_segments(
                 if one is None:
                     raise several
             elif one is None or several.us < one.schedule.us:
-                return several
+                # what was counted is compared with what is counted: the model of the whole may say more than the count of the same kernel in a segment
+                came = None if one is None or not several.is_far else tried(trial, one.fusion, one.schedule, roofline(fusion, extent))
+                if one is None or came is None or came.refused or came.schedule.us >= several.us:
+                    return several
+                return _whole(fusion, one._replace(schedule=came.schedule))
         came = tried(trial, one.fusion, one.schedule, roofline(fusion, extent))
         if came.refused:
             found.drop(came.refused)
@@ -216,7 +226,7 @@ def plan_segments(
 
 
 def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, trial: Trial | None, deadline: float, reason: str) -> Segmentation:
-    """The fastest segmentation: of the fusion as it is, and with views moved out of the way of products."""
+    """The fastest segmentation: of the fusion as it is, with views moved out of the way of products, and of the better of these with long sums in chunks."""
     known: dict[Hashable, Candidates] = {}
     searches = [_Search(fusion, sizes, extent.target, trial, deadline, known)]
 
@@ -225,6 +235,10 @@ def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, tri
             searches.append(_Search(form.fusion, sizes, extent.target, trial, deadline, known, tuple(form.lines)))
 
     fault = failure(lambda: search(canonical(fusion, extent))) if thread_time() < deadline else None
+    best_form = min(searches, key=lambda search: search.us)
+    if thread_time() < deadline and (chunked := chunk_long_products(best_form.fusion, extent)) is not None:
+        chunked.lines[:0] = best_form.moves
+        search(chunked)
     try:
         best = _best(searches, reason)
     except UnsupportedError:
@@ -359,6 +373,13 @@ class _Ways:
         self._is_known = False
         return True
 
+    @property
+    def is_last(self) -> bool:
+        """Whether :attr:`step` has come back: all ways are far from the roofline, and it is the fastest of them."""
+        step = self.step
+        found = None if step is None else self._viewed if step.views else self._plain
+        return found is not None and found.is_last
+
     def error(self) -> UnsupportedError:
         """What to raise where no way is left."""
         return (self._viewed or self._plain).error()
@@ -408,7 +429,7 @@ class _Search:
     ) -> None:
         self.fusion = fusion
         self.known = known
-        self._moves = moved
+        self.moves = moved
         self.sizes = sizes
         self.extent = Sizes(fusion, sizes, target)
         self.target = self.extent.target
@@ -430,7 +451,11 @@ class _Search:
     @property
     def us(self) -> float:
         """What the segments take, before a kernel was tried; ``inf`` while one has none."""
-        return sum(inf if (step := self._step(p)) is None else step.schedule.us for p in self._segments)
+        return self._us_of(self._segments)
+
+    def _us_of(self, segments: Sequence[Segment]) -> float:
+        """What segments take; ``inf`` if one has no kernel."""
+        return sum(inf if (step := self._step(p)) is None else step.schedule.us for p in segments)
 
     def segmentation(self, reason: str) -> Segmentation:
         """The segments that the search ends with, all of them kernels that are proved."""
@@ -443,7 +468,7 @@ class _Search:
         steps = self._beside(segments, [self._kept[p] for p in segments])
         crossing, dropped = self._crossing(segments), tuple(self._dropped)
         hurried = self._is_late()
-        return Segmentation(self.fusion.name, tuple(steps), crossing, reason, moved=self._moves, whole_fusion=self.fusion, dropped=dropped, is_hurried=hurried)
+        return Segmentation(self.fusion.name, tuple(steps), crossing, reason, moved=self.moves, whole_fusion=self.fusion, dropped=dropped, is_hurried=hurried)
 
     def _beside(self, segments: Sequence[Segment], steps: Sequence[Step]) -> list[Step]:
         """The kernels, those side by side in one launch that do not wait for one another."""
@@ -513,9 +538,9 @@ class _Search:
         return False
 
     def _without(self, segments: Sequence[Segment], refused: Segment) -> list[Segment]:
-        """The segments after a kernel was refused: the one at fault is made in another way, or taken apart and put together anew."""
+        """The segments after a kernel was refused, or is far from its roofline: that one is made in another way, or taken apart and put together anew."""
         step = self._step(refused)
-        if step is not None and (self._is_late() or step.schedule.us <= SLACK * self._refused_us):
+        if step is not None and (self._is_late() or (step.schedule.us <= SLACK * self._refused_us and not self._ways[refused].is_last)):
             return list(segments)
         rest = [p for p in segments if p is not refused]
         parts = [p for p in self._start() if p <= refused]
@@ -525,7 +550,8 @@ class _Search:
             if self._step(refused) is None:
                 raise self._ways[refused].error()
             return list(segments)
-        return self._joined(rest + parts)
+        apart = self._joined(rest + parts)
+        return apart if step is None or self._us_of(apart) < self._us_of(segments) else list(segments)
 
     def _atoms(self, p: Segment) -> list[Segment]:
         """A segment in its smallest segments: single tensors, and the parts of one assembly."""

@@ -117,7 +117,7 @@ def simt_gemm(
     m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
     if min(m, n) < LEAST:
         raise refuse(fusion, "simt_gemm", f"it has {m} rows and {n} columns", "tf.schedulers.reduction")
-    options = sorted((_option(problem, c, extent) for c in _candidates(problem, extent.target)), key=lambda option: option.us)
+    options = sorted((_option(problem, c, extent) for c in _candidates(problem.axes.result.dtype.itemsize, extent.target)), key=lambda option: option.us)
     chosen = options[0] if config is None else _option(problem, config, extent)
     script = Script(fusion)
     _SimtGemm(script, problem, chosen.config).apply()
@@ -199,9 +199,9 @@ def _vector(fusion: Fusion, tv: TensorView) -> int:
 # -- the parameters ---------------------------------------------------------------------------------------------------------------------
 
 
-def _candidates(problem: _Problem, target: Target) -> list[SimtGemmConfig]:
+def _candidates(itemsize: int, target: Target) -> list[SimtGemmConfig]:
     """Parts of a tile for each thread, as large as its registers allow. A step takes longer than a load: two tiles in the ring were measured to be enough."""
-    most = 8 if problem.axes.result.dtype.itemsize <= 4 else 4
+    most = 8 if itemsize <= 4 else 4
     return [SimtGemmConfig(rows, columns) for (rows, columns), _ in target.products.simt_shares if max(rows, columns) <= most]
 
 
@@ -211,13 +211,28 @@ def _option(problem: _Problem, c: SimtGemmConfig, extent: Sizes) -> Option[SimtG
     m, n = (extent(axes.extent(p)) for p in (axes.m, axes.n))
     k = prod(extent(axes.extent(p)) for p in (*axes.summed, axes.k))
     batch = prod(extent(axes.extent(p)) for p in axes.batch)
-    blocks = batch * ceil(m / (SIDE * c.rows)) * ceil(n / (SIDE * c.columns))
-    target = extent.target
-    shares = dict(target.products.simt_shares)
-    rate = shares.get((c.rows, c.columns), max(shares.values())) / (1 if axes.result.dtype.itemsize <= 4 else 2)
-    busy = target.issue_us(ceil(blocks / target.sms) * SIDE * SIDE * c.rows * c.columns * k / rate, 1)
+    busy = _busy_us((batch, m, n, k), c, axes.result.dtype.itemsize, extent.target)
     moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (problem.a.tensor, problem.b.tensor, axes.result))
-    return Option(c, target.kernel_us(busy, target.dram_us(moved)), block=(SIDE, SIDE, 1))
+    return Option(c, extent.target.kernel_us(busy, extent.target.dram_us(moved)), block=(SIDE, SIDE, 1))
+
+
+def _busy_us(size: tuple[int, int, int, int], c: SimtGemmConfig, itemsize: int, target: Target) -> float:
+    """Whole waves of blocks at the rate of multiply-adds."""
+    batch, m, n, k = size
+    blocks = batch * ceil(m / (SIDE * c.rows)) * ceil(n / (SIDE * c.columns))
+    shares = dict(target.products.simt_shares)
+    rate = shares.get((c.rows, c.columns), max(shares.values())) / (1 if itemsize <= 4 else 2)
+    return target.issue_us(ceil(blocks / target.sms) * SIDE * SIDE * c.rows * c.columns * k / rate, 1)
+
+
+def simt_us(size: tuple[int, int, int, int], itemsize: int, target: Target) -> float:
+    """Microseconds of a product, without its fusion.
+
+    Args:
+        size: batch, rows, columns, k.
+        itemsize: bytes of an element of the result.
+    """
+    return target.kernel_us(min(_busy_us(size, c, itemsize, target) for c in _candidates(itemsize, target)))
 
 
 # -- the schedule -----------------------------------------------------------------------------------------------------------------------

@@ -228,8 +228,10 @@ class WarpSpecialized:
         inside = p + 1 + FRAGMENT_AXES
         for tv in reversed(self.registers):
             script.on(tv).inline_at(p + 1 if tv in pieces else inside)
+        # all loads of a piece before the first use of one, where there is room for that: a thread waits once for memory, not for each of them
+        at_once = self.config.holds(self.product.held)
         for tv, paired in self.sides:
-            script.on(tv).inline_at(inside - 1 if paired else inside)
+            script.on(tv).inline_at(p + 1 if at_once else inside - 1 if paired else inside)
         for staging, _ in self.staged:
             script.on(staging).inline_at(p + 1)
         script.on(self.result).inline_at(self.head)  # after what reads it: two of these share its loops only if they are inlined into one another

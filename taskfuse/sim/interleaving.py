@@ -102,36 +102,27 @@ class _AsyncLate(Policy):
         return actions - 1
 
 
-def _halves(units: int) -> list[int]:
-    return [units // 2] if units > 1 else []
+class _UntilItWaits(Policy):
+    """An agent runs until it waits: the first in the order of the program, or the last."""
 
-
-class _LowFirst(_AsyncEarly):
     parks = False
     preempts = True
 
     def pieces(self, units: int) -> list[int]:
-        return _halves(units)
+        return [units // 2] if units > 1 else []
 
+    def quantum(self) -> int:
+        return FOREVER
+
+
+class _LowFirst(_UntilItWaits, _AsyncEarly):
     def pick(self, ready: Sequence[Agent]) -> int:
         return min(range(len(ready)), key=lambda k: ready[k].order)
 
-    def quantum(self) -> int:
-        return FOREVER
 
-
-class _HighFirst(_AsyncLate):
-    parks = False
-    preempts = True
-
-    def pieces(self, units: int) -> list[int]:
-        return _halves(units)
-
+class _HighFirst(_UntilItWaits, _AsyncLate):
     def pick(self, ready: Sequence[Agent]) -> int:
         return max(range(len(ready)), key=lambda k: ready[k].order)
-
-    def quantum(self) -> int:
-        return FOREVER
 
 
 class _Random(Policy):

@@ -146,15 +146,12 @@ class Launch:
             tensors[source].is_constant = False
         for buffer in self.kernel.buffers:
             shape = tuple(map(self.value, buffer.shape))
-            match buffer.memory:
-                case MemoryType.Local:
-                    region = Region(buffer.name, len(regions), buffer.dtype, buffer.memory, shape, threads=self.table.threads)
-                case MemoryType.Global:
-                    region = Region(buffer.name, len(regions), buffer.dtype, buffer.memory, shape)
-                case MemoryType.Shared:
-                    unit = buffer.dtype.itemsize if self.ring else 1
-                    region = Region(buffer.name, len(regions), buffer.dtype, buffer.memory, shape, origin=self._origin(buffer, end), unit=unit)
-                    end = max(end, region.origin + region.elements * buffer.dtype.itemsize)
+            medium = MEDIA[buffer.memory]
+            threads = self.table.threads if medium.is_private else 0
+            origin, unit = (self._origin(buffer, end), buffer.dtype.itemsize if self.ring else 1) if medium.is_placed else (0, 1)
+            region = Region(buffer.name, len(regions), buffer.dtype, buffer.memory, shape, origin=origin, threads=threads, unit=unit)
+            if medium.is_placed:
+                end = max(end, origin + region.elements * buffer.dtype.itemsize)
             regions.append(region)
         return regions
 

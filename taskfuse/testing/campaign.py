@@ -1,7 +1,11 @@
-"""Long runs: numbered cases that processes look at side by side, and a log of what they find, behind which a run that was stopped goes on."""
+"""Long runs: numbered cases that processes look at side by side, and a log of what they find, behind which a run that was stopped goes on.
+
+:func:`parser` has the options that the tools share, and :func:`run` is the run of those that count rows in a tally.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -28,7 +32,77 @@ class Row(Protocol):
 
 
 R = TypeVar("R", bound=Row)
+S = TypeVar("S", bound=Row, contravariant=True)
 T = TypeVar("T")
+
+
+class Tally(Protocol[S]):
+    """Counts over rows; its text is what a run prints at its end."""
+
+    rows: int
+
+    def add(self, row: S) -> bool:
+        """Count a row. False if it was counted before, as another case."""
+        ...
+
+
+def parser(tool: str, description: str, *, cases: int, seed: int = 0, what: str = "kernel") -> argparse.ArgumentParser:
+    """The command line of a run: how many cases, from which seed, for how long, in how many processes, and its log.
+
+    Args:
+        tool: the module's name in ``taskfuse.testing``.
+        cases, seed: defaults.
+        what: a line of the log is about.
+    """
+    made = argparse.ArgumentParser(prog=f"python -m taskfuse.testing.{tool}", description=description)
+    made.add_argument("--cases", type=int, default=cases, metavar="N", help=f"how many cases (default: {cases})")
+    made.add_argument("--seed", type=int, default=seed, metavar="S", help=f"the first seed, or that of the run (default: {seed})")
+    made.add_argument("--seconds", type=float, default=FOREVER, metavar="T", help="end a run after so long")
+    made.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default: 1)")
+    made.add_argument("--log", type=Path, metavar="FILE", help=f"a line per {what}, as JSON")
+    made.add_argument("--resume", action="store_true", help="go on behind the lines of the log")
+    return made
+
+
+def run(
+    kind: type[R],
+    tally: Tally[R],
+    look: Callable[[int], Sequence[R]],
+    numbers: Iterable[int],
+    options: argparse.Namespace,
+    *,
+    done: Callable[[R], int | None],
+    alarm: Callable[[R], str],
+    most: float = FOREVER,
+) -> None:
+    """Look at cases that the log does not have, count and log their rows, and print the tally.
+
+    Args:
+        look: as for :func:`look_at`; no rows if there is no such case.
+        options: of :func:`parser`.
+        done: the number of a row of the log, if it is of this run.
+        alarm: what is printed at once of a row; empty: nothing.
+        most: rows at which the run ends.
+    """
+    log = Log(kind, options.log, resume=options.resume)
+    for row in log.kept:
+        tally.add(row)
+    known = {done(row) for row in log.kept}
+    start, before, empty = time.monotonic(), tally.rows, 0
+    for found in look_at(look, (n for n in numbers if n not in known), options.jobs, options.seconds) if before < most else ():
+        empty += not found
+        for row in found:
+            if not tally.add(row):
+                continue
+            log.add(row)
+            if said := alarm(row):
+                print(said, flush=True)
+        if tally.rows >= most:
+            break
+    print(tally)
+    print(f"{empty} cases more made no kernel")
+    if tally.rows > before:
+        print(f"{1e3 * (time.monotonic() - start) / (tally.rows - before):.1f} ms per kernel")
 
 
 class Log(Generic[R]):

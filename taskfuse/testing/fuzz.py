@@ -7,18 +7,16 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from taskfuse.sim import Interleaving
 from taskfuse.testing.agreement import pattern
-from taskfuse.testing.campaign import FOREVER, Log, look_at
+from taskfuse.testing.campaign import Log, look_at, parser
 from taskfuse.testing.case import seeded_case
 from taskfuse.testing.checks import CheckError, Effort, Proof, Standing, check_case
 from taskfuse.testing.measure import Distribution
@@ -102,22 +100,16 @@ def verdicts(rows: Iterable[Row]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check the cases of consecutive seeds. Returns the exit status: 1 if a case failed."""
-    parser = argparse.ArgumentParser(prog="python -m taskfuse.testing.fuzz", description="Check random fusions with random tasks, groups and schedules.")
-    parser.add_argument("--cases", type=int, default=1000, metavar="N", help="how many cases (default: 1000)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first seed; further cases have the seeds after it (default: 0)")
-    parser.add_argument("--mix", choices=[m.value for m in Mix], default=Mix.MIXED.value, help="what kind of cases (default: mixed)")
-    parser.add_argument("--interleavings", type=int, default=2, metavar="K", choices=range(1, len(Interleaving) + 1), help="per case (default: 2)")
-    parser.add_argument("--orders", type=int, default=1, metavar="K", help="other orders of the code per case (default: 1)")
-    parser.add_argument("--prove", action="store_true", help="ask for the static proof of each kernel, too: refuted is a failure")
-    parser.add_argument("--ptx", action="store_true", help="compile each kernel with NVRTC, and compare its PTX with kernel IR")
-    parser.add_argument("--failures", type=int, default=5, metavar="F", help="stop after so many failures (default: 5)")
-    parser.add_argument("--minimize", type=int, default=400, metavar="B", help="runs spent on shortening a failing program; 0: none (default: 400)")
-    parser.add_argument("--seconds", type=float, default=FOREVER, metavar="T", help="end a run after so long")
-    parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default: 1)")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="a line per case, as JSON")
-    parser.add_argument("--resume", action="store_true", help="go on behind the lines of the log")
-    parser.add_argument("--quiet", action="store_true", help="print failures only")
-    options = parser.parse_args(arguments)
+    line = parser("fuzz", "Check random fusions with random tasks, groups and schedules.", cases=1000, what="case")
+    line.add_argument("--mix", choices=[m.value for m in Mix], default=Mix.MIXED.value, help="what kind of cases (default: mixed)")
+    line.add_argument("--interleavings", type=int, default=2, metavar="K", choices=range(1, len(Interleaving) + 1), help="per case (default: 2)")
+    line.add_argument("--orders", type=int, default=1, metavar="K", help="other orders of the code per case (default: 1)")
+    line.add_argument("--prove", action="store_true", help="ask for the static proof of each kernel, too: refuted is a failure")
+    line.add_argument("--ptx", action="store_true", help="compile each kernel with NVRTC, and compare its PTX with kernel IR")
+    line.add_argument("--failures", type=int, default=5, metavar="F", help="stop after so many failures (default: 5)")
+    line.add_argument("--minimize", type=int, default=400, metavar="B", help="runs spent on shortening a failing program; 0: none (default: 400)")
+    line.add_argument("--quiet", action="store_true", help="print failures only")
+    options = line.parse_args(arguments)
     effort = Effort(interleavings=options.interleavings, orders=options.orders, prove=options.prove, ptx=options.ptx)
     log = Log(Row, options.log, resume=options.resume)
     rows = list(log.kept)

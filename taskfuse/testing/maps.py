@@ -8,15 +8,12 @@ definitions give (:mod:`taskfuse.testing.meaning`): else it is a **false accept*
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -24,7 +21,7 @@ from taskfuse.errors import TaskfuseError
 from taskfuse.kir import Kernel
 from taskfuse.sim import Interleaving
 from taskfuse.testing.agreement import pattern
-from taskfuse.testing.campaign import FOREVER, Log, look_at
+from taskfuse.testing.campaign import parser, run
 from taskfuse.testing.checks import Standing, proof
 from taskfuse.testing.chooser import RandomChooser
 from taskfuse.testing.meaning import meaning
@@ -83,11 +80,11 @@ def difference(kernel: Kernel, sizes: Mapping[str, int], number: int) -> str | N
     return other_words(kernel, arguments, wanted, number, [*Interleaving][number % len(Interleaving)], sizes, MOST)
 
 
-def look(seed: int, number: int) -> Row | None:
-    """Proof and meaning of one kernel."""
+def look(seed: int, number: int) -> Sequence[Row]:
+    """Proof and meaning of one kernel: a row, or none if there is no such kernel."""
     small = drawn(seed, number)
     if small is None:
-        return None
+        return ()
     last = small.extents[-1]
     try:
         found = proof(small.kernel, last)
@@ -106,7 +103,7 @@ def look(seed: int, number: int) -> Row | None:
         if other is not None:
             fault = f"{dict(sizes)}: {other}"
             break
-    return Row(seed, number, small.kind, said, pattern(gap) if not gap.startswith(CRASH) else gap, fault, launches)
+    return (Row(seed, number, small.kind, said, pattern(gap) if not gap.startswith(CRASH) else gap, fault, launches),)
 
 
 @dataclass(slots=True)
@@ -114,12 +111,11 @@ class Tally:
     """Counts over rows."""
 
     rows: int = 0
-    refused: int = 0
     counts: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     gaps: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     accepts: list[Row] = field(default_factory=list[Row])
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Row) -> bool:
         """Count a kernel."""
         self.rows += 1
         right = "right" if not row.fault and row.launches else "wrong" if row.fault else "not run"
@@ -128,42 +124,24 @@ class Tally:
             self.gaps[row.kind, row.gap] += 1
         if row.false_accept:
             self.accepts.append(row)
+        return True
 
     def __str__(self) -> str:
         lines = [f"{n:8} {kind:8} {what}" for (kind, what), n in sorted(self.counts.items())]
         lines += ["", "right and not proved, by what the proof lacks"]
         lines += [f"{n:8} {kind:8} {gap}" for (kind, gap), n in self.gaps.most_common(40)]
-        return "\n".join([*lines, "", f"{self.rows} kernels, {self.refused} more are no kernel IR; {len(self.accepts)} false accepts"])
+        return "\n".join([*lines, "", f"{self.rows} kernels; {len(self.accepts)} false accepts"])
+
+
+def _alarm(row: Row) -> str:
+    return f"FALSE ACCEPT seed {row.seed}, kernel {row.number}, {row.kind}: {row.said or row.gap}; {row.fault}" if row.false_accept else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Look at consecutive kernels. Returns the exit status: 1 if one was proved that computes something else."""
-    parser = argparse.ArgumentParser(prog="python -m taskfuse.testing.maps", description="Compare the proof of values with what definitions mean.")
-    parser.add_argument("--cases", type=int, default=1000, metavar="N", help="how many kernels (default: 1000)")
-    parser.add_argument("--seed", type=int, default=1, metavar="S", help="of the run (default: 1)")
-    parser.add_argument("--seconds", type=float, default=FOREVER, metavar="T", help="end a run after so long")
-    parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default: 1)")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="a line per kernel, as JSON")
-    parser.add_argument("--resume", action="store_true", help="go on behind the lines of the log")
-    options = parser.parse_args(arguments)
+    options = parser("maps", "Compare the proof of values with what definitions mean.", cases=1000, seed=1).parse_args(arguments)
     tally = Tally()
-    log = Log(Row, options.log, resume=options.resume)
-    for row in log.kept:
-        tally.add(row)
-    done = {row.number for row in log.kept}
-    numbers = (n for n in range(options.cases) if n not in done)
-    start, before = time.monotonic(), tally.rows
-    for row in look_at(partial(look, options.seed), numbers, options.jobs, options.seconds):
-        if row is None:
-            tally.refused += 1
-            continue
-        tally.add(row)
-        log.add(row)
-        if row.false_accept:
-            print(f"FALSE ACCEPT seed {row.seed}, kernel {row.number}, {row.kind}: {row.said or row.gap}; {row.fault}", flush=True)
-    print(tally)
-    if tally.rows > before:
-        print(f"{1e3 * (time.monotonic() - start) / (tally.rows - before):.1f} ms per kernel")
+    run(Row, tally, partial(look, options.seed), range(options.cases), options, done=lambda row: row.number if row.seed == options.seed else None, alarm=_alarm)
     return 1 if tally.accepts else 0
 
 

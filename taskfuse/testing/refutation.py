@@ -9,23 +9,20 @@ confirm is counted, too. A kernel that is not proved for all extents is proved f
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import sys
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from pathlib import Path
 
 from taskfuse.check import Verdict, verify
 from taskfuse.errors import TaskfuseError
 from taskfuse.kir import Kernel
 from taskfuse.testing.agreement import code, pattern
-from taskfuse.testing.campaign import FOREVER, Log, look_at
+from taskfuse.testing.campaign import parser, run
 from taskfuse.testing.chooser import RandomChooser
 from taskfuse.testing.machine import find_fault
 from taskfuse.testing.outcomes import is_valid
@@ -116,10 +113,10 @@ class Tally:
     crashes: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     seen: set[str] = field(default_factory=set[str])
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Row) -> bool:
         """Count a kernel, if it was not counted before."""
         if row.code in self.seen:
-            return
+            return False
         self.seen.add(row.code)
         self.rows += 1
         known = {True: "right", False: "wrong", None: "unknown"}[row.right]
@@ -139,6 +136,7 @@ class Tally:
             self.rejects[row.kind, row.gap] += 1
         if row.looked and not row.at and ((row.right is True and row.fault) or (row.right is False and not row.fault)):
             self.mistaken.append(row)
+        return True
 
     def __str__(self) -> str:
         lines = [f"{n:8} {known:22} {verdict}" for (known, verdict), n in sorted(self.table.items())]
@@ -155,47 +153,29 @@ class Tally:
         return "\n".join(lines)
 
 
-def find(seed: int, interleavings: int, number: int) -> Row | None:
-    """What is found about a kernel of a run; ``None`` if kernel IR refuses it."""
+def find(seed: int, interleavings: int, number: int) -> Sequence[Row]:
+    """What is found about a kernel of a run: a row, or none if kernel IR refuses it."""
     side = case(seed, number)
     if side is None:
-        return None
+        return ()
     try:
-        return look(seed, number, side, interleavings)
+        return (look(seed, number, side, interleavings),)
     except Exception as error:
         raise RuntimeError(f"seed {seed}, case {number}\n{side.kernel}") from error
 
 
+def _alarm(row: Row) -> str:
+    return f"FALSE ACCEPT seed {row.seed}, case {row.case}, {row.kind}: {row.fault}" if row.false_accept else ""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Look at ``--cases`` different kernels. Returns the exit status: 1 if there are false accepts."""
-    parser = argparse.ArgumentParser(prog="python -m taskfuse.testing.refutation", description="The static proof against a second machine.")
-    parser.add_argument("--cases", type=int, default=500, metavar="N", help="how many different kernels (default: 500)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="the seed of the run (default: 0)")
-    parser.add_argument("--interleavings", type=int, default=2, metavar="K", help="orders of the threads per launch (default: 2)")
-    parser.add_argument("--seconds", type=float, default=FOREVER, metavar="T", help="end a run after so long")
-    parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default: 1)")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="a line per kernel, as JSON")
-    parser.add_argument("--resume", action="store_true", help="go on behind the lines of the log")
-    options = parser.parse_args(argv)
+    line = parser("refutation", "The static proof against a second machine.", cases=500)
+    line.add_argument("--interleavings", type=int, default=2, metavar="K", help="orders of the threads per launch (default: 2)")
+    options = line.parse_args(argv)
     tally = Tally()
-    log = Log(Row, options.log, resume=options.resume)
-    for row in log.kept:
-        tally.add(row)
-    start, before = time.perf_counter(), tally.rows
-    done = {row.case for row in log.kept if row.seed == options.seed}
-    numbers = (n for n in count() if n not in done)
-    for row in look_at(partial(find, options.seed, options.interleavings), numbers, options.jobs, options.seconds) if before < options.cases else ():
-        if row is None or row.code in tally.seen:
-            continue
-        tally.add(row)
-        log.add(row)
-        if row.false_accept:
-            print(f"FALSE ACCEPT seed {row.seed}, case {row.case}, {row.kind}: {row.fault}", flush=True)
-        if tally.rows >= options.cases:
-            break
-    print(tally)
-    if tally.rows > before:
-        print(f"\n{1e3 * (time.perf_counter() - start) / (tally.rows - before):.1f} ms per kernel")
+    each = partial(find, options.seed, options.interleavings)
+    run(Row, tally, each, count(), options, done=lambda row: row.case if row.seed == options.seed else None, alarm=_alarm, most=options.cases)
     return 1 if tally.accepts else 0
 
 

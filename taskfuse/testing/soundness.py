@@ -10,16 +10,13 @@ that lacks something. A launch that takes more steps than are looked at decides 
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
 
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.evaluate import evaluate
@@ -27,7 +24,7 @@ from taskfuse.ir.values import MODULAR
 from taskfuse.kir import Kernel, to_text
 from taskfuse.sim import Interleaving
 from taskfuse.testing.agreement import pattern
-from taskfuse.testing.campaign import FOREVER, Log, look_at
+from taskfuse.testing.campaign import parser, run
 from taskfuse.testing.case import Case, seeded_case
 from taskfuse.testing.checks import Proof, Standing, proof
 from taskfuse.testing.machine import find_fault
@@ -173,7 +170,7 @@ class Tally:
     rows: int = 0
     failures: list[Row] = field(default_factory=list[Row])
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Row) -> bool:
         """Count a kernel."""
         self.rows += 1
         self.launches += row.launches
@@ -183,6 +180,7 @@ class Tally:
             self.gaps[row.kind, row.gap if row.kind == "kernel" else row.gap.partition(":")[0]] += 1
         if row.failure:
             self.failures.append(row)
+        return True
 
     def __str__(self) -> str:
         lines = [f"{'kernels':>8} {'too long':>8}", *(f"{n:8} {self.long[key]:8} {key[0]:12} {key[1]:8} {key[2]}" for key, n in sorted(self.said.items()))]
@@ -195,36 +193,21 @@ class Tally:
         return "\n".join((*lines, f"{len(self.failures)} contradictions"))
 
 
+def _alarm(row: Row) -> str:
+    return f"CONTRADICTION seed {row.seed}, kernel {row.number}, {row.kind}, {row.operator}: {row.failure}" if row.failure else ""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare on the cases of consecutive seeds. Returns the exit status: 1 if a kernel was proved and misbehaves."""
-    parser = argparse.ArgumentParser(prog="python -m taskfuse.testing.soundness", description="Compare the static proof with the simulator.")
-    parser.add_argument("--cases", type=int, default=100, metavar="N", help="how many cases (default: 100)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first seed (default: 0)")
-    parser.add_argument("--mutants", type=int, default=4, metavar="K", help="mutants per kernel (default: 4)")
-    parser.add_argument("--sizes", type=int, default=2, metavar="Z", help="extents at which proved kernels run (default: 2)")
-    parser.add_argument("--interleavings", type=int, default=8, metavar="K", help="interleavings at each (default: 8)")
-    parser.add_argument("--mix", choices=[m.value for m in Mix], default=Mix.SMALL.value, help="what cases are made of (default: small)")
-    parser.add_argument("--seconds", type=float, default=FOREVER, metavar="T", help="end a run after so long")
-    parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default: 1)")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="a line per kernel, as JSON")
-    parser.add_argument("--resume", action="store_true", help="go on behind the lines of the log")
-    options = parser.parse_args(arguments)
+    line = parser("soundness", "Compare the static proof with the simulator.", cases=100)
+    line.add_argument("--mutants", type=int, default=4, metavar="K", help="mutants per kernel (default: 4)")
+    line.add_argument("--sizes", type=int, default=2, metavar="Z", help="extents at which proved kernels run (default: 2)")
+    line.add_argument("--interleavings", type=int, default=8, metavar="K", help="interleavings at each (default: 8)")
+    line.add_argument("--mix", choices=[m.value for m in Mix], default=Mix.SMALL.value, help="what cases are made of (default: small)")
+    options = line.parse_args(arguments)
     tally = Tally()
-    log = Log(Row, options.log, resume=options.resume)
-    for row in log.kept:
-        tally.add(row)
-    done = {row.seed for row in log.kept}
-    seeds = (s for s in range(options.seed, options.seed + options.cases) if s not in done)
-    start, before = time.monotonic(), tally.rows
-    for found in look_at(partial(look, Mix(options.mix), options.mutants, options.sizes, options.interleavings), seeds, options.jobs, options.seconds):
-        for row in found:
-            tally.add(row)
-            log.add(row)
-            if row.failure:
-                print(f"CONTRADICTION seed {row.seed}, kernel {row.number}, {row.kind}, {row.operator}: {row.failure}", flush=True)
-    print(tally)
-    if tally.rows > before:
-        print(f"{1e3 * (time.monotonic() - start) / (tally.rows - before):.1f} ms per kernel")
+    each = partial(look, Mix(options.mix), options.mutants, options.sizes, options.interleavings)
+    run(Row, tally, each, range(options.seed, options.seed + options.cases), options, done=lambda row: row.seed, alarm=_alarm)
     return 1 if tally.failures else 0
 
 

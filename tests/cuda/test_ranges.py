@@ -1,16 +1,22 @@
 """Constant ranges of a kernel's integers, and which of them are 32-bit integers on the way, too."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 import taskfuse as tf
-from taskfuse.cuda.ranges import INT32, UNKNOWN, Ranges, cursor_ranges, fits, kernel_ranges
+from taskfuse.cuda.ranges import INT32, UNKNOWN, Ranges, cursor_ranges, dense, fits, kernel_ranges
+from taskfuse.cuda.source import emit
 from taskfuse.ir.scalar import Expr, const, sym
 from taskfuse.kir import parse_kernel
 from taskfuse.kir.synchronization import CursorInit
 from taskfuse.schedulers import MatmulConfig
+from tests.golden import Golden
 from tests.schedulers.odd import VARIANTS
 from tests.sim.kernels import kernel, load
 
+ROOT = Path(__file__).parents[2]
 LANE, SHIFT, N = sym("i"), sym("j"), sym("n")
 RANGES = Ranges({"i": (0, 31), "j": (-4, 7), "n": (1, UNKNOWN)})
 
@@ -22,10 +28,10 @@ RANGES = Ranges({"i": (0, 31), "j": (-4, 7), "n": (1, UNKNOWN)})
         (LANE * SHIFT, (-124, 217)),
         (LANE // 4, (0, 7)),
         (SHIFT // 2, (-2, 3)),
-        (LANE % 64, (0, 63)),
+        (LANE % 64, (0, 31)),
         (SHIFT % 8, (0, 7)),
-        (LANE % N, (0, UNKNOWN - 1)),
-        (sym("unknown") + 1, (-UNKNOWN + 1, UNKNOWN)),
+        (LANE % N, (0, 31)),
+        (sym("unknown") + 1, (-UNKNOWN, UNKNOWN)),
         (N * N, (1, UNKNOWN)),
     ],
 )
@@ -76,3 +82,14 @@ def test_a_product_of_small_matrices_needs_no_64_bit_integers() -> None:
     fusion = odd.fusion()
     tf.schedulers.matmul(fusion, MatmulConfig(128, 128, stages=3), sizes=sizes)
     assert fits(tf.lower(fusion), sizes)
+
+
+def test_the_widths_of_integers(golden: Golden) -> None:
+    """How often each kernel says ``long long``: as it is chosen for tensors without gaps, and with extents beyond 32 bits."""
+    lines: list[str] = []
+    for path in sorted([*(ROOT / "tests" / "goldens" / "examples").glob("*.kir"), *(ROOT / "tests" / "kernels").glob("*.kir")]):
+        found = parse_kernel(path.read_text(encoding="utf-8"))
+        chosen = dense(found)
+        counts = [emit(found, variant).text.count("long long") for variant in (chosen, replace(chosen, wide=True))]
+        lines.append(f"{counts[0]:4} {counts[1]:4}  {path.stem}\n")
+    golden.check("cuda/widths.txt", "".join(lines))

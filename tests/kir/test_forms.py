@@ -4,17 +4,18 @@ from typing import get_args
 
 import pytest
 
-from taskfuse.ir.scalar import const, sym
+from taskfuse.ir.scalar import const
 from taskfuse.ir.types import ParallelType
-from taskfuse.kir.fields import KINDS, fields_of, types_of
+from taskfuse.kir.fields import types_of
 from taskfuse.kir.forms import FORMS, RESERVED, STATEMENT_WORDS, Form, Option, Slot, Word, form_of
-from taskfuse.kir.nodes import Gather, Stmt, TmaLoad
+from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operand_printer import OperandPrinter
-from taskfuse.kir.operands import Access, BarrierSlot, Located, Writer
-from taskfuse.kir.products import Mma, Wgmma
+from taskfuse.kir.operands import BarrierSlot, Located
 from taskfuse.kir.synchronization import Arrive
 
 CLASSES = get_args(Stmt)
+
+
 # loops, branches, computations and barriers; and those whose first word has more than a name in it
 OWN = {"For", "Bind", "If", "Compute", "Choose", "Barrier", "Advance", "WaitGroup", "Wgmma", "Mma", "LdMatrix", "StMatrix"}
 
@@ -44,24 +45,3 @@ def test_pieces() -> None:
         Option(Word(" across ", ("across",)), Slot("across", tuple[ParallelType, ...]), ()),
     )
     assert form.made({"barrier": BarrierSlot("b", const(0))}) == Arrive(BarrierSlot("b", const(0)))
-
-
-def test_uses() -> None:
-    load = fields_of(TmaLoad)
-    assert (load.written, load.read, load.slots, load.maps) == (("out",), (), ("barrier",), ("map",))
-    for product in (Wgmma, Mma):
-        found = fields_of(product)
-        assert found.written == ("acc",)
-        assert [name for name, _ in found.read] == ["a", "b", "acc"]
-    gather = fields_of(Gather)
-    assert [name for name, _ in gather.kinds] == ["holds", "out", "source", "values"]
-    assert [name for name, _ in gather.read] == ["source", "values"]
-    assert {c.__name__ for c in CLASSES if fields_of(c).written} == {c.__name__ for c in CLASSES if issubclass(c, Writer)} - {"TmaStore"}
-
-
-def test_a_kind_rebuilds_what_it_finds() -> None:
-    kind = KINDS[Access]
-    access = Access("x", (sym("i"), const(2)))
-    assert list(kind.expressions(access)) == [sym("i"), const(2)]
-    assert kind.rebuilt(access, lambda e: e + 1) == Access("x", (sym("i") + 1, const(3)))
-    assert kind.reads(access) == (access,)

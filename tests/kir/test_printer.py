@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from taskfuse import dtypes
-from taskfuse.errors import UnsupportedError
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import TRUE, const, eq, lt, sym
@@ -13,7 +12,6 @@ from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import Kernel, parse_kernel, stmt_text, to_text, walk
 from taskfuse.kir.declarations import Buffer, ScalarParam, TensorParam
 from taskfuse.kir.nodes import Bind, Branch, Choose, Compute, For, If
-from taskfuse.kir.operand_printer import immediate_text
 from taskfuse.kir.operands import Access, Case, Immediate, IndexOf, ScalarValue
 from taskfuse.kir.synchronization import Barrier, BarrierScope
 
@@ -102,35 +100,8 @@ def test_stmt_text_is_the_line_without_comment() -> None:
     assert lines[4] == "SYNC block"
 
 
-@pytest.mark.parametrize(
-    ("value", "dtype", "expected", "text"),
-    [
-        (0.5, dtypes.float32, dtypes.float32, "0.5"),
-        (0.5, dtypes.float32, dtypes.float16, "0.5:float32"),
-        (-0.0, dtypes.float16, None, "-0.0:float16"),
-        (float("inf"), dtypes.float32, dtypes.float32, "inf"),
-        (-float("inf"), dtypes.float32, dtypes.float32, "-inf"),
-        (float("nan"), dtypes.float32, dtypes.float32, "nan"),
-        (1e-05, dtypes.float32, dtypes.float32, "1e-05"),
-        (-3, dtypes.int64, dtypes.int64, "-3"),
-        (True, dtypes.bool_, dtypes.bool_, "true"),
-    ],
-)
-def test_constants(value: float, dtype: dtypes.DType, expected: dtypes.DType | None, text: str) -> None:
-    assert immediate_text(Immediate(value, dtype), expected) == text
-
-
 @pytest.mark.parametrize("path", KERNELS, ids=lambda p: p.stem)
 def test_texts_written_by_hand_round_trip(path: Path) -> None:
     found = parse_kernel(path.read_text())
     found.check_ir()
     assert parse_kernel(to_text(found)) == found
-
-
-def test_kernel_ir_alone_neither_simulates_nor_proves() -> None:
-    from taskfuse.kir import KirReaders
-
-    with pytest.raises(UnsupportedError, match="simulating with kernel IR alone is not supported: the simulator is not loaded\nhelp: import taskfuse"):
-        KirReaders().simulate(kernel(), (), 0, {})
-    with pytest.raises(UnsupportedError, match="a proof with kernel IR alone is not supported: the checker is not loaded"):
-        KirReaders().verify(kernel(), None)

@@ -159,3 +159,24 @@ def test_what_has_no_view() -> None:
     ):
         with pytest.raises(ScheduleError, match=text):
             call()
+
+
+def heads_side_by_side() -> list[tf.TensorView]:
+    p, v = tensor("p", 2, 2, 8, 32, dtype=HALF), tensor("v", 2, 2, 32, 16, dtype=HALF)
+    return [(p @ v).permute(0, 2, 1, 3).reshape(16, 32) * 0.5]
+
+
+def test_a_product_whose_heads_stand_side_by_side_behind_it_keeps_its_rows_and_columns() -> None:
+    """Where the result is read, a column tells the head, too: both factors would have that axis, and no columns would be left."""
+    fusion = built(heads_side_by_side)
+    found = form(fusion)
+    assert products(found or fusion) == ["(2, 2, 8, 16)"]
+
+
+def test_heads_side_by_side_are_a_product_and_a_copy() -> None:
+    def large() -> list[tf.TensorView]:
+        p, v = tensor("p", 1, 12, 512, 512, dtype=HALF), tensor("v", 1, 12, 512, 64, dtype=HALF)
+        return [(p @ v).permute(0, 2, 1, 3).reshape(512, 768) * 0.125]
+
+    first, *_ = plan_segments(built(large)).steps
+    assert first.schedule.scheduler == "matmul"

@@ -139,3 +139,21 @@ def test_the_code_makes_the_same_kernel() -> None:
 def test_another_gpu() -> None:
     schedule = tf.schedulers.matmul(Product().fusion(), target=replace(DEFAULT, sms=16))
     assert schedule.config.blocks == 16
+
+
+def test_an_epilogue_takes_its_time() -> None:
+    size = (4096, 2816, 1024)
+    shared = MatmulConfig(128, 256, 64, 2, 4)
+    alone, beside, busy = (estimate(Problem(*size, sides=n, wide=n, held=(2,) * (n + 1), work=w), shared).us for n, w in ((0, 0), (1, 1), (1, 40)))
+    assert alone < beside < busy
+    guarded = estimate(Problem(4096, 2800, 1024, sides=1, wide=1, held=(2, 2), work=40), shared).us
+    assert guarded > busy
+    crowded = estimate(Problem(4096, 2800, 1024, sides=3, wide=3, held=(4, 4, 4, 2), work=1), shared).us
+    assert crowded > 2 * beside
+
+
+def test_stores_of_single_elements_take_longer() -> None:
+    config = MatmulConfig(128, 256, 64, 2, 4)
+    assert (
+        estimate(Problem(197, 197, 64, batch=96, staged=0, scattered=1), config).us > estimate(Problem(197, 197, 64, batch=96, staged=0, direct=1), config).us
+    )

@@ -1,15 +1,14 @@
 """Long runs: cases side by side, logs, runs that go on."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from operator import neg
 from pathlib import Path
 
 import pytest
 
-from taskfuse.testing import fuzz, refutation, soundness
-from taskfuse.testing.campaign import Log, look_at, rows
+from taskfuse.testing import maps, refutation, soundness
+from taskfuse.testing.campaign import Log, look_at, parser, rows, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,50 +51,69 @@ def test_a_log_is_read_back_but_for_a_line_cut_short(tmp_path: Path) -> None:
     assert path.read_text("utf-8") == ""
 
 
-FUZZ = ("--mix", "small", "--prove", "--orders", "0", "--interleavings", "1")
+@dataclass(slots=True)
+class Texts:
+    """A tally that counts each text once."""
+
+    rows: int = 0
+    seen: dict[str, int] = field(default_factory=dict[str, int])
+
+    def add(self, row: Found) -> bool:
+        if row.text in self.seen:
+            return False
+        self.seen[row.text] = row.number
+        self.rows += 1
+        return True
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [(fuzz, FUZZ), (soundness, ("--mutants", "1", "--interleavings", "1"))],
-    ids=["fuzz", "soundness"],
-)
-def test_a_run_that_was_stopped_goes_on(tool: object, arguments: Sequence[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main = fuzz.main if tool is fuzz else soundness.main
+def look(number: int) -> list[Found]:
+    """No case at 3, 8, 13, ...; 10 has the text of 0."""
+    return [] if number % 5 == 3 else [Found(number, str(number % 10))]
+
+
+def ran(arguments: list[str], most: float = 1e9, first: int = 0) -> Texts:
+    tally = Texts()
+    options = parser("campaign", "A run.", cases=8).parse_args(arguments)
+    numbers = range(first, first + options.cases) if most == 1e9 else count()
+    run(Found, tally, look, numbers, options, done=lambda row: row.number, alarm=lambda row: "FOUND seven" * (row.text == "7"), most=most)
+    return tally
+
+
+def test_a_run_counts_logs_and_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log"
+    assert ran(["--cases", "12", "--log", str(log)]).seen == {str(n): n for n in (0, 1, 2, 4, 5, 6, 7, 9)}
+    assert [row.number for row in rows(Found, log)] == [0, 1, 2, 4, 5, 6, 7, 9], "10 and 11 are 0 and 1 again"
+    printed = capsys.readouterr().out
+    assert printed.startswith("FOUND seven\n")
+    assert "2 cases more made no kernel" in printed
+
+
+def test_a_run_that_was_stopped_goes_on_behind_its_log(tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert main(["--cases", "6", "--log", str(whole), *arguments]) == 0
-    expected = capsys.readouterr().out
-    assert main(["--cases", "3", "--log", str(parts), *arguments]) == 0
-    assert main(["--cases", "6", "--log", str(parts), "--resume", *arguments]) == 0
+    ran(["--cases", "9", "--log", str(whole)])
+    ran(["--cases", "4", "--log", str(parts)])
+    parts.write_text(parts.read_text() + '{"number": 99, "te')
+    assert ran(["--cases", "9", "--log", str(parts), "--resume"]).rows == 7
     assert parts.read_text() == whole.read_text()
-    assert (expected.splitlines()[-1] if tool is fuzz else "0 contradictions") in capsys.readouterr().out
 
 
-def test_runs_side_by_side_find_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    fuzz.main(["--cases", "4", "--log", str(one), *FUZZ])
-    alone = capsys.readouterr().out
-    fuzz.main(["--cases", "4", "--log", str(two), "--jobs", "2", *FUZZ])
-    assert sorted(one.read_text().splitlines()) == sorted(two.read_text().splitlines())
-    together = capsys.readouterr().out
-    table = alone.index("mix  ")
-    assert alone[table:] == together[together.index("mix  ") :]
-    refutation.main(["--cases", "6", "--jobs", "2"])
+def test_a_run_ends_at_so_many_rows(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert ran(["--log", str(log)], most=5).rows == 5
+    assert ran(["--log", str(log), "--resume"], most=5).rows == 5
+    assert len(log.read_text().splitlines()) == 5
+
+
+def test_a_log_of_another_seed_leaves_no_case_out(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    maps.main(["--cases", "3", "--seed", "1", "--log", str(log)])
+    maps.main(["--cases", "3", "--seed", "2", "--log", str(log), "--resume"])
+    found = {(row.seed, row.number) for row in rows(maps.Row, log)}
+    assert found == {(seed, n) for seed in (1, 2) for n in range(3) if maps.drawn(seed, n) is not None}
+
+
+def test_tools_run_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    assert refutation.main(["--cases", "6", "--jobs", "2"]) == 0
     assert "6 different kernels" in capsys.readouterr().out
-
-
-def test_the_table_of_verdicts() -> None:
-    table = fuzz.verdicts(
-        [
-            fuzz.Row(0, "rows", "lowered", "proved"),
-            fuzz.Row(1, "rows", "refused"),
-            fuzz.Row(2, "usual", "lowered", "proved at extents", "values: a gap"),
-            fuzz.Row(3, "usual", "lowered", failure="wrong"),
-        ]
-    )
-    assert [line.split() for line in table.splitlines()[1:]] == [
-        ["all", "4", "3", "1", "1", "0", "1"],
-        ["rows", "2", "1", "1", "0", "0", "0"],
-        ["usual", "2", "2", "0", "1", "0", "1"],
-        ["1", "proved", "at", "extents:", "values:", "a", "gap"],
-    ]
+    assert soundness.main(["--cases", "2", "--mutants", "1", "--interleavings", "1"]) == 0
+    assert "0 contradictions" in capsys.readouterr().out

@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 
@@ -42,16 +41,6 @@ def test_the_machine_finds_what_the_generator_knows(kind: int) -> None:
         assert side.right is not True or found is None, f"{found}\n{side.kernel}"
     assert sum(said.values()) >= 10
     assert said[False, True] <= said[False, False]
-
-
-def test_a_run_that_was_stopped_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    whole, parts = tmp_path / "whole", tmp_path / "new" / "parts"
-    refutation.main(["--cases", "12", "--log", str(whole)])
-    refutation.main(["--cases", "5", "--log", str(parts)])
-    parts.write_text(parts.read_text() + '{"case": 99, "kin')  # killed while it wrote a line
-    refutation.main(["--cases", "12", "--log", str(parts), "--resume"])
-    assert parts.read_text() == whole.read_text()
-    assert "12 different kernels" in capsys.readouterr().out
 
 
 def test_a_hole_in_the_proof_shows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

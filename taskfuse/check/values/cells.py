@@ -13,6 +13,7 @@ from math import gcd, prod
 from taskfuse.check.trace import Refuted, TooLarge
 from taskfuse.check.values.terms import NOTHING, Bools, Ints, Terms
 from taskfuse.dtypes import DType
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
@@ -79,12 +80,12 @@ class Cells:
         for b in kernel.buffers:
             extents = tuple(int(evaluate(e, symbols)) for e in b.shape)
             store = self.stores[b.name] = Store(b.name, b.dtype, b.memory, extents, 0, None)
-            if b.memory is MemoryType.Shared:
+            if MEDIA[b.memory].is_placed:
                 store.origin = -(-end // b.align) * b.align if b.offset is None else int(evaluate(b.offset, symbols))
                 end = max(end, store.origin + store.size * b.dtype.itemsize)
                 shared.append(store)
             else:
-                store.region = self._region(threads if b.memory is MemoryType.Local else 1, store.size, b.dtype.itemsize, 0)
+                store.region = self._region(threads if MEDIA[b.memory].is_private else 1, store.size, b.dtype.itemsize, 0)
         self._place(shared, blocks)
 
     def _region(self, owners: int, count: int, grain: int, first: int) -> Region:
@@ -114,8 +115,9 @@ class Cells:
         """The first cell of each element. ``owners``: the thread, or the block, of each."""
         region = store.region
         assert region is not None
-        if store.memory is not MemoryType.Shared:
-            return owners * region.count + elements if store.memory is MemoryType.Local else elements
+        medium = MEDIA[store.memory]
+        if not medium.is_placed:
+            return owners * region.count + elements if medium.is_private else elements
         return owners * region.count + (store.origin - region.first + elements * store.dtype.itemsize) // region.grain
 
     @staticmethod

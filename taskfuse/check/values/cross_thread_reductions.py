@@ -22,8 +22,8 @@ from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.solve import Open, solved
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import is_same_number
+from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.scalar import Const, Expr, const, evaluate, ge, lt, ne, simplify, substitute, sym
-from taskfuse.ir.types import MemoryType
 from taskfuse.kir import held
 from taskfuse.kir.nodes import Compute, For, If
 from taskfuse.kir.operands import Access, Content, Immediate
@@ -239,7 +239,7 @@ class CrossThreadReductions:
             raise Open(f"it joins partial results in {stmt.dtype}", node)
 
     def _is_shared_by_blocks(self, access: Access) -> bool:
-        return self.storages[access.buffer].memory is MemoryType.Global
+        return MEDIA[self.storages[access.buffer].memory].reach is Reach.GRID
 
     def _sum(self, node: Node, a: _Cells, b: _Cells, mask: Bools) -> _Cells:
         if not a.is_of_blocks(b.blocks, b.spans) and a.sets[mask].any() and b.sets[mask].any():
@@ -274,7 +274,7 @@ class CrossThreadReductions:
         index = self._index(access, env)
         if index is None:
             raise Open("where it finds partial results depends on more than threads", node)
-        if self.storages[access.buffer].memory is MemoryType.Local:
+        if MEDIA[self.storages[access.buffer].memory].is_private:
             if any((i != i[0]).any() for i in index):
                 raise Open("its registers depend on the thread", node)
             key = access.buffer, tuple(int(i[0]) for i in index)
@@ -316,13 +316,13 @@ class CrossThreadReductions:
         index = self._index(access, env)
         storage = self.storages[access.buffer]
         under = value.under | self.under
-        if storage.memory is MemoryType.Global:
+        if self._is_shared_by_blocks(access):
             place = tuple(self._at(e, env) for e in access.index)
             self.workspace.setdefault(access.buffer, []).append((place, _Cells(value.sets, value.known & mask, value.of, value.blocks, value.spans, under)))
             return
         if index is None:
             raise Open("where it puts partial results depends on more than threads", node)
-        if storage.memory is MemoryType.Local:
+        if MEDIA[storage.memory].is_private:
             if any((i != i[0]).any() for i in index):
                 raise Open("its registers depend on the thread", node)
             key = access.buffer, tuple(int(i[0]) for i in index)
@@ -356,7 +356,7 @@ class CrossThreadReductions:
         assert isinstance(loop, For)
         inner = [n for n in _leaves(node.blocks[0]) if self._is_mine(n)]
         steps = [(n.stmt.out, a) for n in inner if isinstance(n.stmt, Compute) for a in n.stmt.operands if isinstance(a, Access)]
-        steps = [(out, a) for out, a in steps if self.storages[a.buffer].memory is MemoryType.Global]
+        steps = [(out, a) for out, a in steps if self._is_shared_by_blocks(a)]
         if not any(_names(a, loop.var) and not _names(out, loop.var) for out, a in steps):  # a loop over elements of a thread, or of none of this
             return False
         match [(n.stmt, taken(n.stmt, self.rule.combine)) for n in inner]:

@@ -20,6 +20,7 @@ from taskfuse.check.tables import KEPT, Ints, Join, Table
 from taskfuse.check.values.claims import Place, flattened
 from taskfuse.check.values.questions import equal, inside, proves
 from taskfuse.check.values.solve import Equation, Open, solved
+from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Facts, Substitution, const, eq, le, lt, ne, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import swizzled_place
 from taskfuse.ir.types import MemoryType
@@ -79,9 +80,9 @@ class Writing:
         loops = [n.stmt for n in claim.node.loops if isinstance(n.stmt, For) and n.stmt.var not in same]
         names = [*(loop.var for loop in loops), *(name for name, _ in claim.points)]
         hardware: dict[str, Expr] = {}
-        if memory is not MemoryType.Local:
+        if not MEDIA[memory].is_private:
             hardware |= dict(zip(THREAD_NAMES, kernel.block, strict=True))
-        if memory is MemoryType.Global:
+        if MEDIA[memory].reach is Reach.GRID:
             hardware |= dict(zip(BLOCK_NAMES, kernel.grid, strict=True))
         hardware = {name: extent for name, extent in hardware.items() if name not in same}
         self.named = Substitution({**same, **{n: sym(W + n) for n in (*names, *hardware)}})

@@ -26,6 +26,7 @@ from taskfuse.check.values.match import Found, Match, Storage, W, Writing
 from taskfuse.check.values.questions import equal, inside, known_at, nonempty, proves
 from taskfuse.check.values.runs import stores
 from taskfuse.check.values.solve import Open
+from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.scalar import Const, Expr, Sym, and_, const, eq, ge, not_, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, MemoryType
 from taskfuse.kir import accesses
@@ -179,7 +180,7 @@ class ReachingWrites:
         """
         if want.buffer in self.inputs:
             return want.tensor == want.buffer and want.index == want.element
-        if self.storages[want.buffer].memory is not MemoryType.Local or want.offset is not None:
+        if not MEDIA[self.storages[want.buffer].memory].is_private or want.offset is not None:
             return False
         last = max((c for c in self.claims.get(want.buffer, []) if c.node.number < want.node.number), key=lambda c: c.node.number, default=None)
         if last is None or last.points or last.given or last.offset is not None or last.index != want.index or last.element != want.element:
@@ -217,7 +218,7 @@ class ReachingWrites:
     def _stored_before(self, want: Place, constraints: Constraints) -> bool:
         """True if a workspace in Global memory that lies as its tensor does has been stored whole, once, by statements that are over."""
         claims = self.claims.get(want.buffer, [])
-        if self.storages[want.buffer].memory is not MemoryType.Global or not claims or want.content is not Content.VALUE:
+        if MEDIA[self.storages[want.buffer].memory].reach is not Reach.GRID or not claims or want.content is not Content.VALUE:
             return False
         if any(n in want.node.loops for c in claims for n in c.node.loops) or any(c.node.number > want.node.number for c in claims):
             return False
@@ -341,7 +342,7 @@ class ReachingWrites:
         found = Match(writing, want, storage, shape, look.skip, constraints, among, past=past).found()
         if found is None:
             return None
-        if look.skip is None and self.storages[want.buffer].memory is not MemoryType.Local and _in_other_arm(claim.node, want.node):
+        if look.skip is None and not MEDIA[self.storages[want.buffer].memory].is_private and _in_other_arm(claim.node, want.node):
             raise Open("it is written in another arm, in no known order", claim.node)
         for n in claim.node.loops:
             if n not in look.loops:  # of any iteration, so those behind it leave it

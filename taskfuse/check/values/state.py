@@ -32,8 +32,8 @@ from taskfuse.check.values.terms import (
     numbers,
 )
 from taskfuse.dtypes import DTYPES, DType, int64
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr
-from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, stmt_text
 from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.kir.nodes import Stmt
@@ -119,7 +119,7 @@ class State:
 
     def owners(self, store: Store, lanes: Lanes) -> Ints:
         """Whose copy of a buffer each thread has."""
-        return lanes.ids if store.memory is MemoryType.Local else lanes.blocks
+        return lanes.ids if MEDIA[store.memory].is_private else lanes.blocks
 
     def read(self, access: Access, lanes: Lanes, stmt: Stmt) -> Terms:
         """The term of an element, for each thread."""

@@ -1,7 +1,8 @@
 """Symbolic integer expressions: construction, facts, simplification, proof, text, evaluation.
 
-``expr`` has the nodes and the arithmetic, ``logic`` the other constructors, ``facts`` what is known about symbols, ``rewrite`` the rules of ``simplify``,
-``search`` the prover behind them, ``queries`` the questions one asks, ``text`` and ``tokens`` the notation, ``evaluation`` the numbers.
+``expr`` has the nodes, ``arithmetic`` and ``logic`` the constructors that keep them canonical, ``operators`` are Python's, ``facts`` what is known about
+symbols, ``rewrite`` the rules of ``simplify``, ``search`` the prover behind them, ``queries`` the questions one asks, ``text`` and ``tokens`` the notation,
+``evaluation`` the numbers.
 """
 
 from taskfuse.ir.scalar.evaluation import Evaluation, TableIndexError, compile_expr, evaluate
@@ -29,7 +30,6 @@ from taskfuse.ir.scalar.expr import (
     Sym,
     Table,
     Xor,
-    ceildiv,
     children,
     const,
     free_symbols,
@@ -40,6 +40,7 @@ from taskfuse.ir.scalar.expr import (
 from taskfuse.ir.scalar.facts import Facts, Interval
 from taskfuse.ir.scalar.intervals import interval
 from taskfuse.ir.scalar.logic import and_, compare, eq, ge, gt, is_boolean, le, lt, maximum, minimum, ne, not_, or_, select, table, xor
+from taskfuse.ir.scalar.operators import ceildiv
 from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify
 from taskfuse.ir.scalar.text import parse_expr, parse_tokens, to_text
 from taskfuse.ir.scalar.tokens import Token, TokenKind, tokenize

@@ -1,31 +1,24 @@
-"""Nodes of the symbolic integer expressions, and the arithmetic that keeps them canonical.
+"""Nodes of the symbolic integer expressions.
 
 An expression is a polynomial over *atoms* with integer coefficients: a ``Sum`` of monomials (an atom, or a ``Product`` of atoms) plus a constant.
 Everything that is not ``Const``, ``Sum`` or ``Product`` is an atom. Sums are flat and sorted and products are expanded, so equal polynomials are one form.
 
 Nodes are hash-consed: two nodes with equal fields are the same object, so ``==`` and ``hash`` are those of the identity and cost nothing.
-Make nodes with the operators and with the constructors of this package, never by calling the classes: the classes do not canonicalize.
-
-``//`` and ``%`` are Python's (round to minus infinity; the remainder has the divisor's sign). Division by zero, like a table index out of range, has no
-value: a rewrite may turn such an expression into anything.
+Make nodes with the operators and with the constructors of this package (:mod:`~taskfuse.ir.scalar.arithmetic`, :mod:`~taskfuse.ir.scalar.logic`), never by
+calling the classes: the classes do not canonicalize.
 """
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from math import gcd
-from numbers import Integral, Real
-from typing import Any, ClassVar, SupportsIndex, TypeVar
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, TypeVar
 
 import numpy as np
-
-from taskfuse.errors import SymbolError
-from taskfuse.location import caller
 
 SYMBOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*")
 
@@ -56,108 +49,33 @@ class Expr:
     __array_ufunc__: ClassVar[None] = None
     __hash__ = object.__hash__
 
-    def __eq__(self, other: object) -> bool:
-        """With an expression: whether they are one. With a number: whether it is that, which must not depend on a symbol."""
-        if isinstance(other, Expr):
-            return self is other
-        return _decided(self, "==", other)
+    # Python's operators, the comparisons among them, are those of :mod:`taskfuse.ir.scalar.operators`: they make nodes, stand above them, and are put here.
+    if TYPE_CHECKING:
 
-    def __lt__(self, other: IntLike | float) -> bool:
-        return _decided(self, "<", other)
-
-    def __le__(self, other: IntLike | float) -> bool:
-        return _decided(self, "<=", other)
-
-    def __gt__(self, other: IntLike | float) -> bool:
-        return _decided(self, ">", other)
-
-    def __ge__(self, other: IntLike | float) -> bool:
-        return _decided(self, ">=", other)
-
-    def __add__(self, other: IntLike) -> Expr:
-        try:
-            return add(self, other if isinstance(other, Expr) else wrap(other))
-        except NotAnIntegerError:
-            return _applied("add", self, other)
-
-    def __radd__(self, other: IntLike) -> Expr:
-        try:
-            return add(wrap(other), self)
-        except NotAnIntegerError:
-            return _applied("add", other, self)
-
-    def __sub__(self, other: IntLike) -> Expr:
-        try:
-            return sub(self, other if isinstance(other, Expr) else wrap(other))
-        except NotAnIntegerError:
-            return _applied("sub", self, other)
-
-    def __rsub__(self, other: IntLike) -> Expr:
-        try:
-            return sub(wrap(other), self)
-        except NotAnIntegerError:
-            return _applied("sub", other, self)
-
-    def __mul__(self, other: IntLike) -> Expr:
-        try:
-            return mul(self, other if isinstance(other, Expr) else wrap(other))
-        except NotAnIntegerError:
-            return _applied("mul", self, other)
-
-    def __rmul__(self, other: IntLike) -> Expr:
-        try:
-            return mul(wrap(other), self)
-        except NotAnIntegerError:
-            return _applied("mul", other, self)
-
-    def __floordiv__(self, other: IntLike) -> Expr:
-        try:
-            return floordiv(self, other if isinstance(other, Expr) else wrap(other))
-        except NotAnIntegerError:
-            return _applied("floordiv", self, other)
-
-    def __rfloordiv__(self, other: IntLike) -> Expr:
-        try:
-            return floordiv(wrap(other), self)
-        except NotAnIntegerError:
-            return _applied("floordiv", other, self)
-
-    def __mod__(self, other: IntLike) -> Expr:
-        try:
-            return mod(self, other if isinstance(other, Expr) else wrap(other))
-        except NotAnIntegerError:
-            return _applied("mod", self, other)
-
-    def __rmod__(self, other: IntLike) -> Expr:
-        try:
-            return mod(wrap(other), self)
-        except NotAnIntegerError:
-            return _applied("mod", other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return _applied("truediv", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return _applied("truediv", other, self)
-
-    def __pow__(self, other: Any) -> Any:
-        return _applied("pow", self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return _applied("pow", other, self)
-
-    def __neg__(self) -> Expr:
-        return scale(self, -1)
-
-    def ceildiv(self, other: IntLike) -> Expr:
-        """The quotient rounded up, as ``(self + other - 1)//other`` (right for positive divisors)."""
-        return ceildiv(self, other)
-
-    def __bool__(self) -> bool:
-        raise _undecided(f"whether {self} holds")
-
-    def __index__(self) -> int:
-        raise _undecided(f"the value of {self}")
+        def __lt__(self, other: IntLike | float) -> bool: ...
+        def __le__(self, other: IntLike | float) -> bool: ...
+        def __gt__(self, other: IntLike | float) -> bool: ...
+        def __ge__(self, other: IntLike | float) -> bool: ...
+        def __add__(self, other: IntLike) -> Expr: ...
+        def __radd__(self, other: IntLike) -> Expr: ...
+        def __sub__(self, other: IntLike) -> Expr: ...
+        def __rsub__(self, other: IntLike) -> Expr: ...
+        def __mul__(self, other: IntLike) -> Expr: ...
+        def __rmul__(self, other: IntLike) -> Expr: ...
+        def __floordiv__(self, other: IntLike) -> Expr: ...
+        def __rfloordiv__(self, other: IntLike) -> Expr: ...
+        def __mod__(self, other: IntLike) -> Expr: ...
+        def __rmod__(self, other: IntLike) -> Expr: ...
+        def __truediv__(self, other: Any) -> Any: ...
+        def __rtruediv__(self, other: Any) -> Any: ...
+        def __pow__(self, other: Any) -> Any: ...
+        def __rpow__(self, other: Any) -> Any: ...
+        def __neg__(self) -> Expr: ...
+        def __bool__(self) -> bool: ...
+        def __index__(self) -> int: ...
+        def ceildiv(self, other: IntLike) -> Expr:
+            """The quotient rounded up, as ``(self + other - 1)//other`` (right for positive divisors)."""
+            ...
 
     def __int__(self) -> int:
         return self.__index__()
@@ -343,10 +261,6 @@ class Const(Expr):
 Integral.register(Const)
 
 
-SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "truediv": "/", "pow": "**"}
-ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {name: getattr(operator, name) for name in SIGNS}
-COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-
 MEMORY = 1 << 16
 """How many results of an operation are remembered: nodes are interned, so that operands are compared by identity."""
 
@@ -445,375 +359,17 @@ def wrap(value: IntLike) -> Expr:
         return value
     if type(value) is int:
         return const(value)
-    return const(_index(value))
+    return const(index(value))
 
 
-def _index(value: object) -> int:
+def index(value: object) -> int:
+    """The integer that ``value`` is to Python. Raises :class:`NotAnIntegerError` if it is none."""
     if not isinstance(value, SupportsIndex):
         raise NotAnIntegerError(f"{value!r} is not an integer")
     return value.__index__()
-
-
-def _decided(a: Expr, op: str, b: object) -> bool:
-    """``a op b`` of a number or an expression ``b``. Raises :class:`SymbolError` where the values of symbols decide it."""
-    if isinstance(b, SupportsIndex):  # an expression is one, too
-        terms, constant = linear_parts(sub(a, b if isinstance(b, Expr) else const(_index(b))))
-        if not terms:
-            return COMPARISONS[op](constant, 0)
-        if op == "==" and constant % gcd(*(k for _, k in terms)):
-            return False
-    elif not isinstance(b, float) or (op == "==" and not b.is_integer()):
-        return NotImplemented
-    elif isinstance(a, Const):
-        return COMPARISONS[op](a.value, b)
-    raise _undecided(f"whether {a} {op} {b} holds")
-
-
-def _applied(op: str, a: Any, b: Any) -> Any:
-    """``a op b`` where the result is no expression: that of integers, if what is an expression is a constant."""
-    values = [e.value if isinstance(e, Const) else e for e in (a, b)]
-    if not any(isinstance(e, Expr) for e in values):
-        return ARITHMETIC[op](*values)
-    if op == "pow" and isinstance(a, Expr) and isinstance(values[1], SupportsIndex) and values[1].__index__() >= 0:
-        power: Expr = ONE
-        for _ in range(values[1].__index__()):
-            power = mul(power, a)
-        return power
-    if all(isinstance(e, Expr | Real) for e in values):
-        raise _undecided(f"the value of {a} {SIGNS[op]} {b}", "symbols make integers only: use //, .ceildiv() and integers, or a run-time scalar")
-    return NotImplemented
-
-
-def _undecided(what: str, help: str | None = None) -> SymbolError:
-    usual = "a constant extent answers; for what holds for all values ask tf.scalar.prove(tf.scalar.le(a, b), fusion.facts())"
-    return SymbolError(what=what, help=help or usual, location=caller())
 
 
 ZERO: Const = const(0)
 ONE: Const = const(1)
 FALSE: Const = ZERO
 TRUE: Const = ONE
-
-Terms = tuple[tuple[Expr, int], ...]
-
-
-def linear_parts(e: Expr) -> tuple[Terms, int]:
-    """``e`` as (terms with coefficients, constant)."""
-    if isinstance(e, Sum):
-        return e.terms, e.const
-    if isinstance(e, Const):
-        return (), e.value
-    return ((e, 1),), 0
-
-
-def linear(terms: Iterable[tuple[Expr, int]], constant: int) -> Expr:
-    """``constant`` plus the sum of ``coefficient * term``; terms are atoms or products and may repeat."""
-    merged: dict[Expr, int] = {}
-    for term, coefficient in terms:
-        merged[term] = merged.get(term, 0) + coefficient
-    kept = [item for item in merged.items() if item[1]]
-    if len(kept) > 1:
-        kept.sort(key=_term_key)
-    return _sum(tuple(kept), constant)
-
-
-def _sum(terms: Terms, constant: int) -> Expr:
-    """``constant`` plus the sum of ``coefficient * term``; terms are sorted and distinct, coefficients not 0."""
-    if not terms:
-        return const(constant)
-    if constant == 0 and len(terms) == 1 and terms[0][1] == 1:
-        return terms[0][0]
-    return intern(Sum, terms, constant)
-
-
-def _term_key(item: tuple[Expr, int]) -> tuple[object, ...]:
-    return item[0].key
-
-
-def _key(e: Expr) -> tuple[object, ...]:
-    return e.key
-
-
-def add(a: Expr, b: Expr) -> Expr:
-    """``a + b``."""
-    if a is ZERO:
-        return b
-    if b is ZERO:
-        return a
-    return _combined(a, b, 1)
-
-
-def sub(a: Expr, b: Expr) -> Expr:
-    """``a - b``."""
-    return ZERO if a is b else a if b is ZERO else _combined(a, b, -1)
-
-
-@lru_cache(MEMORY)
-def _combined(a: Expr, b: Expr, k: int) -> Expr:
-    """``a + k*b``, for ``k`` other than 0."""
-    terms_a, const_a = linear_parts(a)
-    terms_b, const_b = linear_parts(b)
-    constant = const_a + k * const_b
-    if not terms_b:
-        return _sum(terms_a, constant)
-    if not terms_a:
-        return _sum(terms_b if k == 1 else tuple([(t, k * m) for t, m in terms_b]), constant)
-    merged = dict(terms_a)
-    for t, m in terms_b:
-        value = merged.get(t, 0) + k * m
-        if value:
-            merged[t] = value
-        else:
-            del merged[t]
-    return _sum(tuple(sorted(merged.items(), key=_term_key) if len(merged) > 1 else merged.items()), constant)
-
-
-@lru_cache(MEMORY)
-def scale(a: Expr, k: int) -> Expr:
-    """``k * a``."""
-    if k == 1:
-        return a
-    if k == 0:
-        return ZERO
-    terms, constant = linear_parts(a)
-    return _sum(tuple([(term, coefficient * k) for term, coefficient in terms]), constant * k)
-
-
-def factors(term: Expr) -> tuple[Expr, ...]:
-    """The atoms of a monomial."""
-    return term.factors if isinstance(term, Product) else (term,)
-
-
-def monomial(atoms: Iterable[Expr]) -> Expr:
-    """The product of one or more atoms."""
-    ordered = sorted(atoms, key=_key)
-    return ordered[0] if len(ordered) == 1 else intern(Product, tuple(ordered))
-
-
-@lru_cache(MEMORY)
-def mul(a: Expr, b: Expr) -> Expr:
-    """``a * b``, expanded."""
-    if isinstance(a, Const):
-        return scale(b, a.value)
-    if isinstance(b, Const):
-        return scale(a, b.value)
-    terms_a, const_a = linear_parts(a)
-    terms_b, const_b = linear_parts(b)
-    terms = [(monomial(factors(s) + factors(t)), k * m) for s, k in terms_a for t, m in terms_b]
-    terms += [(s, k * const_b) for s, k in terms_a]
-    terms += [(t, const_a * m) for t, m in terms_b]
-    return linear(terms, const_a * const_b)
-
-
-def divide_monomial(term: Expr, divisor: Expr) -> Expr | None:
-    """``term / divisor`` for monomials, ``None`` if a factor of the divisor is missing."""
-    if term is divisor:
-        return ONE
-    if not isinstance(term, Product):
-        return None
-    left = list(term.factors)
-    for factor in factors(divisor):
-        if factor not in left:
-            return None
-        left.remove(factor)
-    return monomial(left) if left else ONE
-
-
-def divide_exact(e: Expr, divisor: Expr) -> Expr | None:
-    """``e / divisor`` if every term of ``e`` is a multiple of the single-term ``divisor``, else ``None``."""
-    terms, constant = linear_parts(e)
-    match divisor:
-        case Const(value):
-            if value == 0 or constant % value or any(k % value for _, k in terms):
-                return None
-            return linear(((t, k // value) for t, k in terms), constant // value)
-        case Sum(((base, value),), 0):
-            pass
-        case Sum():
-            return None
-        case _:
-            base, value = divisor, 1
-    if constant:
-        return None
-    result = ZERO
-    for term, k in terms:
-        quotient = divide_monomial(term, base)
-        if quotient is None or k % value:
-            return None
-        result = add(result, scale(quotient, k // value))
-    return result
-
-
-def ceildiv(a: IntLike, b: IntLike) -> Expr:
-    """``a/b`` rounded up, as ``(a + b - 1)//b`` (right for positive ``b``)."""
-    divisor = wrap(b)
-    return floordiv(wrap(a) + divisor - 1, divisor)
-
-
-@lru_cache(MEMORY)
-def floordiv(a: Expr, b: Expr) -> Expr:
-    """``a // b``, with whole multiples of ``b`` taken out of the quotient and common factors cancelled."""
-    if isinstance(b, Const):
-        return _floordiv_const(a, b.value)
-    if a is b:
-        return ONE
-    if a is ZERO:
-        return ZERO
-    terms_b, const_b = linear_parts(b)
-    terms, constant = linear_parts(a)
-    common = _common_factor((*terms, *terms_b), gcd(constant, const_b), const_b == 0 and constant == 0)
-    if common is not ONE:
-        return floordiv(cancel(a, common), cancel(b, common))
-    if const_b or len(terms_b) != 1:
-        return intern(FloorDiv, a, b)
-    if terms_b[0][1] < 0:
-        return floordiv(scale(a, -1), scale(b, -1))
-    quotient, rest = _split_multiples(terms, b)
-    if quotient is not ZERO:
-        return add(quotient, floordiv(linear(rest, constant), b))
-    if constant == -1:  # x - 1 over b is written ceildiv(x, b) - 1
-        return add(intern(FloorDiv, add(a, b), b), const(-1))
-    return intern(FloorDiv, a, b)
-
-
-def _floordiv_const(a: Expr, divisor: int) -> Expr:
-    if divisor == 1:
-        return a
-    if divisor == 0:
-        return intern(FloorDiv, a, ZERO)
-    if divisor < 0:
-        return _floordiv_const(scale(a, -1), -divisor)
-    terms, constant = linear_parts(a)
-    whole = [(t, k // divisor) for t, k in terms if k % divisor == 0]
-    rest = [(t, k) for t, k in terms if k % divisor]
-    quotient, constant = divmod(constant, divisor)
-    if rest:
-        common = gcd(divisor, *(k for _, k in rest))
-        if common > 1:  # floor((g*x + r)/(g*d)) = floor(x/d) for 0 <= r < g
-            rest = [(t, k // common) for t, k in rest]
-            constant //= common
-            divisor //= common
-        whole.append((_reduced_floordiv(rest, constant, divisor), 1))
-    return add_all(whole, quotient)
-
-
-def _reduced_floordiv(terms: list[tuple[Expr, int]], constant: int, divisor: int) -> Expr:
-    match terms:
-        case [(FloorDiv(x, d), 1)] if d is not ZERO:  # floor((floor(x/d) + c)/n) = floor((x + c*d)/(d*n)) for n > 0
-            return floordiv(add(x, scale(d, constant)), scale(d, divisor))
-        case [(Mod(x, Const(m)), 1)] if constant == 0 and m > 0 and m % divisor == 0:  # (x % (m*d))//d = (x//d) % m
-            return mod(_floordiv_const(x, divisor), const(m // divisor))
-        case _:
-            return intern(FloorDiv, linear(terms, constant), const(divisor))
-
-
-def add_all(terms: Iterable[tuple[Expr, int]], constant: int) -> Expr:
-    """``constant`` plus the sum of ``coefficient * expression``, where the expressions may be sums themselves."""
-    flat: list[tuple[Expr, int]] = []
-    for e, k in terms:
-        match e:
-            case Sum(inner, inner_constant):
-                flat += ((t, k * m) for t, m in inner)
-                constant += k * inner_constant
-            case Const(value):
-                constant += k * value
-            case _:
-                flat.append((e, k))
-    return linear(flat, constant)
-
-
-def _common_factor(terms: Terms, constant: int, symbolic: bool) -> Expr:
-    """The largest monomial, with a positive coefficient, that divides all terms; ``constant`` takes part in the coefficient."""
-    number = gcd(constant, *(k for _, k in terms))
-    shared: list[Expr] = []
-    if symbolic:
-        shared = list(factors(terms[0][0]))
-        for term, _ in terms[1:]:
-            left, kept = list(factors(term)), list[Expr]()
-            for factor in shared:
-                if factor in left:
-                    left.remove(factor)
-                    kept.append(factor)
-            shared = kept
-            if not shared:
-                break
-    return scale(monomial(shared), number) if shared else const(number)
-
-
-def cancel(e: Expr, common: Expr) -> Expr:
-    """``e / common`` for a single-term ``common`` that is known to divide every term."""
-    quotient = divide_exact(e, common)
-    assert quotient is not None
-    return quotient
-
-
-def _split_multiples(terms: Terms, b: Expr) -> tuple[Expr, list[tuple[Expr, int]]]:
-    """The quotient by the single-term ``b`` of the terms that are whole multiples of it, and the other terms."""
-    base, k_base = linear_parts(b)[0][0]
-    quotient: list[tuple[Expr, int]] = []
-    constant = 0
-    rest: list[tuple[Expr, int]] = []
-    for term, k in terms:
-        factor = divide_monomial(term, base)
-        if factor is ONE:
-            constant, k = k // k_base, k % k_base
-            if k:
-                rest.append((term, k))
-        elif factor is not None and k % k_base == 0:
-            quotient.append((factor, k // k_base))
-        else:
-            rest.append((term, k))
-    return linear(quotient, constant), rest
-
-
-@lru_cache(MEMORY)
-def mod(a: Expr, b: Expr) -> Expr:
-    """``a % b``, with multiples of ``b`` dropped and common factors taken out."""
-    if isinstance(b, Const):
-        return _mod_const(a, b.value)
-    if a is b or a is ZERO:
-        return ZERO
-    terms_b, const_b = linear_parts(b)
-    terms, constant = linear_parts(a)
-    common = _common_factor((*terms, *terms_b), gcd(constant, const_b), const_b == 0 and constant == 0)
-    if common is not ONE:
-        return mul(common, mod(cancel(a, common), cancel(b, common)))
-    if const_b or len(terms_b) != 1:
-        return intern(Mod, a, b)
-    if terms_b[0][1] < 0:
-        return scale(mod(scale(a, -1), scale(b, -1)), -1)
-    quotient, rest = _split_multiples(terms, b)
-    for i, (term, k) in enumerate(rest):  # k*(x % m) = k*x - (k*m)*(x//m), and b divides k*m
-        if isinstance(term, Mod) and divide_exact(scale(term.b, k), b) is not None:
-            return mod(add_all([*rest[:i], *rest[i + 1 :], (term.a, k)], constant), b)
-    if quotient is not ZERO:
-        return mod(linear(rest, constant), b)
-    return intern(Mod, a, b)
-
-
-def _mod_const(a: Expr, divisor: int) -> Expr:
-    if divisor == 0:
-        return intern(Mod, a, ZERO)
-    if divisor < 0:
-        return scale(_mod_const(scale(a, -1), -divisor), -1)
-    terms, constant = linear_parts(a)
-    rest = [(t, k) for t, k in terms if k % divisor]
-    constant %= divisor
-    if not rest:
-        return const(constant)
-    for i, (term, k) in enumerate(rest):
-        match term:
-            case Mod(x, Const(m)) if m and k * m % divisor == 0:
-                return _mod_const(add_all([*rest[:i], *rest[i + 1 :], (x, k)], constant), divisor)
-            case _:
-                pass
-    match rest:
-        case [(Mod(x, Const(m)) as inner, 1)] if m > 0 and m + constant <= divisor:
-            return add(inner, const(constant))
-        case _:
-            pass
-    common = gcd(divisor, *(k for _, k in rest))
-    if common > 1:  # (g*x + r) % (g*d) = g*(x % d) + r for 0 <= r < g
-        inner = _mod_const(linear(((t, k // common) for t, k in rest), constant // common), divisor // common)
-        return add(scale(inner, common), const(constant % common))
-    return intern(Mod, linear(rest, constant), const(divisor))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import lcm
 
-from taskfuse.ir.scalar.expr import TRUE, And, Compare, CompareOp, Const, Expr, IntLike, Mod, Not, Or, linear_parts, sub, sym, wrap
+from taskfuse.ir.scalar.arithmetic import linear_parts, sub
+from taskfuse.ir.scalar.expr import TRUE, And, Compare, CompareOp, Const, Expr, IntLike, Mod, Not, Or, sym, wrap
 from taskfuse.ir.scalar.logic import as_boolean, not_
 
 Interval = tuple[int | None, int | None]

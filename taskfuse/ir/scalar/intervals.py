@@ -1,28 +1,15 @@
-"""Constant bounds and constant divisors of expressions, by interval arithmetic over the facts."""
+"""Constant bounds and constant divisors of expressions, by interval arithmetic over the facts.
+
+Interval arithmetic has one home more: the checker's (:mod:`taskfuse.check.ranges`), which bounds expressions under the conditions of a place, and by which a
+kernel is not judged with the arithmetic that made its indices.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from math import gcd
 
-from taskfuse.ir.scalar.expr import (
-    And,
-    Compare,
-    Const,
-    Expr,
-    FloorDiv,
-    Max,
-    Min,
-    Mod,
-    Not,
-    Or,
-    Product,
-    Select,
-    Sum,
-    Sym,
-    Table,
-    Xor,
-)
+from taskfuse.ir.scalar.expr import And, Compare, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor
 from taskfuse.ir.scalar.facts import UNBOUNDED, Facts, Interval
 
 BOOLEAN: Interval = (0, 1)
@@ -132,31 +119,52 @@ def _multiply(a: Interval, b: Interval) -> Interval:
     return None if low_open else min(corners), None if high_open else max(corners)
 
 
-def _divide(a: Interval, b: Interval) -> Interval:
-    """Floor quotient; a divisor is not 0."""
-    (lo, hi), (small, large) = a, b
-    if small is None or small < 0 or large == 0:
+def _by_sign(positive: Callable[[Interval, tuple[int, int | None]], Interval], turned: Callable[[Interval], Interval], a: Interval, b: Interval) -> Interval:
+    """What ``positive`` gives for the divisors of ``b`` above 0, and for those below it with both signs changed, ``turned``; a divisor is not 0."""
+    small, large = b
+    parts: list[Interval] = []
+    if large is None or large > 0:
+        parts.append(positive(a, (1 if small is None else max(small, 1), large)))
+    if small is None or small < 0:
+        parts.append(turned(positive(_negated(a), (1 if large is None else max(-large, 1), None if small is None else -small))))
+    if not parts:
         return UNBOUNDED
-    small = max(small, 1)
+    lows, highs = zip(*parts, strict=True)
+    return _all_known(lows, min), _all_known(highs, max)
+
+
+def _negated(a: Interval) -> Interval:
+    lo, hi = a
+    return None if hi is None else -hi, None if lo is None else -lo
+
+
+def _divide(a: Interval, b: Interval) -> Interval:
+    """Floor quotient."""
+    return _by_sign(_positive_quotient, lambda quotient: quotient, a, b)
+
+
+def _positive_quotient(a: Interval, b: tuple[int, int | None]) -> Interval:
+    (lo, hi), (small, large) = a, b
     if lo is not None:
-        lo = lo // small if lo < 0 else 0 if large is None else lo // max(large, 1)
+        lo = lo // small if lo < 0 else 0 if large is None else lo // large
     if hi is not None:
-        hi = hi // small if hi >= 0 else -1 if large is None else hi // max(large, 1)
+        hi = hi // small if hi >= 0 else -1 if large is None else hi // large
     return lo, hi
 
 
 def _remainder(a: Interval, b: Interval) -> Interval:
-    """Floor remainder; a divisor is not 0."""
+    """Floor remainder, with the sign of the divisor."""
+    return _by_sign(_positive_remainder, _negated, a, b)
+
+
+def _positive_remainder(a: Interval, b: tuple[int, int | None]) -> Interval:
     (lo, hi), (small, large) = a, b
-    if small is None or small < 0 or large == 0:
-        return UNBOUNDED
-    if lo is not None and lo >= 0:
-        if hi is not None and hi < max(small, 1):
-            return lo, hi
-        if hi is None or (large is not None and hi > large - 1):
-            hi = None if large is None else max(large - 1, 0)
-        return 0, hi
-    return 0, None if large is None else max(large - 1, 0)
+    most = None if large is None else large - 1
+    if lo is None or lo < 0:
+        return 0, most
+    if hi is not None and hi < small:
+        return lo, hi
+    return 0, hi if most is None or (hi is not None and hi < most) else most
 
 
 def _exclusive_or(a: Interval, b: Interval) -> Interval:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import gcd
 
+from taskfuse.ir.scalar.arithmetic import linear_parts, sub
 from taskfuse.ir.scalar.expr import (
     FALSE,
     MEMORY,
@@ -31,8 +32,6 @@ from taskfuse.ir.scalar.expr import (
     Xor,
     const,
     intern,
-    linear_parts,
-    sub,
     wrap,
 )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from taskfuse.ir.scalar import search
-from taskfuse.ir.scalar.expr import TRUE, ZERO, Expr, IntLike, mod, wrap
+from taskfuse.ir.scalar.arithmetic import mod
+from taskfuse.ir.scalar.expr import TRUE, ZERO, Expr, IntLike, wrap
 from taskfuse.ir.scalar.facts import Facts, Interval
 from taskfuse.ir.scalar.intervals import interval
 from taskfuse.ir.scalar.logic import as_boolean

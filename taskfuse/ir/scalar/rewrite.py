@@ -9,38 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import gcd
 
-from taskfuse.ir.scalar.expr import (
-    FALSE,
-    ONE,
-    TRUE,
-    ZERO,
-    And,
-    Compare,
-    CompareOp,
-    Const,
-    Expr,
-    FloorDiv,
-    Max,
-    Min,
-    Mod,
-    Or,
-    Select,
-    Sum,
-    add,
-    add_all,
-    cancel,
-    const,
-    divide_exact,
-    factors,
-    floordiv,
-    linear,
-    linear_parts,
-    mod,
-    monomial,
-    mul,
-    scale,
-    sub,
-)
+from taskfuse.ir.scalar.arithmetic import add, add_all, cancel, divide_exact, factors, floordiv, linear, linear_parts, mod, monomial, mul, scale, sub
+from taskfuse.ir.scalar.expr import FALSE, ONE, TRUE, ZERO, And, Compare, CompareOp, Const, Expr, FloorDiv, Max, Min, Mod, Or, Select, Sum, const
 from taskfuse.ir.scalar.facts import Facts
 from taskfuse.ir.scalar.intervals import divisor, interval
 from taskfuse.ir.scalar.logic import and_, compare, maximum, minimum, not_, or_, select

@@ -12,36 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import gcd
 
-from taskfuse.ir.scalar.expr import (
-    ONE,
-    ZERO,
-    And,
-    Compare,
-    Const,
-    Expr,
-    FloorDiv,
-    Max,
-    Min,
-    Mod,
-    Not,
-    Or,
-    Product,
-    Select,
-    Sym,
-    Xor,
-    add,
-    add_all,
-    children,
-    const,
-    divide_exact,
-    divide_monomial,
-    linear,
-    linear_parts,
-    mul,
-    scale,
-    sub,
-    sym,
-)
+from taskfuse.ir.scalar.arithmetic import add, add_all, divide_exact, divide_monomial, linear, linear_parts, mul, scale, sub
+from taskfuse.ir.scalar.expr import ONE, ZERO, And, Compare, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sym, Xor, children, const, sym
 from taskfuse.ir.scalar.facts import Facts
 from taskfuse.ir.scalar.intervals import divisor, interval
 from taskfuse.ir.scalar.logic import not_

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from taskfuse.ir.scalar.arithmetic import floordiv, linear_parts, mod, mul, scale, sub
 from taskfuse.ir.scalar.expr import (
     And,
     Compare,
@@ -36,18 +37,12 @@ from taskfuse.ir.scalar.expr import (
     Sym,
     Table,
     Xor,
-    ceildiv,
     const,
-    floordiv,
-    linear_parts,
-    mod,
-    mul,
-    scale,
-    sub,
     sym,
     wrap,
 )
 from taskfuse.ir.scalar.logic import and_, eq, ge, gt, le, lt, maximum, minimum, ne, not_, or_, select, table, xor
+from taskfuse.ir.scalar.operators import ceildiv
 from taskfuse.ir.scalar.tokens import Token, TokenKind, tokenize
 
 

@@ -4,30 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from taskfuse.ir.scalar.expr import (
-    And,
-    Compare,
-    Const,
-    Expr,
-    FloorDiv,
-    IntLike,
-    Max,
-    Min,
-    Mod,
-    Not,
-    Or,
-    Product,
-    Select,
-    Sum,
-    Sym,
-    Table,
-    Xor,
-    add_all,
-    floordiv,
-    mod,
-    mul,
-    wrap,
-)
+from taskfuse.ir.scalar.arithmetic import add_all, floordiv, mod, mul
+from taskfuse.ir.scalar.expr import And, Compare, Const, Expr, FloorDiv, IntLike, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor, wrap
 from taskfuse.ir.scalar.logic import and_, compare, maximum, minimum, not_, or_, select, table, xor
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
 
 from taskfuse.errors import ParseError
 from taskfuse.ir.scalar import (
     Expr,
-    TokenKind,
     and_,
     ceildiv,
     const,
@@ -30,6 +30,7 @@ from taskfuse.ir.scalar import (
     tokenize,
     xor,
 )
+from tests.ir.scalar.generated import EXPRESSIONS
 
 S, T, N, a, b, i0, i1 = map(sym, ("S", "T", "N", "a", "b", "i0", "i1"))
 ty = sym("threadIdx.y")
@@ -119,29 +120,6 @@ def test_errors_have_positions(text: str, column: int, reason: str) -> None:
     assert caught.value.fields["column"] == column
 
 
-def test_tokens() -> None:
-    tokens = tokenize('FOR i0 in [0,\n 3] # all\n  full0.slot += 1.5e-3 -> "a\\"b"')
-    assert [(token.kind, token.text) for token in tokens] == [
-        (TokenKind.NAME, "FOR"),
-        (TokenKind.NAME, "i0"),
-        (TokenKind.NAME, "in"),
-        (TokenKind.PUNCT, "["),
-        (TokenKind.INT, "0"),
-        (TokenKind.PUNCT, ","),
-        (TokenKind.INT, "3"),
-        (TokenKind.PUNCT, "]"),
-        (TokenKind.NEWLINE, "\n"),
-        (TokenKind.NAME, "full0.slot"),
-        (TokenKind.PUNCT, "+="),
-        (TokenKind.FLOAT, "1.5e-3"),
-        (TokenKind.PUNCT, "->"),
-        (TokenKind.STRING, '"a\\"b"'),
-        (TokenKind.END, ""),
-    ]
-    assert (tokens[6].line, tokens[6].column) == (2, 2)
-    assert (tokens[9].line, tokens[9].column) == (3, 3)
-
-
 def test_expressions_are_embedded_in_other_texts() -> None:
     tokens = tokenize("IF threadIdx.x < S:\n  a")
     e, position = parse_tokens(tokens, 1)
@@ -152,3 +130,8 @@ def test_expressions_are_embedded_in_other_texts() -> None:
 def test_leading_zeros_count_for_nothing() -> None:
     assert parse_expr("012") is const(12)
     assert parse_expr("0x12") is const(18)
+
+
+@given(EXPRESSIONS)
+def test_parse_of_text_is_the_expression(e: Expr) -> None:
+    assert parse_expr(to_text(e)) is e

@@ -1,0 +1,74 @@
+"""chunk_reduction: one reduction as reductions of chunks, which are elements of a tensor of their own, and a reduction of these.
+
+``y[m, n] = sum of a[m, k] * b[k, n]`` becomes ``parts[s, m, n] = sum of a[m, C*s + k] * b[C*s + k, n]`` and ``y[m, n] = sum of parts[s, m, n]``.
+``rfactor`` says the same of one kernel's loops; here it is said before anything is scheduled, so that two kernels can compute the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Literal, Operand, Read, Reduction
+from taskfuse.ir.scalar import Expr, const, is_multiple, simplify, substitute
+from taskfuse.ir.tensor import TensorSchedule, TensorView
+from taskfuse.location import caller
+from taskfuse.schedule.caching import join_task
+from taskfuse.schedule.call import Call, inlined_producers
+
+
+def chunk_reduction(tv: TensorView, position: int, extent: object) -> TensorView:
+    """See :meth:`TensorView.chunk_reduction`.
+
+    Raises:
+        ScheduleError: ``tv`` is not a reduction over that axis or has a schedule, or ``extent`` does not provably divide the axis.
+        TaskError: a law of tasks and groups is broken.
+    """
+    call = Call("chunk_reduction", tv)
+    fusion = tv.fusion
+    definition = fusion.definition(tv)
+    if not isinstance(definition, Reduction):
+        raise call.error(f"{tv.name} is not a reduction")
+    (k,) = call.positions([position])
+    if tv.loop != tv.root:
+        raise call.error(f"the loops of {tv.name} are not the axes of its math", "call chunk_reduction before split, merge, reorder and rfactor")
+    if not tv.root[k].is_reduction:
+        raise call.error(f"axis {k} of {tv.name} is not a reduction axis")
+    if not isinstance(extent, int) or isinstance(extent, bool) or extent < 1:
+        raise call.error(f"a chunk has {extent!r} elements", "use a positive integer")
+    facts = fusion.facts()
+    whole = tv.root[k].extent
+    if not is_multiple(whole, extent, facts):
+        raise call.error(f"{extent} does not divide the axis of {whole} for all extents", "use a divisor")
+    call.check_not_inlined()
+    for producer in inlined_producers(tv):
+        raise call.error(f"{producer.name} is inlined into it at {producer.schedule.inline}", f"chunk it before inlining, or {producer.name}.inline_at(0)")
+    fusion.check()
+    chunks = simplify(whole // extent, facts)
+    parts = fusion.new_tensor(_root(tv, k, chunks, extent), tv.dtype, location=caller(), origin=tv)
+    place: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(p + 1) for p in range(len(tv.root))}
+    place[str(iteration_symbol(k))] = iteration_symbol(0) * extent + iteration_symbol(k + 1)
+    operands = tuple(_moved(operand, place) for operand in definition.operands)
+    neutral = Literal(definition.combine.neutral(tv.dtype), tv.dtype)
+    fusion.define(Reduction(parts, definition.combine, definition.body, operands, neutral, definition.location))
+    left = [p for p, a in enumerate(tv.root) if p == k or not a.is_reduction]
+    root = [axis(chunks, AxisKind.REDUCTION) if p == k else tv.root[p] for p in left]
+    at = {p: iteration_symbol(q) for q, p in enumerate(left)}
+    tv.root = tuple(root)
+    tv.schedule = TensorSchedule(list(root))
+    whole_of = Read(parts, (at[k], *(at[p] for p in left if p != k)))
+    fusion.define(Reduction(tv, definition.combine, ELEMENTWISE["copy"], (whole_of,), definition.init, definition.location))
+    join_task(parts, tv)
+    return parts
+
+
+def _root(tv: TensorView, k: int, chunks: Expr, extent: int) -> list[Axis]:
+    """The chunks, then the axes of the reduction, of which that along ``k`` is as long as a chunk."""
+    return [axis(chunks), *(axis(const(extent) if p == k else a.extent, a.kind) for p, a in enumerate(tv.root))]
+
+
+def _moved(operand: Operand, place: dict[str, Expr]) -> Operand:
+    if not isinstance(operand, Read):
+        return operand
+    return replace(operand, index=tuple(substitute(e, place) for e in operand.index), valid=substitute(operand.valid, place))

@@ -1,0 +1,81 @@
+"""Products of few tiles and long sums: their sums are cut into chunks, which fill the GPU, and a second kernel adds up what these make.
+
+A result of few tiles occupies few multiprocessors, and each walks all of k. As ``batch`` of a product, chunks of k are further tiles; what they make goes
+through memory once more, in a kernel that is small where the result is. The cost models of products say whether that is faster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from taskfuse.dtypes import float32
+from taskfuse.ir.contraction import factors
+from taskfuse.ir.expr import Reduction
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.matrix_instructions import accumulator_dtype
+from taskfuse.ir.scalar import Const
+from taskfuse.ir.storage import needed, storage_reads
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.through_view import own_index
+from taskfuse.schedulers.canonical import operands
+from taskfuse.schedulers.cost import Problem, rank
+from taskfuse.schedulers.schedule import Sizes
+from taskfuse.schedulers.script import Script
+from taskfuse.schedulers.simt_gemm import simt_us
+from taskfuse.target import VECTOR_BYTES
+
+MOST_CHUNKS = 64
+SHORTEST = 128
+"""Elements of a chunk at least: two steps of a tensor core's tiles."""
+CACHED = 1 / 3
+"""Of the second-level cache: parts that are no more are still there when they are added up."""
+GAIN = 0.95
+"""Of the time without chunks that both kernels take at most."""
+
+
+def chunk_long_products(fusion: Fusion, extent: Sizes) -> Script | None:
+    """A copy of ``fusion`` with chunks for the products that are faster so, whose factors are then read through views; ``None`` if none is.
+
+    Args:
+        extent: numbers for extents.
+    """
+    found = [(e.output.name, *best) for e in needed(fusion) if isinstance(e, Reduction) and (best := _chunk(fusion, e, extent)) is not None]
+    if not found:
+        return None
+    script = Script(copy_fusion(fusion)[0])
+    for name, axis, length in found:
+        operands(script, script.new(script.fusion.tensor(name), "chunk_reduction", axis, length), is_product=True)
+    return script
+
+
+def _chunk(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, int] | None:
+    """The reduced axis of a product, and the length of its chunks; ``None`` if it is faster without."""
+    two = factors(fusion, expr, [replace(read, index=own_index(fusion, expr, read)) for read in storage_reads(fusion, expr)])
+    if two is None or not two.make_a_matrix or len(expr.output.schedule.transforms):
+        return None
+    axes = two.as_matrices(expr.output)
+    whole = axes.extent(axes.k)
+    if not isinstance(whole, Const):
+        return None
+    m, n = (extent(axes.extent(p)) for p in (axes.m, axes.n))
+    batch = 1
+    for p in axes.batch:
+        batch *= extent(axes.extent(p))
+    k, itemsize, target = whole.value, two.a.tensor.dtype.itemsize, extent.target
+    is_fast = accumulator_dtype(two.a.tensor.dtype, two.b.tensor.dtype) is expr.output.dtype and two.a.tensor.dtype is not float32
+
+    def us(chunks: int) -> float:
+        if not is_fast:
+            return simt_us((batch * chunks, m, n, k // chunks), expr.output.dtype.itemsize, target)
+        return rank(Problem(m, n, k // chunks, batch * chunks, itemsize, int(chunks == 1), int(chunks > 1), target=target))[0].us
+
+    def both(chunks: int) -> float:
+        moved = (chunks + 1) * batch * m * n * expr.output.dtype.itemsize
+        return us(chunks) + target.kernel_us(moved / target.l2_bytes_per_us if moved < target.l2_bytes * CACHED else target.dram_us(moved))
+
+    aligned = VECTOR_BYTES // itemsize
+    possible = [c for c in range(2, MOST_CHUNKS + 1) if k % c == 0 and k // c % aligned == 0 and k // c >= SHORTEST]
+    if not possible or batch * m * n >= target.sms * SHORTEST**2 * 4:
+        return None
+    best = min(possible, key=both)
+    return (axes.k, k // best) if both(best) < GAIN * us(1) else None

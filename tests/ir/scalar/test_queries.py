@@ -1,0 +1,26 @@
+"""The questions that one asks of expressions."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from taskfuse.ir.scalar import Expr, evaluate, is_multiple, minimum
+from tests.ir.scalar.generated import EXPRESSIONS, NEST, NEST_POINTS
+from tests.ir.scalar.nests import DIMS, N, S, x
+
+
+def test_multiples() -> None:
+    facts = DIMS.with_multiple("S", 4).with_multiple("S", 6)
+    assert is_multiple(S * x + 24, 12, facts)
+    assert not is_multiple(S + 6, 12, facts)
+    assert is_multiple(N * x, N, facts)
+    assert is_multiple(S // 4, 3, facts)
+    assert is_multiple(minimum(S, 24), 12, facts)
+
+
+@settings(deadline=None)
+@given(EXPRESSIONS, NEST_POINTS)
+def test_values_are_the_multiples_that_they_are_said_to_be(e: Expr, points: list[dict[str, int]]) -> None:
+    for k in (2, 3, 4):
+        if is_multiple(e, k, NEST):
+            assert all(evaluate(e, point) % k == 0 for point in points)

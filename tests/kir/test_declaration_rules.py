@@ -1,0 +1,108 @@
+"""Rules of declarations: a header that breaks one, with the message, and one that does not."""
+
+import pytest
+
+from taskfuse import dtypes
+from taskfuse.ir.scalar import const
+from taskfuse.kir import Kernel, parse_kernel, verify_kernel
+from taskfuse.kir.declaration_rules import NO_NAME
+from taskfuse.kir.declarations import HostParam, TensorParam
+from tests.kir.refused import DECLARATIONS, SIGNATURE, message
+
+# what to replace in the header, the bad and the good replacement, message, line
+HEADERS = [
+    ("half = N", "full = N", "other = N", "'full' is declared twice", "HOST full = N//2"),
+    (
+        "DIM N, S multiple_of 8",
+        "DIM N, S min 5 max 4",
+        "DIM N, S min 8 max 8 multiple_of 8",
+        "no value of 'S' is at least 5, at most 4 and a multiple of 1",
+        None,
+    ),
+    ("b: float32[S]", "b: float32[half]", "b: float32[S + N]", "the shape of 'b' uses 'half', which is not an extent", None),
+    (
+        "HOST half = N//2",
+        "HOST half = 2*T",
+        "HOST half = 2*N\n  HOST t = half + N",
+        "host parameter 'half' uses 'T', which is neither an extent nor an earlier host parameter",
+        None,
+    ),
+    ("GRID (N,", "GRID (i0,", "GRID (half,", "the launch shape uses 'i0', which is neither an extent nor a host parameter", None),
+    ("BLOCK (32, 4", "BLOCK (32, -4", "BLOCK (32, 2", "the launch shape has the extent -4", None),
+    ("BLOCK (32, 4", "BLOCK (32, 64", "BLOCK (32, 32", "a block has 2048 threads; at most 1024 are possible", None),
+    ("BLOCK (32, 4, 1", "BLOCK (1, 1, 65", "BLOCK (1, 1, 64", "a block has 65 threads along z; at most 64 are possible", None),
+    ("map_x = x", "map_x = w", "map_x = x", "tensor map 'map_x' is of 'w', which is not a tensor argument", None),
+    ("map_x = x box (8, 64)", "map_x = x box (64)", "map_x = x box (1, 64)", "the box of 'map_x' has 1 axes, 'x' has 2", None),
+    (
+        "map_x = x box (8, 64)",
+        "map_x = x box (512, 64)",
+        "map_x = x box (256, 64)",
+        "the box of 'map_x' has an axis of 512 elements; 1 to 256 are possible",
+        None,
+    ),
+    (
+        "map_x = x box (8, 64)",
+        "map_x = x box (8, 12)",
+        "map_x = x box (8, 16)",
+        "the innermost axis of the box of 'map_x' has 24 bytes, not a multiple of 16",
+        None,
+    ),
+    (
+        "map_x = x box (8, 64)",
+        "map_x = x box (8, 128)",
+        "map_x = x box (8, 32)",
+        "the innermost axis of the box of 'map_x' has 256 bytes, more than the swizzle span of 128",
+        None,
+    ),
+    (
+        "map_x = x box (8, 64) swizzle 128",
+        "map_x = x box (8, 64) swizzle 48",
+        "map_x = x box (8, 64) swizzle 0",
+        "a swizzle of 48 bytes: 0, 32, 64 and 128 are possible",
+        None,
+    ),
+    ("acc: float32[64]", "acc: float32[S]", "acc: float32[32]", "Local 'acc' has the extent S, which is not a constant", "LOCAL acc: float32[S]"),
+    ("w: float32[N, S]", "w: float32[N, T]", "w: float32[N, half]", "the shape of 'w' uses 'T', which is neither an extent nor a host parameter", None),
+    ("[S] align 16", "[S] align 2", "[S] align 4", "'f' has the alignment 2; it must be a power of two, at least the element's 4 bytes", None),
+    ("[S] align 16", "[S] align 24", "[S] align 32", "'f' has the alignment 24; it must be a power of two, at least the element's 4 bytes", None),
+    ("w: float32[N, S]", "w: float32[N, S] @ 0", "w: float32[N, S]", "'w' has an offset, which only a Shared buffer can have", None),
+    ("[S] align 16", "[S] align 16 @ 8", "[S] align 16 @ 16", "the offset 8 of 'f' is not a multiple of its alignment 16", None),
+    ("[S] align 16", "[S] align 16 @ N", "[S] align 16 @ 2*S", "the offset N of 'f' is not a multiple of its alignment 16", None),
+    ("[S] align 16", "[S] align 16 @ -16", "[S] align 16 @ 0", "the offset -16 of 'f' is negative", None),
+    ("[S] align 16", "[S] align 16 @ 16*T", "[S] align 16 @ 16*N", "the offset of 'f' uses 'T', which is neither an extent nor a host parameter", None),
+    ("full[2]", "full[0]", "full[1]", "mbarrier 'full' has 0 slots; it needs at least 1", "MBARRIER full[0]"),
+]
+
+
+@pytest.mark.parametrize(("place", "bad", "good", "text", "line"), HEADERS, ids=[h[3][:40] for h in HEADERS])
+def test_declaration_rules(place: str, bad: str, good: str, text: str, line: str | None) -> None:
+    header = SIGNATURE + DECLARATIONS
+    assert place in header
+    found, under = message(parse_kernel(header.replace(place, bad)))
+    assert found == text
+    assert line is None or under == line
+    verify_kernel(parse_kernel(header.replace(place, good)))
+
+
+def test_tma_has_five_axes_at_most() -> None:
+    header = "KERNEL k(x: float32[N, N, N, N, {0}]) -> ()\n  DIM N\n  TENSORMAP m = x box (1, 1, 1, 1, {1}) swizzle 0\n  GRID (1, 1, 1)  BLOCK (32, 1, 1)"
+    assert message(parse_kernel(header.format("N, N", "1, 4")))[0] == "the box of 'm' has 6 axes; 1 to 5 are possible"
+    verify_kernel(parse_kernel(header.format("N", "4")))
+
+
+def test_names_that_cannot_be_read_back() -> None:
+    def named(name: str) -> Kernel:
+        return Kernel("k", (), (HostParam(name, const(1)),), *[(const(1),) * 3] * 2, (), (), (), ())
+
+    for bad in ("a b", "2d", "", "SYNC", "min", "threadIdx.x"):
+        text = NO_NAME.format(bad)
+        assert message(named(bad))[0] == text
+    verify_kernel(named("grid.x"))
+
+
+def test_params_are_in_order() -> None:
+    x, y = TensorParam("x", dtypes.float32, (), is_output=False), TensorParam("y", dtypes.float32, (), is_output=True)
+    launch = [(const(1),) * 3] * 2
+    text = "'x' is out of order: inputs and scalars come first, then outputs, then derived parameters"
+    assert message(Kernel("k", (), (y, x), *launch, (), (), (), ()))[0] == text
+    verify_kernel(Kernel("k", (), (x, y), *launch, (), (), (), ()))

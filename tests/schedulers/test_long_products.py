@@ -1,0 +1,55 @@
+"""Products of few tiles and long sums are cut into chunks where that is faster; others stay; both compute the same."""
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.ir.evaluate import evaluate
+from taskfuse.ir.values import MODULAR
+from taskfuse.schedulers.long_products import chunk_long_products
+from taskfuse.schedulers.schedule import Sizes
+from taskfuse.schedulers.segmenter import plan_segments
+from taskfuse.target import DEFAULT
+from tests.schedulers.planned import checked
+from tests.schedulers.tried import arguments
+
+
+def product(m: int, n: int, k: int, dtype: tf.DType = tf.bfloat16) -> tf.Fusion:
+    with tf.Fusion("product") as fusion:
+        a, b = tf.define_tensor([m, k], dtype=dtype, name="a"), tf.define_tensor([k, n], dtype=dtype, name="b")
+        fusion.add_output(tf.relu(a @ b))
+    return fusion
+
+
+@pytest.mark.parametrize(("m", "n", "k", "dtype"), [(512, 128, 4096, tf.bfloat16), (96, 288, 25088, tf.bfloat16), (64, 512, 512, tf.float32)])
+def test_few_tiles_and_a_long_sum(m: int, n: int, k: int, dtype: tf.DType) -> None:
+    found = plan_segments(product(m, n, k, dtype))
+    assert [step.schedule.scheduler for step in found.steps] == ["simt_gemm" if dtype is tf.float32 else "matmul", "reduction"]
+    assert "chunk_reduction" in found.code
+    assert "long sums of products in chunks" in found.explain()
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(4096, 4096, 4096), (512, 768, 768), (64, 64, 128)])
+def test_what_is_no_faster_so_stays(m: int, n: int, k: int) -> None:
+    fusion = product(m, n, k)
+    assert chunk_long_products(fusion, Sizes(fusion, None, DEFAULT)) is None
+
+
+def test_an_extent_that_is_not_known_stays() -> None:
+    with tf.Fusion("product") as fusion:
+        a, b = tf.define_tensor([64, "K"], dtype=tf.bfloat16, name="a"), tf.define_tensor(["K", 64], dtype=tf.bfloat16, name="b")
+        fusion.add_output(a @ b)
+    assert chunk_long_products(fusion, Sizes(fusion, {"K": 1 << 16}, DEFAULT)) is None
+
+
+def test_the_form_computes_the_same() -> None:
+    fusion = product(32, 32, 4096, tf.float32)
+    found = chunk_long_products(fusion, Sizes(fusion, None, DEFAULT))
+    assert found is not None
+    given = arguments(fusion)
+    assert np.array_equal(evaluate(fusion, given, MODULAR)[0], evaluate(found.fusion, given, MODULAR)[0])
+
+
+def test_its_kernels_are_proved_and_right() -> None:
+    fusion = product(16, 16, 2048, tf.float32)
+    assert len(checked(fusion, arguments(fusion)).steps) == 2
