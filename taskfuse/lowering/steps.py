@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import cast
 
+from taskfuse.collector import PAUSE
 from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.ir.atoms import Instruction
 from taskfuse.ir.fusion import Fusion, as_fusion
@@ -327,11 +328,12 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT, after: Callable[[S
     if not fusion.outputs:
         reason, help = "it has no outputs, so that there is nothing to compute", "fusion.add_output(tensor)"
         raise LoweringError(what=f"fusion '{fusion.name}'", reason=reason, help=help, location=caller())
-    fusion = legible(fusion)
-    state = State(fusion, options)
-    for step in STEPS:
-        step.run(state)
-        if after is not None:
-            after(step, state)
-    check_faithful(state.kernel, fusion)
+    with PAUSE:
+        fusion = legible(fusion)
+        state = State(fusion, options)
+        for step in STEPS:
+            step.run(state)
+            if after is not None:
+                after(step, state)
+        check_faithful(state.kernel, fusion)
     return state.kernel

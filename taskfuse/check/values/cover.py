@@ -114,15 +114,18 @@ def _once(columns: list[Ints], widths: list[int], ends: list[int], node: Node) -
     """A table has every point of a box once, up to its ends."""
     if columns[0].size and any(int(c.min()) < 0 or int(c.max()) >= w for c, w in zip(columns, widths, strict=True)):
         raise Open("it visits points outside", node)
-    if prod(widths) > 8 * LIMIT:
+    count = prod(widths)
+    if count > 8 * LIMIT:
         raise Open("it visits too many points", node)
     flat = columns[0]
     for column, width in zip(columns[1:], widths[1:], strict=True):
         flat = flat * width + column
-    seen = np.bincount(flat, minlength=prod(widths)).reshape(widths)
-    if (seen > 1).any():
-        raise Open(f"point {_text(np.unravel_index(int(np.argmax(seen)), tuple(widths)))} is visited {int(seen.max())} times", node)
-    needed = seen[tuple(slice(0, e) for e in ends)]
+    seen = np.zeros(count, np.bool_)
+    seen[flat] = True
+    if np.count_nonzero(seen) < flat.size:
+        times = np.bincount(flat)
+        raise Open(f"point {_text(np.unravel_index(int(np.argmax(times)), tuple(widths)))} is visited {int(times.max())} times", node)
+    needed = seen.reshape(widths)[tuple(slice(0, e) for e in ends)]
     if not needed.all():
         raise Open(f"point {_text(np.unravel_index(int(np.argmin(needed)), needed.shape))} is not visited", node)
 
