@@ -15,7 +15,7 @@ from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, check_options
 from taskfuse.options import Backend, read_options
 from taskfuse.runtime.arranged import Arranged, Nothing
-from taskfuse.runtime.automatic import as_scheduled, planned
+from taskfuse.runtime.automatic import as_scheduled, auto_scheduled
 from taskfuse.runtime.chain import Chain, link
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import Maker, check_backend
@@ -106,7 +106,7 @@ def compile(
                 run = as_scheduled(whole, make)
             else:
                 make = make if wishes is None else replace(make, into=tuple(wishes.into.items()))
-                run = planned(whole, make, sizes=sizes, target=machine, budget=budget)
+                run = auto_scheduled(whole, make, sizes=sizes, target=machine, budget=budget)
                 run = specialized(whole, make, run, sizes, machine) if specialize and fusion.dims else run
             return run if wishes is None else Arranged(copy_fusion(fusion)[0], run, wishes.orders)
         case Kernel():
