@@ -239,7 +239,8 @@ def _barriers(state: State) -> None:
     channel waits for another where it holds the turn.
     """
     stored = [b for b in state.buffers if not MEDIA[b.memory].is_private]
-    sync = Synchronizer(state.ranges, state.tree.root, stored, state.channels.names(), state.rings)
+    in_place = {r.tensor.name: r.into.name for r in state.fusion.results if r.into is not None and r.into.is_input}
+    sync = Synchronizer(state.ranges, state.tree.root, stored, state.channels.names(), state.rings, in_place)
     sync.insert(state.plan, {tv.name for tv in (*state.fusion.outputs, *(whole for whole, _ in state.indexer.placed.values()))})
     state.endpoints.check_pingpong(state.plan)
     stand_ins = [(name, 1, count) for name, count in sync.mbarriers]
