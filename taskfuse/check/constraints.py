@@ -72,11 +72,15 @@ class Constraints:
     def empty(self) -> bool:
         """True only if what is known holds nowhere, by constant bounds: those that come of all assumptions, asked of each of them."""
         if self._empty is None:
-            before, assumptions = self.under, self.assumptions
-            if before is not None and before.ranges is self.ranges:  # what was known before has the same bounds
-                self._empty, assumptions = before.empty, assumptions[-1:]
-            self._empty = self._empty or self.ranges.empty or any(isinstance(a, Expr) and self.ranges.refutes(a) for a in assumptions)
+            self._empty = self.ranges.empty or (self.under is not None and (self.under.empty or self._contradicts(self.under)))
         return self._empty
+
+    def _contradicts(self, before: Constraints) -> bool:
+        """True only if the last assumption, or another one for what the last one says, holds nowhere."""
+        changed = self.ranges.changed_since(before.ranges)
+        near = [a for a in before.assumptions if isinstance(a, Expr) and not a.free.isdisjoint(changed)] if changed else []
+        near += [a for a in self.assumptions[-1:] if isinstance(a, Expr)]
+        return any(map(self.ranges.refutes, near))
 
     def given(self, *assumptions: Assumption) -> Constraints:
         """Constraints with assumptions added, one after another."""
@@ -89,6 +93,8 @@ class Constraints:
         found = self._next.get(assumption)
         if found is None:
             match assumption:
+                case Expr():
+                    ranges = self.ranges.under(assumption)
                 case Trip(symbol=symbol, start=start, stop=stop, implied=implied):
                     lo, (_, hi) = self.ranges.of(start)[0], self.ranges.of(stop)
                     ranges = self.ranges.under(lt(start, stop)).with_span(symbol, (lo, None if hi is None else hi - 1))
@@ -96,8 +102,6 @@ class Constraints:
                         ranges = ranges.with_share(c)
                 case Element(symbol=symbol, span=span):
                     ranges = self.ranges.with_span(symbol, span)
-                case condition:
-                    ranges = self.ranges.under(condition)
             found = self._next[assumption] = Constraints(ranges, None, (*self.assumptions, assumption), self)
         return found
 

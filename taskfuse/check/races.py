@@ -25,7 +25,7 @@ from taskfuse.check.threads import Threads
 from taskfuse.check.tma_prefetch import TmaPrefetch
 from taskfuse.check.traversals import Visit, visits
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import Expr
+from taskfuse.ir.scalar import Expr, Sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.kir.operands import Queue
@@ -44,7 +44,7 @@ class Section:
 
 
 class Races:
-    """The address layer for one program."""
+    """The address layer for one kernel."""
 
     def __init__(
         self, tree: StatementTree, threads: Threads, barriers: Barriers, rings: Rings, paths: Paths, multibuffers: MultiBuffers, prefetch: TmaPrefetch
@@ -110,7 +110,7 @@ class Races:
     def _section(self, u: Use) -> Section | None:
         """That of the cursor in its index."""
         if u.number not in self._sections:
-            found = ((k, *self._cursors[str(e)]) for k, e in enumerate(u.index) if e is not None and str(e) in self._cursors)
+            found = ((k, *self._cursors[e.name]) for k, e in enumerate(u.index) if isinstance(e, Sym) and e.name in self._cursors)
             self._sections[u.number] = next(filter(None, (self._in(u, ring, end, axis) for axis, ring, end in found)), None)
         return self._sections[u.number]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from taskfuse.ir.scalar import And, Compare, CompareOp, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Table, Xor, compare
+from taskfuse.ir.scalar import And, Compare, CompareOp, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor, compare
 
 Span = tuple[int | None, int | None]
 """Inclusive bounds; ``None``: none is known."""
@@ -118,6 +118,14 @@ class Ranges:
             case _:
                 pass
 
+    def changed_since(self, before: Ranges) -> frozenset[str]:
+        """The symbols of which these say more than weaker ones that they come of; of all other expressions both say the same."""
+        found, here = frozenset[str](), self
+        while here is not before:
+            assert here._under is not None
+            found, here = found | here._changed, here._under
+        return found
+
     def under_all(self, conditions: Iterable[Expr]) -> Ranges:
         """Ranges in which all of some conditions hold."""
         found = self
@@ -142,6 +150,17 @@ class Ranges:
 
     def refutes(self, condition: Expr) -> bool:
         """True only if ``condition`` holds nowhere."""
+        if isinstance(condition, Compare):
+            lo, hi = self.of(_difference(condition))
+            match condition.op:
+                case CompareOp.LT:
+                    return lo is not None and lo >= 0
+                case CompareOp.LE:
+                    return lo is not None and lo > 0
+                case CompareOp.EQ:
+                    return (lo is not None and lo > 0) or (hi is not None and hi < 0)
+                case CompareOp.NE:
+                    return lo == hi == 0
         match condition:
             case Const(value):
                 return value == 0
@@ -149,17 +168,6 @@ class Ranges:
                 return any(map(self.refutes, args))
             case Or(args):
                 return all(map(self.refutes, args))
-            case Compare(op, a, b):
-                lo, hi = self.of(a - b)
-                match op:
-                    case CompareOp.LT:
-                        return lo is not None and lo >= 0
-                    case CompareOp.LE:
-                        return lo is not None and lo > 0
-                    case CompareOp.EQ:
-                        return (lo is not None and lo > 0) or (hi is not None and hi < 0)
-                    case CompareOp.NE:
-                        return lo == hi == 0
             case Not(a):
                 return self.implies(a)
             case _:
@@ -167,6 +175,17 @@ class Ranges:
 
     def implies(self, condition: Expr) -> bool:
         """True only if ``condition`` holds everywhere."""
+        if isinstance(condition, Compare):
+            lo, hi = self.of(_difference(condition))
+            match condition.op:
+                case CompareOp.LT:
+                    return hi is not None and hi < 0
+                case CompareOp.LE:
+                    return hi is not None and hi <= 0
+                case CompareOp.EQ:
+                    return lo == hi == 0
+                case CompareOp.NE:
+                    return (lo is not None and lo > 0) or (hi is not None and hi < 0)
         match condition:
             case Const(value):
                 return value != 0
@@ -174,17 +193,6 @@ class Ranges:
                 return all(map(self.implies, args))
             case Or(args):
                 return any(map(self.implies, args))
-            case Compare(op, a, b):
-                lo, hi = self.of(a - b)
-                match op:
-                    case CompareOp.LT:
-                        return hi is not None and hi < 0
-                    case CompareOp.LE:
-                        return hi is not None and hi <= 0
-                    case CompareOp.EQ:
-                        return lo == hi == 0
-                    case CompareOp.NE:
-                        return (lo is not None and lo > 0) or (hi is not None and hi < 0)
             case Not(a):
                 return self.refutes(a)
             case _:
@@ -192,6 +200,8 @@ class Ranges:
 
     def _compute(self, e: Expr) -> Span:
         match e:
+            case Sym():
+                return OPEN
             case Sum(terms, constant):
                 lo: int | None = constant
                 hi: int | None = constant
@@ -255,6 +265,12 @@ def _times(a: Span, b: Span) -> Span:
         corners = [x * y for x in a for y in b if x is not None and y is not None]
         return min(corners), max(corners)
     return a[0] * b[0], None if a[1] is None or b[1] is None else a[1] * b[1]
+
+
+@lru_cache(MEMORY)
+def _difference(condition: Compare) -> Expr:
+    """The left side of a comparison less the right one."""
+    return condition.a - condition.b
 
 
 @lru_cache(MEMORY)

@@ -38,13 +38,12 @@ class Relation:
         self.threads = threads
         self.a, self.b = a.context, b.context
         self.never = False
-        self.equal: set[str] = set(same)
+        self.equal: set[str] = set(same | threads.single)
         self._facts: dict[Expr, None] = {}  # in the order of their discovery: what is asked next must not depend on chance
         self._quotients: set[Expr] = set()
         self._clash: tuple[Conditions, Conditions] = (), ()
         if MEDIA[a.memory].reach is Reach.BLOCK:
             self.equal |= BLOCKS
-        self.equal |= {n for n, e in (*threads.extents.items(), *threads.grid.items()) if isinstance(e, Const) and e.value == 1}
         self._alike = set(threads.launch | self.equal)  # whatever is not among these may differ
         self._fix()
         unsolved = [n for n in (*THREAD_NAMES, *BLOCK_NAMES) if n not in self.equal]
@@ -79,14 +78,14 @@ class Relation:
 
     def _fix(self) -> None:
         """Indices, and what conditions speak of, that have one constant value on both sides."""
+        mine, theirs = self.a.ranges, self.b.ranges
         for n in (*THREAD_NAMES, *BLOCK_NAMES):
-            if n in self.equal:
-                continue
-            one, two = self.a.ranges.of(sym(n)), self.b.ranges.of(sym(n))
-            if one[0] is not None and one[0] == one[1] and one == two:
-                self._learn(sym(n))
-        for atom, (lo, hi) in self.a.ranges.known.items():
-            if lo is not None and lo == hi and self.b.ranges.known.get(atom) == (lo, hi) and not atom.free <= self.threads.launch:
+            if n not in self.equal:
+                one = mine.of(sym(n))
+                if one[0] is not None and one[0] == one[1] and one == theirs.of(sym(n)):
+                    self._learn(sym(n))
+        for atom, span in mine.known.items():
+            if span[0] is not None and span[0] == span[1] and theirs.known.get(atom) == span and not atom.free <= self.threads.launch:
                 self._learn(atom)
 
     def _has_one_value(self, name: str) -> bool:

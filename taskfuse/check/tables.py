@@ -50,12 +50,13 @@ class Table:
             env |= {name: values.reshape(along) for name, values in axis.items()}
         self.names = frozenset(env)
         self._values = Evaluation(env)
-        mask = np.ones(1, np.bool_)
+        mask: Bools | None = None
         for c in filters:
-            mask = mask & np.asarray(self._values.of(c), np.bool_)
+            one = np.asarray(self._values.of(c), np.bool_)
+            mask = one if mask is None else mask & one
         self.count = prod(self._shape)
         self._places: Ints | None = None  # in the grid; all of them
-        if not mask.all():
+        if mask is not None and not mask.all():
             self._places = np.flatnonzero(np.broadcast_to(mask, self._shape or (1,)))
             self.count = self._places.size
 
@@ -82,7 +83,7 @@ class Table:
 
     def spread(self, values: Ints) -> Ints:
         """Values along some axes, at each of the points."""
-        flat = np.broadcast_to(values, self._shape or (1,)).reshape(-1)
+        flat = values.reshape(-1) if values.shape == self._shape else np.broadcast_to(values, self._shape or (1,)).reshape(-1)
         return flat if self._places is None else flat[self._places]
 
     def values(self, e: Expr) -> Ints:

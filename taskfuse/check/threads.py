@@ -66,7 +66,7 @@ class Split:
 
 
 class Threads:
-    """Questions about the threads of one program's blocks."""
+    """Questions about the threads of one kernel's blocks."""
 
     def __init__(self, tree: StatementTree) -> None:
         kernel = tree.kernel
@@ -75,6 +75,7 @@ class Threads:
         self.context = tree.root.context
         x, y, _ = kernel.block
         self.strides: dict[str, Expr] = {THREAD_NAMES[0]: const(1), THREAD_NAMES[1]: x, THREAD_NAMES[2]: x * y}
+        self.single = frozenset(n for n, e in (*self.extents.items(), *self.grid.items()) if isinstance(e, Const) and e.value == 1)
         self.launch = frozenset(e.name for e in kernel.extents) | {p.name for p in kernel.params}
         self._splits: dict[Conditions, Split] = {}
         self._counts: dict[Conditions, Expr | None] = {}
@@ -190,23 +191,21 @@ class Threads:
         if found is None:
             return False
         warps, (mask,) = found
-        sizes = np.bincount(warps[mask], minlength=1)
-        return bool(np.isin(sizes, (0, WARP)).all())
+        return _all_or_none(warps[mask], WARP)
 
     def complete_warps(self, conditions: Conditions) -> bool:
         """True only if the threads are all that the block has of some warps: its last one may have fewer than 32."""
         mask = self.mask(conditions)
         if mask is None:
             return self.everyone(conditions) or self.whole_warps(conditions)
-        return not np.isin(self._warps[~mask], self._warps[mask]).any()
+        return not _among(self._warps[~mask], self._warps[mask]).any()
 
     def whole_groups(self, conditions: Conditions, size: int) -> bool:
         """True only if the threads are whole groups of ``size`` consecutive ids; of constant blocks alone."""
         mask = self.mask(conditions)
         if mask is None:
             return False
-        sizes = np.bincount(np.arange(len(mask))[mask] // size, minlength=1)
-        return bool(np.isin(sizes, (0, size)).all())
+        return _all_or_none(np.flatnonzero(mask) // size, size)
 
     def covers_warps(self, conditions: Conditions, arriving: Conditions) -> bool:
         """True only if each warp with threads of the first set has one of the second."""
@@ -214,7 +213,7 @@ class Threads:
         if found is None:
             return False
         warps, (mask, few) = found
-        return bool(np.isin(warps[mask], warps[few]).all())
+        return bool(_among(warps[mask], warps[few]).all())
 
     def covers_values(self, e: Expr, conditions: Conditions, arriving: Conditions) -> bool:
         """True only if each value that an expression has in the first set of threads it has in the second, too."""
@@ -466,3 +465,16 @@ def _limits_by(name: str, conditions: Conditions, lo: list[Expr], hi: list[Expr]
         if name in c.free:
             _bound(c, name, lo, hi)
     return lo, hi
+
+
+def _among(numbers: NDArray[np.int64], others: NDArray[np.int64]) -> Mask:
+    """Which of some small numbers are among others."""
+    found = np.zeros(max(numbers.max(initial=0), others.max(initial=0)) + 1, np.bool_)
+    found[others] = True
+    return found[numbers]
+
+
+def _all_or_none(groups: NDArray[np.int64], size: int) -> bool:
+    """True if each group that a number stands for is there as often as its size."""
+    sizes = np.bincount(groups, minlength=1)
+    return bool(((sizes == 0) | (sizes == size)).all())

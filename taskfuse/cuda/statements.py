@@ -7,14 +7,14 @@ from dataclasses import replace
 from taskfuse.cuda import copies, matrices
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.c_types import c_type
-from taskfuse.cuda.dispatch import Cut, halved
+from taskfuse.cuda.dispatch import Decision, decision_tree
 from taskfuse.cuda.expressions import Indices, Level, Text, once
 from taskfuse.cuda.functions import call, result_dtype
 from taskfuse.cuda.hoisting import Divisions
 from taskfuse.cuda.storage import constant_elements, declared_in
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.writer import Scope, Writer
-from taskfuse.dtypes import DType, bool_
+from taskfuse.dtypes import DType, bfloat16, bool_
 from taskfuse.ir.elementwise import DTypeRule
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Expr, FloorDiv, and_, not_
@@ -133,8 +133,12 @@ class Statements:
             case If():
                 self._if(stmt, scope)
             case Compute():
+                if (moved := self._moved(stmt)) is not None:
+                    w.store(stmt.out, w.element(moved, scope), w.places[moved.buffer].dtype, scope)
+                    return
                 operands = [w.operand(o, dtype, scope) for o, dtype in zip(stmt.operands, operand_dtypes(stmt), strict=True)]
-                text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math))
+                short = all(w.dtype(o) is bfloat16 for o in (stmt.out, *stmt.operands))
+                text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math, is_bfloat16=short))
                 w.store(stmt.out, text, result_dtype(stmt.op, stmt.dtype), scope)
             case Choose():
                 self._choose(stmt, scope)
@@ -163,6 +167,16 @@ class Statements:
                 w.call(scope, matrices.stmatrix(stmt), w.address(out, scope), w.address(source, scope))
             case _:
                 self._synchronization.print(stmt, scope)
+
+    def _moved(self, stmt: Compute) -> Access | None:
+        """What a statement copies into an element of the same dtype: it need not become what the statement computes in."""
+        match stmt.operands:
+            case (Access() as source,) if stmt.op.cpp.moves:
+                dtype = self._writer.places[stmt.out.buffer].dtype
+                same = self._writer.places[source.buffer].dtype is dtype
+                return source if same and stmt.dtype in (dtype, dtype.compute) else None
+            case _:
+                return None
 
     def _for(self, stmt: For, scope: Scope) -> None:
         w = self._writer
@@ -197,9 +211,9 @@ class Statements:
         if self._has_wgmma and self._stores(stmt, scope):
             return
         agreed = self._has_wgmma and any(_multiplies_alone(b) for b in stmt.branches)
-        cut = None if agreed else halved(stmt, scope.indices.facts())
-        if cut is not None:
-            self._cut(cut, scope)
+        decision = None if agreed else decision_tree(stmt, scope.indices.facts())
+        if decision is not None:
+            self._decision(decision, scope)
             return
         for n, branch in enumerate(stmt.branches):
             cond = self._condition(branch.cond, scope)
@@ -211,10 +225,13 @@ class Statements:
             self.body(branch.body, self._inside(branch, scope))
         w.line(scope, "}")
 
-    def _cut(self, cut: Cut, scope: Scope) -> None:
-        """Both sides of a cut; a side that is one member and asks nothing more is its body."""
+    def _decision(self, node: Decision, scope: Scope) -> None:
+        """Both sides of a node; a side that is one member and asks nothing more is its body."""
         w = self._writer
-        for cond, side, head in ((cut.cond, cut.below, f"if ({scope.indices.text(cut.cond)}) {{"), (not_(cut.cond), cut.above, "} else {")):
+        for cond, side, head in (
+            (node.cond, node.below, f"if ({scope.indices.text(node.cond)}) {{"),
+            (not_(node.cond), node.above, "} else {"),
+        ):
             match side:
                 case Branch(cond=Const()):
                     w.line(scope, head + _comment(side))
@@ -222,9 +239,9 @@ class Statements:
                 case Branch():
                     w.line(scope, head)
                     self._if(If((side,)), self._inside(Branch(cond, ()), scope))
-                case Cut():
+                case Decision():
                     w.line(scope, head)
-                    self._cut(side, self._inside(Branch(cond, ()), scope))
+                    self._decision(side, self._inside(Branch(cond, ()), scope))
         w.line(scope, "}")
 
     def _stores(self, stmt: If, scope: Scope) -> bool:

@@ -58,7 +58,7 @@ def _map_factor(x: Access | Descriptor, f: ExprMap) -> Access | Descriptor:
 
 
 def _of_accesses(operands: Iterable[Operand]) -> tuple[Access, ...]:
-    return tuple(o for o in operands if isinstance(o, Access))
+    return tuple([o for o in operands if isinstance(o, Access)])
 
 
 def _nothing(x: object) -> tuple[Access, ...]:

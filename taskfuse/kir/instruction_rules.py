@@ -15,7 +15,7 @@ from taskfuse.kir.operands import Access, Descriptor
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.scope import Declarations, Scope
-from taskfuse.kir.statement_rules import StatementRule, Subject
+from taskfuse.kir.statement_rules import StatementRule
 from taskfuse.kir.walk import walk
 from taskfuse.target import ASYNC_BYTES, VECTOR_BYTES, WARP
 
@@ -48,32 +48,24 @@ def _registers(d: Declarations, first: Access, dtype: DType | None, fragment: Fr
     return None
 
 
-def products_exist(subject: Subject, scope: Scope) -> str | None:
+def products_exist(subject: Wgmma | Mma, scope: Scope) -> str | None:
     """PTX ISA, "wgmma.mma_async", "mma": the operand types, and the shapes for them."""
-    match subject:
-        case Wgmma() | Mma():
-            family = Family.WGMMA if isinstance(subject, Wgmma) else Family.MMA
-            (a, b), k = subject.factors, subject.k
-            found = rows(family, a, b)
-            if not found:
-                return f"{family.value} does not multiply {a}" + ("" if a is b else f" by {b}")
-            if isinstance(subject, Wgmma) and all(subject.n not in row.widths for row in found):
-                return f"wgmma has no n of {subject.n}: multiples of 8 from 8 to 256 exist" + ("" if a.is_float else f"; for {a}, of 16 above 32")
-            return f"{family.value} has no k of {k} for {a}: k spans {spans(shapes(family))}" if find(family, a, b, k) is None else None
-        case _:
-            return None
+    family = Family.WGMMA if isinstance(subject, Wgmma) else Family.MMA
+    (a, b), k = subject.factors, subject.k
+    found = rows(family, a, b)
+    if not found:
+        return f"{family.value} does not multiply {a}" + ("" if a is b else f" by {b}")
+    if isinstance(subject, Wgmma) and all(subject.n not in row.widths for row in found):
+        return f"wgmma has no n of {subject.n}: multiples of 8 from 8 to 256 exist" + ("" if a.is_float else f"; for {a}, of 16 above 32")
+    return f"{family.value} has no k of {k} for {a}: k spans {spans(shapes(family))}" if find(family, a, b, k) is None else None
 
 
-def products_accumulate_in_registers(subject: Subject, scope: Scope) -> str | None:
+def products_accumulate_in_registers(subject: Wgmma | Mma, scope: Scope) -> str | None:
     """The accumulators are consecutive registers of the type in which such products are summed."""
-    match subject:
-        case Wgmma() | Mma():
-            return _registers(scope.declarations, subject.acc, subject.row.sums, subject.accumulators, "accumulator")
-        case _:
-            return None
+    return _registers(scope.declarations, subject.acc, subject.row.sums, subject.accumulators, "accumulator")
 
 
-def operands_are_tiles_or_fragments(subject: Subject, scope: Scope) -> str | None:
+def operands_are_tiles_or_fragments(subject: Wgmma | Mma, scope: Scope) -> str | None:
     """Operands are tiles in Shared memory that a matrix descriptor can express, or fragments in registers of their own."""
     d = scope.declarations
     match subject:
@@ -82,8 +74,6 @@ def operands_are_tiles_or_fragments(subject: Subject, scope: Scope) -> str | Non
             return first or _tile_problem(d, b, right)
         case Mma(a=a, b=b, factors=(left, right), row=row):
             return _registers(d, a, left, row.a_registers, "mma operand") or _registers(d, b, right, row.b_registers, "mma operand")
-        case _:
-            return None
 
 
 def _fragment_problem(d: Declarations, stmt: Wgmma, a: Access) -> str | None:
@@ -109,15 +99,13 @@ def _tile_problem(d: Declarations, tile: Descriptor, dtype: DType) -> str | None
     return fits_alignment(d, name, operand_alignment(tile.swizzle), "its swizzle")
 
 
-def matrices_move_without_conversion(subject: Subject, scope: Scope) -> str | None:
+def matrices_move_without_conversion(subject: LdMatrix | StMatrix, scope: Scope) -> str | None:
     """ldmatrix and stmatrix move rows of 16 bytes between Shared memory and registers; only 16-bit elements can be transposed."""
     match subject:
         case LdMatrix(out=registers, source=rows):
             name, does = "ldmatrix", "ldmatrix loads a Local array from Shared memory"
         case StMatrix(out=rows, source=registers):
             name, does = "stmatrix", "stmatrix stores a Local array to Shared memory"
-        case _:
-            return None
     d = scope.declarations
     if not is_shared(d, rows) or d.memory(registers.buffer) is not MemoryType.Local or len(registers.index) != 1:
         return does
@@ -137,26 +125,21 @@ VECTOR_WIDTHS = (2, 4, 8, 16)
 SHUFFLE_MASKS = (1, 2, 4, 8, 16)
 
 
-def vector_copies_are_vectors(subject: Subject, scope: Scope) -> str | None:
+def vector_copies_are_vectors(subject: VectorCopy, scope: Scope) -> str | None:
     """A vector is 2 to 16 elements, at most 16 bytes, and copied without conversion."""
-    match subject:
-        case VectorCopy(out=out, source=source, width=width):
-            to, of = scope.declarations.dtype(out.buffer), scope.declarations.dtype(source.buffer)
-            if to is None or to is not of:
-                return f"a vector copy does not convert: '{out.buffer}' is {to}, '{source.buffer}' is {of}"
-            if not out.index or not source.index:
-                return "a vector copy needs an axis on both sides"
-            if width not in VECTOR_WIDTHS or width * to.itemsize > VECTOR_BYTES:
-                return f"a vector of {width} {to}: widths are 2, 4, 8 and 16, and at most {VECTOR_BYTES} bytes"
-            return None
-        case _:
-            return None
+    out, source, width = subject.out, subject.source, subject.width
+    to, of = scope.declarations.dtype(out.buffer), scope.declarations.dtype(source.buffer)
+    if to is None or to is not of:
+        return f"a vector copy does not convert: '{out.buffer}' is {to}, '{source.buffer}' is {of}"
+    if not out.index or not source.index:
+        return "a vector copy needs an axis on both sides"
+    if width not in VECTOR_WIDTHS or width * to.itemsize > VECTOR_BYTES:
+        return f"a vector of {width} {to}: widths are 2, 4, 8 and 16, and at most {VECTOR_BYTES} bytes"
+    return None
 
 
-def values_have_symbols(subject: Subject, scope: Scope) -> str | None:
+def values_have_symbols(subject: Gather, scope: Scope) -> str | None:
     """Each value has a symbol of its own, which nothing but the index that is read has."""
-    if not isinstance(subject, Gather):
-        return None
     if not subject.values:
         return "a gather without values"
     symbols = [v.symbol for v in subject.values]
@@ -170,10 +153,8 @@ def values_have_symbols(subject: Subject, scope: Scope) -> str | None:
     return None if used is None else f"'{used}' is used outside the index that is read"
 
 
-def values_are_integers(subject: Subject, scope: Scope) -> str | None:
+def values_are_integers(subject: Gather, scope: Scope) -> str | None:
     """A value is an integer that 64 bits with a sign hold."""
-    if not isinstance(subject, Gather):
-        return None
     for v in subject.values:
         dtype = scope.declarations.dtype(v.source.buffer)
         if dtype is None or not dtype.is_integer or dtype is uint64:
@@ -181,10 +162,8 @@ def values_are_integers(subject: Subject, scope: Scope) -> str | None:
     return None
 
 
-def gathers_are_vectors(subject: Subject, scope: Scope) -> str | None:
+def gathers_are_vectors(subject: Gather, scope: Scope) -> str | None:
     """A gather does not convert; several elements are a vector, at one value of every symbol."""
-    if not isinstance(subject, Gather):
-        return None
     out, source, width = subject.out, subject.source, subject.width
     to, of = scope.declarations.dtype(out.buffer), scope.declarations.dtype(source.buffer)
     if to is None or to is not of:
@@ -198,26 +177,23 @@ def gathers_are_vectors(subject: Subject, scope: Scope) -> str | None:
     return None
 
 
-def async_copies_fill_shared_memory(subject: Subject, scope: Scope) -> str | None:
+def async_copies_fill_shared_memory(subject: AsyncCopy, scope: Scope) -> str | None:
     """PTX ISA, "cp.async": 4, 8 or 16 bytes from Global to Shared memory, without conversion."""
-    match subject:
-        case AsyncCopy(out=out, source=source, width=width):
-            d = scope.declarations
-            if not is_shared(d, out) or d.memory(source.buffer) is not MemoryType.Global:
-                return f"an asynchronous copy is from Global to Shared memory, not from '{source.buffer}' to '{out.buffer}'"
-            to, of = d.dtype(out.buffer), d.dtype(source.buffer)
-            if to is None or to is not of:
-                return f"an asynchronous copy does not convert: '{out.buffer}' is {to}, '{source.buffer}' is {of}"
-            if width < 1 or width * to.itemsize not in ASYNC_BYTES:
-                return f"an asynchronous copy of {width} {to}: 4, 8 or 16 bytes are possible"
-            if width > 1 and not (out.index and source.index):
-                return "an asynchronous copy of several elements needs an axis on both sides"
-            return fits_alignment(d, out.buffer, width * to.itemsize, "the copy")
-        case _:
-            return None
+    out, source, width = subject.out, subject.source, subject.width
+    d = scope.declarations
+    if not is_shared(d, out) or d.memory(source.buffer) is not MemoryType.Global:
+        return f"an asynchronous copy is from Global to Shared memory, not from '{source.buffer}' to '{out.buffer}'"
+    to, of = d.dtype(out.buffer), d.dtype(source.buffer)
+    if to is None or to is not of:
+        return f"an asynchronous copy does not convert: '{out.buffer}' is {to}, '{source.buffer}' is {of}"
+    if width < 1 or width * to.itemsize not in ASYNC_BYTES:
+        return f"an asynchronous copy of {width} {to}: 4, 8 or 16 bytes are possible"
+    if width > 1 and not (out.index and source.index):
+        return "an asynchronous copy of several elements needs an axis on both sides"
+    return fits_alignment(d, out.buffer, width * to.itemsize, "the copy")
 
 
-def tma_copies_between_global_and_shared(subject: Subject, scope: Scope) -> str | None:
+def tma_copies_between_global_and_shared(subject: TmaLoad | TmaStore, scope: Scope) -> str | None:
     """TMA copies a box between a tensor argument and an aligned tile in Shared memory, without conversion."""
     d = scope.declarations
     match subject:
@@ -231,29 +207,24 @@ def tma_copies_between_global_and_shared(subject: Subject, scope: Scope) -> str 
             if len(coords) != len(m.box):
                 return f"'{name}' has {len(m.box)} axes, the copy {len(coords)} coordinates"
             return fits_alignment(d, side.buffer, swizzle_period(m.swizzle), "TMA")
-        case _:
-            return None
 
 
-def shuffles_exchange_registers(subject: Subject, scope: Scope) -> str | None:
+def shuffles_exchange_registers(subject: Shuffle, scope: Scope) -> str | None:
     """A shuffle moves a register of each lane of a warp, without conversion. That whole warps execute it is the simulator's to see."""
-    match subject:
-        case Shuffle(out=out, source=source, mask=mask):
-            d = scope.declarations
-            for side in (out, source):
-                if d.memory(side.buffer) is not MemoryType.Local:
-                    return f"a shuffle exchanges registers; '{side.buffer}' is not Local"
-            to, of = d.dtype(out.buffer), d.dtype(source.buffer)
-            if to is not of:
-                return f"a shuffle does not convert: '{out.buffer}' is {to}, '{source.buffer}' is {of}"
-            if mask not in SHUFFLE_MASKS:
-                return f"a shuffle with mask {mask}: 1, 2, 4, 8 and 16 are possible"
-            threads = block_threads(d.kernel.block)
-            if isinstance(threads, Const) and threads.value < WARP:
-                return f"a shuffle needs a whole warp; a block has {threads} threads"
-            return None
-        case _:
-            return None
+    out, source, mask = subject.out, subject.source, subject.mask
+    d = scope.declarations
+    for side in (out, source):
+        if d.memory(side.buffer) is not MemoryType.Local:
+            return f"a shuffle exchanges registers; '{side.buffer}' is not Local"
+    to, of = d.dtype(out.buffer), d.dtype(source.buffer)
+    if to is not of:
+        return f"a shuffle does not convert: '{out.buffer}' is {to}, '{source.buffer}' is {of}"
+    if mask not in SHUFFLE_MASKS:
+        return f"a shuffle with mask {mask}: 1, 2, 4, 8 and 16 are possible"
+    threads = block_threads(d.kernel.block)
+    if isinstance(threads, Const) and threads.value < WARP:
+        return f"a shuffle needs a whole warp; a block has {threads} threads"
+    return None
 
 
 INSTRUCTION_RULES: tuple[StatementRule, ...] = (

@@ -126,6 +126,9 @@ class CursorPart(Enum):
     PHASE = "phase"
 
 
+CURSOR_PARTS = frozenset(part.value for part in CursorPart)
+
+
 @dataclass(frozen=True, slots=True)
 class Cursor:
     """The symbols of the ring cursor of a name."""
@@ -154,7 +157,7 @@ class Cursor:
     @property
     def symbols(self) -> tuple[str, str, str]:
         """The names of all three."""
-        return self.slot.name, self.parity.name, self.phase.name
+        return f"{self.name}.slot", f"{self.name}.parity", f"{self.name}.phase"
 
     @staticmethod
     def at(slot: Expr) -> Cursor | None:
@@ -166,7 +169,7 @@ class Cursor:
     def of(symbol: str) -> tuple[Cursor, CursorPart] | None:
         """The cursor that a symbol would be a part of, and which; ``None``: by its form it is none of a cursor."""
         name, _, end = symbol.rpartition(".")
-        return next(((Cursor(name), part) for part in CursorPart if name and end == part.value), None)
+        return (Cursor(name), CursorPart(end)) if name and end in CURSOR_PARTS else None
 
 
 @dataclass(frozen=True, slots=True)

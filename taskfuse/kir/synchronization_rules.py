@@ -9,11 +9,11 @@ from taskfuse.ir.scalar import Const
 from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.clusters import cluster_threads, constant_shape, needs_cluster
 from taskfuse.kir.declaration_rules import MAX_MBARRIER_COUNT, NO_NAME
-from taskfuse.kir.nodes import Branch, TmaLoad
+from taskfuse.kir.nodes import Stmt, TmaLoad
 from taskfuse.kir.operands import Queue
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import Scope
-from taskfuse.kir.statement_rules import StatementRule, Subject
+from taskfuse.kir.statement_rules import StatementRule
 from taskfuse.kir.synchronization import Acquire, Arrive, Barrier, BarrierScope, CursorInit, Expect, InitBarrier, Release, SetMaxNReg, WaitGroup
 from taskfuse.target import MAX_CLUSTER, MAX_NAMED, WARP
 
@@ -22,10 +22,8 @@ REGISTERS = range(24, 257, 8)
 MAX_PENDING = 7
 
 
-def barriers_have_participants(subject: Subject, scope: Scope) -> str | None:
+def barriers_have_participants(subject: Barrier, scope: Scope) -> str | None:
     """The number of threads that meet, and the hardware barrier where they do, exist."""
-    if not isinstance(subject, Barrier):
-        return None
     match subject.scope:
         case BarrierScope.BLOCK:
             block = block_threads(scope.declarations.kernel.block)
@@ -50,7 +48,7 @@ def barriers_have_participants(subject: Subject, scope: Scope) -> str | None:
             return "a grid barrier without a counter" if subject.counter is None else None
 
 
-def barriers_name_what_they_use(subject: Subject, scope: Scope) -> str | None:
+def barriers_name_what_they_use(subject: Barrier, scope: Scope) -> str | None:
     """Only a named barrier has an id, only a grid barrier a counter."""
     match subject:
         case Barrier(scope=kind, id=number) if number is not None and kind is not BarrierScope.NAMED:
@@ -61,9 +59,9 @@ def barriers_name_what_they_use(subject: Subject, scope: Scope) -> str | None:
             return None
 
 
-def clusters_are_constant(subject: Subject, scope: Scope) -> str | None:
+def clusters_are_constant(subject: Stmt, scope: Scope) -> str | None:
     """What reaches other blocks of the cluster names cluster types, each once, in their order; then the shape of the cluster is constant."""
-    if isinstance(subject, Branch) or not needs_cluster(subject):
+    if not needs_cluster(subject):
         return None
     if isinstance(subject, Arrive | TmaLoad):
         wrong = next((p for p in subject.across if p not in CLUSTER_TYPES), None)
@@ -78,7 +76,7 @@ def clusters_are_constant(subject: Subject, scope: Scope) -> str | None:
     return None if 1 <= blocks <= MAX_CLUSTER else f"a cluster of {blocks} blocks; at most {MAX_CLUSTER} are possible"
 
 
-def mbarrier_counts_are_possible(subject: Subject, scope: Scope) -> str | None:
+def mbarrier_counts_are_possible(subject: InitBarrier | Expect, scope: Scope) -> str | None:
     """PTX ISA, "mbarrier": counts and pending bytes are at most 2**20 - 1."""
     match subject:
         case InitBarrier(count=Const(value=count)) if not 1 <= count <= MAX_MBARRIER_COUNT:
@@ -89,7 +87,7 @@ def mbarrier_counts_are_possible(subject: Subject, scope: Scope) -> str | None:
             return None
 
 
-def cursors_are_possible(subject: Subject, scope: Scope) -> str | None:
+def cursors_are_possible(subject: CursorInit, scope: Scope) -> str | None:
     """A cursor is at a slot of its ring, and its name is its own."""
     match subject:
         case CursorInit(name=name) if not scope.declarations.is_name(name):
@@ -106,22 +104,19 @@ def cursors_are_possible(subject: Subject, scope: Scope) -> str | None:
             return None
 
 
-def semaphore_slots_exist(subject: Subject, scope: Scope) -> str | None:
+def semaphore_slots_exist(subject: Release | Acquire, scope: Scope) -> str | None:
     """A semaphore has one index per axis, and a constant index is inside."""
-    match subject:
-        case Release(semaphore=slot) | Acquire(semaphore=slot):
-            shape = scope.declarations.semaphores[slot.name].shape
-            if len(slot.index) != len(shape):
-                return f"semaphore '{slot.name}' has {len(shape)} axes, the slot {len(slot.index)} indices"
-            for axis, (i, extent) in enumerate(zip(slot.index, shape, strict=True)):
-                if isinstance(i, Const) and (i.value < 0 or (isinstance(extent, Const) and i.value >= extent.value)):
-                    return f"index {i} is outside axis {axis} of semaphore '{slot.name}', whose extent is {extent}"
-            return None
-        case _:
-            return None
+    slot = subject.semaphore
+    shape = scope.declarations.semaphores[slot.name].shape
+    if len(slot.index) != len(shape):
+        return f"semaphore '{slot.name}' has {len(shape)} axes, the slot {len(slot.index)} indices"
+    for axis, (i, extent) in enumerate(zip(slot.index, shape, strict=True)):
+        if isinstance(i, Const) and (i.value < 0 or (isinstance(extent, Const) and i.value >= extent.value)):
+            return f"index {i} is outside axis {axis} of semaphore '{slot.name}', whose extent is {extent}"
+    return None
 
 
-def semaphore_phases_are_possible(subject: Subject, scope: Scope) -> str | None:
+def semaphore_phases_are_possible(subject: Acquire, scope: Scope) -> str | None:
     """The number of phases to wait for is not negative."""
     match subject:
         case Acquire(phases=Const(value=n)) if n < 0:
@@ -130,7 +125,7 @@ def semaphore_phases_are_possible(subject: Subject, scope: Scope) -> str | None:
             return None
 
 
-def wait_groups_are_possible(subject: Subject, scope: Scope) -> str | None:
+def wait_groups_are_possible(subject: WaitGroup, scope: Scope) -> str | None:
     """A queue holds a few batches; only bulk copies tell reading from finishing."""
     match subject:
         case WaitGroup(queue=Queue.WGMMA | Queue.COPY as queue, read_only=True):
@@ -141,7 +136,7 @@ def wait_groups_are_possible(subject: Subject, scope: Scope) -> str | None:
             return None
 
 
-def register_budgets_are_possible(subject: Subject, scope: Scope) -> str | None:
+def register_budgets_are_possible(subject: SetMaxNReg, scope: Scope) -> str | None:
     """PTX ISA, "setmaxnreg": 24 to 256 in steps of 8; more or less than what the launch gives."""
     match subject:
         case SetMaxNReg(registers=registers) if registers not in REGISTERS:

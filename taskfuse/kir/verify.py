@@ -7,6 +7,9 @@ The rules are one function each, in tables: of declarations (:mod:`taskfuse.kir.
 
 from __future__ import annotations
 
+from functools import cache
+from typing import get_type_hints
+
 from taskfuse.errors import VerifyError
 from taskfuse.kir.declaration_rules import DECLARATION_RULES
 from taskfuse.kir.instruction_rules import INSTRUCTION_RULES
@@ -14,13 +17,19 @@ from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Bind, Branch, For, If, Stmt
 from taskfuse.kir.printer import Layout, layout
 from taskfuse.kir.scope import Declarations, Scope
-from taskfuse.kir.statement_rules import STATEMENT_RULES, Subject
+from taskfuse.kir.statement_rules import STATEMENT_RULES, StatementRule, Subject
 from taskfuse.kir.synchronization import CursorInit
 from taskfuse.kir.synchronization_rules import SYNCHRONIZATION_RULES
 from taskfuse.kir.witness_rules import definition_problem, holds_problem
 from taskfuse.location import Location
 
-RULES = (*STATEMENT_RULES, *SYNCHRONIZATION_RULES, *INSTRUCTION_RULES, holds_problem)
+RULES: tuple[StatementRule, ...] = (*STATEMENT_RULES, *SYNCHRONIZATION_RULES, *INSTRUCTION_RULES, holds_problem)
+
+
+@cache
+def rules_of(kind: type[Subject]) -> tuple[StatementRule, ...]:
+    """The rules of a class of statements, in the order of the table: those whose first parameter may be one."""
+    return tuple(rule for rule in RULES if issubclass(kind, get_type_hints(rule)["subject"]))
 
 
 def verify_kernel(kernel: Kernel) -> None:
@@ -80,7 +89,7 @@ class _Verifier:
 
     def check(self, subject: Subject, scope: Scope) -> None:
         self.number += 1
-        for rule in RULES:
+        for rule in rules_of(type(subject)):
             message = rule(subject, scope)
             if message is not None:
                 laid = layout(self.kernel, witness=rule is holds_problem)

@@ -16,6 +16,8 @@ from taskfuse.location import Location
 
 Body = tuple[Stmt, ...]
 Accesses = tuple[Access, ...]
+HOLDERS = (For, If, Bind)
+"""Statements that hold others."""
 
 
 def bodies(stmt: Stmt) -> tuple[Body, ...]:
@@ -37,7 +39,7 @@ def walk(root: Kernel | Body | Stmt) -> Iterator[Stmt]:
     while stack:
         stmt = stack.pop()
         yield stmt
-        if isinstance(stmt, For | If | Bind):
+        if isinstance(stmt, HOLDERS):
             for body in reversed(bodies(stmt)):
                 stack.extend(reversed(body))
 
@@ -85,17 +87,22 @@ def accesses(stmt: Stmt) -> tuple[Accesses, Accesses]:
     accumulators too. What a gather reads from is at an index with the symbols of its values.
     """
     found = fields_of(type(stmt))
-    written = tuple(getattr(stmt, name) for name in found.written)
-    return written, tuple(access for name, kind in found.read for access in kind.reads(getattr(stmt, name)))
+    written = tuple([getattr(stmt, name) for name in found.written])
+    return written, tuple([access for name, kind in found.read for access in kind.reads(getattr(stmt, name))])
 
 
-def expressions(stmt: Stmt) -> Iterator[Expr]:
+def all_accesses(stmt: Stmt) -> Accesses:
+    """The elements that a statement itself writes, and those that it reads, as :func:`accesses` gives them."""
+    writes, reads = accesses(stmt)
+    return writes + reads
+
+
+def expressions(stmt: Stmt) -> list[Expr]:
     """Every integer expression of a statement itself, the conditions of branches and cases included, in the order of its fields.
 
     Those of a gather may have symbols that mean something in it alone: :func:`own_symbols`.
     """
-    for name, kind in fields_of(type(stmt)).kinds:
-        yield from kind.expressions(getattr(stmt, name))
+    return [e for name, kind in fields_of(type(stmt)).kinds for e in kind.expressions(getattr(stmt, name))]
 
 
 def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 from taskfuse.dtypes import uint64
 from taskfuse.ir.axes import is_map_symbol, iteration_point, value_symbol
@@ -14,12 +15,11 @@ from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS
 from taskfuse.ir.scalar import Expr, is_boolean
 from taskfuse.kir.declaration_rules import NO_NAME
 from taskfuse.kir.declarations import TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operand_printer import listed
 from taskfuse.kir.operands import Access, Content, Holds, Immediate, IndexOf, Operand, ScalarValue, Writer
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.scope import Declarations, Scope
-from taskfuse.kir.statement_rules import Subject
 from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Whole, wrong_index
 
 
@@ -93,7 +93,7 @@ def points_have_a_place(d: Definition, above: Above) -> str | None:
     """A point of the iteration space belongs to one element; only in a reduction do several belong to the same."""
     if len(d.place) != len(d.shape):
         return f"the shape of '{d.tensor}' has {len(d.shape)} axes, and a point of its iteration space belongs to an element with {len(d.place)} indices"
-    name = _foreign(d.place, _point(d.space) | above.declarations.extents)
+    name = _foreign(d.place, _point(len(d.space)) | above.declarations.extents)
     if name is not None:
         return _not_here(name, d)
     if not isinstance(d.rule, Reduce) and (d.space, d.place) != (d.shape, iteration_point(len(d.shape))):
@@ -139,7 +139,7 @@ def operands_exist(d: Definition, above: Above) -> str | None:
 def symbols_have_a_meaning(d: Definition, above: Above) -> str | None:
     """Extents, the indices of a point, and in what a search reads the values that it has found."""
     extents = above.declarations.extents
-    point = extents | _point(d.space)
+    point = extents | _point(len(d.space))
     match d.rule:
         case Find(source=source, values=values, extents=sizes):
             found = frozenset(str(value_symbol(k)) for k in range(len(values)))
@@ -172,7 +172,7 @@ def parts_fit(d: Definition, above: Above) -> str | None:
             return f"there is no input, or tensor that is defined above, '{part}'"
         if len(place) != len(d.shape):
             return f"'{d.tensor}' has {len(d.shape)} axes, and the place of '{part}' in it {len(place)} indices"
-        name = _foreign(place, _point(found.shape) | above.declarations.extents)
+        name = _foreign(place, _point(len(found.shape)) | above.declarations.extents)
         if name is not None:
             return f"'{name}' means nothing in the place of '{part}', which has {len(found.shape)} axes"
     return None
@@ -205,9 +205,10 @@ def _expressions(operands: Iterable[Operand]) -> Iterator[Expr]:
                 pass
 
 
-def _point(space: tuple[Expr, ...]) -> frozenset[str]:
-    """The indices of a point of an iteration space, as names."""
-    return frozenset(map(str, iteration_point(len(space))))
+@cache
+def _point(rank: int) -> frozenset[str]:
+    """The indices of a point of an iteration space of so many axes, as names."""
+    return frozenset(map(str, iteration_point(rank)))
 
 
 def _foreign(expressions: Iterable[Expr], allowed: frozenset[str]) -> str | None:
@@ -235,21 +236,21 @@ DEFINITION_RULES: tuple[DefinitionRule, ...] = (
 # -- statements ---------------------------------------------------------------------------------------------------------------------
 
 
-HoldsRule = Callable[[Stmt, Holds, Definition, Scope], str | None]
+HoldsRule = Callable[[Writer, Holds, Definition, Scope], str | None]
 
 
-def holds_problem(subject: Subject, scope: Scope) -> str | None:
+def holds_problem(subject: Writer, scope: Scope) -> str | None:
     """What is wrong with what a statement's results are said to stand for."""
-    if not isinstance(subject, Writer) or subject.holds is None:
-        return None
     holds = subject.holds
+    if holds is None:
+        return None
     definition = scope.declarations.definitions.get(holds.tensor)
     if definition is None:
         return f"there is no definition of '{holds.tensor}'"
     return next((message for rule in HOLDS_RULES if (message := rule(subject, holds, definition, scope)) is not None), None)
 
 
-def contents_fit_tensors(stmt: Stmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
+def contents_fit_tensors(stmt: Writer, holds: Holds, definition: Definition, scope: Scope) -> str | None:
     """Terms are those of reductions, and sums those of reductions and scans."""
     match holds.content:
         case Content.BODY if not isinstance(definition.rule, Reduce):
@@ -260,7 +261,7 @@ def contents_fit_tensors(stmt: Stmt, holds: Holds, definition: Definition, scope
             return None
 
 
-def contents_fit_statements(stmt: Stmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
+def contents_fit_statements(stmt: Writer, holds: Holds, definition: Definition, scope: Scope) -> str | None:
     """Computations and products add terms; instructions that copy several elements copy what has a value."""
     content = holds.content
     match stmt:
@@ -274,12 +275,12 @@ def contents_fit_statements(stmt: Stmt, holds: Holds, definition: Definition, sc
             return None
 
 
-def indices_match(stmt: Stmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
+def indices_match(stmt: Writer, holds: Holds, definition: Definition, scope: Scope) -> str | None:
     """One index per axis of the shape, or of the iteration space."""
     return wrong_index(holds, definition)
 
 
-def symbols_are_in_scope(stmt: Stmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
+def symbols_are_in_scope(stmt: Writer, holds: Holds, definition: Definition, scope: Scope) -> str | None:
     """What expressions may use here, and the symbols of the tile, which mean nothing else."""
     own = frozenset(f"tile.{k}" for k in range(len(holds.tile)))
     if own & scope.symbols:
@@ -288,7 +289,7 @@ def symbols_are_in_scope(stmt: Stmt, holds: Holds, definition: Definition, scope
     return None if name is None else f"'{name}' is not in scope in what is held"
 
 
-def tiles_fit(stmt: Stmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
+def tiles_fit(stmt: Writer, holds: Holds, definition: Definition, scope: Scope) -> str | None:
     """As many symbols as the instruction has axes, each with as many values."""
     if any(n < 1 for n in holds.tile):
         return f"a tile of {_numbers(holds.tile)}: every number is positive"
@@ -300,7 +301,7 @@ def tiles_fit(stmt: Stmt, holds: Holds, definition: Definition, scope: Scope) ->
     return f"{f'a tile of {_numbers(holds.tile)}' if holds.tile else 'no tile'}, where this instruction has one of {_numbers(wanted)}"
 
 
-def _tile(stmt: Stmt, scope: Scope) -> tuple[int, ...] | None:
+def _tile(stmt: Writer, scope: Scope) -> tuple[int, ...] | None:
     """The tile of an instruction; ``None``: any, as a box says which element is which."""
     match stmt:
         case Gather(width=width) | VectorCopy(width=width) | AsyncCopy(width=width):

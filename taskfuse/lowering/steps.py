@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import cast
 
+from taskfuse.collector import PAUSE
 from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.ir.atoms import Instruction
 from taskfuse.ir.fusion import Fusion, as_fusion
@@ -20,6 +21,7 @@ from taskfuse.kir.faithful import check_faithful
 from taskfuse.location import caller
 from taskfuse.lowering import bulk, tensor_cores, vectors
 from taskfuse.lowering.channels import Channels
+from taskfuse.lowering.circular_waits import check_circular_waits
 from taskfuse.lowering.copies import wait_for_copies
 from taskfuse.lowering.emit import Emitter, Notes
 from taskfuse.lowering.endpoints import Endpoints
@@ -41,7 +43,7 @@ from taskfuse.lowering.sync import Synchronizer
 from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.lowering.witness import definitions
 from taskfuse.passes import PIPELINE, KernelPass
-from taskfuse.schedule.order import Sequencer
+from taskfuse.schedule.order import Sequencer, positions
 
 BUILDERS: dict[Instruction, Callable[[Statements, TensorView], list[PStmt]]] = {
     Instruction.VECTOR: vectors.vector_copy,
@@ -135,6 +137,7 @@ def _channels(state: State) -> None:
     """
     state.channels = Channels.of(state.fusion, state.tree, state.ranges, state.shared_loops.path, state.order, state.index_maps.grid_stride.trips)
     state.channels.check_memory(state.index_maps.memory)
+    check_circular_waits(state.channels.channels, state.fusion, state.tree, state.shared_loops.path, positions(state.order))
 
 
 def _rings(state: State) -> None:
@@ -236,7 +239,8 @@ def _barriers(state: State) -> None:
     channel waits for another where it holds the turn.
     """
     stored = [b for b in state.buffers if not MEDIA[b.memory].is_private]
-    sync = Synchronizer(state.ranges, state.tree.root, stored, state.channels.names(), state.rings)
+    in_place = {r.tensor.name: r.into.name for r in state.fusion.results if r.into is not None and r.into.is_input}
+    sync = Synchronizer(state.ranges, state.tree.root, stored, state.channels.names(), state.rings, in_place)
     sync.insert(state.plan, {tv.name for tv in (*state.fusion.outputs, *(whole for whole, _ in state.indexer.placed.values()))})
     state.endpoints.check_pingpong(state.plan)
     stand_ins = [(name, 1, count) for name, count in sync.mbarriers]
@@ -326,11 +330,12 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT, after: Callable[[S
     if not fusion.outputs:
         reason, help = "it has no outputs, so that there is nothing to compute", "fusion.add_output(tensor)"
         raise LoweringError(what=f"fusion '{fusion.name}'", reason=reason, help=help, location=caller())
-    fusion = legible(fusion)
-    state = State(fusion, options)
-    for step in STEPS:
-        step.run(state)
-        if after is not None:
-            after(step, state)
-    check_faithful(state.kernel, fusion)
+    with PAUSE:
+        fusion = legible(fusion)
+        state = State(fusion, options)
+        for step in STEPS:
+            step.run(state)
+            if after is not None:
+                after(step, state)
+        check_faithful(state.kernel, fusion)
     return state.kernel

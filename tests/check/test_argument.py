@@ -1,78 +1,45 @@
-"""While a proof runs no cycles are collected; afterwards they are if they were before, whatever happens in between."""
+"""Obligations are looked at up to the next gap, once, and meanwhile no cycles are collected."""
 
 import gc
 from collections.abc import Iterator
-from threading import Barrier, Thread
 
 import pytest
 
-from taskfuse.check import Obligation
-from taskfuse.check.argument import PAUSE, Argument, Pause
+from taskfuse.check import Layer, Obligation, Verdict
+from taskfuse.check.argument import Argument
 
 
-@pytest.fixture(autouse=True)
-def collecting() -> Iterator[None]:
-    """Tests start and end with the collector at work."""
-    assert gc.isenabled()
-    yield
-    gc.enable()
-
-
-def test_nobody_collects_until_the_last_one_is_out() -> None:
-    pause = Pause()
-    with pause:
+def obligations(looked: list[str], *verdicts: Verdict) -> Iterator[Obligation]:
+    """One for each verdict, written down as it is looked at."""
+    for k, verdict in enumerate(verdicts):
         assert not gc.isenabled()
-        with pause:
-            assert not gc.isenabled()
-        assert not gc.isenabled()
+        looked.append(str(k))
+        yield Obligation(Layer.ORDER, str(k), verdict, "")
+
+
+def test_a_reader_gets_what_comes_up_to_the_next_gap() -> None:
+    looked: list[str] = []
+    argument = Argument(obligations(looked, Verdict.PROVED, Verdict.OUTSIDE, Verdict.PROVED, Verdict.REFUTED, Verdict.PROVED))
+    assert looked == []
+    found = iter(argument)
+    assert next(found).subject == "0"
+    assert looked == ["0", "1"]
+    next(found)
+    assert looked == ["0", "1"]
+    next(found)
+    assert looked == ["0", "1", "2", "3"]
+    for _ in range(2):
+        assert [o.subject for o in argument] == ["0", "1", "2", "3", "4"]
+    assert looked == ["0", "1", "2", "3", "4"]
     assert gc.isenabled()
 
 
 def test_an_error_ends_the_pause() -> None:
-    with pytest.raises(KeyError), Pause():
-        raise KeyError
-    assert gc.isenabled()
-
-
-def test_who_collects_nothing_is_left_alone() -> None:
-    gc.disable()
-    with Pause():
+    def failing() -> Iterator[Obligation]:
         assert not gc.isenabled()
-    assert not gc.isenabled()
-
-
-def test_threads_share_a_pause() -> None:
-    pause, both, out = Pause(), Barrier(2), Barrier(2)
-    seen: list[bool] = []
-
-    def run() -> None:
-        with pause:
-            both.wait()
-        out.wait()
-
-    other = Thread(target=run)
-    other.start()
-    with pause:
-        both.wait()
-        out.wait()  # the other one has left
-        seen.append(gc.isenabled())
-    other.join()
-    assert seen == [False]
-    assert gc.isenabled()
-
-
-def test_an_argument_pauses_for_each_obligation_and_not_between_them() -> None:
-    inside: list[bool] = []
-
-    def obligations() -> Iterator[Obligation]:
-        inside.append(gc.isenabled())
         raise ZeroDivisionError
         yield
 
     with pytest.raises(ZeroDivisionError):
-        list(Argument(obligations()))
-    assert inside == [False]
-    assert gc.isenabled()
-    with PAUSE:
-        assert not gc.isenabled()
+        list(Argument(failing()))
     assert gc.isenabled()

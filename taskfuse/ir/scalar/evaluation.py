@@ -40,8 +40,8 @@ class TableIndexError(IndexError):
     """An expression has no value: it looks up an entry that its table does not have."""
 
 
-_INTEGERS = (Sum, Sym, Product, FloorDiv, Mod)
-"""Expressions that are no booleans by their form."""
+_INTEGERS = (Sum, Sym, Product, FloorDiv, Mod, Const)
+"""Expressions that have integers as values by their form."""
 
 KEPT = 1 << 12
 """Elements of an array that is kept for the next expression."""

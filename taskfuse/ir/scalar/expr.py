@@ -342,8 +342,10 @@ def sym(name: str) -> Sym:
     Raises:
         ValueError: ``name`` is not of that form.
     """
-    found = _INTERNED.get((Sym, name))
-    if found is None and SYMBOL_NAME.fullmatch(name) is None:
+    found: Sym | None = _INTERNED.get((Sym, name))
+    if found is not None:
+        return found
+    if SYMBOL_NAME.fullmatch(name) is None:
         raise ValueError(f"'{name}' is not a symbol name: letters, digits and _, in parts joined by dots")
     return intern(Sym, name)
 

@@ -26,7 +26,9 @@ class _ProvingRewriter(Rewriter):
 
 def simplify(e: IntLike, facts: Facts = NO_FACTS) -> Expr:
     """An expression equal to ``e`` wherever the facts hold (and ``e`` has a value), as simple as the rules get it."""
-    return _ProvingRewriter.of(facts)(wrap(e))
+    e = wrap(e)
+    found = facts.strong_memo.get(e)
+    return _ProvingRewriter.of(facts)(e) if found is None else found
 
 
 def prove(cond: IntLike, facts: Facts = NO_FACTS) -> bool:

@@ -1,0 +1,38 @@
+"""Python's collector of reference cycles, held back while a kernel is lowered or proved.
+
+Both make many small objects that live until they are done, and few cycles. The collector goes through all of them again and again, and finds nothing: that
+is a tenth to a quarter of the time of a proof. What one kernel leaves behind is bounded, and collected afterwards.
+"""
+
+from __future__ import annotations
+
+import gc
+from threading import Lock
+from types import TracebackType
+
+
+class Pause:
+    """A context in which no cycles are collected. May be entered again, and by several threads; the last one out lets them be collected if they were before."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+        self._stopped = False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside and gc.isenabled():
+                gc.disable()
+                self._stopped = True
+            self._inside += 1
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._stopped:
+                gc.enable()
+                self._stopped = False
+
+
+PAUSE = Pause()
+"""The one of this process: the collector is one for all."""
