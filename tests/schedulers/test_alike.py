@@ -8,7 +8,7 @@ from taskfuse.runtime import kernel
 from taskfuse.runtime.chain import Chain
 from taskfuse.schedulers import alike
 from taskfuse.schedulers.auto import candidates
-from taskfuse.schedulers.segmenter import plan_segments
+from taskfuse.schedulers.segmenter import choose_segments
 from tests.schedulers.planned import pasted
 
 
@@ -65,7 +65,7 @@ def test_a_schedule_in_other_names_is_the_one_that_would_have_been_made(names: t
 
 def test_code_of_equal_segments_makes_their_kernels() -> None:
     fusion = layers(3)
-    found = plan_segments(fusion)
+    found = choose_segments(fusion)
     assert len(found.steps) >= 4
     for step, again in zip(found.steps, pasted(fusion, found), strict=True):
         assert str(tf.lower(again)) == str(tf.lower(step.fusion))
