@@ -103,7 +103,7 @@ class Use:
 
 
 class Uses:
-    """All accesses of a program to Shared memory and to Global memory that the kernel writes."""
+    """All accesses of a kernel to Shared memory and to Global memory that the kernel writes."""
 
     def __init__(self, tree: StatementTree) -> None:
         kernel = tree.kernel

@@ -325,7 +325,7 @@ class Fusion:
         Path(path).write_text(_readers[0].picture(self), encoding="utf-8")
 
     def partition(self, sizes: Mapping[str, int] | None = None) -> Partition:
-        """Propose tasks and groups, with the estimate behind each cut: ``explain()`` shows them, ``code`` is Python, ``apply()`` makes them.
+        """Propose tasks and groups, with the estimate behind each group: ``explain()`` shows them, ``code`` is Python, ``apply()`` makes them.
 
         Args:
             sizes: values of dimensions for the estimate; by default 4096, clamped to the known bounds.

@@ -13,7 +13,7 @@ from taskfuse.kir import Kernel
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, check_options
 from taskfuse.options import Backend, read_options
-from taskfuse.runtime.automatic import as_scheduled, planned
+from taskfuse.runtime.automatic import as_scheduled, auto_scheduled
 from taskfuse.runtime.chain import Chain, link
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import Maker, check_backend
@@ -93,7 +93,7 @@ def compile(
             again = partial(compile, backend=backend, schedule=schedule, budget=budget, cache=cache, options=options, **settings)
             return Chain(whole, [link(part, again(part, sizes=own)) for part, own in zip(parts, extents, strict=True)])
         case Fusion() if schedule == "auto" and not fusion.has_schedule:
-            run = planned(fusion, make, sizes=sizes, target=machine, budget=budget)
+            run = auto_scheduled(fusion, make, sizes=sizes, target=machine, budget=budget)
             return specialized(fusion, make, run, sizes, machine) if specialize and fusion.dims else run
         case Kernel():
             return make(fusion)

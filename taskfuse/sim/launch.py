@@ -23,13 +23,13 @@ from taskfuse.kir.declarations import Buffer, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
 from taskfuse.sim.barriers import SemaphoreArray
 from taskfuse.sim.block import Block, Cluster
-from taskfuse.sim.compiler import program
+from taskfuse.sim.compiled_kernel import CompiledKernel
+from taskfuse.sim.compiler import compiled
 from taskfuse.sim.interleaving import Policy
 from taskfuse.sim.lanes import Env, LaneTable
 from taskfuse.sim.machine import Machine
 from taskfuse.sim.memory import Memory, Proxy, Region, Store
 from taskfuse.sim.observer import Observer
-from taskfuse.sim.program import Program
 from taskfuse.sim.published import GlobalFences, Published
 from taskfuse.target import MAX_BLOCK, MAX_THREADS, SHARED_BYTES, WARP
 
@@ -42,7 +42,7 @@ def prepare(kernel: Kernel, args: Sequence[Argument], values: Values, extents: M
     """Bind the arguments of a launch. Raises :class:`InputError` where they do not fit the kernel's parameters."""
     tensors, scalars = _arguments(kernel, args, values)
     symbols = _bind(kernel, tensors, extents or {})
-    return Launch(program(kernel, values), symbols, tensors, scalars)
+    return Launch(compiled(kernel, values), symbols, tensors, scalars)
 
 
 def _arguments(kernel: Kernel, args: Sequence[Argument], values: Values) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -81,7 +81,7 @@ def _value(kernel: Kernel, expr: Expr, symbols: Mapping[str, int]) -> int:
 class Launch:
     """A launch, which may be run several times: every :meth:`machine` starts from fresh memory."""
 
-    def __init__(self, code: Program, symbols: dict[str, int], tensors: dict[str, Array], scalars: dict[str, Array]) -> None:
+    def __init__(self, code: CompiledKernel, symbols: dict[str, int], tensors: dict[str, Array], scalars: dict[str, Array]) -> None:
         self.code = code
         self.tensors = tensors
         self.scalars = scalars

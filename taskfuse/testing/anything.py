@@ -28,7 +28,7 @@ from taskfuse.runtime.kernel import one_kernel
 from taskfuse.runtime.views import StridedView
 from taskfuse.schedulers.candidates import INTERNAL
 from taskfuse.schedulers.schedule import Schedule
-from taskfuse.schedulers.segmenter import Segmentation, plan_segments
+from taskfuse.schedulers.segmenter import Segmentation, choose_segments
 from taskfuse.sim import simulate
 from taskfuse.testing.case import Case, Outcome
 from taskfuse.testing.chooser import Chooser, RandomChooser
@@ -222,7 +222,7 @@ def check(fusion: tf.Fusion, arguments: Sequence[Any], seed: int = 0) -> Segment
     def trial(scheduled: tf.Fusion, schedule: Schedule) -> None:
         runs[scheduled] = one_kernel(scheduled, "sim", schedule=schedule)
 
-    found = plan_segments(fusion, trial=trial)
+    found = choose_segments(fusion, trial=trial)
     assert INTERNAL not in found.explain(), found.explain()
     values: dict[str, Any] = dict(zip([*(tv.name for tv in fusion.inputs), *(s.name for s in fusion.scalars)], arguments, strict=True))
     sizes = bind_shapes(fusion, [np.shape(a) for a in arguments[: len(fusion.inputs)]])

@@ -36,7 +36,7 @@ class Written:
 
 
 class Statements:
-    """The writes of a program, one by one. Methods raise :class:`Open` for what is not known to be right."""
+    """The writes of a kernel, one by one. Methods raise :class:`Open` for what is not known to be right."""
 
     def __init__(self, kernel: Kernel, writes: ReachingWrites, instructions: Instructions, reductions: Reductions, scans: Scans) -> None:
         self.writes = writes

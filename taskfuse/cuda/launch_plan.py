@@ -1,4 +1,4 @@
-"""Plans: what one kernel needs for arguments of one signature, worked out once (:mod:`taskfuse.cuda.planner`).
+"""Launch plans: what one kernel needs for arguments of one signature, worked out once (:mod:`taskfuse.cuda.planner`).
 
 A signature is everything about the arguments but their addresses: shapes, strides, dtypes, device, alignment. A plan holds the loaded kernel of
 the variant that the signature allows, the launch shape and the parameters that do not change, and how to fill in those that do.
@@ -29,7 +29,7 @@ class Workspace(NamedTuple):
     words: tuple[tuple[int, int], ...]
 
 
-class Plan:
+class LaunchPlan:
     """Launches of one kernel with arguments of one signature.
 
     Attributes:
@@ -108,7 +108,7 @@ class Plan:
 
 
 def overlapping(ranges: Sequence[tuple[int, int]], outputs: int) -> tuple[tuple[int, int, int, int], ...]:
-    """What :attr:`Plan.apart` is for arrays of these ranges. The outputs are the last of the arrays; empty ones overlap nothing."""
+    """What :attr:`LaunchPlan.apart` is for arrays of these ranges. The outputs are the last of the arrays; empty ones overlap nothing."""
     found: list[tuple[int, int, int, int]] = []
     for position, (low, high) in list(enumerate(ranges))[len(ranges) - outputs :]:
         for other, (begin, end) in enumerate(ranges[:position]):
