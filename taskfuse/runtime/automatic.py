@@ -65,7 +65,7 @@ def _planned(fusion: Fusion, make: Maker, sizes: Mapping[str, int] | None, targe
     for step, run in zip(found.steps, made, strict=True):
         run.schedule = step.schedule
     if not found.is_segmented:
-        return made[0]
+        return make.in_place(made[0])
     whole = fusion if found.whole_fusion is None else found.whole_fusion
     return Chain(copy_fusion(whole)[0], [Link(run, step.arguments, step.outputs) for step, run in zip(found.steps, made, strict=True)], found)
 
