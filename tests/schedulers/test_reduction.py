@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -168,6 +169,18 @@ def test_few_long_rows_are_shared_and_many_are_not() -> None:
     assert rank(RowProblem(2, 1 << 24))[0].config.blocks > 16
     assert rank(RowProblem(1 << 16, 4096))[0].config.blocks == 1
     assert all(c.blocks == 1 for c in candidates(RowProblem(2, 1 << 24, may_share=False)))
+
+
+def test_few_blocks_are_priced_for_what_each_of_them_moves() -> None:
+    # sums over 512 rows of 128 columns that also store 512 KiB: two blocks, alone on their multiprocessors, move all of it one after the other
+    sums = RowProblem(128, 512, is_inner=False, store_bytes=8)
+    two, many = RowConfig(32, 8, 8), RowConfig(4, 8, 8, 16)
+    moved = (512 * 128 * (2 + 8)) / sums.target.l2_bytes_per_cycle / sums.target.clock_mhz
+    alone = estimate(replace(sums, loaded=0, stored=0), two).us
+    assert estimate(sums, two).us == pytest.approx(alone + moved / 2, rel=0.02)
+    assert estimate(sums, many).us < estimate(sums, two).us
+    wide = replace(sums, rows=1 << 20)  # blocks for every multiprocessor, several times: the memory is the bound
+    assert estimate(wide, two).us < 1.2 * (sums.target.launch_us + sums.target.dram_us(wide.rows * wide.columns * 10))
 
 
 def test_short_rows_share_a_block() -> None:
