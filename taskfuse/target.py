@@ -88,7 +88,7 @@ class ProductFigures:
         side_latency_cycles: from the loads of what an epilogue reads beside the product to their values.
         side_cycles: for a warpgroup to load 64 x 64 elements of it. Both from 4096 x 2816 x 1024 with a residual and with a bias, on an H100.
         work_cycles: for one instruction of an epilogue, as it is counted: the same with x * sigmoid(x).
-        guarded_factor: where conditions stand around these, so that one waits for the other.
+        guarded_factor: times these waits and instructions where conditions stand around them, so that one waits for the other: the same in turns.
         copy_latency_cycles: from a load of the threads that copy factors to its value: 8 x 64 x 64 x 1500 and 96 x 197 x 64 x 197, on an H100.
         cluster_us: for the blocks of a cluster to be launched together, and to wait for each other: 2048^3 with and without.
         row_part_cycles, column_part_cycles: for a warpgroup to add up 64 x 64 elements along their rows, or along their columns, which takes a shuffle for
@@ -98,6 +98,7 @@ class ProductFigures:
         simt_shares: rows and columns of the result that a thread has, and the share of the multiply-adds that it issues then, at 32 of k in a tile: the rest
             are loads of factors. With one to 62 blocks on a multiprocessor, which makes little difference; with 16 of k it is 5 to 10% less. 8 x 8 spill
             where two blocks share a multiprocessor (0.83), and have 0.77 where one is alone.
+        simt_together: times these where several blocks share a multiprocessor, on an H100: 512 x 1024 x 4096 in two and in four chunks of k.
     """
 
     tensor_share: float = 0.95
@@ -119,6 +120,7 @@ class ProductFigures:
     column_part_cycles: float = 250
     finish_us: float = 5.0
     access_cycles: float = 8
+    simt_together: float = 1.1
     simt_shares: tuple[tuple[tuple[int, int], float], ...] = (
         ((2, 2), 0.34),
         ((2, 4), 0.41),

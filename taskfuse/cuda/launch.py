@@ -107,6 +107,7 @@ class Launcher:
         self.probes = kinds.probes
         self._planner = Planner(own, driver, Code(own, driver, arch, fast_math, debug, lenient, on_compile), admit)
         self._plans = LaunchPlans()
+        self._touched = own.touched
         params = wanted(kernel)
         self._count = len(params)
         self._scalars = [(index, p) for index, p in enumerate(params) if isinstance(p, ScalarParam)]
@@ -236,7 +237,7 @@ class Launcher:
 
     def _refuse_overlap(self, addresses: Sequence[int], ranges: Sequence[tuple[int, int]]) -> None:
         inputs = len(addresses) - len(self.kernel.outputs)
-        check_overlaps(self.kernel, [(a + low, a + high) for a, (low, high) in zip(addresses, ranges, strict=True)], inputs)
+        check_overlaps(self.kernel, [(a + low, a + high) for a, (low, high) in zip(addresses, ranges, strict=True)], inputs, self._touched)
 
     def _launch_again(self, plan: LaunchPlan, frame: Frame, status: int) -> None:
         """A launch that failed, in the context of the plan, if that was not the current one."""
@@ -407,7 +408,7 @@ class Launcher:
                 raise self._unfit(position, unfit) from None
             views.append(ArrayView(NEW_ARRAY, dtype, Layout.of(array.shape, row_major(array.shape), dtype.itemsize), device.ordinal))
         if given is not None:
-            check_host_outputs(self.kernel, hosts[:split], given)
+            check_host_outputs(self.kernel, hosts[:split], given, self._touched)
         loan = self.kinds.loan
         signature: Hashable = given is None
         for view in views:

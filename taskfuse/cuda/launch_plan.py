@@ -6,12 +6,13 @@ the variant that the signature allows, the launch shape and the parameters that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from taskfuse.cuda.arrays import Kind, Maker
 from taskfuse.cuda.driver import Device, Driver, Function
 from taskfuse.cuda.frame import EMPTY_FRAME, Frame, FrameLayout
+from taskfuse.cuda.outputs import may_overlap
 from taskfuse.cuda.signature import Source
 
 
@@ -61,6 +62,7 @@ class LaunchPlan:
         source: Source,
         makers: tuple[Maker, ...],
         ranges: tuple[tuple[int, int], ...],
+        touched: Collection[str],
     ) -> None:
         self._driver = driver
         self.kind = kind = kinds[0]
@@ -73,7 +75,10 @@ class LaunchPlan:
         self.source = source
         self.makers = makers
         self.ranges = ranges
-        self.apart = () if makers else overlapping(ranges, len(source.kernel.outputs))
+        kernel = source.kernel
+        inputs = len(ranges) - len(kernel.outputs)
+        found = () if makers else overlapping(ranges, len(kernel.outputs))
+        self.apart = tuple(pair for pair in found if not may_overlap(kernel, pair[0] - inputs, pair[1], touched))
         self._function = 0
         self.pointers: tuple[tuple[int, int], ...] = ()
         self.scalars: tuple[tuple[int, int], ...] = ()

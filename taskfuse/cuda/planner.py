@@ -79,7 +79,7 @@ class Planner:
         source = self._code.source(variant)
         shape = launch_shape(self.kernel, source, symbols)
         order = [p.name for _, p in self._inputs] + [p.name for p in self.kernel.outputs]
-        plan = LaunchPlan(self._driver, kinds, place, source, makers, tuple(views[name].layout.byte_range for name in order))
+        plan = LaunchPlan(self._driver, kinds, place, source, makers, tuple(views[name].layout.byte_range for name in order), self._face.touched)
         if math.prod(shape.grid) * math.prod(shape.block) == 0:
             self._check_nothing_to_do(shape, views)
             return plan

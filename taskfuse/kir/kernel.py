@@ -56,7 +56,7 @@ class Kernel:
     keeps_rules: bool = field(default=False, init=False, compare=False, repr=False)
 
     @property
-    def meets_blocks(self) -> bool:
+    def is_cooperative(self) -> bool:
         """True if threads wait for threads of other blocks of the grid: all blocks must then be resident at once."""
         return bool(self.counters or self.semaphores)
 
@@ -79,6 +79,11 @@ class Kernel:
     def outputs(self) -> tuple[TensorParam, ...]:
         """The tensor arguments that are written."""
         return tuple(p for p in self.params if isinstance(p, TensorParam) and p.is_output)
+
+    @property
+    def in_place(self) -> dict[str, str]:
+        """The outputs that are written into the array of an input, and that input."""
+        return {p.name: p.into for p in self.params if isinstance(p, TensorParam) and p.into is not None}
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the full text: rows of the tables of dtypes and functions are compared by identity."""

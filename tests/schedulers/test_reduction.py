@@ -3,15 +3,19 @@
 import sys
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taskfuse as tf
 from taskfuse.errors import LoweringError, TaskfuseError, UnsupportedError
+from taskfuse.kir import walk
+from taskfuse.kir.nodes import For
 from taskfuse.kir.synchronization import BarrierScope
 from taskfuse.schedulers import Keep, RowConfig
 from tests.errors import text
+from tests.proofs import proved
 from tests.schedulers.reduced import x
 from tests.schedulers.rows import SUMS, Kind, barriers, check, extremes, make, softmax, total
 
@@ -132,3 +136,59 @@ def test_parameters() -> None:
     reason = "a row of N elements is kept in registers\nhelp: give its extent as a constant, or keep=Keep.NOTHING"
     expected = "a reduction schedule of fusion 'softmax' is not supported: " + reason
     assert refused(lambda: tf.schedulers.normalization(make(softmax, (4, "N")), small)) == expected
+
+
+def moved(name: str, x: tf.TensorView) -> tf.TensorView:
+    """Elements of ``x``, ``[4, 6, 16]``, from other places."""
+    match name:
+        case "slice":
+            return x[:, :, 1:14]
+        case "copied slice":
+            return tf.copy(x[:, :, 1:14])
+        case "flip":
+            return tf.flip(x, 2)
+        case "broadcast":
+            return tf.broadcast_to(x[:, :, 0:1], [4, 6, 16])
+        case "mask":
+            return tf.broadcast_to(tf.reshape(tf.lt(tf.arange(16), 5), [1, 1, 16]), [4, 6, 16])
+        case _:
+            return tf.permute(x, [1, 0, 2])
+
+
+MOVED = ("slice", "copied slice", "flip", "broadcast", "permuted")
+
+
+@pytest.mark.parametrize(("name", "norm"), [*((n, norm) for n in MOVED for norm in (False, True)), ("mask", False)])
+def test_an_output_that_moves_elements_shares_the_loops_of_what_reduces_it(name: str, norm: bool) -> None:
+    """Computed twice, it would have no axis in common with the rest, and one thread would walk over all of it."""
+    with tf.Fusion("moved") as fusion:
+        x = tf.define_tensor([4, 6, 16], name="x")
+        out = moved(name, x)
+        fusion.add_output(out)
+        values = tf.cast(out, tf.float32)
+        fusion.add_output(tf.softmax(values, 2) if norm else tf.sum(values * values, 2))
+    scheduler = tf.schedulers.normalization if norm else tf.schedulers.reduction
+    scheduler(fusion)
+    kernel = proved(tf.lower(fusion))
+    assert not [s for s in walk(kernel) if isinstance(s, For) and not s.unroll and ".slot" not in s.var]
+    given = np.random.default_rng(0).random((4, 6, 16), np.float32)
+    with tf.Fusion("meant") as meant:
+        x = tf.define_tensor([4, 6, 16], name="x")
+        made = moved(name, x)
+        meant.add_output(made)
+        meant.add_output(tf.cast(made, tf.float32))
+    wanted, floats = meant.evaluate(given)
+    first, second = kernel.simulate(given)
+    assert (first == wanted).all()
+    e = np.exp(floats)
+    np.testing.assert_allclose(second, e / e.sum(2, keepdims=True) if norm else (floats * floats).sum(2), rtol=1e-5)
+
+
+def test_what_phases_compute_again_of_nothing_is_left_to_others() -> None:
+    """No axis of the second phase is known to be one of the first."""
+    with tf.Fusion("mask") as fusion:
+        out = moved("mask", tf.define_tensor([4, 6, 16], name="x"))
+        fusion.add_output(out)
+        fusion.add_output(tf.softmax(tf.cast(out, tf.float32), 2))
+    assert "has an axis that" in refused(lambda: tf.schedulers.normalization(fusion))
+    assert len(tf.compile(fusion).kernels) > 1

@@ -1,8 +1,10 @@
 """The cost model of rows: how many threads and blocks share one."""
 
+from dataclasses import replace
+
 import pytest
 
-from taskfuse.schedulers import Keep
+from taskfuse.schedulers import Keep, RowConfig
 from taskfuse.schedulers.row_cost import RowProblem, candidates, estimate, rank
 
 
@@ -31,3 +33,15 @@ def test_every_problem_has_a_candidate(problem: RowProblem) -> None:
     assert found == sorted(found, key=lambda e: e.us)
     assert all(e.residents >= 1 and e.us > 0 and estimate(problem, e.config) == e for e in found)
     assert found
+
+
+def test_few_blocks_are_priced_for_what_each_of_them_moves() -> None:
+    # sums over 512 rows of 128 columns that also store 512 KiB: two blocks, alone on their multiprocessors, move all of it one after the other
+    sums = RowProblem(128, 512, is_inner=False, store_bytes=8)
+    two, many = RowConfig(32, 8, 8), RowConfig(4, 8, 8, 16)
+    moved = (512 * 128 * (2 + 8)) / sums.target.l2_bytes_per_cycle / sums.target.clock_mhz
+    alone = estimate(replace(sums, loaded=0, stored=0), two).us
+    assert estimate(sums, two).us == pytest.approx(alone + moved / 2, rel=0.02)
+    assert estimate(sums, many).us < estimate(sums, two).us
+    wide = replace(sums, rows=1 << 20)  # blocks for every multiprocessor, several times: the memory is the bound
+    assert estimate(wide, two).us < 1.2 * (sums.target.launch_us + sums.target.dram_us(wide.rows * wide.columns * 10))
