@@ -88,7 +88,15 @@ __device__ __forceinline__ float from_float16(unsigned short bits) {
   return x;
 }
 
+// by the instruction that rounds two: on sm_90 that of one takes the units of exponentials, four times as long
 __device__ __forceinline__ unsigned short to_float16(float x) {
+  unsigned pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(0.0f), "f"(x));
+  return (unsigned short)pair;
+}
+
+// one of several that lie side by side in registers: ptxas rounds two of them by one instruction, and packs them thereby
+__device__ __forceinline__ unsigned short to_packed_float16(float x) {
   unsigned short bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
   return bits;
@@ -104,7 +112,16 @@ __device__ __forceinline__ float from_bfloat16(unsigned short bits) {
   return __uint_as_float((unsigned)bits << 16);
 }
 
+// as to_float16; the upper half of the pair, so that the pair is the rounded float
 __device__ __forceinline__ unsigned short to_bfloat16(float x) {
+  unsigned pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(x), "f"(0.0f));
+  __builtin_assume((pair & 0xffff) == 0);
+  return (unsigned short)(pair >> 16);
+}
+
+// as to_packed_float16
+__device__ __forceinline__ unsigned short to_packed_bfloat16(float x) {
   unsigned short bits;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
   return bits;
@@ -181,24 +198,28 @@ _SMALL_FLOATS = (float16, bfloat16, float8_e4m3, float8_e5m2)
 _SHORT_NAMES = {"int": "int", "unsigned": "uint", "long long": "ll", "unsigned long long": "ull"}
 
 
-def convert(text: str, source: DType, target: DType) -> Fragment:
-    """The value of ``text``, an operand of ``c_type(source)``, as one of ``c_type(target)``; ``text`` is evaluated once."""
-    converted = _convert(text, source, target)
+def convert(text: str, source: DType, target: DType, packed: bool = False) -> Fragment:
+    """The value of ``text``, an operand of ``c_type(source)``, as one of ``c_type(target)``; ``text`` is evaluated once.
+
+    Args:
+        packed: its neighbors are converted beside it, into one register.
+    """
+    converted = _convert(text, source, target, packed)
     return Fragment(converted, CONVERSIONS.called(converted))
 
 
-def _convert(text: str, source: DType, target: DType) -> str:
+def _convert(text: str, source: DType, target: DType, packed: bool = False) -> str:
     if source is target:
         return text
     if target.is_bool:
         # a small float without its sign: zero or not
         return f"(({text} & 0x{2 ** (source.bits - 1) - 1:x}) != 0)" if source in _SMALL_FLOATS else f"({text} != 0)"
     if source in _SMALL_FLOATS:
-        return _convert(f"from_{source}({text})", float32, target)
+        return _convert(f"from_{source}({text})", float32, target, packed)
     if source is float64 and target is float16:
         return f"double_to_float16({text})"
     if target in _SMALL_FLOATS:
-        return f"to_{target}({_convert(text, source, float32)})"
+        return f"to_{'packed_' * (packed and target.bits == 16)}{target}({_convert(text, source, float32)})"
     if source.is_float and target.is_integer:
         return _truncate(text, c_type(source), target)
     return f"(({c_type(target)}){text})"

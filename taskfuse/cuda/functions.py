@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from taskfuse.cuda.c_types import CONVERSIONS, c_type, convert, wrapping_type
 from taskfuse.cuda.text import Fragment, Helper, Library
-from taskfuse.dtypes import DType, DTypeKind, bool_
+from taskfuse.dtypes import DType, DTypeKind, bfloat16, bool_, float32
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule, Elementwise
 from taskfuse.ir.spelling import Spelling
@@ -167,6 +167,17 @@ __device__ __forceinline__ T lerp(T a, T b, T t) {
   return a + t * (b - a);
 }
 
+// powf, but for the powers that take a product or two, or a root: of a constant power one of these is left
+__device__ __forceinline__ float power(float a, float b) {
+  if (b == 1) return a;
+  if (b == 2) return a * a;
+  if (b == 3) return a * a * a;
+  if (b == 4) return a * a * (a * a);
+  if (b == -1) return 1 / a;
+  if (b == 0.5f) return a == -__int_as_float(0x7f800000) ? -a : sqrtf(a) + 0.0f;
+  return powf(a, b);
+}
+
 // 1 / d for 1 <= d <= 2, where rcp.approx is off by 1 ulp at most (PTX ISA, "rcp"): one step of Newton leaves little more than a half,
 // without the branch that a division takes for subnormal and huge numbers
 __device__ __forceinline__ float reciprocal_from_1_to_2(float d) {
@@ -215,6 +226,23 @@ __device__ __forceinline__ double double_gelu_tanh(double x) {
 }
 """
 
+# of operands that are bfloat16, for results that are rounded to bfloat16: with 8 significant bits each, a quotient is not nearer to the middle of two
+# bfloat16 than by 2^-17 of it unless it is the middle, which takes a subnormal result, and a root never
+_BFLOAT16 = """
+// at most 2 ulp off, for all operands (PTX ISA, "div"): a / b in bfloat16
+__device__ __forceinline__ float bfloat16_quotient(float a, float b) {
+  float quotient;
+  asm("div.full.f32 %0, %1, %2;" : "=f"(quotient) : "f"(a), "f"(b));
+  return quotient;
+}
+
+__device__ __forceinline__ float bfloat16_sqrt(float x) {
+  float root;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(x));
+  return root;
+}
+"""
+
 # float32 by the special function units
 _FAST = """
 __device__ __forceinline__ float fast_tanh(float x) {
@@ -246,7 +274,7 @@ __device__ __forceinline__ float fast_gelu_tanh(float x) {
 }
 """
 
-DEVICE_FUNCTIONS = Library(_INTEGERS, _NUMBERS, _FLOATS, _FAST)
+DEVICE_FUNCTIONS = Library(_INTEGERS, _NUMBERS, _FLOATS, _BFLOAT16, _FAST)
 
 
 def result_dtype(op: Elementwise, dtype: DType) -> DType:
@@ -254,19 +282,22 @@ def result_dtype(op: Elementwise, dtype: DType) -> DType:
     return bool_ if op.rule in (DTypeRule.BOOL, DTypeRule.LOGICAL) else dtype
 
 
-def call(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool = False) -> Fragment:
+def call(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool = False, *, is_bfloat16: bool = False) -> Fragment:
     """``op`` on operands of ``dtype`` (a selector is a bool), as C++ of type ``c_type(result_dtype(op, dtype))``.
 
     Args:
         operands: texts that may stand as operands; each is evaluated at most once.
         dtype: what ``op`` computes in. Floats below 32 bits are computed in float and rounded once.
         fast_math: take the faster and less accurate forms of float.
+        is_bfloat16: the operands are bfloat16 that were converted to float, and the result will be rounded to it.
 
     Raises :class:`UnsupportedError` if the function does not take the dtype.
     """
     if dtype.compute is not dtype and not op.cpp.moves:
         return _in_float(op, operands, dtype, fast_math)
     text = _form(op.cpp, dtype, fast_math)
+    if is_bfloat16 and not fast_math and dtype is float32 and op.cpp.bfloat16 is not None:
+        text = op.cpp.bfloat16
     if text is None:
         raise UnsupportedError(what=f"{op.name} of {dtype}", reason="the CUDA backend has no form of it")
     # no minus sign after another one
@@ -276,7 +307,7 @@ def call(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool
 
 def _in_float(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool) -> Fragment:
     converted = [convert(operand, dtype, dtype.compute) for operand in operands]
-    value = call(op, [operand.text for operand in converted], dtype.compute, fast_math)
+    value = call(op, [operand.text for operand in converted], dtype.compute, fast_math, is_bfloat16=dtype is bfloat16)
     result = result_dtype(op, dtype)
     rounded = convert(value.text, result_dtype(op, dtype.compute), result)
     return Fragment(rounded.text, frozenset[Helper]().union(value.helpers, rounded.helpers, *(operand.helpers for operand in converted)))
@@ -296,6 +327,7 @@ def _form(row: Spelling, dtype: DType, fast_math: bool) -> str | None:
             return row.fast if fast_math and row.fast is not None else row.f32
 
 
-_FORMS = [form for row in (op.cpp for op in ELEMENTWISE.values()) for form in (row.f32, row.f64, row.signed, row.unsigned, row.fast) if form is not None]
+_ROWS = (op.cpp for op in ELEMENTWISE.values())
+_FORMS = [form for row in _ROWS for form in (row.f32, row.f64, row.signed, row.unsigned, row.fast, row.bfloat16) if form is not None]
 # what the texts of this module and of conversions call: no variable may have such a name where they stand
 IDENTIFIERS: frozenset[str] = frozenset(re.findall(r"[a-zA-Z_]\w+", " ".join(_FORMS))) | CONVERSIONS.helpers.keys()

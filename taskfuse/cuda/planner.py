@@ -154,4 +154,3 @@ class Planner:
         for param in self.kernel.outputs:
             if not views[param.name].layout.is_empty:
                 raise refused(self.kernel, f"it has no thread to write '{param.name}': {shape}")
-

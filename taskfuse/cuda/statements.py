@@ -14,7 +14,7 @@ from taskfuse.cuda.hoisting import Divisions
 from taskfuse.cuda.storage import constant_elements, declared_in
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.writer import Scope, Writer
-from taskfuse.dtypes import DType, bool_
+from taskfuse.dtypes import DType, bfloat16, bool_
 from taskfuse.ir.elementwise import DTypeRule
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Expr, FloorDiv, and_, not_
@@ -133,8 +133,12 @@ class Statements:
             case If():
                 self._if(stmt, scope)
             case Compute():
+                if (moved := self._moved(stmt)) is not None:
+                    w.store(stmt.out, w.element(moved, scope), w.places[moved.buffer].dtype, scope)
+                    return
                 operands = [w.operand(o, dtype, scope) for o, dtype in zip(stmt.operands, operand_dtypes(stmt), strict=True)]
-                text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math))
+                short = all(w.dtype(o) is bfloat16 for o in (stmt.out, *stmt.operands))
+                text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math, is_bfloat16=short))
                 w.store(stmt.out, text, result_dtype(stmt.op, stmt.dtype), scope)
             case Choose():
                 self._choose(stmt, scope)
@@ -163,6 +167,16 @@ class Statements:
                 w.call(scope, matrices.stmatrix(stmt), w.address(out, scope), w.address(source, scope))
             case _:
                 self._synchronization.print(stmt, scope)
+
+    def _moved(self, stmt: Compute) -> Access | None:
+        """What a statement copies into an element of the same dtype: it need not become what the statement computes in."""
+        match stmt.operands:
+            case (Access() as source,) if stmt.op.cpp.moves:
+                dtype = self._writer.places[stmt.out.buffer].dtype
+                same = self._writer.places[source.buffer].dtype is dtype
+                return source if same and stmt.dtype in (dtype, dtype.compute) else None
+            case _:
+                return None
 
     def _for(self, stmt: For, scope: Scope) -> None:
         w = self._writer

@@ -11,9 +11,10 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, Mod, Sum, const, maximum, simplify
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir import Kernel, accesses
+from taskfuse.kir import Kernel, accesses, walk
 from taskfuse.kir.declarations import Buffer
-from taskfuse.kir.nodes import For, Stmt
+from taskfuse.kir.nodes import Choose, Compute, For, Stmt
+from taskfuse.kir.products import Shuffle
 from taskfuse.kir.variant import Form
 from taskfuse.kir.walk import bodies
 
@@ -160,6 +161,13 @@ def declared_in(kernel: Kernel) -> dict[int, list[Buffer]]:
     for name, path in paths.items():
         found.setdefault(path[-1], []).append(local[name])
     return found
+
+
+def packed_in(kernel: Kernel) -> frozenset[str]:
+    """The Local arrays that are read as words of several elements: by vector copies, matrix instructions."""
+    arrays = {b.name for b in kernel.buffers if b.shape and not MEDIA[b.memory].has_addresses}
+    words = (access.buffer for stmt in walk(kernel) if not isinstance(stmt, Compute | Choose | Shuffle) for access in accesses(stmt)[1])
+    return frozenset(arrays.intersection(words))
 
 
 def _common(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from taskfuse.cuda.c_types import convert, literal
 from taskfuse.cuda.expressions import Indices, Level
 from taskfuse.cuda.functions import IDENTIFIERS
-from taskfuse.cuda.storage import Place
+from taskfuse.cuda.storage import Place, packed_in
 from taskfuse.cuda.text import Fragment, Helper, bare
 from taskfuse.dtypes import DType, int64
 from taskfuse.kir import Kernel
@@ -106,6 +106,7 @@ class Writer:
         self.places = places
         self.mbarriers = mbarriers
         self.helpers = helpers
+        self._packed = packed_in(kernel)
         self.lines: list[str] = []
         self._scalars: dict[str, DType] = {p.name: p.dtype for p in kernel.params if isinstance(p, ScalarParam)}
 
@@ -143,6 +144,18 @@ class Writer:
         """The text of the address of an mbarrier."""
         return f"&{self.mbarriers[slot.name]}[{scope.indices.text(slot.slot)}]"
 
+    def dtype(self, operand: Operand) -> DType:
+        """The dtype that an operand has before it is converted."""
+        match operand:
+            case Access():
+                return self.places[operand.buffer].dtype
+            case Immediate():
+                return operand.dtype
+            case ScalarValue(name=name):
+                return self._scalars[name]
+            case IndexOf():
+                return int64
+
     def operand(self, operand: Operand, dtype: DType, scope: Scope) -> str:
         """The text of an operand converted to ``dtype``."""
         match operand:
@@ -160,4 +173,5 @@ class Writer:
     def store(self, out: Access, text: str, dtype: DType, scope: Scope) -> None:
         """A line that stores a value of ``dtype`` in an element, converted to the element's."""
         place = self.places[out.buffer]
-        self.line(scope, f"{self.element(out, scope)} = {bare(self.use(convert(text, dtype, place.dtype)))};")
+        converted = convert(text, dtype, place.dtype, packed=out.buffer in self._packed)
+        self.line(scope, f"{self.element(out, scope)} = {bare(self.use(converted))};")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError, InputError
 from taskfuse.ir.fusion import Fusion, shape_text
-from taskfuse.ir.scalar import Expr, evaluate
+from taskfuse.ir.scalar import Expr, Sym, evaluate, substitute, sym
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ir.values import Values
 
@@ -45,7 +45,7 @@ def bind_symbols(fusion: Fusion, arrays: Sequence[npt.NDArray[Any]], values: Val
 def bind_shapes(fusion: Fusion, shapes: Sequence[Sequence[int]]) -> dict[str, int]:
     """The values of the symbolic dimensions, from the shapes of the inputs.
 
-    An extent that is a symbol gives its value; any other extent with one unknown symbol is solved for it as a linear form.
+    An extent that is a symbol gives its value; any other that is linear in its one unknown symbol is solved for it. What is left is checked.
 
     Raises:
         InputError: if a rank is wrong, an extent is not what the fusion says, or a value breaks the facts of its dimension.
@@ -60,10 +60,10 @@ def bind_shapes(fusion: Fusion, shapes: Sequence[Sequence[int]]) -> dict[str, in
         waiting += [(position, tv, d, extent, size) for d, (extent, size) in enumerate(zip(tv.shape, shape, strict=True))]
     while waiting:
         # what has no unknown is checked as soon as it can be, so that the first input at fault is the one that the error names
-        ready = [item for item in waiting if len(item[3].free - bound.keys()) <= 1]
-        if not ready:
+        item = next((item for item in waiting if is_solvable(item[3], bound)), None)
+        if item is None:
             break
-        position, tv, d, extent, size = item = ready[0]
+        position, tv, d, extent, size = item
         waiting.remove(item)
         unknown = extent.free - bound.keys()
         for name in unknown:
@@ -113,8 +113,22 @@ def _value(extent: Expr, bound: Mapping[str, int]) -> int:
     return found
 
 
+def is_solvable(extent: Expr, bound: Mapping[str, int]) -> bool:
+    """True for an extent without an unknown, and for one that is linear in its only unknown: no other has one solution."""
+    unknown = extent.free - bound.keys()
+    if isinstance(extent, Sym) or not unknown:
+        return True
+    if len(unknown) > 1:
+        return False
+    known = substitute(extent, {name: bound[name] for name in extent.free - unknown})
+    (name,) = unknown
+    at_zero = substitute(known, {name: 0})
+    slope = substitute(known, {name: 1}) - at_zero
+    return not (at_zero.free or slope.free) and known is at_zero + slope * sym(name)
+
+
 def solve_extent(extent: Expr, name: str, bound: Mapping[str, int], size: int) -> int | None:
-    """The nonnegative value of ``name`` for which ``extent`` is ``size``, if ``extent`` is linear in it."""
+    """The nonnegative value of ``name`` for which ``extent``, which is solvable (:func:`is_solvable`), is ``size``; ``None``: there is none."""
     at_zero = _value(extent, {**bound, name: 0})
     slope = _value(extent, {**bound, name: 1}) - at_zero
     if slope == 0:

@@ -111,7 +111,7 @@ class Fusion:
         id = 1 + next((tv.id for tv in reversed(self._tensors.values())), -1)
         if name is None:
             name = self._free_name("tv", id)
-        elif self._is_taken(name):
+        elif self._is_taken(self._checked_name(name)):
             what = "tensor" if name in self._tensors else "scalar"
             raise FusionError(fusion=self.name, reason=f"there is already a {what} named '{name}'", location=caller())
         shown = tuple(a for a in root if a.kind is AxisKind.ITERATION) if logical is None else tuple(logical)
@@ -205,8 +205,7 @@ class Fusion:
 
     def rename(self, tv: TensorView, name: object) -> None:
         """Give a tensor another name. Raises :class:`FusionError` if the name is taken or invalid."""
-        if not isinstance(name, str) or not name:
-            raise FusionError(fusion=self.name, reason=f"{name!r} is not a name", help="use text, such as 'hidden'", location=caller())
+        name = self._checked_name(name)
         if name == tv.name:
             return
         if self._is_taken(name):
@@ -217,11 +216,16 @@ class Fusion:
     def add_scalar(self, name: str | None, dtype: DType) -> Scalar:
         """A run-time scalar."""
         id = len(self.scalars)
-        if name is not None and self._is_taken(name):
+        if name is not None and self._is_taken(self._checked_name(name)):
             raise FusionError(fusion=self.name, reason=f"there is already a value named '{name}'", location=caller())
         scalar = Scalar(self, id, self._free_name("s", id) if name is None else name, dtype, caller())
         self.scalars.append(scalar)
         return scalar
+
+    def _checked_name(self, name: object) -> str:
+        if not isinstance(name, str) or not name:
+            raise FusionError(fusion=self.name, reason=f"{name!r} is not a name", help="use text, such as 'hidden'", location=caller())
+        return name
 
     def _is_taken(self, name: str) -> bool:
         return name in self._tensors or any(s.name == name for s in self.scalars)

@@ -81,7 +81,9 @@ class TokenReader:
         """Take the end of the line and the empty lines after it. Gives the line's comment, if there is one."""
         if not self.at_line_end():
             raise self.fail("the end of the line")
-        comment = self.lines[self.token.line - 1].partition("#")[2].strip()
+        last = self.tokens[self.position - 1]  # a '#' in a text in quotes begins no comment
+        behind = last.column - 1 + len(last.text) if self.position and last.line == self.token.line else 0
+        comment = self.lines[self.token.line - 1][behind:].partition("#")[2].strip()
         self.skip_lines()
         return comment or None
 

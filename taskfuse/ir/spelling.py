@@ -18,6 +18,7 @@ class Spelling:
     Attributes:
         f32, f64: for float and double.
         signed, unsigned, boolean: for integers of any width, and for bool.
+        bfloat16: for float where operands and result are bfloat16, all of them: as exact as ``f32`` then, and faster; ``None``: as ``f32``.
         fast: for float where accuracy may go (compiled with ``--use_fast_math``); ``None``: as ``f32``.
         moves: true if an operand is the result as it is: floats below 32 bits are taken as their bits.
     """
@@ -29,17 +30,18 @@ class Spelling:
     boolean: str | None = None
     fast: str | None = None
     moves: bool = False
+    bfloat16: str | None = None
 
 
-def floats(f32: str, f64: str, fast: str | None = None) -> Spelling:
+def floats(f32: str, f64: str, fast: str | None = None, bfloat16: str | None = None) -> Spelling:
     """A function of floats alone."""
-    return Spelling(f32, f64, fast=fast)
+    return Spelling(f32, f64, fast=fast, bfloat16=bfloat16)
 
 
-def library(name: str, arity: int = 1, fast: str | None = None) -> Spelling:
+def library(name: str, arity: int = 1, fast: str | None = None, bfloat16: str | None = None) -> Spelling:
     """A function of CUDA's math library, named after C's."""
     operands = ", ".join(f"{{{i}}}" for i in range(arity))
-    return floats(f"{name}f({operands})", f"{name}({operands})", fast)
+    return floats(f"{name}f({operands})", f"{name}({operands})", fast, bfloat16)
 
 
 def anywhere(text: str, boolean: str | None = None, moves: bool = False) -> Spelling:

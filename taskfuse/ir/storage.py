@@ -131,10 +131,14 @@ class Strided:
     strides: tuple[Expr, ...]
 
     def has_rows(self, alignment: int, facts: Facts) -> bool:
-        """True if neighbors along the last axis lie side by side, and every row starts at a multiple of ``alignment`` bytes."""
+        """True if neighbors along the last axis lie side by side, and every row starts at a multiple of ``alignment`` bytes: or of the power of two below it
+        that rows of an array of this shape start at, which is all that code for such an array takes for granted."""
         last = self.strides[-1] if self.strides else ONE
-        places = (self.start, *self.strides[:-1])
-        return last in (ONE, ZERO) and all(is_multiple(e * self.tensor.dtype.itemsize, alignment, facts) for e in places)
+        itemsize = self.tensor.dtype.itemsize
+        row = (self.shape[-1] if self.shape else ONE) * itemsize
+        while alignment > itemsize and not is_multiple(row, alignment, facts):
+            alignment //= 2
+        return last in (ONE, ZERO) and all(is_multiple(e * itemsize, alignment, facts) for e in (self.start, *self.strides[:-1]))
 
 
 def strided(fusion: Fusion, view: TensorView) -> Strided | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import cast
 
 from taskfuse.errors import InputError
-from taskfuse.ir.arguments import solve_extent
+from taskfuse.ir.arguments import is_solvable, solve_extent
 from taskfuse.ir.scalar import Expr, Sym, const, evaluate, substitute
 from taskfuse.kir.declarations import Dim3, HostParam, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
@@ -81,10 +81,10 @@ def integer(expr: Expr, symbols: Mapping[str, int]) -> int:
 
 
 def _solve(kernel: Kernel, inputs: list[tuple[int, TensorParam]], shapes: Mapping[str, Sequence[int]], symbols: dict[str, int]) -> None:
-    """Values of the extents that stand only in expressions such as ``4*S``: those with one unknown are solved for it as linear forms."""
+    """Values of the extents that stand only in expressions such as ``4*S``: those that are linear in their one unknown are solved for it."""
     names = {e.name for e in kernel.extents}
     waiting = [(index, p, axis) for index, p in inputs for axis, e in enumerate(p.shape) if not isinstance(e, Sym)]
-    while ready := [(index, p, axis) for index, p, axis in waiting if len(names & p.shape[axis].free - symbols.keys()) == 1]:
+    while ready := [w for w in waiting if names & w[1].shape[w[2]].free - symbols.keys() and is_solvable(w[1].shape[w[2]], symbols)]:
         index, param, axis = ready[0]
         extent, size = param.shape[axis], shapes[param.name][axis]
         (name,) = names & extent.free - symbols.keys()

@@ -155,7 +155,7 @@ class _Printer(OperandPrinter):
         """What a statement's line says of the line that it comes from. No ``#`` in it, which begins a comment."""
         if self.path is None or stmt.location is None:
             return ""
-        file = json.dumps(self.path(stmt.location.file)).replace("#", "\\u0023")
+        file = json.dumps(self.path(stmt.location.file))
         return f"  {FROM} {file}:{stmt.location.place}"
 
     def stmt(self, stmt: Stmt, depth: int) -> None:

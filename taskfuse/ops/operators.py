@@ -51,6 +51,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("item", "tolist", "numpy", "cpu", "cuda", "detach", "data"), _UNKNOWN),
     "size": ": ask x.shape",
     "view": ": write x.reshape(...)",
+    "to": ": write x.astype(dtype)",
     "float": ": write x.astype(tf.float32)",
     "half": ": write x.astype(tf.float16)",
     "bfloat16": ": write x.astype(tf.bfloat16)",

@@ -125,9 +125,13 @@ class Candidates:
         self._next()
 
     def _next(self) -> None:
+        """The next that is expected to be faster than those put aside; the fastest of these, if none is."""
+        least = min(self._aside, key=lambda candidate: candidate.schedule.us, default=None)
         self._head = None if len(self._aside) >= MOST_ASIDE else next(self._rest, None)
-        if self.best is None and self._aside:
-            self._head = min(self._aside, key=lambda candidate: candidate.schedule.us)
+        while least is not None and self._head is not None and self.us >= least.schedule.us:
+            self._head = next(self._rest, None)
+        if self.best is None and least is not None:
+            self._head = least
             self.is_last = True
 
     def drop(self, reason: str) -> None:

@@ -114,6 +114,19 @@ def test_math_is_ieee_unless_fast() -> None:
     assert not {"div.full.f32", "div.approx.f32", "sqrt.approx.f32"} & set(re.findall(r"[\w.]+", ptx))
 
 
+def test_constant_powers_are_products_and_roots() -> None:
+    def instructions(power: str) -> set[str]:
+        job = Job("power", call(ELEMENTWISE["pow"], ["x0[i]", power], float32), (float32,), float32)
+        ptx = compile_ptx(kernels([job]), "power", CompileOptions(arch="sm_80"))
+        return set(re.findall(r"\b(?:mul|sqrt|rcp|ex2|lg2|fma)[\w.]*f32", ptx))
+
+    assert instructions("1.0f") == set()
+    assert instructions("2.0f") == instructions("3.0f") == instructions("4.0f") == {"mul.rn.f32"}
+    assert instructions("-1.0f") == {"rcp.rn.f32"}
+    assert instructions("0.5f") == {"sqrt.rn.f32"}
+    assert "fma.rn.f32" in instructions("2.5f")
+
+
 @pytest.mark.parametrize("fast_math", [False, True])
 def test_float_is_not_computed_in_double(fast_math: bool) -> None:
     # the library reduces the arguments of trigonometric functions in double
@@ -150,7 +163,7 @@ def test_an_operand_is_evaluated_once_at_most(fast_math: bool) -> None:
 
 def test_every_device_function_is_called() -> None:
     fragments = [call(op, ["a", "b", "c"][: op.arity], d, fast) for op, d in PAIRS for fast in (False, True)]
-    fragments += [convert("x", a, b) for a in DTYPES.values() for b in DTYPES.values()]
+    fragments += [convert("x", a, b, packed) for a in DTYPES.values() for b in DTYPES.values() for packed in (False, True)]
     assert {h.name for h in closure(h for f in fragments for h in f.helpers)} == DEVICE_FUNCTIONS.helpers.keys() | CONVERSIONS.helpers.keys()
 
 
@@ -168,6 +181,10 @@ def test_texts() -> None:
     assert text("pow", int8) == "signed_power<signed char, unsigned>(a, b)"
     assert text("exp", float16) == "to_float16(expf(from_float16(a)))"
     assert text("where", bfloat16) == "(a ? b : c)"
+    assert text("div", float32) == "(a / b)"
+    assert text("div", bfloat16) == "to_bfloat16(bfloat16_quotient(from_bfloat16(a), from_bfloat16(b)))"
+    assert text("div", float16) == "to_float16((from_float16(a) / from_float16(b)))"
+    assert text("div", bfloat16, fast_math=True) == "to_bfloat16(__fdividef(from_bfloat16(a), from_bfloat16(b)))"
     assert call(ELEMENTWISE["neg"], ["-1.0f"], float32).text == "(-(-1.0f))"
 
 

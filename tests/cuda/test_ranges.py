@@ -1,17 +1,20 @@
 """Constant ranges of a kernel's integers, and which of them are 32-bit integers on the way, too."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import taskfuse as tf
+from examples import nested_groups, pipeline, stream
 from taskfuse.cuda.ranges import INT32, UNKNOWN, Ranges, cursor_ranges, dense, fits, kernel_ranges
 from taskfuse.cuda.source import emit
 from taskfuse.ir.scalar import Expr, const, sym
 from taskfuse.kir import parse_kernel
 from taskfuse.kir.synchronization import CursorInit
 from taskfuse.schedulers import MatmulConfig
+from tests.cuda.adding import ADD, checked
 from tests.golden import Golden
 from tests.schedulers.odd import VARIANTS
 from tests.sim.kernels import kernel, load
@@ -93,3 +96,30 @@ def test_the_widths_of_integers(golden: Golden) -> None:
         counts = [emit(found, variant).text.count("long long") for variant in (chosen, replace(chosen, wide=True))]
         lines.append(f"{counts[0]:4} {counts[1]:4}  {path.stem}\n")
     golden.check("cuda/widths.txt", "".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "expected"),
+    [(1, 1, True), (0, 0, True), (46340, 46340, True), (46341, 46341, False), (2**31 - 1, 1, True), (2**31, 1, False), (2**20, 2**20, False)],
+)
+def test_fits(m: int, n: int, expected: bool) -> None:
+    assert fits(checked(ADD), {"M": m, "N": n}) is expected
+
+
+def test_an_index_before_its_guard_must_fit_too() -> None:
+    # the last thread of the last tile computes 2**31 before its guard fails
+    assert not fits(checked(ADD), {"M": 1, "N": 2**31 - 1})
+
+
+@pytest.mark.parametrize("build", [pipeline.build, stream.build, nested_groups.build])
+def test_rings_do_not_make_integers_wide(build: Callable[[], tf.Fusion]) -> None:
+    lowered = tf.lower(build())
+    assert fits(lowered, {"M": 8192, "N": 8192})
+    assert not fits(lowered, {"M": 2**16, "N": 2**16})
+
+
+def test_a_kernel_of_known_shapes_has_one_width() -> None:
+    big = ADD.replace("  DIM M, N\n", "").replace("M", "65536").replace("N", "65536").replace("KER65536EL", "KERNEL")
+    assert dense(checked(big)).wide
+    assert "long long" in emit(checked(big)).text
+    assert not dense(checked(big.replace("65536", "256"))).wide

@@ -110,3 +110,11 @@ def test_the_caller_gives_inputs_and_scalars() -> None:
         check_count(kernel, 2)
     with pytest.raises(InputError, match="'x' has 1 axes, not 2"):
         check_rank(kernel, 0, kernel.inputs[0], 1)
+
+
+@pytest.mark.parametrize(("extent", "at_7"), [("N//4", 1), ("N % 4 + 1", 4), ("64//N", 9)])
+def test_extents_that_are_not_linear_are_checked_and_not_solved(extent: str, at_7: int) -> None:
+    kernel = parse_kernel(f"KERNEL k(x: float32[{extent}], z: float32[{{}}]) -> ()\n  DIM N\n  GRID (N, 1, 1)  BLOCK (32, 1, 1)\n".format("2*N"))
+    assert bind_symbols(kernel, {"x": (at_7,), "z": (14,)}) == {"N": 7}
+    with pytest.raises(InputError, match="no input has the extent N"):
+        bind_symbols(parse_kernel(str(kernel).replace("2*N", "5")), {"x": (at_7,), "z": (5,)})

@@ -19,7 +19,7 @@ IF threadIdx.x == 0:  @ "a.py":3:5  # t1
   INIT b[0] count 32  @ "a.py":4
 ELSE:
   PASS
-SYNC block  @ "a \\u0023 \\"b\\".py":1:1  # barriers are initialized
+SYNC block  @ "a # \\"b\\".py":1:1  # barriers are initialized
 FOR i in 0..N:  @ "a.py":7:2
   FOR threadIdx.x in TIDx{32}:  @ "a.py":8:3
     y[i] = copy(x[i])

@@ -39,6 +39,14 @@ def test_strides() -> None:
     assert [strided(fusion, tv) for tv in others] == [None] * len(others)
 
 
+def test_rows_are_aligned_as_those_of_an_array_of_the_same_shape() -> None:
+    with tf.Fusion("f") as fusion:
+        x = tf.define_tensor([4, 6, 197], dtype=tf.bfloat16, name="x")
+        merged, narrow = tf.reshape(x, [24, 197]), x[:, :, :64]
+    found = [strided(fusion, tv) for tv in (merged, narrow)]
+    assert [v is not None and v.has_rows(16, fusion.facts()) for v in found] == [True, False]
+
+
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_products_of_views(order: Any) -> None:
     fusion, views = scores()

@@ -77,3 +77,30 @@ def test_where_all_are_far_the_nearest_is_taken_and_it_is_said() -> None:
     assert step.scheduler != "transpose"
     assert step.count is not None
     assert step.us == step.count.us > SANE * step.bound
+
+
+def test_a_segment_that_is_far_from_its_roofline_however_it_is_made_is_taken_apart() -> None:
+    """Put together because of what models promise, and slow whatever its loops: its parts are taken, if they are not."""
+
+    def softmax_and_product() -> list[tf.TensorView]:
+        x = tensor("x", 4096, 4096, dtype=tf.bfloat16)
+        h = tf.exp(x)
+        return [h, tf.sum(h, 0), h @ tensor("w", 4096, 4096, dtype=tf.bfloat16)]
+
+    def trial(fusion: tf.Fusion, schedule: Chosen[Any]) -> Count:
+        found = counted(fusion, schedule)
+        return replace(found, chain=1e9) if len(fusion.outputs) > 1 else found
+
+    found = plan_segments(built(softmax_and_product), trial=trial)
+    assert not found.is_far
+    assert all(len(step.outputs) == 1 for step in found.steps)
+
+
+def test_one_kernel_is_compared_with_several_by_what_was_counted_of_both() -> None:
+    """The model of products by threads that copy says more than the count; the same product in a segment is counted, and seemed faster."""
+    symbolic = built(lambda: [tensor("a", "M", "K", dtype=tf.bfloat16) @ tensor("b", "K", "N", dtype=tf.bfloat16)])
+
+    def trial(fusion: tf.Fusion, schedule: Chosen[Any]) -> Count:
+        return count(tf.lower(fusion), dict.fromkeys(fusion.dims, 4096), DEFAULT)
+
+    assert len(plan_segments(symbolic, trial=trial).steps) == 1

@@ -109,10 +109,12 @@ __device__ __forceinline__ void tma_store_2d(const TensorMap* map, const void* s
                ::"l"(map), "r"(shared_address(source)), "r"(c0), "r"(c1) : "memory");
 }
 
+// as to_float16; the upper half of the pair, so that the pair is the rounded float
 __device__ __forceinline__ unsigned short to_bfloat16(float x) {
-  unsigned short bits;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
-  return bits;
+  unsigned pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(x), "f"(0.0f));
+  __builtin_assume((pair & 0xffff) == 0);
+  return (unsigned short)(pair >> 16);
 }
 
 __device__ __forceinline__ void wait_for_stream() {

@@ -1,0 +1,37 @@
+"""Results of 16 bits: by which instructions floats are rounded, and that moves between elements of one dtype round nothing."""
+
+import re
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.cuda.source import emit
+from taskfuse.dtypes import DType
+
+
+def text(dtype: DType, vector: bool) -> str:
+    """The body of ``-(x * y) / y``, whose steps round, in registers of their own."""
+    with tf.Fusion("chain") as fusion:
+        x, y = (tf.define_tensor([4096], dtype=dtype, name=name) for name in "xy")
+        fusion.add_output(tf.copy(-(x * y)) / y)
+    config = tf.schedulers.PointwiseConfig(vector=8 if vector else 1, columns=128, rows=1, unroll=1)
+    tf.schedulers.pointwise(fusion, config)
+    return emit(tf.lower(fusion)).text.split("__global__")[1]
+
+
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16], ids=str)
+def test_only_what_vectors_store_is_rounded_in_pairs(dtype: DType) -> None:
+    body = text(dtype, vector=True)
+    assert len(re.findall(rf"\bto_{dtype}\(", body)) == 2  # the product and its negation
+    assert len(re.findall(rf"\bto_packed_{dtype}\(", body)) == 1
+    assert "to_packed" not in text(dtype, vector=False)
+
+
+def test_copies_within_a_dtype_convert_nothing() -> None:
+    copies = [line for line in text(tf.bfloat16, vector=True).splitlines() if re.fullmatch(r"\s*\w+(\[\w+\])? = \w+(\[\w+\])?;", line)]
+    assert copies
+
+
+def test_quotients_of_bfloat16_take_no_branch() -> None:
+    assert "bfloat16_quotient(" in text(tf.bfloat16, vector=True)
+    assert " / " in text(tf.float16, vector=True)

@@ -1,0 +1,58 @@
+"""Identifiers of the text: names of users, of helpers, of C++."""
+
+from __future__ import annotations
+
+import re
+
+import taskfuse as tf
+from taskfuse.cuda import copy_instructions, instructions, matrices, nvrtc
+from taskfuse.cuda.expressions import DIVISOR, FLOOR_DIVIDE, FLOOR_MODULO
+from taskfuse.cuda.signature import ScalarArgument
+from taskfuse.cuda.source import emit
+from taskfuse.cuda.text import Helper
+from taskfuse.cuda.writer import Names
+from taskfuse.ir.scalar import const
+from taskfuse.ir.shared_layouts import Major
+from taskfuse.kir.operands import Access, Descriptor
+from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
+from tests.cuda.adding import checked
+
+
+def test_hostile_names() -> None:
+    """Names of tensors, symbols and loops may be words of C++, of CUDA, of its math library, of the text itself, or differ by a dot only."""
+    text = """\
+KERNEL main(int: float32[N], sinf: float32[N], threadIdx_x: float32[N], alpha: float32) -> (shared: float32[N], report: float32[N])
+  DIM N
+  GRID (ceildiv(N, 32), 1, 1)  BLOCK (32, 1, 1)
+  LOCAL double: float32[2]
+  LOCAL a.b: float32[]
+  LOCAL a_b: float32[]
+
+FOR for in 0..2 UNROLL:
+  IF 32*blockIdx.x + threadIdx.x < N:
+    double[for] = sin(int[32*blockIdx.x + threadIdx.x])
+    a.b = mul(alpha, sinf[32*blockIdx.x + threadIdx.x])
+    a_b = add(a.b, threadIdx_x[32*blockIdx.x + threadIdx.x])
+    shared[32*blockIdx.x + threadIdx.x] = add(double[for], a_b)
+    report[32*blockIdx.x + threadIdx.x] = add(double[for], a.b)
+"""
+    source = emit(checked(text))
+    nvrtc.compile_cubin(source.text, source.name, nvrtc.CompileOptions(arch="sm_80"))
+    assert [a.name for a in source.arguments if isinstance(a, ScalarArgument)] == ["alpha"]
+
+
+def test_names_of_helpers_are_taken() -> None:
+    helpers = [h for module in (instructions, copy_instructions, matrices) for h in vars(module).values() if isinstance(h, Helper)]
+    helpers += [copy_instructions.copy_vector(16), copy_instructions.async_copy(4, fills=True), copy_instructions.async_copy(16, fills=False)]
+    helpers += [copy_instructions.tma_load(3), copy_instructions.tma_store(1), instructions.set_registers(40, 168)]
+    helpers += [instructions.cluster_index("x"), copy_instructions.tma_multicast(2), FLOOR_DIVIDE, FLOOR_MODULO, DIVISOR]
+    register = Access("r", (const(0),))
+    tile = Descriptor(register, const(0), 0, 0, 0, Major.MN)
+    helpers += [matrices.wgmma(Wgmma(64, 16, register, a, tile, const(1), tf.bfloat16)) for a in (tile, register)]
+    helpers += [matrices.mma(Mma(16, register, register, register, tf.bfloat16))]
+    helpers += [matrices.ldmatrix(LdMatrix(register, register, 2)), matrices.stmatrix(StMatrix(register, register, 4, transpose=True))]
+    assert len(helpers) > 30
+    for helper in helpers:
+        for defined in re.findall(r"(?:\w+\*? )(\w+)\([^)]*\) \{", helper.text):
+            assert Names()[defined] != defined or defined == "operator"
+        assert Names()[helper.name] != helper.name

@@ -1,0 +1,51 @@
+"""The table of atoms: rows are found by their printed names, and say what their instructions do."""
+
+import pytest
+
+from taskfuse.ir import atoms
+from taskfuse.ir.atoms import ATOMS, Atom, Bounds, Completion, find, mma, wgmma
+from taskfuse.ir.matrix_instructions import Family
+
+ROWS = [*ATOMS.values(), wgmma(64, 128, 16), wgmma(64, 8, 32), mma(16, 8, 8)]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_row_is_found_by_its_name(row: Atom) -> None:
+    assert find(row.name) == row
+    low, high = row.axes
+    assert 0 <= low <= high
+    assert row.min_bytes <= row.max_bytes
+    assert (row.binds is None) == (high == 0)
+    assert row.tile is None or len(row.tile) == high == low
+
+
+@pytest.mark.parametrize("name", ["wgmma_m64n12k16", "wgmma_m64n264k16", "mma_m16n16k16", "wgmma_m64n8k16x", "tma", ""])
+def test_what_is_no_instruction_has_no_row(name: str) -> None:
+    assert find(name) is None
+
+
+def test_an_instruction_that_there_is_not() -> None:
+    with pytest.raises(ValueError, match=r"^there is no wgmma m32n8k16: m is 64, n a multiple of 8 up to 256, k 32 bytes$"):
+        wgmma(32, 8, 16)
+    with pytest.raises(ValueError, match=r"^there is no mma m16n16k16: m is 16, n is 8, k 32 bytes$"):
+        mma(16, 16, 16)
+
+
+def test_products_sum_and_everything_else_copies() -> None:
+    for row in ROWS:
+        assert (row.contraction is None) == (row.family is None)
+        if row.contraction is not None:
+            assert (row.contraction.combine.name, row.contraction.body.name) == ("add", "mul")
+            assert not row.copies_only
+    assert [row.name for row in ROWS if not row.copies_only and row.contraction is None] == ["scalar"]
+
+
+def test_who_is_waited_for() -> None:
+    """An instruction of the asynchronous proxy is not done when it is issued."""
+    assert all(row.completion is not Completion.IMMEDIATE for row in ROWS if row.is_async)
+    assert atoms.CP_ASYNC.completion is Completion.ARRIVAL
+    assert not atoms.CP_ASYNC.is_async, "it is of the generic proxy"
+    assert (atoms.TMA_LOAD.bounds, atoms.TMA_STORE.bounds) == (Bounds.FILL, Bounds.CLIP)
+    assert wgmma(64, 8, 16).family is Family.WGMMA
+    assert wgmma(64, 8, 16).sets_first
+    assert not mma(16, 8, 16).sets_first

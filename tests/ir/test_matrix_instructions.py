@@ -1,0 +1,71 @@
+"""The table of matrix instructions, against the PTX ISA."""
+
+from itertools import product
+
+import pytest
+
+from taskfuse.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, int32, uint8
+from taskfuse.ir.matrix_instructions import MATRIX_INSTRUCTIONS, Family, accumulator_dtype, exists, find, in_registers, rows, shapes, spans
+
+TYPES = (bfloat16, float16, float32, float8_e4m3, float8_e5m2, int8, uint8)
+
+
+@pytest.mark.parametrize("family", Family)
+def test_every_pair_of_types_has_one_row_or_none(family: Family) -> None:
+    for a, b in product(TYPES, TYPES):
+        found = rows(family, a, b)
+        alike = a is b or (a.itemsize == b.itemsize == 1 and a.is_float is b.is_float)
+        assert len(found) == alike, (a, b)
+        assert accumulator_dtype(a, b) is ((float32 if a.is_float else int32) if alike else None)
+
+
+def test_rows_are_found_by_their_k() -> None:
+    row = find(Family.WGMMA, bfloat16, bfloat16, 16)
+    assert row is not None
+    assert (row.m, row.k, row.sums, row.shape.threads) == (64, 16, float32, 128)
+    assert find(Family.WGMMA, bfloat16, bfloat16, 8) is None
+    assert find(Family.WGMMA, bfloat16, float16, 16) is None
+    assert {(r.k * r.a.itemsize, r.a.itemsize == r.b.itemsize) for r in MATRIX_INSTRUCTIONS} == {(32, True)}
+
+
+@pytest.mark.parametrize(
+    ("family", "a", "b", "k", "n", "text"),
+    [
+        (Family.WGMMA, bfloat16, bfloat16, 16, 128, "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16"),
+        (Family.WGMMA, float32, float32, 8, 8, "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32"),
+        (Family.WGMMA, int8, uint8, 32, 16, "wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.u8"),
+        (Family.MMA, float8_e4m3, float8_e5m2, 32, 8, "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32"),
+    ],
+)
+def test_spelling(family: Family, a: DType, b: DType, k: int, n: int, text: str) -> None:
+    row = find(family, a, b, k)
+    assert row is not None
+    assert row.ptx(n) == text
+
+
+def test_8_bit_floats_need_ada_or_hopper() -> None:
+    assert {row.arch for row in rows(Family.MMA, float8_e4m3, float8_e4m3)} == {89}
+    assert {row.arch for row in (*rows(Family.MMA, bfloat16, bfloat16), *rows(Family.MMA, int8, int8))} == {80}
+    assert {row.arch for row in MATRIX_INSTRUCTIONS if row.shape.family is Family.WGMMA} == {90}
+
+
+def test_what_may_lie_where() -> None:
+    (wgmma,), (mma,) = rows(Family.WGMMA, bfloat16, bfloat16), rows(Family.MMA, bfloat16, bfloat16)
+    assert wgmma.b_registers is None
+    assert wgmma.transposes
+    assert not mma.transposes
+    assert not rows(Family.WGMMA, int8, int8)[0].transposes
+    held, other = in_registers(Family.WGMMA, (64, 128, 16), float16)
+    assert held is not None
+    assert (held.count, other) == (8, None)  # 64 x 16 elements in 128 threads
+    assert in_registers(Family.WGMMA, (32, 8, 16), float16) == (None, None)
+
+
+def test_widths_of_integers_are_fewer() -> None:
+    assert exists(Family.WGMMA, 64, 40, 16)
+    assert exists(Family.WGMMA, 64, 48, 32)
+    assert 40 in rows(Family.WGMMA, float8_e4m3, float8_e4m3)[0].widths
+    assert 40 not in rows(Family.WGMMA, int8, int8)[0].widths
+    assert not exists(Family.WGMMA, 64, 264, 16)
+    assert not exists(Family.MMA, 16, 16, 16)
+    assert spans(shapes(Family.MMA)) == "32 bytes"
