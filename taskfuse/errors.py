@@ -171,7 +171,7 @@ class CudaCompileError(TaskfuseError):
 
 
 class RegisterError(TaskfuseError):
-    """The machine code breaks the register plan of the kernel: accumulators spill, ``wgmma`` is serialized, or a register budget is ignored."""
+    """The machine code breaks the register budget of the kernel: accumulators spill, ``wgmma`` is serialized, or a register budget is ignored."""
 
     template = "kernel '{kernel}' for {arch}: {reason}"
 

@@ -98,6 +98,7 @@ class ProductFigures:
         simt_shares: rows and columns of the result that a thread has, and the share of the multiply-adds that it issues then, at 32 of k in a tile: the rest
             are loads of factors. With one to 62 blocks on a multiprocessor, which makes little difference; with 16 of k it is 5 to 10% less. 8 x 8 spill
             where two blocks share a multiprocessor (0.83), and have 0.77 where one is alone.
+        simt_together: times these where several blocks share a multiprocessor, on an H100: 512 x 1024 x 4096 in two and in four chunks of k.
     """
 
     tensor_share: float = 0.95
@@ -119,6 +120,7 @@ class ProductFigures:
     column_part_cycles: float = 250
     finish_us: float = 5.0
     access_cycles: float = 8
+    simt_together: float = 1.1
     simt_shares: tuple[tuple[tuple[int, int], float], ...] = (
         ((2, 2), 0.34),
         ((2, 4), 0.41),

@@ -106,7 +106,10 @@ def test_integers_of_numpy_are_integers() -> None:
         (lambda c: c.fusion.task([c.a], "only").registers(41), "only: 41 registers\nhelp: setmaxnreg takes a multiple of 8 from 24 to 256"),
         (lambda c: c.fusion.add_output(WRONG), "fusion 'case': 'wrong' is not a tensor\nhelp: give tensors: add_output(a, b)"),
         (lambda c: c.fusion.add_output(c.k), "fusion 'case': k: int8 is not a tensor\nhelp: give tensors: add_output(a, b)"),
-        (lambda c: c.fusion.add_output(c.x), "fusion 'case': x is an input\nhelp: return tf.copy(x) instead"),
+        (
+            lambda c: c.fusion.add_output(c.x, strides=[1]),
+            "fusion 'case': x is an input, and has its array\nhelp: return tf.copy(x) beside it",
+        ),
         (
             lambda c: c.fusion.task(c.a),
             "fusion 'case': tv1 is one tensor, not a sequence\nhelp: write [tv1] where several tensors are wanted, tv1[k] for a part of it",

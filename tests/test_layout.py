@@ -59,7 +59,7 @@ ELSEWHERE: dict[str, str] = {
         location
     """,
     "tests/testing/machine/test_machine.py": """
-        testing/machine/barriers testing/machine/engines testing/machine/fault testing/machine/launch testing/machine/memory testing/machine/program
+        testing/machine/barriers testing/machine/engines testing/machine/fault testing/machine/launch testing/machine/memory testing/machine/python_kernel
         testing/machine/refuter testing/machine/threads testing/machine/writer
     """,
     "tests/testing/ptx": """

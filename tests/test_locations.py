@@ -16,7 +16,7 @@ from taskfuse.kir import map_expressions, map_stmts, specialized, stmt_text, wal
 from taskfuse.kir.nodes import Bind, Compute, For, If, Stmt, VectorCopy
 from taskfuse.kir.synchronization import Arrive, Wait
 from taskfuse.location import Location
-from taskfuse.schedulers.segmenter import plan_segments
+from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.testing import seeded_case
 from taskfuse.testing.options import OPTIONS, Mix
 from tests.lines import line_of
@@ -48,7 +48,7 @@ def test_every_statement_of_a_random_kernel_has_a_line(mix: Mix) -> None:
 
 @pytest.mark.parametrize("program", ALIKE, ids=lambda p: p.build.__name__)
 def test_every_statement_of_a_scheduled_program_has_a_line(program: Program) -> None:
-    for step in plan_segments(program.fusion(program.small)).steps:
+    for step in choose_segments(program.fusion(program.small)).steps:
         assert without_line(tf.lower(step.fusion)) == []
 
 

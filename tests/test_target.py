@@ -11,7 +11,7 @@ import taskfuse as tf
 from taskfuse.cuda import present
 from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.lowering import LoweringOptions
-from taskfuse.schedulers.segmenter import plan_segments
+from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import A100, DEFAULT, H100, H200, LIMITS, TARGETS, as_target, capability, target_of
 
 
@@ -113,8 +113,8 @@ def product() -> tf.Fusion:
 
 
 def test_a_target_without_wgmma_gets_a_schedule_without() -> None:
-    assert plan_segments(product()).steps[0].schedule.scheduler == "matmul"
-    found = plan_segments(product(), target=A100).steps[0].schedule
+    assert choose_segments(product()).steps[0].schedule.scheduler == "matmul"
+    found = choose_segments(product(), target=A100).steps[0].schedule
     assert found.scheduler != "matmul"
     assert "sm_90a alone has; A100 is sm_80" in dict(found.refused)["matmul"]
     run = tf.compile(product(), "sim", target="A100")
@@ -142,7 +142,7 @@ def test_figures_decide() -> None:
         with tf.Fusion("pointwise") as fusion:
             x = tf.define_tensor([1 << 26], name="x")
             fusion.add_output(x + 1.0)
-        return plan_segments(fusion, target=target).us - target.launch_us
+        return choose_segments(fusion, target=target).us - target.launch_us
 
     assert us(replace(H200, dram_bytes_per_us=H200.dram_bytes_per_us / 5)) == pytest.approx(5 * us(H200))
 

@@ -103,11 +103,12 @@ class Use:
 
 
 class Uses:
-    """All accesses of a program to Shared memory and to Global memory that the kernel writes."""
+    """All accesses of a kernel to Shared memory and to Global memory that the kernel writes."""
 
     def __init__(self, tree: StatementTree) -> None:
         kernel = tree.kernel
         self.tree = tree
+        self.in_place = kernel.in_place
         self.shapes: dict[str, tuple[Expr, ...]] = {}
         self.memory: dict[str, MemoryType] = {}
         self.sizes: dict[str, int] = {}
@@ -116,7 +117,7 @@ class Uses:
             if isinstance(p, TensorParam):
                 self.shapes[p.name] = p.shape
                 self.sizes[p.name] = p.dtype.itemsize
-                if p.is_output:
+                if p.is_output or p.name in self.in_place.values():
                     self.memory[p.name] = MemoryType.Global
         for b in kernel.buffers:
             self.shapes[b.name] = b.shape
@@ -155,6 +156,7 @@ class Uses:
     ) -> None:
         memory = self.memory.get(buffer)
         if memory is not None and not context.ranges.empty:
+            buffer = self.in_place.get(buffer, buffer)  # one array has one name
             where = buffer, index, context.conditions, context.constraints, context.loops
             place = self._places.setdefault(where, len(self._places))
             self.all.append(Use(node, buffer, memory, index, write, engine, context, len(self.all), place, span, partners))

@@ -58,7 +58,7 @@ class BarrierSite:
 
 
 class Barriers:
-    """The barriers of a program, those that are well formed.
+    """The barriers of a kernel, those that are well formed.
 
     Attributes:
         at: by node.

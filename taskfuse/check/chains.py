@@ -25,7 +25,7 @@ Done = Callable[[list[Step], Use, Use], int | None]
 
 
 class Chains:
-    """Questions about accesses of one program.
+    """Questions about accesses of one kernel.
 
     Args:
         once: which mbarrier that completes once a statement uses.

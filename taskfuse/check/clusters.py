@@ -17,7 +17,7 @@ def place(block: str) -> Sym:
 
 
 class Clusters:
-    """Questions about the blocks of one program's clusters, in which a block's place is written as a remainder of its index.
+    """Questions about the blocks of one kernel's clusters, in which a block's place is written as a remainder of its index.
 
     Attributes:
         shape: extents (x, y, z); ``None`` if they are not constant.

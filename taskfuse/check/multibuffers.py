@@ -132,7 +132,7 @@ class PrivatePair:
 
 
 class MultiBuffers:
-    """The rings inside one role of a program."""
+    """The rings inside one role of a kernel."""
 
     def __init__(self, tree: StatementTree, threads: Threads, paths: Paths, others: Container[str]) -> None:
         """``others``: slot symbols of cursors with mbarriers."""

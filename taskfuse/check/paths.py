@@ -78,7 +78,7 @@ class Step:
 
 
 class Paths:
-    """Paths through one program, statements that synchronize alone."""
+    """Paths through one kernel, statements that synchronize alone."""
 
     def __init__(self, tree: StatementTree) -> None:
         self._constant = BLOCKS | {e.name for e in tree.kernel.extents} | {p.name for p in tree.kernel.params}

@@ -44,7 +44,7 @@ class Section:
 
 
 class Races:
-    """The address layer for one program."""
+    """The address layer for one kernel."""
 
     def __init__(
         self, tree: StatementTree, threads: Threads, barriers: Barriers, rings: Rings, paths: Paths, multibuffers: MultiBuffers, prefetch: TmaPrefetch

@@ -35,7 +35,7 @@ Shot = tuple[str, int]
 
 
 class Rings:
-    """The rings of a program.
+    """The rings of a kernel.
 
     Attributes:
         rings: the disciplined ones.

@@ -48,7 +48,7 @@ class _End:
 
 
 class BlockRings:
-    """Finds the rings between blocks of a program, and adds them to its other rings."""
+    """Finds the rings between blocks of a kernel, and adds them to its other rings."""
 
     def __init__(self, tree: StatementTree, threads: Threads, rings: Rings) -> None:
         self.tree = tree

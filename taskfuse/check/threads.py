@@ -66,7 +66,7 @@ class Split:
 
 
 class Threads:
-    """Questions about the threads of one program's blocks."""
+    """Questions about the threads of one kernel's blocks."""
 
     def __init__(self, tree: StatementTree) -> None:
         kernel = tree.kernel

@@ -29,7 +29,7 @@ from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 
 class TmaPrefetch:
-    """The rings of one program that a role fills ahead by bulk loads.
+    """The rings of one kernel that a role fills ahead by bulk loads.
 
     Attributes:
         obligations: what was shown.

@@ -139,7 +139,7 @@ class Trace:
         self._barriers = {m.name: m.slots for m in kernel.mbarriers}
         self._slots: dict[str, int] = {}
         self.memory = {b.name: b.memory for b in kernel.buffers} | {
-            p.name: MemoryType.Global for p in kernel.params if isinstance(p, TensorParam) and p.is_output
+            p.name: MemoryType.Global for p in kernel.params if isinstance(p, TensorParam) and (p.is_output or p.name in kernel.in_place.values())
         }
         storage = Storage.of(kernel)
         self.shapes, self.sizes, self.maps = storage.shapes, storage.sizes, storage.maps
@@ -515,7 +515,7 @@ class Trace:
 
 def places(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, tuple[str, int, int]]:
     """Address space, first byte and element size of every buffer; Shared ones in one space."""
-    found: dict[str, tuple[str, int, int]] = {p.name: (p.name, 0, p.dtype.itemsize) for p in kernel.params if isinstance(p, TensorParam)}
+    found: dict[str, tuple[str, int, int]] = {p.name: (p.into or p.name, 0, p.dtype.itemsize) for p in kernel.params if isinstance(p, TensorParam)}
     end = 0
     for b in kernel.buffers:
         if not MEDIA[b.memory].is_placed:

@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"  # in a checkout; an installed
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class Loaded:
     """A fusion, or a kernel (``given``) without one."""
 
     fusion: Fusion | None
@@ -49,8 +49,8 @@ class Program:
         return self.fusion
 
 
-def load(name: str) -> tuple[Program, ...]:
-    """The programs that ``name`` stands for.
+def load(name: str) -> tuple[Loaded, ...]:
+    """The fusions and kernels that ``name`` stands for.
 
     Args:
         name: a text of a fusion or kernel, as ``print`` gives it; a Python program, by its path, with ``:function`` where that is not
@@ -70,14 +70,14 @@ def load(name: str) -> tuple[Program, ...]:
     return (parse(_read(path), str(path)),)
 
 
-def parse(text: str, file: str | None = None) -> Program:
+def parse(text: str, file: str | None = None) -> Loaded:
     """The fusion or kernel that ``text``, of a file, describes. Raises :class:`ParseError` or :class:`VerifyError`."""
     first = next((line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")), "")
     if first.startswith("KERNEL"):
         kernel = parse_kernel(text, file)
         kernel.check_ir()
-        return Program(None, kernel)
-    return Program(parse_fusion(text) if file is None else parse_fusion(text, file), None)
+        return Loaded(None, kernel)
+    return Loaded(parse_fusion(text) if file is None else parse_fusion(text, file), None)
 
 
 def _find(stem: str) -> Path:
@@ -101,7 +101,7 @@ def _read(path: Path) -> str:
         raise TaskfuseError(message=f"{path} is not text", help="give a Python program, or a text of a fusion or kernel") from None
 
 
-def _run(path: Path, function: str) -> tuple[Program, ...]:
+def _run(path: Path, function: str) -> tuple[Loaded, ...]:
     """What the program at ``path`` builds."""
     _read(path)
     with _importing_from(path.parent):
@@ -111,15 +111,15 @@ def _run(path: Path, function: str) -> tuple[Program, ...]:
             raise TaskfuseError(message=f"{path} has no function '{wanted}'", help=f"name the one that returns the fusion: {path}:function")
         made: object = names[wanted]() if callable(names[wanted]) else names[wanted]
     several = cast("Sequence[object]", made) if isinstance(made, tuple | list) else (made,)
-    return tuple(_program(item, f"{path}:{wanted}") for item in several)
+    return tuple(_loaded(item, f"{path}:{wanted}") for item in several)
 
 
-def _program(item: object, source: str) -> Program:
+def _loaded(item: object, source: str) -> Loaded:
     match item:
         case Fusion():
-            return Program(item, None)
+            return Loaded(item, None)
         case Kernel():
-            return Program(None, item)
+            return Loaded(None, item)
         case _:
             raise TaskfuseError(message=f"{source} gives {type(item).__name__}, no fusion", help="let it return a tf.Fusion, a kernel, or a tuple of these")
 

@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TextIO
 
-from taskfuse.cli.load import Program, load
+from taskfuse.cli.load import Loaded, load
 from taskfuse.cli.trial import exploration, recorded, trial
 from taskfuse.cli.versions import versions
 from taskfuse.errors import TaskfuseError
@@ -142,50 +142,50 @@ def _show(options: argparse.Namespace) -> None:
     stage = Stage(options.stage or ("plan" if options.step else "kernel"))
     if stage is not Stage.PLAN and (options.step or options.diff):
         raise TaskfuseError(message=f"--step and --diff are of the plan, not of the stage {stage.value}", help="python -m taskfuse show plan FILE --step NAME")
-    print("\n\n".join(_stage(program, stage, options).rstrip("\n") for program in load(options.file)))
+    print("\n\n".join(_stage(loaded, stage, options).rstrip("\n") for loaded in load(options.file)))
 
 
-def _stage(program: Program, stage: Stage, options: argparse.Namespace) -> str:
+def _stage(loaded: Loaded, stage: Stage, options: argparse.Namespace) -> str:
     given = dict(options.extents)
     match stage:
         case Stage.FUSION:
-            return str(program.required_fusion())
+            return str(loaded.required_fusion())
         case Stage.KERNEL:
-            return program.kernel().text(witness=options.witness, locations=options.locations)
+            return loaded.kernel().text(witness=options.witness, locations=options.locations)
         case Stage.CHANNELS:
-            return str(program.kernel().channels())
+            return str(loaded.kernel().channels())
         case Stage.PLAN:
-            before, after = plan_texts(program.required_fusion(), options.step or "notes", locations=options.locations)
+            before, after = plan_texts(loaded.required_fusion(), options.step or "notes", locations=options.locations)
             return changes(before, after) if options.diff else after
         case Stage.CUDA:
-            return program.kernel().cuda_source(fast_math=options.fast_math, debug=options.debug, locations=options.locations)
+            return loaded.kernel().cuda_source(fast_math=options.fast_math, debug=options.debug, locations=options.locations)
         case Stage.PTX:
-            return program.kernel().ptx(options.arch, fast_math=options.fast_math, debug=options.debug)
+            return loaded.kernel().ptx(options.arch, fast_math=options.fast_math, debug=options.debug)
         case Stage.SASS:
-            return program.kernel().sass(options.arch, fast_math=options.fast_math, debug=options.debug)
+            return loaded.kernel().sass(options.arch, fast_math=options.fast_math, debug=options.debug)
         case Stage.RESOURCES:
-            kernel = program.kernel()
+            kernel = loaded.kernel()
             return f"{kernel.name} on {kernel.resources(options.arch, given, fast_math=options.fast_math, debug=options.debug)}"
         case Stage.LAUNCH:
-            kernel = program.kernel()
+            kernel = loaded.kernel()
             return f"{kernel.name}: {kernel.launch_shape(**given)}"
 
 
 def _simulate(options: argparse.Namespace) -> None:
     interleaving = None if options.interleaving is None else Interleaving(options.interleaving)
-    given, programs = dict(options.extents), load(options.file)
-    if options.timeline is not None and len(programs) > 1:
-        raise TaskfuseError(message=f"{options.file} has {len(programs)} fusions, and a timeline is of one", help="name one of them: FILE:function")
-    for program in programs:
+    given, everything = dict(options.extents), load(options.file)
+    if options.timeline is not None and len(everything) > 1:
+        raise TaskfuseError(message=f"{options.file} has {len(everything)} fusions, and a timeline is of one", help="name one of them: FILE:function")
+    for loaded in everything:
         if options.explore:
-            found = exploration(program, given, options.seed)
+            found = exploration(loaded, given, options.seed)
             if found.failure is not None:
                 raise TaskfuseError(message=str(found))
             print(found)
         elif options.timeline is not None:
-            _timeline(recorded(program, given, options.seed, interleaving), options.timeline)
+            _timeline(recorded(loaded, given, options.seed, interleaving), options.timeline)
         else:
-            print(trial(program, given, options.seed, interleaving))
+            print(trial(loaded, given, options.seed, interleaving))
 
 
 def _timeline(timeline: Timeline, path: Path) -> None:
@@ -203,7 +203,7 @@ def _timeline(timeline: Timeline, path: Path) -> None:
 
 
 def _verify(options: argparse.Namespace) -> None:
-    certificates = [program.kernel().verify() for program in load(options.file)]
+    certificates = [loaded.kernel().verify() for loaded in load(options.file)]
     text = "\n\n".join(map(str, certificates))
     if any(c.failures for c in certificates):
         raise TaskfuseError(message=text)
@@ -211,12 +211,12 @@ def _verify(options: argparse.Namespace) -> None:
 
 
 def _compile(options: argparse.Namespace) -> None:
-    programs = load(options.file)
+    everything = load(options.file)
     out: Path | None = options.out
-    if out is not None and len(programs) > 1 and not out.is_dir():
-        raise TaskfuseError(message=f"{options.file} has {len(programs)} fusions, and {out} is not a folder", help="name one of them: FILE:function")
-    for program in programs:
-        kernel = program.kernel()
+    if out is not None and len(everything) > 1 and not out.is_dir():
+        raise TaskfuseError(message=f"{options.file} has {len(everything)} fusions, and {out} is not a folder", help="name one of them: FILE:function")
+    for loaded in everything:
+        kernel = loaded.kernel()
         file = f"{kernel.name}.{options.arch}.cubin"
         path = Path(file) if out is None else out / file if out.is_dir() else out
         code = kernel.cubin(options.arch, fast_math=options.fast_math)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.cli.load import Program
+from taskfuse.cli.load import Loaded
 from taskfuse.cuda.shape import check_extents
 from taskfuse.dtypes import DType, DTypeKind
 from taskfuse.ir.dims import Dim
@@ -84,27 +84,27 @@ def difference(found: Array, wanted: Array) -> Difference:
     return Difference(float(apart.max(initial=0)), float(relative.max(initial=0)), int((~finite & ~same).sum()))
 
 
-def _launch(program: Program, given: Mapping[str, int], seed: int) -> tuple[Kernel, dict[str, int], list[Array]]:
+def _launch(loaded: Loaded, given: Mapping[str, int], seed: int) -> tuple[Kernel, dict[str, int], list[Array]]:
     """The kernel of a program, its extents, and random arguments."""
-    kernel = program.kernel()
+    kernel = loaded.kernel()
     check_extents(kernel, given)
     sizes = complete(kernel.extents, given)
     return kernel, sizes, random_arguments(kernel, sizes, seed)
 
 
-def exploration(program: Program, given: Mapping[str, int], seed: int) -> Exploration:
+def exploration(loaded: Loaded, given: Mapping[str, int], seed: int) -> Exploration:
     """Every interleaving of a program on random inputs. Arguments and errors as for :func:`trial`."""
-    kernel, sizes, arguments = _launch(program, given, seed)
+    kernel, sizes, arguments = _launch(loaded, given, seed)
     return kernel.explore(*arguments, extents=sizes)
 
 
-def recorded(program: Program, given: Mapping[str, int], seed: int, interleaving: Interleaving | None) -> Timeline:
+def recorded(loaded: Loaded, given: Mapping[str, int], seed: int, interleaving: Interleaving | None) -> Timeline:
     """The timeline of a simulation of a program on random inputs. Arguments and errors as for :func:`trial`."""
-    kernel, sizes, arguments = _launch(program, given, seed)
+    kernel, sizes, arguments = _launch(loaded, given, seed)
     return kernel.timeline(*arguments, seed=seed, interleaving=interleaving, extents=sizes)
 
 
-def trial(program: Program, given: Mapping[str, int], seed: int, interleaving: Interleaving | None) -> str:
+def trial(loaded: Loaded, given: Mapping[str, int], seed: int, interleaving: Interleaving | None) -> str:
     """Simulate a program on random inputs; what it was run on, and how far each output is from the reference.
 
     Args:
@@ -115,10 +115,10 @@ def trial(program: Program, given: Mapping[str, int], seed: int, interleaving: I
         LaunchError: a value that the kernel does not allow, or a name that is not one of its extents.
         SimulationError: what the simulator finds.
     """
-    kernel, sizes, arguments = _launch(program, given, seed)
+    kernel, sizes, arguments = _launch(loaded, given, seed)
     outputs = kernel.simulate(*arguments, seed=seed, interleaving=interleaving, extents=sizes)
     lines = [f"{kernel.name}: {', '.join(f'{name}={value}' for name, value in sizes.items()) or 'no extents'}, seed {seed}"]
-    references = None if program.fusion is None else program.fusion.evaluate(*arguments)
+    references = None if loaded.fusion is None else loaded.fusion.evaluate(*arguments)
     for k, (param, out) in enumerate(zip(kernel.outputs, outputs, strict=True)):
         compared = "no fusion to compare with" if references is None else str(difference(out, references[k]))
         lines.append(f"  {param.name}: {param.dtype}{list(out.shape)}  {compared}")

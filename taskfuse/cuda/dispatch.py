@@ -1,7 +1,7 @@
-"""Dispatches of many members: found by halving, instead of one comparison after another.
+"""Dispatches of many members as binary decision trees, instead of one comparison after another.
 
 The arms of a parallelized group are ranges of one hardware index that follow each other. A chain of n comparisons costs the last member's blocks
-2n instructions before they begin; halving costs all of them 2 log n. Requires that no two arms overlap, which is what the ranges say.
+2n instructions before they begin; a decision tree costs all of them 2 log n. Requires that no two arms overlap, which is what the ranges say.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from taskfuse.ir.types import INDEX_TYPES
 from taskfuse.kir.nodes import Branch, If
 
 FEWEST = 8
-"""Arms from which on halving pays."""
+"""Arms from which on a decision tree pays."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """Arms on both sides of a bound: where ``cond`` holds one of ``below`` may run, elsewhere one of ``above``."""
+class Decision:
+    """An inner node of a decision tree, with arms on both sides of a bound: where ``cond`` holds one of ``below`` may run, elsewhere one of ``above``."""
 
     cond: Expr
-    below: Cut | Branch
-    above: Cut | Branch
+    below: Decision | Branch
+    above: Decision | Branch
 
 
-def halved(stmt: If, facts: Facts) -> Cut | None:
-    """The dispatch as a tree of cuts whose leaves ask only what the cuts above leave open; ``None`` where a chain does as well.
+def decision_tree(stmt: If, facts: Facts) -> Decision | None:
+    """The dispatch as a decision tree, whose leaves ask only what the decisions above leave open; ``None`` where a chain does as well.
 
     Args:
         facts: what is known where the statement stands.
@@ -41,18 +41,18 @@ def halved(stmt: If, facts: Facts) -> Cut | None:
         known = [arm for arm in arms if arm is not None]
         if len(known) == len(arms) and all(simplify(a[1] - b[0], facts) is ZERO for a, b in pairwise(known)):
             tree = _tree(stmt.branches, known, index, facts, known[0][0] is ZERO, prove(lt(index, known[-1][1]), facts))
-            assert isinstance(tree, Cut)
+            assert isinstance(tree, Decision)
             return tree
     return None
 
 
-def _tree(branches: Sequence[Branch], ranges: Sequence[tuple[Expr, Expr]], index: Expr, facts: Facts, from_first: bool, to_last: bool) -> Cut | Branch:
+def _tree(branches: Sequence[Branch], ranges: Sequence[tuple[Expr, Expr]], index: Expr, facts: Facts, from_first: bool, to_last: bool) -> Decision | Branch:
     """``from_first``, ``to_last``: the index is known not to lie before the first range, or behind the last one."""
     if len(branches) == 1:
         return replace(branches[0], cond=TRUE) if from_first and to_last else branches[0]
     middle = len(branches) // 2
     below = _tree(branches[:middle], ranges[:middle], index, facts, from_first, True)
-    return Cut(lt(index, ranges[middle][0]), below, _tree(branches[middle:], ranges[middle:], index, facts, True, to_last))
+    return Decision(lt(index, ranges[middle][0]), below, _tree(branches[middle:], ranges[middle:], index, facts, True, to_last))
 
 
 def _range(cond: Expr, index: Expr) -> tuple[Expr, Expr] | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from taskfuse.cuda.layout import vector_bytes_of
 from taskfuse.cuda.ranges import fits
 from taskfuse.kir import Kernel, accesses, to_text, walk
-from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.declarations import TensorMapParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Gather, VectorCopy
 
 
@@ -31,6 +31,11 @@ class Face:
     vectors: Mapping[str, int]
     is_narrow: bool | None
     whole: Callable[[], Kernel]
+
+    @property
+    def touched(self) -> frozenset[str]:
+        """The tensors that the kernel reads or writes, also through tensor maps."""
+        return self.accessed.union(p.tensor for p in self.head.params if isinstance(p, TensorMapParam))
 
     def fits(self, symbols: Mapping[str, int]) -> bool:
         """Whether 32-bit integers hold all indices of a launch."""

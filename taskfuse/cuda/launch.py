@@ -20,9 +20,9 @@ from taskfuse.cuda.debug import REPORT_BYTES, empty_report, read_report
 from taskfuse.cuda.device_array import DeviceArray
 from taskfuse.cuda.face import Face, face
 from taskfuse.cuda.frame import STREAM_WORD, Frame, MapSlot
+from taskfuse.cuda.launch_plan import LaunchPlan, Workspace
 from taskfuse.cuda.layout import Layout, row_major
 from taskfuse.cuda.outputs import check_host_outputs, check_overlaps, outputs_given, store
-from taskfuse.cuda.plan import Plan, Workspace
 from taskfuse.cuda.planner import NEW_ARRAY, Admit, Planner
 from taskfuse.dtypes import DType, DTypeKind, float32, float64
 from taskfuse.errors import CudaError, HangError, InputError, LaunchError, OutputError
@@ -42,7 +42,7 @@ Out = Any
 Packer = tuple[type, Callable[..., None]]
 
 
-class Plans:
+class LaunchPlans:
     """Plans by signature; those not used for a while are dropped.
 
     Two generations: what is looked up moves to the young one; when that is full it becomes the old one, and the old one is dropped. A look-up in
@@ -52,18 +52,18 @@ class Plans:
     __slots__ = ("_limit", "_old", "young")
 
     def __init__(self, limit: int = PLANS) -> None:
-        self.young: dict[Hashable, Plan] = {}
-        self._old: dict[Hashable, Plan] = {}
+        self.young: dict[Hashable, LaunchPlan] = {}
+        self._old: dict[Hashable, LaunchPlan] = {}
         self._limit = limit
 
-    def older(self, key: Hashable) -> Plan | None:
+    def older(self, key: Hashable) -> LaunchPlan | None:
         """The plan of a signature that is not in the young generation."""
         found = self._old.get(key)
         if found is not None:
             self.add(key, found)
         return found
 
-    def add(self, key: Hashable, plan: Plan) -> None:
+    def add(self, key: Hashable, plan: LaunchPlan) -> None:
         """Keep a plan."""
         if len(self.young) >= self._limit:
             self._old = self.young
@@ -106,7 +106,8 @@ class Launcher:
         self.kinds = kinds
         self.probes = kinds.probes
         self._planner = Planner(own, driver, Code(own, driver, arch, fast_math, debug, lenient, on_compile), admit)
-        self._plans = Plans()
+        self._plans = LaunchPlans()
+        self._touched = own.touched
         params = wanted(kernel)
         self._count = len(params)
         self._scalars = [(index, p) for index, p in enumerate(params) if isinstance(p, ScalarParam)]
@@ -165,7 +166,7 @@ class Launcher:
         with plan.kind.using(handle, plan.ordinal):
             return self._launch(plan, args, addresses, given, handle)
 
-    def _launch(self, plan: Plan, args: Sequence[Any], addresses: list[int], given: tuple[Any, ...] | None, stream: int) -> tuple[Any, ...]:
+    def _launch(self, plan: LaunchPlan, args: Sequence[Any], addresses: list[int], given: tuple[Any, ...] | None, stream: int) -> tuple[Any, ...]:
         """Launch ``plan`` in ``stream``, the current one of the framework that makes arrays. ``addresses`` are those of all arrays given."""
         if given is not None:
             for position, other, least, most in plan.apart:
@@ -190,7 +191,7 @@ class Launcher:
         self._start(plan, frame, addresses, stream)
         return given
 
-    def plan_of(self, arrays: Sequence[Any], given: tuple[Any, ...]) -> Plan:
+    def plan_of(self, arrays: Sequence[Any], given: tuple[Any, ...]) -> LaunchPlan:
         """The plan of calls with such arrays and outputs, all of which have a probe.
 
         Raises:
@@ -202,7 +203,7 @@ class Launcher:
             signature = signature, key
         return self._plans.young.get(signature) or self._plans.older(signature) or self._new_plan(signature, (*arrays, *given), given)
 
-    def enqueue(self, plan: Plan, addresses: Sequence[int], stream: int) -> None:
+    def enqueue(self, plan: LaunchPlan, addresses: Sequence[int], stream: int) -> None:
         """Launch a plan without run-time scalars in the current context.
 
         Args:
@@ -214,7 +215,7 @@ class Launcher:
             frame = plan.frame()
         self._start(plan, frame, addresses, stream)
 
-    def _start(self, plan: Plan, frame: Frame, addresses: Sequence[int], stream: int) -> None:
+    def _start(self, plan: LaunchPlan, frame: Frame, addresses: Sequence[int], stream: int) -> None:
         words = frame.words
         words[STREAM_WORD] = stream
         for word, position in plan.pointers:
@@ -236,16 +237,16 @@ class Launcher:
 
     def _refuse_overlap(self, addresses: Sequence[int], ranges: Sequence[tuple[int, int]]) -> None:
         inputs = len(addresses) - len(self.kernel.outputs)
-        check_overlaps(self.kernel, [(a + low, a + high) for a, (low, high) in zip(addresses, ranges, strict=True)], inputs)
+        check_overlaps(self.kernel, [(a + low, a + high) for a, (low, high) in zip(addresses, ranges, strict=True)], inputs, self._touched)
 
-    def _launch_again(self, plan: Plan, frame: Frame, status: int) -> None:
+    def _launch_again(self, plan: LaunchPlan, frame: Frame, status: int) -> None:
         """A launch that failed, in the context of the plan, if that was not the current one."""
         if not self._driver.is_current(plan.device):
             with self._driver.current(plan.device):
                 status = frame.launch()
         self._check(status, "launch")
 
-    def _fill_scalars(self, plan: Plan, frame: Frame, args: Sequence[Any]) -> None:
+    def _fill_scalars(self, plan: LaunchPlan, frame: Frame, args: Sequence[Any]) -> None:
         for offset, number in plan.scalars:
             index, param = self._scalars[number]
             value = args[index]
@@ -263,7 +264,7 @@ class Launcher:
         self._check(self._driver.replace_address(slot.address, address), "tensor map")
         slot.pointer = address
 
-    def _lend_workspace(self, plan: Plan, space: Workspace, frame: Frame, stream: int) -> object:
+    def _lend_workspace(self, plan: LaunchPlan, space: Workspace, frame: Frame, stream: int) -> object:
         """Memory for the workspace buffers of one launch. It must live until the launch."""
         memory = space.make(stream)
         begin = plan.pointer(memory)
@@ -273,7 +274,7 @@ class Launcher:
             self._check(self._driver.fill(begin, 0, space.zeroed, stream), "memory set")
         return memory
 
-    def _launch_reporting(self, plan: Plan, word: int, frame: Frame, stream: int) -> None:
+    def _launch_reporting(self, plan: LaunchPlan, word: int, frame: Frame, stream: int) -> None:
         """Launch a debug build, and wait for it unless the stream records a graph. ``word``: that of the report."""
         limit = read_options().watchdog_ms
         if frame.report == 0:
@@ -323,7 +324,7 @@ class Launcher:
         except RuntimeError as error:  # of the framework: an array without memory, such as one that stands for others while a graph is traced
             raise self._unfit(position, Unfit(f"{kind.name} says: {error}")) from error
 
-    def _new_plan(self, signature: Hashable, arrays: Sequence[Any], given: tuple[Any, ...] | None) -> Plan:
+    def _new_plan(self, signature: Hashable, arrays: Sequence[Any], given: tuple[Any, ...] | None) -> LaunchPlan:
         kinds = [self.kinds.of(a) for a in arrays]
         views = [self._view(position, a, kind) for position, (a, kind) in enumerate(zip(arrays, kinds, strict=True))]
         split = len(self._positions)
@@ -407,7 +408,7 @@ class Launcher:
                 raise self._unfit(position, unfit) from None
             views.append(ArrayView(NEW_ARRAY, dtype, Layout.of(array.shape, row_major(array.shape), dtype.itemsize), device.ordinal))
         if given is not None:
-            check_host_outputs(self.kernel, hosts[:split], given)
+            check_host_outputs(self.kernel, hosts[:split], given, self._touched)
         loan = self.kinds.loan
         signature: Hashable = given is None
         for view in views:

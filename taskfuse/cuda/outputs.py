@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -25,23 +25,39 @@ def outputs_given(kernel: Kernel, out: Any) -> tuple[Any, ...]:
     return given
 
 
-def check_overlaps(kernel: Kernel, ranges: Sequence[tuple[int, int]], inputs: int) -> None:
-    """Raises :class:`OutputError` if an output has an address between the first and the last of another array.
+def check_overlaps(kernel: Kernel, ranges: Sequence[tuple[int, int]], inputs: int, touched: Collection[str]) -> None:
+    """Raises :class:`OutputError` if an output has an address between the first and the last of another array that the kernel touches.
+
+    One that is written into the array of an input has that array.
 
     Args:
         ranges: addresses of the first byte of each array and of that behind its last, inputs before outputs.
         inputs: how many of them are inputs.
+        touched: names of those that the kernel reads or writes.
     """
     for position in range(inputs, len(ranges)):
         for other in range(position):
-            if ranges_overlap(ranges[position], ranges[other]):
+            if ranges_overlap(ranges[position], ranges[other]) and not may_overlap(kernel, position - inputs, other, touched):
                 what = f"input '{kernel.inputs[other].name}'" if other < inputs else f"output '{kernel.outputs[other - inputs].name}'"
                 reason = f"it overlaps {what}: one begins between the first and the last address of the other"
                 help = "pass memory of its own; arrays that interleave count as overlapping"
                 raise OutputError(index=position - inputs, fusion=kernel.name, reason=reason, help=help)
 
 
-def check_host_outputs(kernel: Kernel, inputs: Sequence[Array], given: Sequence[Any]) -> None:
+def may_overlap(kernel: Kernel, output: int, other: int, touched: Collection[str]) -> bool:
+    """True if an output may lie on an argument: on the input that it is written into, or on one that the kernel does not read.
+
+    Args:
+        other: number of the argument: of an input, or of an output behind the inputs.
+        touched: names of those that the kernel reads or writes.
+    """
+    if other >= len(kernel.inputs):
+        return False
+    name = kernel.inputs[other].name
+    return kernel.outputs[output].into == name or name not in touched
+
+
+def check_host_outputs(kernel: Kernel, inputs: Sequence[Array], given: Sequence[Any], touched: Collection[str]) -> None:
     """Raises :class:`OutputError` unless ``given`` are NumPy arrays that can be written, without overlaps among them or with inputs."""
     for index, any_array in enumerate(given):
         if not isinstance(any_array, np.ndarray):
@@ -52,7 +68,7 @@ def check_host_outputs(kernel: Kernel, inputs: Sequence[Array], given: Sequence[
         if Layout.of((*array.shape, array.itemsize), (*array.strides, 1), 1).overlaps_itself:
             reason = f"two of its elements share memory: shape {list(array.shape)}, strides {list(array.strides)} bytes"
             raise OutputError(index=index, fusion=kernel.name, reason=reason, help="pass an array that is not a broadcast view")
-    check_overlaps(kernel, [np.lib.array_utils.byte_bounds(a) if a.size else (0, 0) for a in (*inputs, *given)], len(inputs))
+    check_overlaps(kernel, [np.lib.array_utils.byte_bounds(a) if a.size else (0, 0) for a in (*inputs, *given)], len(inputs), touched)
 
 
 def store(kernel: Kernel, results: Sequence[Array], given: Sequence[Array]) -> None:

@@ -9,7 +9,7 @@ from taskfuse.cuda.abi import OVERLAP_ARCH
 from taskfuse.cuda.arrays import ArrayView, Kind
 from taskfuse.cuda.driver import Driver, Function
 from taskfuse.cuda.frame import WORD, frame_layout
-from taskfuse.cuda.plan import Plan, Workspace
+from taskfuse.cuda.launch_plan import LaunchPlan, Workspace
 from taskfuse.cuda.signature import (
     DivisorArgument,
     IntegerArgument,
@@ -32,7 +32,7 @@ WORKSPACE_ALIGNMENT = 256
 
 def fill(
     driver: Driver,
-    plan: Plan,
+    plan: LaunchPlan,
     function: Function,
     shape: LaunchShape,
     views: Mapping[str, ArrayView],

@@ -1,4 +1,4 @@
-"""Planning: arrays checked against a kernel, the variant that they allow, and all that its launches have in common (:mod:`taskfuse.cuda.plan`)."""
+"""Planning: arrays checked against a kernel, the variant that they allow, and all that its launches have in common (:mod:`taskfuse.cuda.launch_plan`)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from taskfuse.cuda.code import Code
 from taskfuse.cuda.driver import Driver
 from taskfuse.cuda.face import Face
 from taskfuse.cuda.fit import check_limits, launch_shape, prepare, refused
+from taskfuse.cuda.launch_plan import LaunchPlan
 from taskfuse.cuda.layout import Layout, alignment_of, row_major
 from taskfuse.cuda.parameters import fill
-from taskfuse.cuda.plan import Plan
 from taskfuse.errors import InputError, LaunchError, OutputError
 from taskfuse.kir.arguments import bind_symbols, check_rank, integer, wanted
 from taskfuse.kir.declarations import TensorParam
@@ -43,7 +43,7 @@ class Planner:
         self._tensors = [p for p in kernel.params if isinstance(p, TensorParam)]
         self._inputs = [(index, p) for index, p in enumerate(wanted(kernel)) if isinstance(p, TensorParam)]
 
-    def plan(self, kinds: Sequence[Kind], inputs: Sequence[ArrayView], outputs: Sequence[ArrayView] | None, device: int) -> Plan:
+    def plan(self, kinds: Sequence[Kind], inputs: Sequence[ArrayView], outputs: Sequence[ArrayView] | None, device: int) -> LaunchPlan:
         """The plan for arrays on ``device``.
 
         Args:
@@ -79,7 +79,7 @@ class Planner:
         source = self._code.source(variant)
         shape = launch_shape(self.kernel, source, symbols)
         order = [p.name for _, p in self._inputs] + [p.name for p in self.kernel.outputs]
-        plan = Plan(self._driver, kinds, place, source, makers, tuple(views[name].layout.byte_range for name in order))
+        plan = LaunchPlan(self._driver, kinds, place, source, makers, tuple(views[name].layout.byte_range for name in order), self._face.touched)
         if math.prod(shape.grid) * math.prod(shape.block) == 0:
             self._check_nothing_to_do(shape, views)
             return plan

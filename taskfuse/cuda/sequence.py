@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from taskfuse.cuda.arrays import ArrayView, Kind, Kinds, Maker, Unfit
 from taskfuse.cuda.driver import Driver
 from taskfuse.cuda.launch import Launcher
-from taskfuse.cuda.plan import Plan, overlapping
+from taskfuse.cuda.launch_plan import LaunchPlan, overlapping
 from taskfuse.dtypes import uint8
 from taskfuse.errors import TaskfuseError
 
@@ -41,12 +41,12 @@ class Route(NamedTuple):
         launches: of each kernel: what launches it, its plan, the places of its arrays.
         makers: of the results; none if they are given.
         memory: makes what goes between; ``None``: nothing does.
-        apart: which results given may not lie near which other arrays (:attr:`taskfuse.cuda.plan.Plan.apart`).
+        apart: which results given may not lie near which other arrays (:attr:`taskfuse.cuda.launch_plan.LaunchPlan.apart`).
         guarded: whether a call must find out first that the context of its GPU is the current one.
         driver: the driver.
     """
 
-    launches: tuple[tuple[Launcher, Plan, tuple[Place, ...]], ...]
+    launches: tuple[tuple[Launcher, LaunchPlan, tuple[Place, ...]], ...]
     makers: tuple[Maker, ...]
     memory: Maker | None
     apart: tuple[tuple[int, int, int, int], ...]
@@ -153,7 +153,7 @@ class Routes:
             if not (found[base].layout.is_row_major and 0 <= delta < max(_size(found[base]), 1)):
                 return None  # a copy, or of an array whose elements lie elsewhere
             places[name] = places[base][0], places[base][1] + delta
-        launches: list[tuple[Launcher, Plan, tuple[Place, ...]]] = []
+        launches: list[tuple[Launcher, LaunchPlan, tuple[Place, ...]]] = []
         for stage in self._stages:
             plan = stage.launcher.plan_of([arrays[name] for name in stage.arguments], tuple(arrays[name] for name in stage.outputs))
             if plan.scalars or plan.report is not None or plan.current is None:

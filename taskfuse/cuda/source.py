@@ -170,6 +170,7 @@ class _Emitter:
         parameters: list[str] = []
         accessed = {a.buffer for s in walk(self.kernel) for side in accesses(s) for a in side}
         forms = iter(self.variant.forms)
+        in_place = self.kernel.in_place.values()
         for p in self.kernel.params:
             match p:
                 case TensorParam():
@@ -183,7 +184,8 @@ class _Emitter:
                     if p.name not in accessed:
                         continue
                     arguments.append(PointerArgument(p.name))
-                    parameters.append(f"{'' if p.is_output else 'const '}{c_type(p.dtype)}* __restrict__ {identifier}")
+                    only = "" if p.into is not None or p.name in in_place else " __restrict__"  # two names of one array
+                    parameters.append(f"{'' if p.is_output else 'const '}{c_type(p.dtype)}*{only} {identifier}")
                     for d, stride in enumerate(strides or ()):
                         if stride:
                             arguments.append(StrideArgument(p.name, d, self.variant.wide))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from taskfuse.cuda import copies, matrices
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.c_types import c_type
-from taskfuse.cuda.dispatch import Cut, halved
+from taskfuse.cuda.dispatch import Decision, decision_tree
 from taskfuse.cuda.expressions import Indices, Level, Text, once
 from taskfuse.cuda.functions import call, result_dtype
 from taskfuse.cuda.hoisting import Divisions
@@ -211,9 +211,9 @@ class Statements:
         if self._has_wgmma and self._stores(stmt, scope):
             return
         agreed = self._has_wgmma and any(_multiplies_alone(b) for b in stmt.branches)
-        cut = None if agreed else halved(stmt, scope.indices.facts())
-        if cut is not None:
-            self._cut(cut, scope)
+        decision = None if agreed else decision_tree(stmt, scope.indices.facts())
+        if decision is not None:
+            self._decision(decision, scope)
             return
         for n, branch in enumerate(stmt.branches):
             cond = self._condition(branch.cond, scope)
@@ -225,10 +225,13 @@ class Statements:
             self.body(branch.body, self._inside(branch, scope))
         w.line(scope, "}")
 
-    def _cut(self, cut: Cut, scope: Scope) -> None:
-        """Both sides of a cut; a side that is one member and asks nothing more is its body."""
+    def _decision(self, node: Decision, scope: Scope) -> None:
+        """Both sides of a node; a side that is one member and asks nothing more is its body."""
         w = self._writer
-        for cond, side, head in ((cut.cond, cut.below, f"if ({scope.indices.text(cut.cond)}) {{"), (not_(cut.cond), cut.above, "} else {")):
+        for cond, side, head in (
+            (node.cond, node.below, f"if ({scope.indices.text(node.cond)}) {{"),
+            (not_(node.cond), node.above, "} else {"),
+        ):
             match side:
                 case Branch(cond=Const()):
                     w.line(scope, head + _comment(side))
@@ -236,9 +239,9 @@ class Statements:
                 case Branch():
                     w.line(scope, head)
                     self._if(If((side,)), self._inside(Branch(cond, ()), scope))
-                case Cut():
+                case Decision():
                     w.line(scope, head)
-                    self._cut(side, self._inside(Branch(cond, ()), scope))
+                    self._decision(side, self._inside(Branch(cond, ()), scope))
         w.line(scope, "}")
 
     def _stores(self, stmt: If, scope: Scope) -> bool:

@@ -29,7 +29,7 @@ Array = npt.NDArray[Any]
 
 
 def evaluate(fusion: Fusion, arguments: Sequence[Argument], values: Values = NATIVE) -> tuple[Array, ...]:
-    """The outputs of ``fusion``, as new arrays.
+    """What a call of ``fusion`` returns, as new arrays; the arguments stay as they are.
 
     Args:
         fusion: the fusion.
@@ -41,7 +41,7 @@ def evaluate(fusion: Fusion, arguments: Sequence[Argument], values: Values = NAT
         InputError: for an argument that does not fit.
     """
     tensors = evaluate_tensors(fusion, arguments, values)
-    return tuple(np.array(tensors[tv]) for tv in fusion.outputs)
+    return tuple(np.array(tensors[r.tensor]) for r in fusion.results)
 
 
 def evaluate_tensors(fusion: Fusion, arguments: Sequence[Argument], values: Values = NATIVE) -> dict[TensorView, Array]:

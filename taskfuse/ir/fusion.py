@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, SupportsIndex, cast
 
@@ -12,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.dtypes import DType
-from taskfuse.errors import FusionError, UnsupportedError
+from taskfuse.errors import FusionError, ParseError, UnsupportedError
 from taskfuse.ir.arithmetic import among, place_of
 from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.calls import scheduling
 from taskfuse.ir.dims import Dim, facts_of
 from taskfuse.ir.expr import MathExpr, View, reads
 from taskfuse.ir.partition import Partition
-from taskfuse.ir.scalar import Expr, Facts
+from taskfuse.ir.scalar import Expr, Facts, IntLike, free_symbols, lt, parse_expr, prove, simplify, wrap
+from taskfuse.ir.strides import collides
 from taskfuse.ir.task_tree import TaskTree
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import Scalar, TensorView
@@ -36,6 +38,26 @@ MAX_RESIDENT = 32
 """Blocks that a multiprocessor holds at most (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Result:
+    """One of the arrays that a call returns.
+
+    Attributes:
+        tensor: what it holds: an output, or an input, whose own array it then is.
+        strides: of its array, in elements; ``None``: row-major without gaps.
+        into: the input that it is written into, or the view of one; ``None``: it has an array of its own.
+    """
+
+    tensor: TensorView
+    strides: tuple[Expr, ...] | None = None
+    into: TensorView | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """True if it is in a row-major array of its own."""
+        return self.strides is None and self.into is None and not self.tensor.is_input
+
+
 class Fusion:
     """A graph of tensors. Use it as a context manager to make inputs and constants in it.
 
@@ -43,6 +65,9 @@ class Fusion:
         name: name of the fusion and of its kernel.
 
     Attributes:
+        outputs: the tensors that kernels store, each once.
+        results: what calls return, made of outputs and inputs.
+        strides: those of inputs of which they are declared.
         residents: see :meth:`resident_blocks`.
     """
 
@@ -52,6 +77,8 @@ class Fusion:
         self.name = name
         self.inputs: list[TensorView] = []
         self.outputs: list[TensorView] = []
+        self.results: list[Result] = []
+        self.strides: dict[TensorView, tuple[Expr, ...]] = {}
         self.scalars: list[Scalar] = []
         self.dims: dict[str, Dim] = {}
         self.residents = 1
@@ -143,7 +170,7 @@ class Fusion:
         while stack:
             tv = stack.pop()
             expr = self._definitions.get(tv)
-            if expr is None or self._uses[tv] or among(tv, self.outputs) or tv.task is not None:
+            if expr is None or self._uses[tv] or among(tv, self.outputs) or tv.task is not None or any(r.into is tv for r in self.results):
                 continue
             for read in reads(expr):
                 if among(tv, self._uses[read.tensor]):
@@ -176,32 +203,91 @@ class Fusion:
         self.inputs.append(tv)
         return tv
 
-    def add_output(self, *tensors: object, name: str | None = None) -> None:
-        """Make tensors outputs, in this order; one alone may be given a ``name``.
+    def add_output(self, *tensors: object, name: str | None = None, strides: Sequence[IntLike | str] | None = None, into: TensorView | None = None) -> None:
+        """Let calls return tensors, in this order; one alone may be given a ``name``, ``strides``, or an input to write ``into``.
 
-        Raises :class:`FusionError` if one is an output already, is an input, or belongs to another fusion, or the name is taken.
+        An input is returned as the array that the caller gave, and an output that is given again as the same array, as in torch: nothing is copied.
+
+        Args:
+            strides: of the array of a new output, in elements: numbers, or expressions of dimensions. By default it is row-major without gaps.
+            into: an input, or a view of one that has strides: the output is written into the caller's array in place of what it held. What reads the
+                input reads what it held before the call.
+
+        Raises:
+            FusionError: a tensor belongs to another fusion; the name is taken; the strides do not fit the shape, or let elements overlap; ``into`` is no
+                input and no view of one, or has another shape or dtype.
         """
-        for tv in tensors:
-            self._check_output(tv)
-        made = [tv for tv in tensors if isinstance(tv, TensorView)]
-        twice = next((tv for k, tv in enumerate(made) if among(tv, made[:k])), None)
-        if twice is not None:
-            raise FusionError(fusion=self.name, reason=f"{twice.name} is given twice", help=f"return tf.copy({twice.name}) beside it", location=caller())
+        made = [self._check_output(tv) for tv in tensors]
+        for what, given in {"name": name, "strides": strides, "into": into}.items():
+            if given is not None and len(made) != 1:
+                help = "name each: x.named('y')" if what == "name" else f"call add_output once for each, with {what}="
+                reason = f"one name, '{name}', for {len(made)} outputs" if what == "name" else f"{what}= for {len(made)} outputs"
+                raise FusionError(fusion=self.name, reason=reason, help=help, location=caller())
         if name is not None:
-            if len(made) != 1:
-                raise FusionError(fusion=self.name, reason=f"one name, '{name}', for {len(made)} outputs", help="name each: x.named('y')", location=caller())
             made[0].named(name)
-        self.outputs += made
+        for tv in made:
+            known = tv.is_input or among(tv, self.outputs)
+            if known and (strides is not None or into is not None):
+                reason = f"{tv.name} is {'an input' if tv.is_input else 'an output already'}, and has its array"
+                raise FusionError(fusion=self.name, reason=reason, help=f"return tf.copy({tv.name}) beside it", location=caller())
+            wanted = None if strides is None else self._strides(tv, strides)
+            if into is not None:
+                self._check_into(tv, into, wanted)
+            if not known:
+                self.outputs.append(tv)
+            self.results.append(Result(tv, wanted, into))
 
-    def _check_output(self, tv: object) -> None:
+    def _check_output(self, tv: object) -> TensorView:
         if not isinstance(tv, TensorView):
             raise FusionError(fusion=self.name, reason=f"{tv!r} is not a tensor", help="give tensors: add_output(a, b)", location=caller())
         if tv.fusion is not self:
             raise FusionError(fusion=self.name, reason=f"{tv.name} belongs to fusion '{tv.fusion.name}'", location=caller())
-        if among(tv, self.outputs):
-            raise FusionError(fusion=self.name, reason=f"{tv.name} is an output already", location=caller())
-        if tv.is_input:
-            raise FusionError(fusion=self.name, reason=f"{tv.name} is an input", help=f"return tf.copy({tv.name}) instead", location=caller())
+        return tv
+
+    def _strides(self, tv: TensorView, given: Sequence[IntLike | str]) -> tuple[Expr, ...]:
+        """Strides as expressions. Raises :class:`FusionError` if they do not fit the shape."""
+        try:
+            found = tuple(simplify(parse_expr(e) if isinstance(e, str) else wrap(e), self.facts()) for e in given)
+        except (TypeError, ParseError):
+            found = ()
+        shape = shape_text(tv.shape)
+        if len(found) != tv.ndim:
+            help = f"give {tv.ndim} integers or expressions of dimensions, in elements"
+            raise FusionError(fusion=self.name, reason=f"{given!r} are no strides of {tv.name} {shape}", help=help, location=caller())
+        unknown = sorted(name for e in found for name in free_symbols(e) if name not in self.dims)
+        if unknown:
+            raise FusionError(fusion=self.name, reason=f"a stride of {tv.name} uses '{unknown[0]}', which is no dimension", location=caller())
+        if any(prove(lt(e, 0), self.facts()) for e in found) or collides(tv.shape, found, self.facts()):
+            help = "each stride must be at least 1, and step over all elements of the axes with smaller strides"
+            reason = f"with the strides {shape_text(found)}, elements of {tv.name} {shape} would share memory"
+            raise FusionError(fusion=self.name, reason=reason, help=help, location=caller())
+        return found
+
+    def set_strides(self, tv: TensorView, strides: Sequence[IntLike | str]) -> None:
+        """Declare the strides, in elements, of the arrays that calls pass for an input. Raises :class:`FusionError` if they do not fit its shape."""
+        self.strides[tv] = self._strides(tv, strides)
+
+    def _check_into(self, tv: TensorView, into: object, strides: tuple[Expr, ...] | None) -> None:
+        reason, help = "", "give an input, or a slice, reshape or permutation of one"
+        if not isinstance(into, TensorView) or into.fusion is not self:
+            reason = f"{into!r} is not a tensor of it"
+        elif into.dtype is not tv.dtype or not self._may_be_equal(tv.shape, into.shape, exact=into.is_input):
+            reason = f"{tv.name} is {tv.dtype}{shape_text(tv.shape)}, and {into.name} is {into.dtype}{shape_text(into.shape)}"
+            help = f"cast it, or write it into a slice of the input: into={into.name}[...]"
+        elif strides is not None:
+            reason, help = f"{tv.name} is written into {into.name}, which has its strides", "leave out strides="
+        elif (base := _readers[0].base(self, into)) is None:
+            reason = f"{into.name} is neither an input nor a view of one that has strides"
+        elif any(r.into is not None and _readers[0].base(self, r.into) is base for r in self.results):
+            reason, help = f"another output is written into the array of {into.name}", "write one output into an array"
+        if reason:
+            raise FusionError(fusion=self.name, reason=f"{tv.name} cannot be written in place: {reason}", help=help, location=caller())
+
+    def _may_be_equal(self, one: Sequence[Expr], two: Sequence[Expr], *, exact: bool) -> bool:
+        """True if shapes are equal; unless ``exact``, also if that is left to a call."""
+        if exact or len(one) != len(two):
+            return tuple(one) == tuple(two)
+        return not any(prove(lt(a, b), self.facts()) or prove(lt(b, a), self.facts()) for a, b in zip(one, two, strict=True))
 
     def rename(self, tv: TensorView, name: object) -> None:
         """Give a tensor another name. Raises :class:`FusionError` if the name is taken or invalid."""
@@ -325,7 +411,7 @@ class Fusion:
         Path(path).write_text(_readers[0].picture(self), encoding="utf-8")
 
     def partition(self, sizes: Mapping[str, int] | None = None) -> Partition:
-        """Propose tasks and groups, with the estimate behind each cut: ``explain()`` shows them, ``code`` is Python, ``apply()`` makes them.
+        """Propose tasks and groups, with the estimate behind each group: ``explain()`` shows them, ``code`` is Python, ``apply()`` makes them.
 
         Args:
             sizes: values of dimensions for the estimate; by default 4096, clamped to the known bounds.
@@ -379,6 +465,7 @@ class FusionReaders(Protocol):
     def text(self, fusion: Fusion) -> str: ...
     def parse(self, text: str) -> Fusion: ...
     def picture(self, fusion: Fusion) -> str: ...
+    def base(self, fusion: Fusion, view: TensorView) -> TensorView | None: ...
     def evaluate(self, fusion: Fusion, args: tuple[NDArray[Any] | float | int, ...], options: dict[str, Any]) -> tuple[np.ndarray, ...]: ...
 
 

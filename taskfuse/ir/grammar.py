@@ -16,6 +16,8 @@ from taskfuse.ir.syntax import (
     AXIS_KINDS,
     CONSTANTS,
     INDEX,
+    INTO,
+    STRIDES,
     AssembleText,
     AxisText,
     BoundAxis,
@@ -31,6 +33,7 @@ from taskfuse.ir.syntax import (
     PointwiseText,
     ReadText,
     ReductionText,
+    ResultText,
     ScalarText,
     ScanText,
     ScheduleText,
@@ -89,9 +92,9 @@ class _Grammar(FusionReader):
                 self.expect(":")
                 text.scalars.append(ScalarText(name, self.dtype()))
             case Keyword.INPUT:
-                text.tensors.append(self.provenance(self.head()))
+                text.tensors.append(self.provenance(self.strided(self.head())))
             case Keyword.OUTPUT:
-                text.outputs += self.some(self.tensor_name)
+                text.outputs += self.some(self.result)
             case Keyword.ORDER:
                 if text.order is not None:
                     raise token.error("there is an ORDER line already")
@@ -144,6 +147,14 @@ class _Grammar(FusionReader):
         shape = self.bracketed(self.expression)
         root = self.bracketed(self.root_axis) if self.take("root") else None
         return TensorText(name, dtype, shape, root)
+
+    def strided(self, text: TensorText) -> TensorText:
+        return replace(text, strides=self.bracketed(self.expression)) if self.take(STRIDES) else text
+
+    def result(self) -> ResultText:
+        name = self.tensor_name()
+        strides = self.bracketed(self.expression) if self.take(STRIDES) else None
+        return ResultText(name, strides, self.tensor_name() if self.take(INTO) else None)
 
     def root_axis(self) -> AxisText:
         extent = self.expression()

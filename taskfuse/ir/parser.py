@@ -200,9 +200,14 @@ class _Builder:
         for t in text.tensors:
             self._schedule(t, schedules.get(t.name.text), axes)
         self._define_all()
-        for name in text.outputs:
-            with self._located(name.token):
-                fusion.add_output(self._tensor(name))
+        for t in text.tensors:
+            if t.strides is not None:
+                with self._located(t.name.token):
+                    fusion.set_strides(self._tensor(t.name), t.strides)
+        for result in text.outputs:
+            with self._located(result.tensor.token):
+                into = None if result.into is None else self._tensor(result.into)
+                fusion.add_output(self._tensor(result.tensor), strides=result.strides, into=into)
         if text.resident is not None:
             token, count = text.resident
             with self._located(token):

@@ -1,4 +1,4 @@
-"""A proposal of tasks and groups: what it is made of. :mod:`taskfuse.schedulers.propose` finds one."""
+"""The parts of a proposal of tasks and groups. :mod:`taskfuse.schedulers.propose` finds one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from taskfuse.ir.types import ParallelType
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
-    """A task.
+class ProposedTask:
+    """A task to make.
 
     Attributes:
         tensors: names of those that it claims.
@@ -23,13 +23,13 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """A group.
+class ProposedGroup:
+    """A group to make.
 
     Attributes:
         ptype: what it is parallelized on; ``None``: its members run in turn.
         why: what the members are to each other.
-        whole, parts: microseconds that are expected without the cut, in one body or in turn, and with it.
+        whole, parts: expected microseconds without the group (as one task, or in turn) and with it.
     """
 
     name: str
@@ -40,12 +40,12 @@ class Cut:
     parts: float
 
 
-Part = Body | Cut
+Part = ProposedTask | ProposedGroup
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A cut that is expected to cost time: what it would have been, and the same figures."""
+class RejectedGroup:
+    """A group that is expected to cost time, with the same figures."""
 
     why: str
     whole: float
@@ -61,17 +61,17 @@ class Partition(Protocol):
         ...
 
     @property
-    def refused(self) -> tuple[Refused, ...]:
-        """What else was considered."""
+    def rejected(self) -> tuple[RejectedGroup, ...]:
+        """Groups that are expected to cost time."""
         ...
 
     @property
-    def tasks(self) -> tuple[Body, ...]:
+    def tasks(self) -> tuple[ProposedTask, ...]:
         """The tasks, producers first."""
         ...
 
     @property
-    def groups(self) -> tuple[Cut, ...]:
+    def groups(self) -> tuple[ProposedGroup, ...]:
         """The groups, those that hold others after them."""
         ...
 
@@ -85,5 +85,5 @@ class Partition(Protocol):
         ...
 
     def explain(self) -> str:
-        """The tree, with what is expected of each cut; then what else was considered."""
+        """The tree, with the estimate of each group; then the rejected groups."""
         ...

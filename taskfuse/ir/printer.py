@@ -32,9 +32,9 @@ from taskfuse.ir.expr import (
     map_exprs,
     reads,
 )
-from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.fusion import Fusion, Result
 from taskfuse.ir.scalar import TRUE, Expr, free_symbols
-from taskfuse.ir.syntax import INDEX, KIND_WORDS, RESERVED, ClauseWord, Keyword, arguments_of, default_outputs
+from taskfuse.ir.syntax import INDEX, INTO, KIND_WORDS, RESERVED, STRIDES, ClauseWord, Keyword, arguments_of, default_outputs
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
@@ -54,6 +54,13 @@ def fusion_to_text(fusion: Fusion) -> str:
 def quoted(name: str) -> str:
     """``name`` as the text shows it: in quotes unless it is a plain name without a meaning of its own."""
     return name if _PLAIN.fullmatch(name) and name not in RESERVED else json.dumps(name)
+
+
+def _result(result: Result) -> str:
+    text = quoted(result.tensor.name)
+    if result.strides is not None:
+        text += f" {STRIDES} {_exprs(result.strides)}"
+    return text if result.into is None else f"{text} {INTO} {quoted(result.into.name)}"
 
 
 def _list(items: Iterable[str]) -> str:
@@ -86,8 +93,8 @@ class _Printer:
         self._check_inputs(shown)
         for tv in shown:
             yield self._tensor(tv)
-        if fusion.outputs:
-            yield f"{Keyword.OUTPUT.value} {self._names(fusion.outputs)}"
+        if fusion.results:
+            yield f"{Keyword.OUTPUT.value} {', '.join(map(_result, fusion.results))}"
         if not alike(shown, fusion.tensors()):
             yield f"{Keyword.ORDER.value} {self._names(fusion.tensors())}"
         if fusion.residents > 1:
@@ -151,6 +158,8 @@ class _Printer:
         text = f"{quoted(tv.name)}: {tv.dtype.name}{_exprs(tv.shape)}"
         if expr is None:
             text = f"{Keyword.INPUT.value} {text}"
+            if tv in self.fusion.strides:
+                text += f" {STRIDES} {_exprs(self.fusion.strides[tv])}"
         if not self._root_follows(tv):
             text += f" root {_list(self._axis(a) for a in tv.root)}"
         if expr is not None:

@@ -12,6 +12,8 @@ from taskfuse.ir.fusion import Fusion, bind_fusion_readers
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.picture import fusion_picture
 from taskfuse.ir.printer import fusion_to_text
+from taskfuse.ir.storage import strided
+from taskfuse.ir.tensor import TensorView
 
 
 class Readers:
@@ -28,6 +30,12 @@ class Readers:
     def picture(self, fusion: Fusion) -> str:
         """:func:`taskfuse.ir.picture.fusion_picture`."""
         return fusion_picture(fusion)
+
+    def base(self, fusion: Fusion, view: TensorView) -> TensorView | None:
+        """The input that a tensor is, or is a view of that has strides; ``None`` if it is neither."""
+        found = strided(fusion, view)
+        tensor = view if found is None else found.tensor
+        return tensor if tensor.is_input else None
 
     def evaluate(self, fusion: Fusion, args: tuple[NDArray[Any] | float | int, ...], options: dict[str, Any]) -> tuple[np.ndarray, ...]:
         """:func:`taskfuse.ir.evaluate.evaluate`."""

@@ -72,6 +72,8 @@ class TransformWord(Enum):
 
 CONSTANTS: dict[str, bool | float] = {"true": True, "false": False, "inf": float("inf"), "nan": float("nan")}
 INDEX = "index"
+STRIDES = "strides"
+INTO = "into"
 RESERVED = frozenset({*(k.value for k in Keyword), *CONSTANTS, INDEX})
 AXIS_KINDS = {"iteration": AxisKind.ITERATION, "reduction": AxisKind.REDUCTION, "foreign": AxisKind.FOREIGN}
 KIND_WORDS = {kind: word for word, kind in AXIS_KINDS.items()}
@@ -234,6 +236,7 @@ class TensorText:
     dtype: DType
     shape: tuple[Expr, ...]
     root: tuple[AxisText, ...] | None = None
+    strides: tuple[Expr, ...] | None = None
     value: ValueText | None = None
     origin: Name | None = None
     owner: Name | None = None
@@ -275,6 +278,15 @@ class GroupText:
     budget: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class ResultText:
+    """What a call returns."""
+
+    tensor: Name
+    strides: tuple[Expr, ...] | None
+    into: Name | None
+
+
 @dataclass(slots=True)
 class FusionText:
     """A whole text; each list in the order of its lines."""
@@ -283,7 +295,7 @@ class FusionText:
     dims: list[DimText]
     scalars: list[ScalarText]
     tensors: list[TensorText]
-    outputs: list[Name]
+    outputs: list[ResultText]
     order: tuple[Token, tuple[Name, ...]] | None
     resident: tuple[Token, int] | None
     schedules: list[ScheduleText]

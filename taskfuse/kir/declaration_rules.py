@@ -88,6 +88,23 @@ def tensors_have_extents(d: Declarations) -> Problem | None:
     return None
 
 
+def outputs_go_into_inputs(d: Declarations) -> Problem | None:
+    """An output that has no array of its own is written into that of an input of its shape and dtype, which no other output is written into."""
+    taken: set[str] = set()
+    for param in d.kernel.outputs:
+        if param.into is None:
+            continue
+        found = d.storage.get(param.into)
+        if not isinstance(found, TensorParam) or found.is_output:
+            return param.name, f"'{param.name}' is written into '{param.into}', which is not an input"
+        if (found.dtype, found.shape) != (param.dtype, param.shape):
+            return param.name, f"'{param.name}' is written into '{param.into}', which has another shape or dtype"
+        if param.into in taken:
+            return param.name, f"'{param.name}' is written into '{param.into}', and so is another output"
+        taken.add(param.into)
+    return None
+
+
 def host_values_are_known(d: Declarations) -> Problem | None:
     """The host computes parameters in their order."""
     known = d.extents
@@ -211,6 +228,7 @@ DECLARATION_RULES: tuple[DeclarationRule, ...] = (
     extents_are_possible,
     params_are_in_order,
     tensors_have_extents,
+    outputs_go_into_inputs,
     host_values_are_known,
     launch_is_known,
     launch_is_possible,

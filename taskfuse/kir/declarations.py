@@ -11,12 +11,17 @@ from taskfuse.ir.types import MemoryType
 
 @dataclass(frozen=True, slots=True)
 class TensorParam:
-    """A tensor argument in Global memory, indexed by one expression per axis; any strides."""
+    """A tensor argument in Global memory, indexed by one expression per axis; any strides.
+
+    Attributes:
+        into: of an output: the input whose array it is written into; ``None``: it has an array of its own.
+    """
 
     name: str
     dtype: DType
     shape: tuple[Expr, ...]
     is_output: bool
+    into: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

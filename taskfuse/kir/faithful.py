@@ -55,7 +55,9 @@ class _Comparison:
         fusion, kernel = self._fusion, self._kernel
         wanted: list[Param] = [TensorParam(tv.name, tv.dtype, tuple(tv.shape), False) for tv in fusion.inputs]
         wanted += [ScalarParam(s.name, s.dtype) for s in fusion.scalars]
-        wanted += [TensorParam(tv.name, tv.dtype, tuple(tv.shape), True) for tv in fusion.outputs]
+        for tv in fusion.outputs:
+            places = [r.into for r in fusion.results if r.tensor is tv and r.into is not None and r.into.is_input]
+            wanted.append(TensorParam(tv.name, tv.dtype, tuple(tv.shape), True, places[0].name if places else None))
         _equal("list of arguments", wanted, [p for p in kernel.params if isinstance(p, (TensorParam, ScalarParam))])
         if len(self._defined) < len(kernel.definitions):
             raise Unfaithful("a tensor has two definitions")

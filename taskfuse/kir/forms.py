@@ -164,6 +164,8 @@ ACROSS = "across"
 """Before the cluster types across which an arrival, or a copy, reaches other blocks."""
 FROM = "@"
 """Before the file and line that a statement comes from."""
+INTO = "into"
+"""Between an output and the input whose array it is written into."""
 HOLDS = "~"
 """Between a statement and what its results stand for."""
 VALUES: dict[str, float | bool] = {"true": True, "false": False, "inf": float("inf"), "nan": float("nan")}

@@ -80,6 +80,11 @@ class Kernel:
         """The tensor arguments that are written."""
         return tuple(p for p in self.params if isinstance(p, TensorParam) and p.is_output)
 
+    @property
+    def in_place(self) -> dict[str, str]:
+        """The outputs that are written into the array of an input, and that input."""
+        return {p.name: p.into for p in self.params if isinstance(p, TensorParam) and p.into is not None}
+
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the full text: rows of the tables of dtypes and functions are compared by identity."""
         return parsed, (readers().text(self, True, str),)

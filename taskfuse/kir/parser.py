@@ -11,7 +11,7 @@ from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Token
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declarations import Buffer, Counter, Dim3, HostParam, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam
-from taskfuse.kir.forms import Keyword
+from taskfuse.kir.forms import INTO, Keyword
 from taskfuse.kir.kernel import ONE, Kernel
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operand_parser import Names, Reader
@@ -125,7 +125,8 @@ class _Header:
         name = reader.name("a result")
         reader.expect(":")
         dtype = reader.dtype()
-        return TensorParam(name, dtype, reader.expressions("[", "]"), is_output=True)
+        shape = reader.expressions("[", "]")
+        return TensorParam(name, dtype, shape, is_output=True, into=reader.name("an argument") if reader.take(INTO) else None)
 
     def declarations(self) -> None:
         reader = self.reader

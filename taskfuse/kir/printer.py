@@ -12,7 +12,7 @@ from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, Expr, const
 from taskfuse.kir.clusters import cluster_threads
 from taskfuse.kir.declarations import Buffer, Dim3, HostParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
-from taskfuse.kir.forms import FROM, HOLDS, TF32, Option, Slot, Word, form_of
+from taskfuse.kir.forms import FROM, HOLDS, INTO, TF32, Option, Slot, Word, form_of
 from taskfuse.kir.kernel import ONE, Kernel
 from taskfuse.kir.nodes import Bind, Choose, Compute, For, If, Stmt
 from taskfuse.kir.operand_printer import OperandPrinter, definition_text, holds_text, listed
@@ -249,7 +249,8 @@ def _matrices(stmt: LdMatrix | StMatrix) -> str:
 def _argument(param: TensorParam | ScalarParam) -> str:
     match param:
         case TensorParam():
-            return f"{param.name}: {param.dtype}[{listed(param.shape)}]"
+            into = "" if param.into is None else f" {INTO} {param.into}"
+            return f"{param.name}: {param.dtype}[{listed(param.shape)}]{into}"
         case ScalarParam():
             return f"{param.name}: {param.dtype}"
 

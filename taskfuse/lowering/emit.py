@@ -171,7 +171,8 @@ class Emitter:
         head += (replace(c, location=lines.get(c.name)) for c in cursors)
         params: list[Param] = [TensorParam(tv.name, tv.dtype, tv.shape, False) for tv in fusion.inputs]
         params += [ScalarParam(s.name, s.dtype) for s in fusion.scalars]
-        params += [TensorParam(tv.name, tv.dtype, tv.shape, True) for tv in fusion.outputs]
+        into = {r.tensor: r.into.name for r in fusion.results if r.into is not None and r.into.is_input}
+        params += [TensorParam(tv.name, tv.dtype, tv.shape, True, into.get(tv)) for tv in fusion.outputs]
         params += maps
 
         x, y, z = (ranges.launch[p] for p in THREAD_TYPES)

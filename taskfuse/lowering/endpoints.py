@@ -34,7 +34,7 @@ from taskfuse.lowering.completion import (
     queues,
     wait_for_reads,
 )
-from taskfuse.lowering.insertion_points import Touch, cut_around, frame, leaves, level_blocks, loop_of, loops_around
+from taskfuse.lowering.insertion_points import Touch, frame, leaves, level_blocks, loop_of, loops_around, split_around
 from taskfuse.lowering.pingpong import Pingpong
 from taskfuse.lowering.plan import PBind, PLoop, PNode, PStmt, PSync, statements
 from taskfuse.lowering.semaphores import acquire, release
@@ -161,7 +161,7 @@ class Endpoints:
         c = end.cursor
         slot = Cursor(c).slot
         level = end.pingpong.outer if end.pingpong is not None and end.pingpong.loop is ch.loop else ch.loop
-        first, last = cut_around(level_blocks(plan, end.node, level), touches, end.pingpong is not None)
+        first, last = split_around(level_blocks(plan, end.node, level), touches, end.pingpong is not None)
         issued = [s for blocks in level_blocks(plan, end.node, level) for n in blocks for s in statements([n]) if touches(s)]
         if ch.is_between_blocks:
             copied = [PSync(WAIT_FOR_COPIES, ch.tensors[0])] if end is not ch.producer and any(has_copies_of_threads(s.tv) for s in issued) else []
@@ -312,7 +312,7 @@ class Endpoints:
         c = end.cursor
         w = pingpong.instance
         slot = f"{c}.round"
-        first, last = cut_around(level_blocks(plan, end.node, pingpong.outer), touches, True)
+        first, last = split_around(level_blocks(plan, end.node, pingpong.outer), touches, True)
         parity = xor(Cursor(slot).parity, select(eq(w, 0), 1, 0))
         follow = simplify((w + 1) % pingpong.count, self.ranges.facts)
         passing = self.arrive(end, BarrierSlot(f"{c}.order", follow))

@@ -48,7 +48,7 @@ class GridStrideLoops:
         self._ranges = ranges
         self._variables = variables
         self._distributing: set[Loop] = set()
-        self._cuts: set[Loop] = set()
+        self._emptied: set[Loop] = set()
         self._trips: dict[Loop, Expr] = {}
 
     def find(self, memory: dict[TensorView, MemoryType], indexes_registers: Callable[[TensorView, Loop], bool]) -> None:
@@ -59,9 +59,9 @@ class GridStrideLoops:
         """
         loops = list(self._shared_loops.loops)
         distributing = {loop for loop in loops if self._is_distributed(loop)}
-        cuts = {cut for loop in distributing if (cut := self._cut(loop, loops)) is not None}
+        emptied = {inner for loop in distributing if (inner := self._emptied_by(loop, loops)) is not None}
         trips = {loop: trips for loop in loops if (trips := self._bounded_trips(loop, memory, indexes_registers)) is not None}
-        self._distributing, self._cuts, self._trips = distributing, cuts, trips
+        self._distributing, self._emptied, self._trips = distributing, emptied, trips
 
     # -- what it says of code -------------------------------------------------------------------------------------------------------
 
@@ -69,7 +69,7 @@ class GridStrideLoops:
         """The trips of a loop of an extent around code of ``tv``, in hardware indices and the variables of loops around it."""
         if loop in self._trips:
             return self._trips[loop]
-        if loop not in self._cuts:
+        if loop not in self._emptied:
             return extent
         facts = self._ranges.facts
         values: dict[Axis, Expr] = {}
@@ -109,9 +109,9 @@ class GridStrideLoops:
                     implied.add(t.outer)
         return found
 
-    def is_cut(self, tv: TensorView, loops: dict[Axis, Expr]) -> bool:
+    def skips_empty(self, tv: TensorView, loops: dict[Axis, Expr]) -> bool:
         """True inside a loop that runs no trips for an empty piece of work."""
-        return any(a in loops and loop in self._cuts and loops[a] is self._variables.symbol(loop) for a, loop in self._around(tv))
+        return any(a in loops and loop in self._emptied and loops[a] is self._variables.symbol(loop) for a, loop in self._around(tv))
 
     def _around(self, tv: TensorView) -> list[tuple[Axis, Loop]]:
         """The loop axes of a tensor with code, and the loops that they are."""
@@ -123,7 +123,7 @@ class GridStrideLoops:
         types = {tv.schedule.ptype(a) for tv, a in loop.axes.items()}
         return any(p.is_loop for p in types) and any(p.is_thread for p in types)
 
-    def _cut(self, loop: Loop, loops: list[Loop]) -> Loop | None:
+    def _emptied_by(self, loop: Loop, loops: list[Loop]) -> Loop | None:
         """The outermost loop with code inside a distributing one."""
         inside = [x for x in loops if x.depth > loop.depth and x.axes.keys() <= loop.axes.keys() and len(x.axes) > 1]
         coded = [x for x in inside if all(tv.schedule.ptype(a) is ParallelType.Serial for tv, a in x.axes.items())]

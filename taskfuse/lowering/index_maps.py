@@ -137,10 +137,10 @@ class IndexMaps:
                 facts = facts.with_assumption(lt(values[t.source], t.source.extent))
         whole, early = self.grid_stride.whole(tv, values), list[Expr]()
         implied = {t.outer for t in whole}
-        cut = self.grid_stride.is_cut(tv, loops)
+        skips = self.grid_stride.skips_empty(tv, loops)
         for t in whole:
             rest = bound(values[t.source], t.source.extent, facts)
-            early += [] if cut else rest
+            early += [] if skips else rest
             for condition in rest:
                 facts = facts.with_assumption(condition)
         inside = with_merged(tv, start, values, facts)

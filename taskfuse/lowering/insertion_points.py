@@ -1,7 +1,7 @@
 """Places in the plan: where the code of a node stands, and the first and last that touches something.
 
 Code of one node may stand in several arms of a dispatch, and under loops of its own in each. Waits and arrivals stand outside the scopes below
-their endpoint, so scopes are cut where something must come between their parts.
+their endpoint, so scopes are split where something must come between their parts.
 """
 
 from __future__ import annotations
@@ -125,15 +125,15 @@ def leaves(nodes: list[PNode]) -> Iterator[PSync | PStmt]:
             yield from leaves(block)
 
 
-def cut_around(blocks: list[list[PNode]], touches: Touch, inside: bool) -> tuple[tuple[list[PNode], int], tuple[list[PNode], int]]:
-    """Cut scopes so that a wait can stand before the first use in some blocks and an arrival after the last; the places of both uses.
+def split_around(blocks: list[list[PNode]], touches: Touch, inside: bool) -> tuple[tuple[list[PNode], int], tuple[list[PNode], int]]:
+    """Split scopes so that a wait can stand before the first use in some blocks and an arrival after the last; the places of both uses.
 
     Args:
         inside: inside the bound loops that hold all uses.
     """
     places = [(block, k) for block in blocks for k, n in enumerate(block) if _touched(n, touches)]
     if inside and len(places) == 1 and isinstance(bind := places[0][0][places[0][1]], PBind):
-        return cut_around([bind.body], touches, inside)
+        return split_around([bind.body], touches, inside)
     if not places:
         raise AssertionError("an endpoint touches its channel nowhere")
     for block in blocks:
@@ -143,25 +143,25 @@ def cut_around(blocks: list[list[PNode]], touches: Touch, inside: bool) -> tuple
 
 
 def _isolate(block: list[PNode], touches: Touch) -> None:
-    """Cut scopes and bound loops in two where loops, dispatches or waits stand before the first use or after the last one in them.
+    """Split scopes and bound loops in two where loops, dispatches or waits stand before the first use or after the last one in them.
 
     A wait must come after all that the total order puts before the first use, an arrival before all that comes after the last one; both
-    stand outside the scopes below the endpoint, so the scopes are cut.
+    stand outside the scopes below the endpoint, so the scopes are split.
     """
     for first in (True, False):
         used = [k for k, n in enumerate(block) if _touched(n, touches)]
         if used:
             k = used[0] if first else used[-1]
-            block[k : k + 1] = _cut(block[k], touches, first)
+            block[k : k + 1] = _split(block[k], touches, first)
 
 
-def _cut(node: PNode, touches: Touch, first: bool) -> list[PNode]:
+def _split(node: PNode, touches: Touch, first: bool) -> list[PNode]:
     if not isinstance(node, (PBind, PScope)):
         return [node]
     body = node.body
     used = [k for k, n in enumerate(body) if _touched(n, touches)]
     k = used[0] if first else used[-1]
-    pieces = _cut(body[k], touches, first)
+    pieces = _split(body[k], touches, first)
     body[k : k + 1] = pieces
     at = k + len(pieces) - 1 if first else k + 1
     rest = body[:at] if first else body[at:]

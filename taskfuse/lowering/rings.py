@@ -6,7 +6,7 @@ reuse of the slot, too, and the sync pass needs no second one.
 
 A register has no address (CUDA puts an array with other indices into memory). So the loop around a ring in registers is unrolled, so that each copy of
 its body uses a slot that is a constant. A loop that is unrolled anyway, or has no more trips than the ring slots, keeps its form: trip ``i`` uses slot
-``i % stages``. Any other is cut into rounds of ``stages`` trips, and the trips that are left behind them::
+``i % stages``. Any other is split into rounds of ``stages`` trips, and the trips that are left behind them::
 
     for q in 0..T // S:
         for r in 0..S unrolled:  trip S*q + r, slot r
@@ -116,7 +116,7 @@ def unroll_rings(plan: list[PNode], rings: list[Prefetch], facts: Facts) -> None
     """Unroll every loop with a ring in registers by the number of its slots. ``facts``: what is known of arguments.
 
     Raises:
-        LoweringError: the loop would have to be cut, and it moves a cursor of another ring.
+        LoweringError: the loop would have to be split, and it moves a cursor of another ring.
     """
     inner_first = [(block, n) for block in reversed(list(blocks(plan))) for n in block if isinstance(n, PLoop)]
     for block, loop in inner_first:
@@ -133,10 +133,10 @@ def unroll_rings(plan: list[PNode], rings: list[Prefetch], facts: Facts) -> None
             reason = f"its ring of {ring.stages} slots in registers cuts a loop of {trips} trips into rounds, and another ring takes a slot in each trip"
             raise refused(ring.tensors[0], reason, "unroll the loop, if it has a constant number of trips; or set_memory_type(Shared)")
         at = block.index(loop)
-        block[at : at + 1] = _cut(ring, trips, facts)
+        block[at : at + 1] = _split(ring, trips, facts)
 
 
-def _cut(ring: Prefetch, trips: Expr, known: Facts) -> list[PNode]:
+def _split(ring: Prefetch, trips: Expr, known: Facts) -> list[PNode]:
     """Rounds of as many trips as there are slots, and the trips that are left."""
     loop, stages = ring.loop, ring.stages
     rounds, left = simplify(trips // stages, known), simplify(trips % stages, known)

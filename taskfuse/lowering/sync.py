@@ -11,7 +11,9 @@ batches be unfinished then.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from taskfuse.errors import LoweringError
 from taskfuse.ir.medium import MEDIA, Medium
@@ -97,13 +99,16 @@ class Synchronizer:
     Args:
         ordered: buffers whose accesses channels order.
         rings: the rings inside roles: buffers whose slots change with each iteration of a loop.
+        in_place: outputs that are written into the array of an input, and that input.
 
     Attributes:
         mbarriers: arrays that stand in for named barriers where a thread range is not made of whole warps: name, arrivals.
         counters: counters of barriers across blocks.
     """
 
-    def __init__(self, ranges: ThreadRanges, root: Node, buffers: list[Buffer], ordered: set[str], rings: Rings) -> None:
+    def __init__(
+        self, ranges: ThreadRanges, root: Node, buffers: list[Buffer], ordered: set[str], rings: Rings, in_place: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self.ranges = ranges
         self.root = root
         self.mbarriers: list[tuple[str, Expr]] = []
@@ -117,7 +122,8 @@ class Synchronizer:
         self._stand_in: dict[Node, str] = {}
         self._counter: dict[Node, str] = {}
         self._shapes = {b.name: b.shape for b in buffers}
-        self._alias = _aliases(buffers)
+        self._alias = [*_aliases(buffers), *map(list, in_place.items())]
+        self._memory |= dict.fromkeys(in_place.values(), MemoryType.Global)
         self._blocks = 0
         self._batches: dict[tuple[int, int, Queue], tuple[_Block, PNode, _Use]] = {}
         self._made: dict[str, list[tuple[tuple[_Block, PNode], ...]]] = {}

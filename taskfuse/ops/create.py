@@ -104,7 +104,9 @@ def _divisors(e: Expr) -> Iterator[Expr]:
 
 
 @op(Kind.CREATION, same, torch="", numpy="")
-def define_tensor(shape: Sequence[Extent] | Extent, dtype: DTypeLike = float32, name: str | None = None) -> TensorView:
+def define_tensor(
+    shape: Sequence[Extent] | Extent, dtype: DTypeLike = float32, name: str | None = None, *, strides: Sequence[IntLike | str] | None = None
+) -> TensorView:
     """An input of the current fusion.
 
     Args:
@@ -112,15 +114,20 @@ def define_tensor(shape: Sequence[Extent] | Extent, dtype: DTypeLike = float32, 
             adds facts to a symbol. One extent alone is the shape of a 1-d tensor.
         dtype: element type.
         name: printed name; ``tv0``, ``tv1``, ... unless given.
+        strides: those of the arrays that calls pass, in elements: numbers, or expressions of dimensions. Calls check them, and an automatic schedule walks
+            the array as it lies. By default arrays may have any strides, and row-major ones are expected.
 
     Raises:
-        FusionError: outside ``with Fusion()``, or if the name is taken.
+        FusionError: outside ``with Fusion()``, or if the name is taken, or if the strides do not fit the shape.
         ShapeError: for an extent that is negative or no expression.
     """
     fusion = Fusion.current()
     wanted = as_dtype(dtype)
     axes = [axis(e) for e in _shape("define_tensor", fusion, shape)]
-    return fusion.add_input(fusion.new_tensor(axes, wanted, name=name, location=caller()))
+    made = fusion.add_input(fusion.new_tensor(axes, wanted, name=name, location=caller()))
+    if strides is not None:
+        fusion.set_strides(made, strides)
+    return made
 
 
 @op(Kind.CREATION, same, torch="", numpy="")

@@ -111,7 +111,7 @@ def trace(x: TensorView, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Ten
 # -- pieces -----------------------------------------------------------------------------------------------------------------------------
 
 
-def cut(x: TensorView, axis: int, start: IntLike, stop: IntLike) -> TensorView:
+def sliced(x: TensorView, axis: int, start: IntLike, stop: IntLike) -> TensorView:
     """The elements ``[start, stop)`` along a dimension, which are there: a view."""
     shape = [wrap(stop) - start if d == axis else e for d, e in enumerate(x.shape)]
     return view(x, "slice", shape, [start + iteration_symbol(d) if d == axis else iteration_symbol(d) for d in range(x.ndim)])
@@ -130,10 +130,10 @@ def chunk(x: TensorView, chunks: int, axis: int = 0) -> tuple[TensorView, ...]:
     length = simplify(size.ceildiv(parts), x.fusion.facts())
     if isinstance(size, Const):
         step = max(int(length), 1)
-        return tuple(cut(x, place, k, min(k + step, size.value)) for k in range(0, max(size.value, 1), step))
+        return tuple(sliced(x, place, k, min(k + step, size.value)) for k in range(0, max(size.value, 1), step))
     if simplify(length * parts - size, x.fusion.facts()) is not ZERO:
         raise shape_error("chunk", f"{parts} pieces of dimension {place} of {described(x)} may differ", "give facts with tf.dim(..., multiple_of=)")
-    return tuple(cut(x, place, length * k, length * (k + 1)) for k in range(parts))
+    return tuple(sliced(x, place, length * k, length * (k + 1)) for k in range(parts))
 
 
 @op(Kind.VIEW, same, torch="split_with_sizes split")
@@ -177,7 +177,7 @@ def split(
     for start, stop in itertools.pairwise(ends):
         if not prove(le(start, stop), facts):
             raise shape_error("split", f"a piece from {start} to {stop} is not provably one", "give ascending places, and facts with tf.dim(...)")
-    return tuple(cut(x, place, start, stop) for start, stop in itertools.pairwise(ends))
+    return tuple(sliced(x, place, start, stop) for start, stop in itertools.pairwise(ends))
 
 
 def _extent(name: str, x: TensorView, value: object) -> Expr:
@@ -212,7 +212,7 @@ def narrow(x: TensorView, axis: int, start: Value, length: IntLike) -> TensorVie
     first = x.shape[place] + first if isinstance(first, Const) and first.value < 0 else first
     if not prove(and_(le(0, first), and_(le(0, extent), le(first + extent, x.shape[place]))), x.fusion.facts()):
         raise shape_error("narrow", f"{extent} elements from {start} on are not provably in dimension {place} of {described(x)}", "give facts with tf.dim(...)")
-    return cut(x, place, first, first + extent)
+    return sliced(x, place, first, first + extent)
 
 
 @op(Kind.VIEW, same, numpy="")
@@ -328,6 +328,6 @@ def diff(x: TensorView, n: int = 1, axis: int = -1) -> TensorView:
         found = x if times == 0 or x.dtype.is_bool else cast_tensor(x, wide)
         for _ in range(times):
             size = found.shape[place]
-            after, before = cut(found, place, 1, size), cut(found, place, 0, size - 1)
+            after, before = sliced(found, place, 1, size), sliced(found, place, 0, size - 1)
             found = ne(after, before) if x.dtype.is_bool else sub(after, before)
         return cast_tensor(found, x.dtype)

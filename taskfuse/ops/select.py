@@ -220,18 +220,18 @@ def _extended(x: TensorView, pairs: Sequence[tuple[Expr, Expr]], kind: PadMode) 
                     raise shape_error("pad", f"mode {kind.value!r} cannot give {what}", "give facts about the extent, such as tf.dim('S', min=4)")
             match kind:
                 case PadMode.WRAP:
-                    first, last = _cut(x, d, n - before, n), _cut(x, d, ZERO, after)
+                    first, last = _sliced(x, d, n - before, n), _sliced(x, d, ZERO, after)
                 case PadMode.EDGE:
-                    first, last = (_stretched(_cut(x, d, at, at + 1), d, width) for at, width in ((ZERO, before), (n - 1, after)))
+                    first, last = (_stretched(_sliced(x, d, at, at + 1), d, width) for at, width in ((ZERO, before), (n - 1, after)))
                 case _:
                     off = ONE if kind is PadMode.REFLECT else ZERO
-                    first, last = flip(_cut(x, d, off, before + off), d), flip(_cut(x, d, n - after - off, n - off), d)
+                    first, last = flip(_sliced(x, d, off, before + off), d), flip(_sliced(x, d, n - after - off, n - off), d)
             parts = [part for part, width in ((first, before), (x, ONE), (last, after)) if width is not ZERO]
             x = cat(parts, d) if len(parts) > 1 else x
         return x
 
 
-def _cut(x: TensorView, d: int, start: Expr, stop: Expr) -> TensorView:
+def _sliced(x: TensorView, d: int, start: Expr, stop: Expr) -> TensorView:
     """The elements ``[start, stop)`` along dimension ``d``, which are there."""
     shape = [stop - start if k == d else e for k, e in enumerate(x.shape)]
     return view(x, "slice", shape, [start + iteration_symbol(k) if k == d else iteration_symbol(k) for k in range(x.ndim)])

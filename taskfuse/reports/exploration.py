@@ -31,7 +31,7 @@ class Exploration:
         kernel: its name.
         states: states visited. Reduced: states on the interleavings that were run, none twice on one prefix.
         interleavings: runs to the end (or, not reduced, to a known state).
-        complete: no interleaving is left; false if the search was cut at its limit.
+        complete: no interleaving is left; false if the search stopped at its limit.
         failure: the first interleaving that fails, ``None`` if all end with the same outputs.
         in_step: threads that start together.
     """
@@ -59,7 +59,7 @@ class Exploration:
     def __str__(self) -> str:
         size = f"{self.states} states, {self.interleavings} interleaving{'s' * (self.interleavings != 1)}"
         if self.failure is None:
-            how = "all interleavings end with the same outputs" if self.complete else "no interleaving fails so far: the search was cut at its limit"
+            how = "all interleavings end with the same outputs" if self.complete else "no interleaving fails so far: the search stopped at its limit"
             return f"{self.kernel}: {how} ({size})"
         error = f"'{self.failure.output}' depends on the interleaving" if self.failure.error is None else str(self.failure.error)
         return f"{self.kernel}: an interleaving fails ({size})\n{error}\nreplay: {self.replay}"

@@ -1,4 +1,4 @@
-"""The executable of an automatic schedule: kernels are planned, made, proved and counted, or remembered."""
+"""The executable of an automatic schedule: kernels are auto_scheduled, made, proved and counted, or remembered."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from taskfuse.runtime.remembered import Memory
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.candidates import failure, tried
 from taskfuse.schedulers.schedule import Sizes
-from taskfuse.schedulers.segmenter import BUDGET, Segmentation, plan_segments
+from taskfuse.schedulers.segmenter import BUDGET, Segmentation, choose_segments
 from taskfuse.target import Target
 
 if TYPE_CHECKING:
     from taskfuse.schedulers.schedule import Schedule
 
 
-def planned(
+def auto_scheduled(
     fusion: Fusion,
     make: Maker,
     *,
@@ -38,7 +38,7 @@ def planned(
         make: makes the kernels.
 
     Raises:
-        UnsupportedError: see :func:`taskfuse.schedulers.segmenter.plan_segments`.
+        UnsupportedError: see :func:`taskfuse.schedulers.segmenter.choose_segments`.
     """
     memory = Memory(fusion, make, "automatic", sorted((sizes or {}).items()), target, budget)
     run = memory.recall()
@@ -59,13 +59,13 @@ def _planned(fusion: Fusion, make: Maker, sizes: Mapping[str, int] | None, targe
         return counts[0] if counts else None  # what cannot be counted is proved all the same
 
     if known is None or any(tried(trial, step.fusion, step.schedule).refused for step in known.steps):
-        known = plan_segments(fusion, sizes=sizes, target=target, trial=trial, budget=budget)
+        known = choose_segments(fusion, sizes=sizes, target=target, trial=trial, budget=budget)
     found = known
     made = [runs[step.fusion, step.fusion.name] for step in found.steps]
     for step, run in zip(found.steps, made, strict=True):
         run.schedule = step.schedule
     if not found.is_segmented:
-        return made[0]
+        return make.in_place(made[0])
     whole = fusion if found.whole_fusion is None else found.whole_fusion
     return Chain(copy_fusion(whole)[0], [Link(run, step.arguments, step.outputs) for step, run in zip(found.steps, made, strict=True)], found)
 

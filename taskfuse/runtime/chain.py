@@ -9,6 +9,7 @@ from taskfuse import ops
 from taskfuse.errors import InputError, LaunchError, OutputError
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.tensor import TensorView
 from taskfuse.kir import Kernel
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import CompiledKernel, one_kernel
@@ -133,7 +134,7 @@ class Chain(Executable):
         if out is None or is_direct:
             return results
         if self._copies is None:
-            self._copies = _copies(self._fusion, self.backend)
+            self._copies = copies_of(self._fusion.name, self._fusion.outputs, self.backend)
         return self._copies(*results, out=out, stream=stream, seed=seed)
 
     def _learn(self, args: tuple[Any, ...], given: tuple[Any, ...] | None, values: dict[str, Any]) -> None:
@@ -196,16 +197,16 @@ def _arguments(fusion: Fusion) -> tuple[str, ...]:
     return (*(tv.name for tv in fusion.inputs), *(s.name for s in fusion.scalars))
 
 
-def _copies(fusion: Fusion, backend: Backend) -> Executable:
-    """Copies of arrays of the shapes and dtypes of the outputs, with their names."""
-    longest, names = max((tv.name for tv in fusion.outputs), key=len), dict[str, str]()
-    with Fusion(fusion.name) as unnamed:
-        for k, tv in enumerate(fusion.outputs):
+def copies_of(name: str, outputs: Sequence[TensorView], backend: Backend) -> Executable:
+    """Copies of arrays of the ranks and dtypes of some outputs, with their names."""
+    longest, names = max((tv.name for tv in outputs), key=len), dict[str, str]()
+    with Fusion(name) as unnamed:
+        for k, tv in enumerate(outputs):
             source = ops.define_tensor([ops.dim(f"n{k}_{d}", min=0) for d in range(tv.ndim)], dtype=tv.dtype, name=f"{longest}_{k}")
             copy = ops.copy(source)
             unnamed.add_output(copy)
             names[copy.name] = tv.name
-    copies = Fusion(fusion.name)
+    copies = Fusion(name)
     copies.dims.update(unnamed.dims)
     embed(unnamed, copies, Renaming(values=names))
     fallback(copies)

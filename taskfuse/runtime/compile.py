@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -13,11 +14,14 @@ from taskfuse.kir import Kernel
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, check_options
 from taskfuse.options import Backend, read_options
-from taskfuse.runtime.automatic import as_scheduled, planned
+from taskfuse.runtime.arranged import Arranged, Nothing
+from taskfuse.runtime.automatic import as_scheduled, auto_scheduled
 from taskfuse.runtime.chain import Chain, link
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import Maker, check_backend
+from taskfuse.runtime.lying import as_it_is, as_it_lies, is_plain
 from taskfuse.runtime.specialization import specialized
+from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.segment import SegmentedFusion
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmenter import BUDGET
@@ -92,9 +96,19 @@ def compile(
             settings = {"specialize": specialize, "target": machine, "arch": arch, "fast_math": fast_math, "debug": debug, "unsafe": unsafe}
             again = partial(compile, backend=backend, schedule=schedule, budget=budget, cache=cache, options=options, **settings)
             return Chain(whole, [link(part, again(part, sizes=own)) for part, own in zip(parts, extents, strict=True)])
-        case Fusion() if schedule == "auto" and not fusion.has_schedule:
-            run = planned(fusion, make, sizes=sizes, target=machine, budget=budget)
-            return specialized(fusion, make, run, sizes, machine) if specialize and fusion.dims else run
+        case Fusion() if fusion.results and not fusion.outputs:
+            return Arranged(copy_fusion(fusion)[0], Nothing(fusion, backend), {})
+        case Fusion():
+            is_scheduled = schedule is None or fusion.has_schedule
+            wishes = None if is_plain(fusion) else as_it_is(fusion) if is_scheduled else as_it_lies(fusion)
+            whole = fusion if wishes is None else wishes.fusion
+            if is_scheduled:
+                run = as_scheduled(whole, make)
+            else:
+                make = make if wishes is None else replace(make, into=tuple(wishes.into.items()))
+                run = auto_scheduled(whole, make, sizes=sizes, target=machine, budget=budget)
+                run = specialized(whole, make, run, sizes, machine) if specialize and fusion.dims else run
+            return run if wishes is None else Arranged(copy_fusion(fusion)[0], run, wishes.orders)
         case Kernel():
             return make(fusion)
         case _:

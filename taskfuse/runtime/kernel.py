@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from taskfuse.cuda.present import found, present
 from taskfuse.dump import dump
-from taskfuse.errors import InputError, LaunchError, UnsupportedError
+from taskfuse.errors import InputError, LaunchError, OutputError, UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.kir import Kernel
-from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, wanted
+from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, integer, wanted
 from taskfuse.kir.declarations import ScalarParam, TensorParam
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, lower
@@ -108,9 +108,11 @@ class CompiledKernel(Executable):
         return tuple(p.name for p in wanted(self._kernel))  # declarations suffice
 
     def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0, **named: Any) -> tuple[Any, ...]:
-        """See :meth:`Executable.__call__`."""
+        """See :meth:`Executable.__call__`. An output that is written into the array of an input is that array."""
         if named:
             args = self.in_order(args, named)
+        if self._kernel.in_place:
+            out = self._with_inputs(args, out, stream)
         launcher = self._launcher
         if launcher is not None and args and type(args[0]) in launcher.probes:
             return launcher(args, out, stream)
@@ -119,6 +121,30 @@ class CompiledKernel(Executable):
         if launcher is None:
             launcher = self._launcher = self._load()
         return launcher(args, out, stream)
+
+    def of(self, kernel: Kernel) -> CompiledKernel:
+        """An executable of another kernel, otherwise like this one."""
+        return CompiledKernel(kernel, self.backend, self._arch, self._fast_math, self._debug, self._unsafe, self.schedule)
+
+    def _with_inputs(self, args: tuple[Any, ...], out: Any, stream: Any) -> tuple[Any, ...]:
+        """Arrays for all outputs: for some the arrays of inputs. Raises :class:`OutputError` if ``out`` has others for these."""
+        from taskfuse.cuda.outputs import outputs_given
+        from taskfuse.runtime.arrays import empty
+
+        kernel, params = self._kernel, wanted(self._kernel)
+        check_count(kernel, len(args))
+        arrays = {p.name: a for p, a in zip(params, args, strict=True) if isinstance(p, TensorParam)}
+        given = (None,) * len(kernel.outputs) if out is None else outputs_given(kernel, out)
+        symbols = self._extents(params, [arrays.get(p.name) for p in params]) if out is None else {}
+        made: list[Any] = []
+        for index, (p, array) in enumerate(zip(kernel.outputs, given, strict=True)):
+            if p.into is not None and array is not None and array is not arrays[p.into]:
+                reason, help = f"'{p.name}' is written into the array of '{p.into}'", "leave out out=, or give that array"
+                raise OutputError(index=index, fusion=kernel.name, reason=reason, help=help)
+            if array is None and p.into is None:
+                array = empty(next(iter(arrays.values())), [integer(e, symbols) for e in p.shape], p.dtype, None, stream)
+            made.append(array if p.into is None else arrays[p.into])
+        return tuple(made)
 
     @property
     def launcher(self) -> Launcher | None:
@@ -145,7 +171,7 @@ class CompiledKernel(Executable):
         from taskfuse.cuda.outputs import check_host_outputs, outputs_given, store
 
         given = outputs_given(self.kernel, out)
-        check_host_outputs(self.kernel, [a for p, a in zip(params, taken, strict=True) if isinstance(p, TensorParam)], given)
+        check_host_outputs(self.kernel, [a for p, a in zip(params, taken, strict=True) if isinstance(p, TensorParam)], given, self.face.touched)
         store(self.kernel, simulate(self.kernel, taken, seed=seed), given)
         return given
 
@@ -205,7 +231,11 @@ class CompiledKernel(Executable):
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """:func:`one_kernel` with the settings of one ``tf.compile``; see there."""
+    """:func:`one_kernel` with the settings of one ``tf.compile``; see there.
+
+    Attributes:
+        into: outputs that may be written into the array of an input, and that input: a kernel that is all there is does so if it is proved to be right then.
+    """
 
     backend: Backend = "auto"
     arch: str | None = None
@@ -214,6 +244,7 @@ class Maker:
     unsafe: bool = False
     cache: bool = True
     options: LoweringOptions = field(default_factory=LoweringOptions)
+    into: tuple[tuple[str, str], ...] = ()
 
     def __call__(self, fusion: Fusion | Kernel, schedule: Schedule | None = None) -> Executable:
         """The executable of a fusion as it is scheduled, or of a kernel."""
@@ -228,6 +259,15 @@ class Maker:
             schedule=schedule,
         )
 
+    def in_place(self, run: Executable) -> Executable:
+        """The executable of one kernel, writing outputs into the arrays of inputs where that is proved to be right: each for itself."""
+        for output, source in self.into:
+            if isinstance(run, CompiledKernel):
+                kernel = run.kernel
+                kernel = replace(kernel, params=tuple(replace(p, into=source) if p.name == output and isinstance(p, TensorParam) else p for p in kernel.params))
+                run = run.of(kernel) if kernel.verify().is_proved else run
+        return run
+
     def remembered(self, face: Face, schedule: Schedule | None, standing: Standing) -> CompiledKernel:
         """The executable of a kernel that another process has made and looked at."""
         backend = read_options().backend if self.backend == "auto" else self.backend
@@ -241,7 +281,7 @@ class Maker:
     @property
     def asked(self) -> tuple[object, ...]:
         """All that its kernels depend on beside the fusion."""
-        return self.backend, self.arch, self.fast_math, self.options
+        return self.backend, self.arch, self.fast_math, self.options, self.into
 
 
 def check_backend(backend: str) -> None:

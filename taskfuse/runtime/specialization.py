@@ -22,13 +22,13 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import const, sym
 from taskfuse.kir import Kernel
 from taskfuse.location import caller
-from taskfuse.runtime.automatic import planned
+from taskfuse.runtime.automatic import auto_scheduled
 from taskfuse.runtime.executable import Executable, Facts, Specialization
 from taskfuse.runtime.kernel import Maker
 from taskfuse.runtime.remembered import Memory, Outline
 from taskfuse.schedule.copy import Renaming, copy_fusion, embed
 from taskfuse.schedulers.schedule import Sizes
-from taskfuse.schedulers.segmenter import Segmentation, plan_segments
+from taskfuse.schedulers.segmenter import Segmentation, choose_segments
 from taskfuse.target import VECTOR_BYTES, Target
 
 if TYPE_CHECKING:
@@ -196,14 +196,14 @@ class Specialized(Executable):
         memory = Memory(part, self._make, "outline", sorted(known.items()), self._target)
         found = memory.outline()
         if found is None:
-            found = plan_segments(part, sizes=known, target=self._target)
+            found = choose_segments(part, sizes=known, target=self._target)
             memory.keep_outline(found)
         return found
 
     def _planned(self, facts: Facts, chosen: Segmentation | Outline, sizes: Mapping[str, int]) -> Executable:
         part = narrowed(self._fusion, facts)
         known = {name: size for name, size in sizes.items() if name in part.dims}
-        return planned(part, self._make, sizes=known, target=self._target, known=chosen if isinstance(chosen, Segmentation) else None)
+        return auto_scheduled(part, self._make, sizes=known, target=self._target, known=chosen if isinstance(chosen, Segmentation) else None)
 
     def _same(self, chosen: Segmentation | Outline, extents: Mapping[str, int]) -> Specialization | None:
         """One that has the same schedule, and whose facts hold."""

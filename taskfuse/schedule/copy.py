@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, Swizzle, Transform
 from taskfuse.ir.expr import IndexValue, Leaf, Literal, Read, ScalarRead, rebuilt
-from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.fusion import Fusion, Result
 from taskfuse.ir.scalar import Expr, substitute
 from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import Scalar, TensorSchedule, TensorView
@@ -93,10 +93,15 @@ class _Copier:
             if owner is not None:
                 new.set_owner(tensors[tv], tensors[owner])
         for tv in fusion.inputs:
-            if not among(tensors[tv], new.inputs):
+            if tv.name not in self.names.inputs and not among(tensors[tv], new.inputs):
                 new.add_input(tensors[tv])
-        for tv in fusion.outputs:
-            new.add_output(tensors[tv])
+        for tv in fusion.inputs:
+            if tv in fusion.strides and tensors[tv].is_input:
+                new.strides[tensors[tv]] = tuple(map(self._scalar, fusion.strides[tv]))
+        new.outputs += [tensors[tv] for tv in fusion.outputs]
+        for r in fusion.results:
+            strides = None if r.strides is None else tuple(map(self._scalar, r.strides))
+            new.results.append(Result(tensors[r.tensor], strides, None if r.into is None else tensors[r.into]))
         return Copied(tensors, new.tasks.adopt(fusion.tasks, tensors, self._axis, self.names.nodes))
 
     def _tensor(self, tv: TensorView, first: int) -> TensorView:

@@ -1,12 +1,12 @@
-"""``fusion.partition()``: which tasks and groups a fusion could be cut into, with the estimate behind each cut.
+"""``fusion.partition()``: tasks and groups for a fusion, with the estimate behind each group.
 
-A set of tensors without a path that leaves it and comes back is one body, or is cut in one of three ways that leave the parts so:
+A set of tensors without a path that leaves it and comes back is one task, or is partitioned in one of three ways whose parts are such sets again:
 
 - parts that do not depend on each other, side by side: *horizontal*;
 - an expression that reads different tensors at different points, behind those that make them: *vertical*, with these side by side;
 - a reduction that reads its operands many times, behind what brings them: *vertical*, with all that follows in turn in the consuming role.
 
-So the laws of tasks and groups hold by construction. Parts without dependencies are always cut apart; roles, which wait for each other and hand data on
+So the laws of tasks and groups hold by construction. Parts without dependencies are always separated; roles, which wait for each other and hand data on
 through Shared memory, where they are expected to save time.
 """
 
@@ -20,7 +20,7 @@ from taskfuse.ir.arithmetic import among
 from taskfuse.ir.connectivity import components
 from taskfuse.ir.expr import MathExpr, Pointwise, Reduction
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.partition import Body, Cut, Part, Partition, Refused
+from taskfuse.ir.partition import Part, Partition, ProposedGroup, ProposedTask, RejectedGroup
 from taskfuse.ir.scalar import TRUE
 from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
@@ -59,13 +59,13 @@ class _Search:
         self.target = self.number.target
         self.exprs: dict[TensorView, MathExpr] = {e.output: e for e in fusion.exprs() if not fusion.is_view(e.output)}
         self.reads = {tv: storage_reads(fusion, e) for tv, e in self.exprs.items()}
-        self.refused: list[Refused] = []
+        self.rejected: list[RejectedGroup] = []
         self._numbers: dict[str, int] = {}
 
     def run(self) -> Proposal:
         if not self.exprs:
             raise TaskError(node=f"fusion '{self.fusion.name}'", reason="it computes nothing", help="add an output first", location=caller())
-        return Proposal(self.fusion, copy_fusion(self.fusion)[0], self._cut(tuple(self.exprs), ParallelType.BIDx), tuple(self.refused))
+        return Proposal(self.fusion, copy_fusion(self.fusion)[0], self._part(tuple(self.exprs), ParallelType.BIDx), tuple(self.rejected))
 
     def _name(self, prefix: str) -> str:
         """``t1``, ``t2``, ...; a role is numbered from the second of its name on."""
@@ -75,22 +75,22 @@ class _Search:
             if not any(tv.name == name for tv in self.fusion.tensors()):
                 return name
 
-    # -- cuts -------------------------------------------------------------------------------------------------------------------------
+    # -- parts ------------------------------------------------------------------------------------------------------------------------
 
-    def _cut(self, tensors: Tensors, outermost: ParallelType | None = None, role: str = "t") -> Part:
+    def _part(self, tensors: Tensors, outermost: ParallelType | None = None, role: str = "t") -> Part:
         """``outermost``: what the parts of the whole fusion are side by side on."""
         parts = self._independent(tensors)
         if len(parts) > 1:
-            members = tuple(self._cut(p) for p in parts)
+            members = tuple(self._part(p) for p in parts)
             whole, apart = sum(self._us(p) for p in parts), self._us(tensors, threads=sum(self._threads(p) for p in parts))
             return self._group(members, f"{len(parts)} {INDEPENDENT}", whole, apart, outermost or _next(members))
         return self._behind_loads(tensors) or self._behind_parts(tensors) or self._body(role, tensors)
 
-    def _body(self, role: str, tensors: Tensors, loads: Tensors = ()) -> Body:
-        return Body(self._name(role), tuple(tv.name for tv in tensors), tuple(x.name for x in loads))
+    def _body(self, role: str, tensors: Tensors, loads: Tensors = ()) -> ProposedTask:
+        return ProposedTask(self._name(role), tuple(tv.name for tv in tensors), tuple(x.name for x in loads))
 
-    def _group(self, members: tuple[Part, ...], why: str, whole: float, parts: float, ptype: ParallelType | None) -> Cut:
-        return Cut(self._name("group"), members, ptype, why, whole, parts)
+    def _group(self, members: tuple[Part, ...], why: str, whole: float, parts: float, ptype: ParallelType | None) -> ProposedGroup:
+        return ProposedGroup(self._name("group"), members, ptype, why, whole, parts)
 
     def _independent(self, tensors: Tensors) -> list[Tensors]:
         """Parts without dependencies. Those that read one input over the same points are one part: one loop reads it once for all."""
@@ -103,7 +103,7 @@ class _Search:
                     edges.append((first.setdefault((read.tensor, self._extents(tv)), tv), tv))
         return [tuple(part) for part in components(tensors, edges)]
 
-    def _behind_parts(self, tensors: Tensors) -> Cut | None:
+    def _behind_parts(self, tensors: Tensors) -> ProposedGroup | None:
         """An expression that reads parts of what it makes from different tensors, with all that needs it, behind those that make them."""
         for tv in tensors:
             sources = {r.tensor for r in self.reads[tv] if r.valid is not TRUE}
@@ -121,13 +121,13 @@ class _Search:
             apart = self._us(tensors, shared=2 * sum(map(self._bytes, sources & set(before))))
             if not self._pays(why, whole, apart):
                 continue
-            members = tuple(self._cut(p) for p in parts)
+            members = tuple(self._part(p) for p in parts)
             inner = self._group(members, f"{len(parts)} {INDEPENDENT}", sum(map(self._us, parts)), self._us(before), _next(members))
-            outer = (inner, self._cut(behind))
+            outer = (inner, self._part(behind))
             return self._group(outer, why, whole, apart, _next(outer))
         return None
 
-    def _behind_loads(self, tensors: Tensors) -> Cut | None:
+    def _behind_loads(self, tensors: Tensors) -> ProposedGroup | None:
         """A reduction that reads each element of its operands many times: a role brings them, another one computes, and what follows in turn."""
         for tv in tensors:
             operands = tuple(dict.fromkeys(r.tensor for r in self.reads[tv]))
@@ -150,7 +150,7 @@ class _Search:
             consumer: Part = self._body("math", (tv,))
             if after:
                 rest = self._us(after)
-                both = (consumer, self._cut(after, role="epilogue"))
+                both = (consumer, self._part(after, role="epilogue"))
                 consumer = self._group(both, f"{tv.name} stays in registers for what reads it", math + rest, math + rest, None)
             return self._group((producer, consumer), why, load + math, max(load, math), _next((producer, consumer)))
         return None
@@ -159,7 +159,7 @@ class _Search:
         """Whether roles are worth it; noted if not."""
         if whole >= PAYS * parts:
             return True
-        self.refused.append(Refused(why, whole, parts))
+        self.rejected.append(RejectedGroup(why, whole, parts))
         return False
 
     def _readers(self, tv: TensorView) -> list[TensorView]:
@@ -228,7 +228,7 @@ def _next(members: Sequence[Part]) -> ParallelType | None:
 
 def _depth(part: Part) -> int:
     """How many of :data:`LEVELS` a part has within it."""
-    if isinstance(part, Body):
+    if isinstance(part, ProposedTask):
         return 0
     inner = max(map(_depth, part.members))
     return inner if part.ptype is None else inner + 1

@@ -170,7 +170,7 @@ def _lists(names: Sequence[Sequence[str]]) -> str:
     return str([list(part) for part in names])
 
 
-def plan_segments(
+def choose_segments(
     fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, trial: Trial | None = None, budget: float = BUDGET
 ) -> Segmentation:
     """The kernels of an unscheduled fusion, scheduled.

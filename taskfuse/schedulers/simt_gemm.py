@@ -222,6 +222,8 @@ def _busy_us(size: tuple[int, int, int, int], c: SimtGemmConfig, itemsize: int, 
     blocks = batch * ceil(m / (SIDE * c.rows)) * ceil(n / (SIDE * c.columns))
     shares = dict(target.products.simt_shares)
     rate = shares.get((c.rows, c.columns), max(shares.values())) / (1 if itemsize <= 4 else 2)
+    if blocks > target.sms:
+        rate *= target.products.simt_together
     return target.issue_us(ceil(blocks / target.sms) * SIDE * SIDE * c.rows * c.columns * k / rate, 1)
 
 

@@ -39,15 +39,15 @@ from taskfuse.kir.synchronization import (
 from taskfuse.kir.walk import phased, walk
 from taskfuse.sim import collectives, computation, copies, matrices, queues, semaphores, synchronization, tma, wgmma
 from taskfuse.sim.agent import Agent, Detour, Instruction, Signal
+from taskfuse.sim.compiled_kernel import CompiledKernel
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, groups
-from taskfuse.sim.program import Program
 
-_CACHED_PROGRAMS = 64
+_CACHED_KERNELS = 64
 
 
 class Target:
-    """A place in the program that may not be known yet."""
+    """A place in the code that may not be known yet."""
 
     __slots__ = ("pc",)
 
@@ -58,24 +58,24 @@ class Target:
 class _Compiler:
     """One kernel in progress."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self._phased = phased(tuple(walk(program.kernel)))
+    def __init__(self, compiled: CompiledKernel) -> None:
+        self.compiled = compiled
+        self._phased = phased(tuple(walk(compiled.kernel)))
         self._stmt: Stmt | None = None
         self._label: str | None = None
         self._path: list[tuple[Code, bool]] = []
 
-    def run(self) -> Program:
-        """The program, filled."""
-        for stmt in self.program.kernel.body:
+    def run(self) -> CompiledKernel:
+        """The compiled kernel."""
+        for stmt in self.compiled.kernel.body:
             self._compile(stmt)
         self._emit(synchronization.leave, point=True)
-        return self.program
+        return self.compiled
 
     # -- building blocks --------------------------------------------------------------------------------------------------------------
 
     def _emit(self, instruction: Instruction, point: bool = False, guard: Callable[[Agent], bool] | None = None) -> int:
-        return self.program.emit(instruction, self._stmt, self._label, point, guard)
+        return self.compiled.emit(instruction, self._stmt, self._label, point, guard)
 
     def _compile(self, stmt: Stmt) -> None:
         outer, self._stmt = self._stmt, stmt
@@ -88,56 +88,56 @@ class _Compiler:
             case If():
                 self._if(stmt)
             case Compute():
-                self._emit(computation.compute(self.program, stmt), self.program.is_point(stmt.out, *stmt.operands))
+                self._emit(computation.compute(self.compiled, stmt), self.compiled.is_point(stmt.out, *stmt.operands))
             case Choose():
-                self._emit(computation.choose(self.program, stmt), self.program.is_point(stmt.out, *(c.operand for c in stmt.cases)))
+                self._emit(computation.choose(self.compiled, stmt), self.compiled.is_point(stmt.out, *(c.operand for c in stmt.cases)))
             case Gather():
-                self._emit(computation.gather(self.program, stmt), self.program.is_point(stmt.out, stmt.source, *(v.source for v in stmt.values)))
+                self._emit(computation.gather(self.compiled, stmt), self.compiled.is_point(stmt.out, stmt.source, *(v.source for v in stmt.values)))
             case VectorCopy():
-                self._emit(computation.vector_copy(self.program, stmt), self.program.is_point(stmt.out, stmt.source))
+                self._emit(computation.vector_copy(self.compiled, stmt), self.compiled.is_point(stmt.out, stmt.source))
             case AsyncCopy():
-                self._emit(copies.copy(self.program, stmt), point=True)
+                self._emit(copies.copy(self.compiled, stmt), point=True)
             case Barrier():
                 self._barrier(stmt)
             case InitBarrier():
-                self._emit(synchronization.init(self.program, stmt), point=True)
+                self._emit(synchronization.init(self.compiled, stmt), point=True)
             case FenceInit():
                 self._emit(synchronization.fence_init, point=True)
             case Arrive():
-                self._emit(synchronization.arrive(self.program, stmt.barrier, None, stmt.across), point=True)
+                self._emit(synchronization.arrive(self.compiled, stmt.barrier, None, stmt.across), point=True)
             case ArriveAsync():
-                self._emit(copies.arrive(self.program, stmt), point=True)
+                self._emit(copies.arrive(self.compiled, stmt), point=True)
             case Expect():
-                self._emit(synchronization.arrive(self.program, stmt.barrier, stmt.bytes), point=True)
+                self._emit(synchronization.arrive(self.compiled, stmt.barrier, stmt.bytes), point=True)
             case Wait():
                 exprs = (stmt.barrier.slot, stmt.parity)
-                self._agreeing(exprs, lambda: synchronization.wait(self.program, stmt), point=True, guard=synchronization.may_pass(self.program, stmt))
+                self._agreeing(exprs, lambda: synchronization.wait(self.compiled, stmt), point=True, guard=synchronization.may_pass(self.compiled, stmt))
             case Release():
-                self._emit(semaphores.release(self.program, stmt), point=True)
+                self._emit(semaphores.release(self.compiled, stmt), point=True)
             case Acquire():
                 exprs = (*stmt.semaphore.index, stmt.phases)
-                self._agreeing(exprs, lambda: semaphores.acquire(self.program, stmt), point=True, guard=semaphores.may_acquire(self.program, stmt))
+                self._agreeing(exprs, lambda: semaphores.acquire(self.compiled, stmt), point=True, guard=semaphores.may_acquire(self.compiled, stmt))
             case CursorInit():
                 self._emit(_cursor_init(stmt, stmt.name in self._phased))
             case Advance():
                 phased = stmt.cursor in self._phased
-                self._agreeing((stmt.count,), lambda: _advance(stmt, self.program.expr(stmt.count), self._slots(stmt.cursor), phased))
+                self._agreeing((stmt.count,), lambda: _advance(stmt, self.compiled.expr(stmt.count), self._slots(stmt.cursor), phased))
             case TmaLoad():
-                self._emit(tma.load(self.program, stmt), point=True)
+                self._emit(tma.load(self.compiled, stmt), point=True)
             case TmaStore():
-                self._emit(tma.store(self.program, stmt), point=True)
+                self._emit(tma.store(self.compiled, stmt), point=True)
             case Commit():
                 self._emit(queues.commit(stmt))
             case WaitGroup():
                 self._emit(queues.wait_group(stmt), point=True, guard=queues.may_pass_wait_group(stmt))
             case Wgmma():
-                self._emit(wgmma.multiply(self.program, stmt), point=True)
+                self._emit(wgmma.multiply(self.compiled, stmt), point=True)
             case StMatrix():
-                self._emit(matrices.stmatrix(self.program, stmt), point=True)
+                self._emit(matrices.stmatrix(self.compiled, stmt), point=True)
             case LdMatrix():
-                self._emit(matrices.ldmatrix(self.program, stmt), point=True)
+                self._emit(matrices.ldmatrix(self.compiled, stmt), point=True)
             case Mma():
-                self._emit(matrices.mma(self.program, stmt))
+                self._emit(matrices.mma(self.compiled, stmt))
             case Shuffle():
                 self._shuffle(stmt)
             case FenceProxyAsync():
@@ -153,7 +153,7 @@ class _Compiler:
 
     def _agreeing(self, exprs: tuple[Expr, ...], make: Callable[[], Instruction], point: bool = False, guard: Callable[[Agent], bool] | None = None) -> None:
         """An instruction before which threads part until they agree on the values of ``exprs``."""
-        codes = tuple(c for c in map(self.program.expr, exprs) if c.per_lane)
+        codes = tuple(c for c in map(self.compiled.expr, exprs) if c.per_lane)
         if not codes:
             self._emit(make(), point, guard)
             return
@@ -199,7 +199,7 @@ class _Compiler:
         self._join(end, frozenset(n for b in stmt.branches for s in walk(b.body) for n in _defines(s)))
 
     def _branch(self, branch: Branch, end: Target, inline: bool) -> None:
-        cond = self.program.expr(branch.cond)
+        cond = self.compiled.expr(branch.cond)
         body, otherwise = Target(), Target()
 
         def test(agent: Agent) -> Signal | None:
@@ -227,10 +227,10 @@ class _Compiler:
         self._stmt = stmt
         self._path[-1] = (cond, False)
         self._emit(skip)
-        otherwise.pc = len(self.program.code)
+        otherwise.pc = len(self.compiled.code)
 
     def _for(self, stmt: For) -> None:
-        start, stop, step = bounds = self.program.expr(stmt.start), self.program.expr(stmt.stop), self.program.expr(stmt.step)
+        start, stop, step = bounds = self.compiled.expr(stmt.start), self.compiled.expr(stmt.stop), self.compiled.expr(stmt.step)
         var, hidden = stmt.var, f"{stmt.var}.bounds"
         diverges = tuple(c for c in bounds if c.per_lane)
         inline = not any(_waits(s) for s in walk(stmt.body))
@@ -269,7 +269,7 @@ class _Compiler:
         if diverges:
             self._emit(part)
         enter.pc = self._emit(begin)
-        body.pc = len(self.program.code)
+        body.pc = len(self.compiled.code)
         for inner in stmt.body:
             self._compile(inner)
         self._emit(advance)
@@ -278,16 +278,16 @@ class _Compiler:
     def _barrier(self, stmt: Barrier) -> None:
         match stmt.scope:
             case BarrierScope.BLOCK:
-                self._emit(synchronization.block_barrier(self.program, stmt), point=True)
+                self._emit(synchronization.block_barrier(self.compiled, stmt), point=True)
             case BarrierScope.WARP:
                 self._emit(synchronization.warp_barrier(tuple(self._path)), point=True)
             case BarrierScope.NAMED:
                 exprs = (const(0) if stmt.id is None else stmt.id, stmt.threads)
-                self._agreeing(exprs, lambda: synchronization.named_barrier(self.program.expr(exprs[0]), self.program.expr(exprs[1])), point=True)
+                self._agreeing(exprs, lambda: synchronization.named_barrier(self.compiled.expr(exprs[0]), self.compiled.expr(exprs[1])), point=True)
             case BarrierScope.CLUSTER:
-                self._emit(synchronization.cluster_barrier(self.program, stmt), point=True)
+                self._emit(synchronization.cluster_barrier(self.compiled, stmt), point=True)
             case BarrierScope.GRID:
-                self._agreeing((stmt.threads,), lambda: synchronization.grid_barrier(str(stmt.counter), self.program.expr(stmt.threads)), point=True)
+                self._agreeing((stmt.threads,), lambda: synchronization.grid_barrier(str(stmt.counter), self.compiled.expr(stmt.threads)), point=True)
 
     def _shuffle(self, stmt: Shuffle) -> None:
         """Warps of which an agent has only a part wait for the rest apart from its other warps."""
@@ -299,11 +299,11 @@ class _Compiler:
             return None if len(parts) == 1 else machine.split(agent, [(lanes, agent.pc) for lanes in parts], join.pc)
 
         self._emit(part)
-        self._emit(collectives.shuffle(self.program, stmt, tuple(self._path)), point=True)
+        self._emit(collectives.shuffle(self.compiled, stmt, tuple(self._path)), point=True)
         self._join(join, frozenset())
 
     def _slots(self, cursor: str) -> int:
-        found = next((s.slots for s in walk(self.program.kernel) if isinstance(s, CursorInit) and s.name == cursor), None)
+        found = next((s.slots for s in walk(self.compiled.kernel) if isinstance(s, CursorInit) and s.name == cursor), None)
         assert found is not None, "the verifier refuses a cursor without an initialization"
         return found
 
@@ -344,17 +344,17 @@ def _advance(stmt: Advance, count: Code, slots: int, phased: bool) -> Instructio
     return advance
 
 
-_programs: OrderedDict[tuple[int, str], Program] = OrderedDict()
+_compiled: OrderedDict[tuple[int, str], CompiledKernel] = OrderedDict()
 
 
-def program(kernel: Kernel, values: Values) -> Program:
+def compiled(kernel: Kernel, values: Values) -> CompiledKernel:
     """The compiled kernel; the last ones are kept. Keys are identities, which the kept kernels hold on to."""
     key = (id(kernel), values.name)
-    found = _programs.get(key)
+    found = _compiled.get(key)
     if found is None:
-        found = _programs[key] = _Compiler(Program(kernel, values)).run()
-        if len(_programs) > _CACHED_PROGRAMS:
-            _programs.popitem(last=False)
+        found = _compiled[key] = _Compiler(CompiledKernel(kernel, values)).run()
+        if len(_compiled) > _CACHED_KERNELS:
+            _compiled.popitem(last=False)
     else:
-        _programs.move_to_end(key)
+        _compiled.move_to_end(key)
     return found

@@ -253,17 +253,17 @@ class HappensBefore(Observer):
         return self._bits(index, size if region.step == 1 else 1, size)
 
     def access(self, memory: Memory, region: Region, index: Index, write: bool) -> None:
-        if MEDIA[region.memory].is_private or region.is_input:
+        if MEDIA[region.memory].is_private or region.is_constant:
             return
         shared = MEDIA[region.memory].is_placed
-        what = ("shared", memory.number) if shared else ("global", region.number)
+        what = ("shared", memory.number) if shared else ("global", region.array)
         bits = self._shared_bits(region, index) if shared else self._bits(index, 1, 1)
         uses = self.steps[-1].writes if write else self.steps[-1].reads
         uses[what] = uses.get(what, 0) | bits
 
     def visibility(self, memory: Memory, region: Region, index: Index) -> None:
         shared = MEDIA[region.memory].is_placed
-        what, reads = ("visible", memory.number) if shared else ("shown", region.number), self.steps[-1].reads
+        what, reads = ("visible", memory.number) if shared else ("shown", region.array), self.steps[-1].reads
         reads[what] = reads.get(what, 0) | (self._shared_bits(region, index) if shared else self._bits(index, 1, 1))
 
     def proxy_fence(self, block: Block, threads: Any) -> None:
@@ -282,7 +282,7 @@ class HappensBefore(Observer):
         for region, store in zip(block.memory.regions, block.memory.stores, strict=True):
             if store.published is not None:
                 hidden = store.published.unfenced(slice(None)) & np.isin(store.published.writers, mine)
-                self.steps[-1].writes["shown", region.number] = self._bits(np.flatnonzero(hidden), 1, 1) if hidden.any() else 0
+                self.steps[-1].writes["shown", region.array] = self._bits(np.flatnonzero(hidden), 1, 1) if hidden.any() else 0
 
     # -- mbarriers ----------------------------------------------------------------------------------------------------------------------
 

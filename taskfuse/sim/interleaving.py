@@ -20,11 +20,11 @@ class Interleaving(Enum):
     """Which interleaving a simulation runs.
 
     - ROUND_ROBIN: agents in turn; engines in turn with them.
-    - LOW_FIRST: the first agent that can run, until it waits (producers first); engines at once. Blocks start cut into halves.
+    - LOW_FIRST: the first agent that can run, until it waits (producers first); engines at once. Blocks start split into halves.
     - HIGH_FIRST: the last agent that can run, until it waits (consumers first); engines when no agent can run. Also halves.
     - ASYNC_EARLY, ASYNC_LATE: as ROUND_ROBIN, but engines work at once, or only when no agent can run, the newest operation first.
-    - RANDOM: a random agent or engine for a random time; blocks start cut into a few pieces.
-    - RANDOM_FINE: a random agent or engine for one step; blocks start cut into more pieces.
+    - RANDOM: a random agent or engine for a random time; blocks start split into a few pieces.
+    - RANDOM_FINE: a random agent or engine for one step; blocks start split into more pieces.
     - PCT: random priorities, lowered at three random points (Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of
       Finding Bugs", ASPLOS 2010).
     """
@@ -66,8 +66,8 @@ class Policy:
         self.turn = 0
         self.passed = 0
 
-    def pieces(self, units: int) -> list[int]:
-        """Where a block of ``units`` units of threads that must stay together is cut at the start: ascending, within 1..units-1."""
+    def split_points(self, units: int) -> list[int]:
+        """Where a block of ``units`` units of threads that must stay together is split at the start: ascending, within 1..units-1."""
         return []
 
     def pick(self, ready: Sequence[Agent]) -> int:
@@ -108,7 +108,7 @@ class _UntilItWaits(Policy):
     parks = False
     preempts = True
 
-    def pieces(self, units: int) -> list[int]:
+    def split_points(self, units: int) -> list[int]:
         return [units // 2] if units > 1 else []
 
     def quantum(self) -> int:
@@ -126,15 +126,15 @@ class _HighFirst(_UntilItWaits, _AsyncLate):
 
 
 class _Random(Policy):
-    cuts = 1
+    splits = 1
 
     def __init__(self, rng: Random) -> None:
         super().__init__(rng)
         self.parks = rng.random() < 0.5
         self.haste = rng.choice((0.05, 0.3, 0.9))  # how often engines go first
 
-    def pieces(self, units: int) -> list[int]:
-        return sorted({self.rng.randrange(1, units) for _ in range(self.cuts)}) if units > 1 else []
+    def split_points(self, units: int) -> list[int]:
+        return sorted({self.rng.randrange(1, units) for _ in range(self.splits)}) if units > 1 else []
 
     def pick(self, ready: Sequence[Agent]) -> int:
         return self.rng.randrange(len(ready))
@@ -150,7 +150,7 @@ class _Random(Policy):
 
 
 class _RandomFine(_Random):
-    cuts = 3
+    splits = 3
 
     def quantum(self) -> int:
         return 1
@@ -184,7 +184,7 @@ class _Pct(_Random):
 
 
 class InStep(Policy):
-    """For runs whose every choice is made elsewhere (:mod:`taskfuse.sim.stepper`): blocks start cut into pieces of ``units`` units of threads."""
+    """For runs whose every choice is made elsewhere (:mod:`taskfuse.sim.stepper`): blocks start split into pieces of ``units`` units of threads."""
 
     parks = False
 
@@ -192,7 +192,7 @@ class InStep(Policy):
         super().__init__(Random(0))
         self.units = units
 
-    def pieces(self, units: int) -> list[int]:
+    def split_points(self, units: int) -> list[int]:
         return list(range(self.units, units, self.units))
 
 

@@ -23,13 +23,13 @@ from taskfuse.kir.declarations import Buffer, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
 from taskfuse.sim.barriers import SemaphoreArray
 from taskfuse.sim.block import Block, Cluster
-from taskfuse.sim.compiler import program
+from taskfuse.sim.compiled_kernel import CompiledKernel
+from taskfuse.sim.compiler import compiled
 from taskfuse.sim.interleaving import Policy
 from taskfuse.sim.lanes import Env, LaneTable
 from taskfuse.sim.machine import Machine
 from taskfuse.sim.memory import Memory, Proxy, Region, Store
 from taskfuse.sim.observer import Observer
-from taskfuse.sim.program import Program
 from taskfuse.sim.published import GlobalFences, Published
 from taskfuse.target import MAX_BLOCK, MAX_THREADS, SHARED_BYTES, WARP
 
@@ -42,7 +42,7 @@ def prepare(kernel: Kernel, args: Sequence[Argument], values: Values, extents: M
     """Bind the arguments of a launch. Raises :class:`InputError` where they do not fit the kernel's parameters."""
     tensors, scalars = _arguments(kernel, args, values)
     symbols = _bind(kernel, tensors, extents or {})
-    return Launch(program(kernel, values), symbols, tensors, scalars)
+    return Launch(compiled(kernel, values), symbols, tensors, scalars)
 
 
 def _arguments(kernel: Kernel, args: Sequence[Argument], values: Values) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -81,7 +81,7 @@ def _value(kernel: Kernel, expr: Expr, symbols: Mapping[str, int]) -> int:
 class Launch:
     """A launch, which may be run several times: every :meth:`machine` starts from fresh memory."""
 
-    def __init__(self, code: Program, symbols: dict[str, int], tensors: dict[str, Array], scalars: dict[str, Array]) -> None:
+    def __init__(self, code: CompiledKernel, symbols: dict[str, int], tensors: dict[str, Array], scalars: dict[str, Array]) -> None:
         self.code = code
         self.tensors = tensors
         self.scalars = scalars
@@ -118,9 +118,12 @@ class Launch:
 
     def machine(self, policy: Policy, max_steps: int, observer: Observer | None = None) -> Machine:
         """A machine for one run, with fresh Global memory. Its blocks are :meth:`blocks`."""
-        kept = {number: store for number, store in self.globals.items() if store.valid is None}
         fences = GlobalFences(self.table.threads)
-        self.globals = {r.number: kept.get(r.number) or self._global(r, fences) for r in self.regions if r.memory is MemoryType.Global}
+        kept = {r.number: self.globals[r.number] for r in self.regions if r.is_constant and r.number in self.globals}
+        self.globals = {}
+        for r in self.regions:
+            if r.memory is MemoryType.Global:
+                self.globals[r.number] = kept.get(r.number) or self._global(r, fences)
         machine = Machine(self.code, self.table, policy, self.scalars, max_steps, fences, observer)
         machine.semaphores = {s.name: SemaphoreArray(s.name, tuple(map(self.value, s.shape)), self.value(s.count)) for s in self.kernel.semaphores}
         return machine
@@ -131,11 +134,16 @@ class Launch:
 
     def _layout(self) -> list[Region]:
         regions: list[Region] = []
+        tensors: dict[str, Region] = {}
         end = 0
         for param in self.kernel.params:
             if isinstance(param, TensorParam):
                 shape = tuple(map(self.value, param.shape))
-                regions.append(Region(param.name, len(regions), param.dtype, MemoryType.Global, shape, is_input=not param.is_output))
+                region = tensors[param.name] = Region(param.name, len(regions), param.dtype, MemoryType.Global, shape, is_input=not param.is_output)
+                regions.append(region)
+        for output, source in self.kernel.in_place.items():
+            tensors[output].array = tensors[source].number
+            tensors[source].is_constant = False
         for buffer in self.kernel.buffers:
             shape = tuple(map(self.value, buffer.shape))
             medium = MEDIA[buffer.memory]
@@ -157,9 +165,14 @@ class Launch:
 
     def _global(self, region: Region, fences: GlobalFences) -> Store:
         values = self.code.values
+        names = {r.name for r in self.regions if r.array == region.array}
+        published = Published.of(region.elements, fences) if any(m.tensor in names for m in self.code.maps.values()) else None
         if region.is_input:
-            return Store(np.ascontiguousarray(values.encode(self.tensors[region.name], region.dtype)).reshape(-1), None)
-        published = Published.of(region.elements, fences) if any(m.tensor == region.name for m in self.code.maps.values()) else None
+            data = np.ascontiguousarray(values.encode(self.tensors[region.name], region.dtype)).reshape(-1)
+            return Store(data, None) if region.is_constant else Store(data.copy(), None, published=published)
+        if region.array != region.number:
+            shared = self.globals[region.array]
+            return Store(shared.data, np.zeros(region.elements, np.uint8), published=shared.published)
         return Store(np.zeros(region.elements, values.storage(region.dtype)), np.zeros(region.elements, np.uint8), published=published)
 
     def _memory(self, number: int, observer: Observer | None) -> Memory:

@@ -14,12 +14,12 @@ from taskfuse.kir.printer import stmt_text
 from taskfuse.sim.agent import Agent, Join, Signal
 from taskfuse.sim.barriers import BarrierCell, SemaphoreArray
 from taskfuse.sim.block import Block
+from taskfuse.sim.compiled_kernel import CompiledKernel
 from taskfuse.sim.engines import Action
 from taskfuse.sim.fault import Fault, TornWarp
 from taskfuse.sim.interleaving import Policy, Timing
 from taskfuse.sim.lanes import Env, Lanes, LaneTable
 from taskfuse.sim.observer import Observer
-from taskfuse.sim.program import Program
 from taskfuse.sim.published import GlobalFences
 from taskfuse.target import WARP
 
@@ -41,13 +41,13 @@ class Machine:
         counters: grid barriers.
         semaphores: counters in Global memory, by name (set by the launch).
         fences: proxy fences for Global memory.
-        code: the program's instructions, or those of the observer.
+        code: the kernel's instructions, or those of the observer.
         observer: who watches, if anybody does.
     """
 
     def __init__(
         self,
-        program: Program,
+        compiled: CompiledKernel,
         table: LaneTable,
         policy: Policy,
         scalars: dict[str, Any],
@@ -56,8 +56,8 @@ class Machine:
         observer: Observer | None = None,
     ) -> None:
         self.observer = observer
-        self.code = program.code if observer is None else observer.code(program.code, program.sources)
-        self.program = program
+        self.code = compiled.code if observer is None else observer.code(compiled.code, compiled.sources)
+        self.compiled = compiled
         self.table = table
         self.policy = policy
         self.scalars = scalars
@@ -69,7 +69,7 @@ class Machine:
         self.actions: list[Action] = []
         self.parked: dict[Join, None] = {}
         self.waiting: dict[Agent, tuple[int, Description]] = {}
-        self.counters = {c.name: BarrierCell(f"grid barrier '{c.name}'") for c in program.kernel.counters}
+        self.counters = {c.name: BarrierCell(f"grid barrier '{c.name}'") for c in compiled.kernel.counters}
         self.semaphores: dict[str, SemaphoreArray] = {}
         self.fences = fences
 
@@ -78,9 +78,9 @@ class Machine:
     def start(self, block: Block, env: Env) -> None:
         """Put the threads of a block at the kernel's entry."""
         threads = self.table.threads
-        unit = self.program.unit
-        cuts = [unit * c for c in self.policy.pieces(-(-threads // unit))]
-        for first, last in zip([0, *cuts], [*cuts, threads], strict=True):
+        unit = self.compiled.unit
+        points = [unit * c for c in self.policy.split_points(-(-threads // unit))]
+        for first, last in zip([0, *points], [*points, threads], strict=True):
             self.ready.append(Agent(block, self.table.span(first, last), 0, dict(env)))
             self.alive += 1
 
@@ -102,7 +102,7 @@ class Machine:
 
     def split(self, agent: Agent, parts: list[tuple[Lanes, int]], join: int) -> Signal:
         """Let the parts of an agent go their own ways until they meet at ``join``."""
-        if self.program.unit > 1:
+        if self.compiled.unit > 1:
             parts = self._carve(parts)
         joins = (*agent.joins, Join(join, len(parts)))
         for outer in agent.joins:
@@ -118,7 +118,7 @@ class Machine:
         """An agent comes to the join at ``pc``: it goes on, or it waits for the agents it was split from."""
         while agent.joins and agent.joins[-1].pc == pc:
             join = agent.joins[-1]
-            if join.live > 1 and (self.policy.parks or not agent.lanes.has_whole_units(self.program.unit)):
+            if join.live > 1 and (self.policy.parks or not agent.lanes.has_whole_units(self.compiled.unit)):
                 join.parked.append(agent)
                 self.parked[join] = None
                 self._settle(join)
@@ -127,7 +127,7 @@ class Machine:
         return None
 
     def _leave(self, agent: Agent, join: Join) -> None:
-        if join.live == 1 and not agent.lanes.has_whole_units(self.program.unit):  # the rest of its warp has gone on
+        if join.live == 1 and not agent.lanes.has_whole_units(self.compiled.unit):  # the rest of its warp has gone on
             agent.torn = True
         agent.joins = agent.joins[:-1]
         join.live -= 1
@@ -151,7 +151,7 @@ class Machine:
             first = same[0]
             first.lanes = self.table.union([a.lanes for a in same])
             first.order = (first.block.number, first.lanes.first)
-            first.torn = len(merged) > 1 and not first.lanes.has_whole_units(self.program.unit)
+            first.torn = len(merged) > 1 and not first.lanes.has_whole_units(self.compiled.unit)
             self._resume(first)
             self.alive -= len(same) - 1
             for outer in first.joins:
@@ -164,7 +164,7 @@ class Machine:
 
     def _carve(self, parts: list[tuple[Lanes, int]]) -> list[tuple[Lanes, int]]:
         """The parts with whole warps in agents of their own: they need not wait for the warps that the split tears."""
-        unit = self.program.unit
+        unit = self.compiled.unit
         carved: list[tuple[Lanes, int]] = []
         for lanes, pc in parts:
             if lanes.has_whole_units(unit):
@@ -193,7 +193,7 @@ class Machine:
         agent = join.parked.pop(0)
         if not join.parked:
             del self.parked[join]
-        agent.torn = not agent.lanes.has_whole_units(self.program.unit)
+        agent.torn = not agent.lanes.has_whole_units(self.compiled.unit)
         self._resume(agent)
         join.live -= 1
         self._settle(join)
@@ -201,7 +201,7 @@ class Machine:
 
     def _releasable(self) -> Join | None:
         """A join where an agent of whole warps waits."""
-        unit = self.program.unit
+        unit = self.compiled.unit
         for join in self.parked:
             for k, agent in enumerate(join.parked):
                 if agent.lanes.has_whole_units(unit):
@@ -331,27 +331,27 @@ class Machine:
 
     def error(self, fault: Fault, block: Block, pc: int, thread: int) -> SimulationError:
         """The error that the user sees for a fault of the statement at ``pc``."""
-        stmt = self.program.sources[pc]
-        label = self.program.labels[pc]
+        stmt = self.compiled.sources[pc]
+        label = self.compiled.labels[pc]
         who = f"block {block.index}, thread {self.table.coordinates(thread)}"
         notes = [f"in {label}: {who}" if label else who]
         if stmt is not None:
-            notes.insert(0, f"statement: {stmt_text(stmt, self.program.kernel)}")
+            notes.insert(0, f"statement: {stmt_text(stmt, self.compiled.kernel)}")
         location = None if stmt is None else stmt.location
-        return SimulationError(kernel=self.program.kernel.name, reason=fault.reason, location=location, notes=(*notes, *fault.notes), help=fault.help)
+        return SimulationError(kernel=self.compiled.kernel.name, reason=fault.reason, location=location, notes=(*notes, *fault.notes), help=fault.help)
 
     def deadlock(self) -> DeadlockError:
         """The error for a run in which threads are left that cannot go on."""
         notes: list[str] = []
         for agent in sorted(self.waiting, key=lambda a: a.order):
             pc, description = self.waiting[agent]
-            stmt, label = self.program.sources[pc], self.program.labels[pc]
+            stmt, label = self.compiled.sources[pc], self.compiled.labels[pc]
             assert stmt is not None
             where = f"block {agent.block.index}, {threads_text(agent.lanes)}" + (f" in {label}" if label else "")
-            notes.append(f"{where}: " + stmt_text(stmt, self.program.kernel) + f": {description()}" + ring_text(self.program.kernel, stmt))
+            notes.append(f"{where}: " + stmt_text(stmt, self.compiled.kernel) + f": {description()}" + ring_text(self.compiled.kernel, stmt))
         if len(notes) > REPORTED_AGENTS:
             notes[REPORTED_AGENTS:] = [f"and {len(notes) - REPORTED_AGENTS} more"]
-        return DeadlockError(kernel=self.program.kernel.name, reason="no thread can go on", notes=tuple(notes))
+        return DeadlockError(kernel=self.compiled.kernel.name, reason="no thread can go on", notes=tuple(notes))
 
 
 def threads_text(lanes: Lanes) -> str:

@@ -37,9 +37,11 @@ class Region:
         origin: byte address in Shared memory, else 0.
         threads: threads of a block for Local memory, else 0.
         start: index of the first element in the store; ``step``: from one element (of one thread) to the next.
+        array: number of the region whose elements they are: its own, or that of the input that an output is written into.
+        is_constant: an input that nothing is written into.
     """
 
-    __slots__ = ("dtype", "elements", "is_input", "memory", "name", "number", "origin", "shape", "start", "step", "strides", "threads")
+    __slots__ = ("array", "dtype", "elements", "is_constant", "is_input", "memory", "name", "number", "origin", "shape", "start", "step", "strides", "threads")
 
     def __init__(
         self,
@@ -66,6 +68,8 @@ class Region:
         self.start = origin // dtype.itemsize * unit
         self.step = threads or unit
         self.is_input = is_input
+        self.array = number
+        self.is_constant = is_input
 
     def __str__(self) -> str:
         kind = "input" if self.is_input else self.memory.value

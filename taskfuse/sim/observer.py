@@ -22,7 +22,7 @@ class Observer:
     """Does nothing."""
 
     def code(self, code: list[Instruction], sources: Sequence[Stmt | None]) -> list[Instruction]:
-        """The instructions that the machine executes: those of the program, or others that call them.
+        """The instructions that the machine executes: those of the kernel, or others that call them.
 
         Args:
             sources: the statement of each.

@@ -30,7 +30,7 @@ from taskfuse.target import WARP
 if TYPE_CHECKING:
     from taskfuse.sim.barriers import SemaphoreCell
     from taskfuse.sim.block import Block
-    from taskfuse.sim.program import Program
+    from taskfuse.sim.compiled_kernel import CompiledKernel
 
 ENGINES = {TmaLoad: "TMA load", TmaStore: "TMA store", Wgmma: "tensor core", AsyncCopy: "async copy", ArriveAsync: "async arrival"}
 
@@ -87,8 +87,8 @@ def _place(barrier: MbarrierCell | SemaphoreCell) -> tuple[str, int]:
 class _Recording(Observer):
     """Records a run. Time is the number of statements executed and operations done so far."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, compiled: CompiledKernel) -> None:
+        self.compiled = compiled
         self.time = 0
         self.blocks: dict[int, tuple[int, int, int]] = {}
         self.rows: dict[tuple[Any, ...], _Row] = {}
@@ -132,7 +132,7 @@ class _Recording(Observer):
         return execute
 
     def _row(self, agent: Agent, pc: int) -> _Row:
-        label = self.program.labels[pc]
+        label = self.compiled.labels[pc]
         key = (agent.block.number, agent.lanes.first)
         row = self.rows.get(key)
         if row is None:
@@ -145,8 +145,8 @@ class _Recording(Observer):
     def _text(self, pc: int) -> str:
         found = self.texts.get(pc)
         if found is None:
-            stmt = self.program.sources[pc]
-            found = self.texts[pc] = "" if stmt is None else stmt_text(stmt, self.program.kernel).split("  # ")[0]
+            stmt = self.compiled.sources[pc]
+            found = self.texts[pc] = "" if stmt is None else stmt_text(stmt, self.compiled.kernel).split("  # ")[0]
         return found
 
     def _span(self, row: _Row, kind: Kind, name: str, start: int, end: int) -> None:
@@ -197,7 +197,7 @@ class _Recording(Observer):
 
     def issue(self, operation: Action) -> None:
         assert self.current is not None
-        source = self.program.sources[operation.pc]
+        source = self.compiled.sources[operation.pc]
         assert isinstance(source, TmaLoad | TmaStore | Wgmma | AsyncCopy | ArriveAsync)
         row = self._engine(operation.target, ENGINES[type(source)])
         row.slot = self.current[0].slot
@@ -247,7 +247,7 @@ class _Recording(Observer):
         numbers = {row: k for k, row in enumerate(rows)}
         places = {block: k for k, block in enumerate(sorted(self.blocks))}
         return Timeline(
-            self.program.kernel.name,
+            self.compiled.kernel.name,
             self.time,
             tuple(self.blocks[block] for block in places),
             tuple(Lane(places[row.block], row.name, row.threads) for row in rows),

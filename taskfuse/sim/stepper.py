@@ -1,6 +1,6 @@
 """Runs whose every choice is made from outside: at each interleaving point, which agent or engine goes on.
 
-An agent executes one instruction that others may see (``Program.points``), then goes up to the next one: what lies between is its own. A
+An agent executes one instruction that others may see (``CompiledKernel.points``), then goes up to the next one: what lies between is its own. A
 wait that would block is not a choice, so that every choice changes something. The choices at a point are the agents in the order of
 their threads, then the engines' operations, oldest first; where there is one choice alone it is taken, and not written down.
 """
@@ -30,7 +30,7 @@ class Stepper:
 
     def options(self) -> list[Option]:
         """Who can go on; nobody at the end of the run. Raises :class:`SimulationError`, of a statement before the point or for a deadlock."""
-        machine, guards = self.machine, self.machine.program.guards
+        machine, guards = self.machine, self.machine.compiled.guards
         while True:
             self._settle()
             able = [a for a in machine.ready if (guard := guards.get(a.pc)) is None or guard(a)]
@@ -63,7 +63,7 @@ class Stepper:
 
     def _settle(self) -> None:
         """Every agent goes up to its next interleaving point."""
-        machine, points = self.machine, self.machine.program.points
+        machine, points = self.machine, self.machine.compiled.points
         at = 0
         while at < len(machine.ready):
             agent = machine.ready[at]
@@ -82,6 +82,6 @@ class Stepper:
         while options := self.options():
             choice = left.pop() if left and len(options) > 1 else 0
             if not 0 <= choice < len(options):
-                name = self.machine.program.kernel.name
+                name = self.machine.compiled.kernel.name
                 raise SimulationError(kernel=name, reason=f"the choices takes choice {choice} where there are {len(options)}")
             self.take(options[choice])

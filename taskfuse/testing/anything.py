@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,15 @@ from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.values import MODULAR
+from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import bind_symbols
+from taskfuse.kir.declarations import TensorParam
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import one_kernel
 from taskfuse.runtime.views import StridedView
 from taskfuse.schedulers.candidates import INTERNAL
 from taskfuse.schedulers.schedule import Schedule
-from taskfuse.schedulers.segmenter import Segmentation, plan_segments
+from taskfuse.schedulers.segmenter import Segmentation, choose_segments
 from taskfuse.sim import simulate
 from taskfuse.testing.case import Case, Outcome
 from taskfuse.testing.chooser import Chooser, RandomChooser
@@ -222,7 +225,7 @@ def check(fusion: tf.Fusion, arguments: Sequence[Any], seed: int = 0) -> Segment
     def trial(scheduled: tf.Fusion, schedule: Schedule) -> None:
         runs[scheduled] = one_kernel(scheduled, "sim", schedule=schedule)
 
-    found = plan_segments(fusion, trial=trial)
+    found = choose_segments(fusion, trial=trial)
     assert INTERNAL not in found.explain(), found.explain()
     values: dict[str, Any] = dict(zip([*(tv.name for tv in fusion.inputs), *(s.name for s in fusion.scalars)], arguments, strict=True))
     sizes = bind_shapes(fusion, [np.shape(a) for a in arguments[: len(fusion.inputs)]])
@@ -242,7 +245,22 @@ def _results(
     if not run.certificate.is_proved:  # an argument with a gap: the extents of the call close it
         shapes = {tv.name: np.shape(array) for tv, array in zip(part.inputs, given, strict=False)}
         verify(run.kernel, bind_symbols(run.kernel, shapes, {})).require()
-    return dict(zip([tv.name for tv in part.outputs], simulate(run.kernel, given, seed=seed, values=MODULAR), strict=True))
+    made = simulate(run.kernel, given, seed=seed, values=MODULAR)
+    _check_in_place(run.kernel, given, made, seed)
+    return dict(zip([tv.name for tv in part.outputs], made, strict=True))
+
+
+def _check_in_place(kernel: Kernel, given: Sequence[Any], made: Sequence[Any], seed: int) -> None:
+    """A kernel that is proved to be right if it writes an output into the array of an input gives the same then. Raises :class:`AssertionError`."""
+    for output in kernel.outputs:
+        source = next((p for p in kernel.inputs if (p.dtype, p.shape) == (output.dtype, output.shape)), None)
+        if source is None:
+            continue
+        params = tuple(replace(p, into=source.name) if p is output and isinstance(p, TensorParam) else p for p in kernel.params)
+        aliased = replace(kernel, params=params)
+        if aliased.verify().is_proved:
+            again = simulate(aliased, given, seed=seed, values=MODULAR)
+            assert all(map(np.array_equal, again, made)), f"{output.name} is wrong if it is written into {source.name}:\n{aliased}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -38,8 +38,8 @@ class Chooser(ABC):
         """Each of ``items`` ``percent`` times of 100, in their order."""
         return [x for x in items if self.chance(percent)]
 
-    def cuts(self, count: int, parts: int) -> list[int]:
-        """Where a sequence of ``count`` items is cut into ``parts`` that are not empty: ascending positions, without 0 and ``count``."""
+    def split_points(self, count: int, parts: int) -> list[int]:
+        """Where a sequence of ``count`` items is split into ``parts`` that are not empty: ascending positions, without 0 and ``count``."""
         places = list(range(1, count))
         found = [places.pop(self.integer(0, len(places) - 1)) for _ in range(min(parts - 1, len(places)))]
         return sorted(found)

@@ -1,6 +1,6 @@
 """Random tasks and groups: a recursive partition of the graph.
 
-A set of tensors without a path that leaves it and comes back is cut in one of two ways that leave the parts so: along its connected
+A set of tensors without a path that leaves it and comes back is partitioned in one of two ways that leave the parts so: along its connected
 components, which do not depend on each other (horizontal), or across an order in which producers come first (vertical).
 """
 
@@ -91,7 +91,7 @@ class _Partitioner:
     def _node(self, tensors: list[TensorView], depth: int) -> Node | None:
         if len(tensors) == 1 or depth >= self.options.depth or self.chooser.chance(4 + 12 * depth):
             return self._task(tensors)
-        parts = self._cut(tensors)
+        parts = self._parts(tensors)
         if len(parts) == 1:
             return self._task(tensors)
         members = [m for part in parts if (m := self._node(part, depth + 1)) is not None]
@@ -110,7 +110,7 @@ class _Partitioner:
             self.found.tasks.append(task)
         return task
 
-    def _cut(self, tensors: list[TensorView]) -> list[list[TensorView]]:
+    def _parts(self, tensors: list[TensorView]) -> list[list[TensorView]]:
         rank = {tv: k for k, tv in enumerate(tensors)}
         parts = components(tensors, self._edges(tensors))
         if len(parts) > 1 and self.chooser.chance(85):
@@ -120,7 +120,7 @@ class _Partitioner:
                 bins[k if k < count else self.chooser.integer(0, count - 1)] += component
             return [sorted(b, key=rank.__getitem__) for b in bins]
         order = self._order(tensors)
-        at = [0, *self.chooser.cuts(len(order), 2 + (self.chooser.chance(30))), len(order)]
+        at = [0, *self.chooser.split_points(len(order), 2 + (self.chooser.chance(30))), len(order)]
         return [order[a:b] for a, b in pairwise(at)]
 
 

@@ -1,4 +1,4 @@
-"""Dispatches that are halved choose the member that the chain of comparisons chooses, for every index."""
+"""Dispatches that are decision_tree choose the member that the chain of comparisons chooses, for every index."""
 
 import re
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taskfuse as tf
-from taskfuse.cuda.dispatch import FEWEST, Cut, halved
+from taskfuse.cuda.dispatch import FEWEST, Decision, decision_tree
 from taskfuse.ir.scalar import TRUE, Expr, Facts, and_, const, eq, evaluate, ge, lt, sym
 from taskfuse.kir.nodes import Branch, If
 from tests.schedulers.members import pointwise, row_sum
@@ -24,18 +24,18 @@ def chain(starts: list[Expr], extents: list[int | Expr]) -> If:
     return If(tuple(arms))
 
 
-def chosen(tree: Cut | Branch, values: dict[str, int]) -> str | None:
-    if isinstance(tree, Cut):
+def chosen(tree: Decision | Branch, values: dict[str, int]) -> str | None:
+    if isinstance(tree, Decision):
         return chosen(tree.below if evaluate(tree.cond, values) else tree.above, values)
     return tree.label if evaluate(tree.cond, values) else None
 
 
-def depth(tree: Cut | Branch) -> int:
-    return 1 + max(depth(tree.below), depth(tree.above)) if isinstance(tree, Cut) else 0
+def depth(tree: Decision | Branch) -> int:
+    return 1 + max(depth(tree.below), depth(tree.above)) if isinstance(tree, Decision) else 0
 
 
-def leaves(tree: Cut | Branch) -> list[Branch]:
-    return [*leaves(tree.below), *leaves(tree.above)] if isinstance(tree, Cut) else [tree]
+def leaves(tree: Decision | Branch) -> list[Branch]:
+    return [*leaves(tree.below), *leaves(tree.above)] if isinstance(tree, Decision) else [tree]
 
 
 @given(st.lists(st.integers(1, 5), min_size=FEWEST, max_size=40), st.integers(0, 3), st.booleans())
@@ -44,7 +44,7 @@ def test_the_same_member(extents: list[int], first: int, whole: bool) -> None:
     starts = [const(first + sum(extents[:k])) for k in range(len(extents))]
     end = first + sum(extents)
     stmt = chain(starts, list(extents))
-    tree = halved(stmt, Facts().with_range("blockIdx.x", 0, end - 1 if whole else None))
+    tree = decision_tree(stmt, Facts().with_range("blockIdx.x", 0, end - 1 if whole else None))
     assert tree is not None
     assert depth(tree) == (len(extents) - 1).bit_length()
     for index in range(end if whole else end + 2):
@@ -60,7 +60,7 @@ def test_symbolic_boxes() -> None:
     for e in extents[:-1]:
         starts.append(starts[-1] + e)
     facts = Facts().with_range("M", 1, None).with_range("N", 1, None).with_range("blockIdx.x", 0, None)
-    tree = halved(chain(starts, extents), facts)
+    tree = decision_tree(chain(starts, extents), facts)
     assert tree is not None
     for index in range(30):
         values = {"blockIdx.x": index, "M": 2, "N": 4}
@@ -80,7 +80,7 @@ def test_other_chains_stay(spoil: str) -> None:
     stmt = chain(starts, list(extents))
     if spoil == "more":
         stmt = If((*stmt.branches[:-1], Branch(and_(stmt.branches[-1].cond, lt(sym("threadIdx.x"), 7)), ())))
-    assert halved(stmt, Facts()) is None
+    assert decision_tree(stmt, Facts()) is None
 
 
 def test_the_text() -> None:

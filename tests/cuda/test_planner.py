@@ -6,8 +6,8 @@ from typing import cast
 
 import numpy as np
 
-from taskfuse.cuda.launch import Plans
-from taskfuse.cuda.plan import Plan
+from taskfuse.cuda.launch import LaunchPlans
+from taskfuse.cuda.launch_plan import LaunchPlan
 from taskfuse.kir.variant import Form
 from tests.cuda.calls import COPY
 from tests.cuda.fakes import FakeDriver, FakeTensor, FakeTorch, FakeTorchDevice, aligned
@@ -64,7 +64,7 @@ def test_large_spans_take_64_bits(driver: FakeDriver, torch: FakeTorch) -> None:
 
 
 def test_signatures_are_forgotten_when_there_are_many() -> None:
-    plans, dropped = Plans(limit=4), cast(Plan, object())
+    plans, dropped = LaunchPlans(limit=4), cast(LaunchPlan, object())
     for k in range(4):
         plans.add(k, dropped)
     plans.add(4, dropped)

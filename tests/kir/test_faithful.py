@@ -115,6 +115,8 @@ def changed(value: object, kernel: Kernel) -> Iterator[object]:
         case str():
             names = (*(d.tensor for d in kernel.definitions), *(p.name for p in kernel.params), "nobody")
             yield from (n for n in names if n.partition(".")[0] != value.partition(".")[0])
+        case None:  # an output with an array of its own
+            yield "nobody"
         case bool():
             yield not value
         case int() | float():

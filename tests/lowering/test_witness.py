@@ -10,7 +10,7 @@ import taskfuse as tf
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.values import MODULAR, NATIVE
 from taskfuse.kir import Kernel
-from taskfuse.schedulers.segmenter import plan_segments
+from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.testing.case import seeded_case
 from taskfuse.testing.definition_operators import DEFINITION_OPERATORS
 from taskfuse.testing.meaning import meaning
@@ -72,7 +72,7 @@ def test_what_schedulers_make(build: Build) -> None:
     with tf.Fusion("f") as fusion:
         for out in build():
             fusion.add_output(out)
-    for step in plan_segments(fusion).steps:
+    for step in choose_segments(fusion).steps:
         kernel = tf.lower(step.fusion)
         arguments = [array(*(int(str(e)) for e in tv.shape)) for tv in step.fusion.inputs]
         assert equal(meaning(kernel, arguments, {}), evaluate(step.fusion, arguments, MODULAR))

@@ -9,7 +9,7 @@ def test_nothing_fails() -> None:
     assert (done.holds, done.replay) == (True, "")
     assert str(done) == "k: all interleavings end with the same outputs (5 states, 1 interleaving)"
     assert not cut.holds
-    assert str(cut) == "k: no interleaving fails so far: the search was cut at its limit (5 states, 2 interleavings)"
+    assert str(cut) == "k: no interleaving fails so far: the search stopped at its limit (5 states, 2 interleavings)"
 
 
 def test_a_failure_can_be_repeated() -> None:

@@ -59,8 +59,8 @@ def work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         monkeypatch.setattr(module, name, lambda *args, **options: found.append(name) or real(*args, **options))
 
     noted(kernel, "lower")
-    noted(automatic, "plan_segments")
-    noted(specialization, "plan_segments")
+    noted(automatic, "choose_segments")
+    noted(specialization, "choose_segments")
     noted(proof, "verify")
     monkeypatch.setenv("TASKFUSE_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("TASKFUSE_CACHE_PLANS")
@@ -89,7 +89,7 @@ def said(run: Executable) -> tuple[object, ...]:
 def test_the_next_process_does_no_work_and_has_the_same_kernels(work: list[str], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     fusion = FUSIONS[name]()
     first = tf.compile(fusion, backend="sim", specialize=False)
-    assert set(work) == {"lower", "verify"} | ({"plan_segments"} if name != "scheduled" else set())
+    assert set(work) == {"lower", "verify"} | ({"choose_segments"} if name != "scheduled" else set())
     work.clear()
     another_process(monkeypatch)
     second = tf.compile(FUSIONS[name](), backend="sim", specialize=False)
@@ -159,7 +159,7 @@ def test_another_state_of_the_package_remembers_nothing(work: list[str], monkeyp
     work.clear()
     monkeypatch.setattr(remembered, "sources", lambda settings: Sources("another", "another"))
     tf.compile(one(), backend="sim")
-    assert {"lower", "plan_segments"} <= set(work)
+    assert {"lower", "choose_segments"} <= set(work)
 
 
 def test_a_verdict_counts_for_its_text_and_checker_alone(work: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from taskfuse.ir.values import MODULAR
 from taskfuse.kir.arguments import bind_symbols
 from taskfuse.runtime.views import StridedView
 from taskfuse.schedulers.candidates import Trial
-from taskfuse.schedulers.segmenter import Segmentation, plan_segments
+from taskfuse.schedulers.segmenter import Segmentation, choose_segments
 from taskfuse.sim import simulate
 
 RNG = np.random.default_rng(0)
@@ -32,7 +32,7 @@ def pasted(fusion: tf.Fusion, schedule: Segmentation) -> list[tf.Fusion]:
 def checked(fusion: tf.Fusion, arguments: list[Any], seed: int = 0, trial: Trial | None = None) -> Segmentation:
     """Each kernel is proved, for all extents or for these; together they give what NumPy gives, in the ring; the code gives the same kernels."""
     before = str(fusion)
-    found = plan_segments(fusion, trial=trial)
+    found = choose_segments(fusion, trial=trial)
     assert str(fusion) == before
     values = dict(zip([*(tv.name for tv in fusion.inputs), *(s.name for s in fusion.scalars)], arguments, strict=True))
     sizes = bind_shapes(fusion, [np.shape(a) for a in arguments[: len(fusion.inputs)]])

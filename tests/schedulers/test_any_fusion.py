@@ -14,7 +14,7 @@ from taskfuse.schedulers import candidates, segmenter
 from taskfuse.schedulers.candidates import INTERNAL, Candidates
 from taskfuse.schedulers.fallback import fallback, price
 from taskfuse.schedulers.schedule import Chosen
-from taskfuse.schedulers.segmenter import Segmentation, plan_segments
+from taskfuse.schedulers.segmenter import Segmentation, choose_segments
 from taskfuse.target import DEFAULT
 from taskfuse.testing.anything import case, check
 from tests.schedulers.fusions import FUSIONS, Build, halves_of_a_product, mlp_of_a_block, tensor
@@ -50,7 +50,7 @@ def test_a_candidate_that_is_not_proved_is_dropped_and_the_search_goes_on() -> N
         if schedule.scheduler == "matmul":
             raise ProofError(kernel=fusion.name, verdict="outside the model", reason="a gap")
 
-    found = plan_segments(built(product), trial=trial)
+    found = choose_segments(built(product), trial=trial)
     assert tried == ["matmul"] * (1 + candidates.MOST_PARAMETERS) + ["simt_gemm"]
     assert found.scheduler == "simt_gemm"
     assert "not matmul: with " in found.explain()
@@ -88,13 +88,13 @@ def test_an_op_that_nothing_can_make_says_why() -> None:
         raise LoweringError(what="this", reason="there is no machine")
 
     with pytest.raises(UnsupportedError, match="no scheduler takes it") as error:
-        plan_segments(built(two_steps), trial=never)
+        choose_segments(built(two_steps), trial=never)
     assert any(note.startswith("fallback: with ") and "there is no machine" in note for note in error.value.notes)
 
 
 def test_a_budget_ends_the_search_with_what_there_is() -> None:
     fusion = built(partial(mlp_of_a_block, tf.float32), "hurried")
-    found = plan_segments(fusion, trial=made, budget=0.0)
+    found = choose_segments(fusion, trial=made, budget=0.0)
     assert found.is_hurried
     assert "ended by its budget" in found.explain()
     run = tf.compile(fusion, backend="sim", budget=0.0)
@@ -106,7 +106,7 @@ def test_a_budget_ends_the_search_with_what_there_is() -> None:
 
 def test_a_plan_that_is_not_cut_is_not_hurried() -> None:
     assert segmenter.BUDGET == 10.0
-    found = plan_segments(built(product), budget=0.0)
+    found = choose_segments(built(product), budget=0.0)
     assert isinstance(found, Segmentation)
     assert not found.is_hurried
 

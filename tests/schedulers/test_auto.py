@@ -10,7 +10,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.errors import OutputError, TaskfuseError, UnsupportedError
 from taskfuse.schedulers import CatConfig, Form, PointwiseConfig, TransposeConfig, segmenter
-from taskfuse.schedulers.segmenter import plan_segments
+from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import DEFAULT
 from taskfuse.testing.case import Case, Outcome
 from taskfuse.testing.chooser import RandomChooser
@@ -140,7 +140,7 @@ def test_recomputation_that_multiplies_is_cut() -> None:
         fusion.add_output(x)
     with pytest.raises(UnsupportedError, match="needs what it reads at too many points"):
         tf.schedulers.pointwise(fusion)
-    assert len(plan_segments(fusion).steps) > 1
+    assert len(choose_segments(fusion).steps) > 1
 
 
 def test_what_takes_as_long_as_its_arithmetic_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ def test_what_takes_as_long_as_its_arithmetic_is_not_cut(monkeypatch: pytest.Mon
         for _ in range(30):
             x = tf.sin(x) + tf.cos(x)
         fusion.add_output(x)
-    found = plan_segments(fusion)
+    found = choose_segments(fusion)
     assert found.us > 5 * (2 * 4096 * 64 * 4 / DEFAULT.dram_bytes_per_us)
     assert not found.is_segmented
 
@@ -248,7 +248,7 @@ def test_pointwise_loads_before_it_uses() -> None:
     with tf.Fusion("gated") as fusion:
         x, y, b = tf.define_tensor([32, 4096], name="x"), tf.define_tensor([32, 4096], name="y"), tf.define_tensor([4096], name="b")
         fusion.add_output(tf.relu(x) * y + b)
-    found = plan_segments(fusion)
+    found = choose_segments(fusion)
     config = found.steps[0].schedule.config
     assert config == PointwiseConfig(vector=4, columns=256, rows=1, unroll=2)
     body = [line.strip() for line in str(tf.lower(found.steps[0].fusion)).splitlines()]
@@ -433,4 +433,4 @@ def test_a_product_for_tensor_cores_is_cut_off_however_much_it_computes() -> Non
     with tf.Fusion("prologue") as fusion:
         a, b = (tf.define_tensor([4096, 4096], dtype=tf.bfloat16, name=name) for name in "ab")
         fusion.add_output(tf.relu(a) @ b)
-    assert [step.schedule.scheduler for step in plan_segments(fusion).steps] == ["pointwise", "matmul"]
+    assert [step.schedule.scheduler for step in choose_segments(fusion).steps] == ["pointwise", "matmul"]

@@ -10,7 +10,7 @@ from taskfuse.count import Count, count
 from taskfuse.runtime.chain import Chain
 from taskfuse.schedulers.beside import levels
 from taskfuse.schedulers.schedule import Chosen
-from taskfuse.schedulers.segmenter import Segmentation, plan_segments
+from taskfuse.schedulers.segmenter import Segmentation, choose_segments
 from taskfuse.target import DEFAULT
 from tests.schedulers.fusions import tensor
 from tests.schedulers.planned import checked
@@ -74,7 +74,7 @@ def chain() -> list[tf.TensorView]:
 
 
 def test_what_waits_for_another_stays_behind_it() -> None:
-    found = plan_segments(built(chain), trial=counted)
+    found = choose_segments(built(chain), trial=counted)
     assert len(found.steps) > 1
     assert not any(step.members for step in found.steps)
 
@@ -94,7 +94,7 @@ def slow_beside(fusion: tf.Fusion, schedule: Chosen[Any]) -> Count:
 
 @pytest.mark.parametrize("trial", [refused_beside, slow_beside])
 def test_a_joint_kernel_that_is_refused_or_slower_is_not_taken(trial: Any) -> None:
-    found: Segmentation = plan_segments(built(sums), trial=trial)
+    found: Segmentation = choose_segments(built(sums), trial=trial)
     assert len(found.steps) > 1
     assert "not side by side: " in found.explain()
 
@@ -105,5 +105,5 @@ def totals() -> list[tf.TensorView]:
 
 
 def test_kernels_whose_blocks_wait_for_one_another_stand_alone() -> None:
-    found = plan_segments(built(totals), trial=counted)
+    found = choose_segments(built(totals), trial=counted)
     assert [step.members for step in found.steps] == [(), ()]

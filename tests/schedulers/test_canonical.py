@@ -12,7 +12,7 @@ from taskfuse.ir.expr import Reduction, View
 from taskfuse.ir.values import MODULAR
 from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.schedule import Sizes
-from taskfuse.schedulers.segmenter import plan_segments
+from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import DEFAULT
 from taskfuse.testing.case import Case, Outcome
 from taskfuse.testing.chooser import RandomChooser
@@ -73,7 +73,7 @@ def test_rows_that_are_split_after_a_product_are_split_before_it() -> None:
     found = form(built(residual))
     assert found is not None
     assert products(found) == ["(8, 19, 64)"]
-    assert len(plan_segments(built(residual)).steps) == 1
+    assert len(choose_segments(built(residual)).steps) == 1
 
 
 def test_slices_of_a_product_are_products_of_slices() -> None:
@@ -178,5 +178,5 @@ def test_heads_side_by_side_are_a_product_and_a_copy() -> None:
         p, v = tensor("p", 1, 12, 512, 512, dtype=HALF), tensor("v", 1, 12, 512, 64, dtype=HALF)
         return [(p @ v).permute(0, 2, 1, 3).reshape(512, 768) * 0.125]
 
-    first, *_ = plan_segments(built(large)).steps
+    first, *_ = choose_segments(built(large)).steps
     assert first.schedule.scheduler == "matmul"

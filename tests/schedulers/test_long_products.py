@@ -8,7 +8,7 @@ from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.values import MODULAR
 from taskfuse.schedulers.long_products import chunk_long_products
 from taskfuse.schedulers.schedule import Sizes
-from taskfuse.schedulers.segmenter import plan_segments
+from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import DEFAULT
 from tests.schedulers.planned import checked
 from tests.schedulers.tried import arguments
@@ -23,7 +23,7 @@ def product(m: int, n: int, k: int, dtype: tf.DType = tf.bfloat16) -> tf.Fusion:
 
 @pytest.mark.parametrize(("m", "n", "k", "dtype"), [(512, 128, 4096, tf.bfloat16), (96, 288, 25088, tf.bfloat16), (64, 512, 512, tf.float32)])
 def test_few_tiles_and_a_long_sum(m: int, n: int, k: int, dtype: tf.DType) -> None:
-    found = plan_segments(product(m, n, k, dtype))
+    found = choose_segments(product(m, n, k, dtype))
     assert [step.schedule.scheduler for step in found.steps] == ["simt_gemm" if dtype is tf.float32 else "matmul", "reduction"]
     assert "chunk_reduction" in found.code
     assert "long sums of products in chunks" in found.explain()

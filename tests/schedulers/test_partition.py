@@ -7,7 +7,7 @@ import pytest
 import taskfuse as tf
 from examples import founding
 from taskfuse.errors import TaskError, UnsupportedError
-from taskfuse.ir.partition import Body, Part
+from taskfuse.ir.partition import Part, ProposedTask
 from taskfuse.testing import CaseOptions, RandomChooser
 from taskfuse.testing.graphs import Graph
 from taskfuse.testing.program import Recorder
@@ -34,8 +34,8 @@ def product(m: int | str = "M", n: int | str = "N", k: int | str = "K") -> tf.Fu
 
 
 def shape(part: Part) -> object:
-    """The tree: a body as its tensors, a cut as its index type and its members."""
-    if isinstance(part, Body):
+    """The tree: a task as its tensors, a group as its index type and its members."""
+    if isinstance(part, ProposedTask):
         return [*part.loads, *part.tensors]
     return (None if part.ptype is None else part.ptype.value, [shape(m) for m in part.members])
 
@@ -114,10 +114,11 @@ def test_roles_that_save_nothing_are_not_proposed_but_noted() -> None:
         fusion.add_output(tf.sum(tf.cat([tf.neg(t) for t in x], dim=0), axis=1))
     proposal = fusion.partition()
     assert shape(proposal.top) == ["tv2", "tv3", "tv4", "tv5"]
-    (refused,) = proposal.refused
-    assert refused.whole < 1.05 * refused.parts
+    (rejected,) = proposal.rejected
+    assert rejected.whole < 1.05 * rejected.parts
     assert proposal.explain().splitlines()[-1] == (
-        f"no cut: tv4 reads 2 parts at different points, where one body would compute all of them; {refused.parts:.2f} us so, {refused.whole:.2f} us without"
+        "rejected: tv4 reads 2 parts at different points, where one body would compute all of them;"
+        f" {rejected.parts:.2f} us with it, {rejected.whole:.2f} us without"
     )
 
 
@@ -187,12 +188,12 @@ def test_proposals_obey_the_laws(first: int) -> None:
         fusion.check()
         assert str(copy) == str(fusion)
         assert all(fusion.tasks.task_of(e.output) is not None for e in fusion.exprs() if not fusion.is_view(e.output))
-        cuts = {c.name: c for c in proposal.groups}
-        assert [n.name for n in fusion.tasks.nodes] == [*(b.name for b in proposal.tasks), *cuts]
+        groups = {c.name: c for c in proposal.groups}
+        assert [n.name for n in fusion.tasks.nodes] == [*(b.name for b in proposal.tasks), *groups]
         for group in fusion.tasks.groups():
             if group.ptype is not None:
-                independent = cuts[group.name].why.endswith("do not depend on each other")
+                independent = groups[group.name].why.endswith("do not depend on each other")
                 assert group.kind is (tf.GroupKind.HORIZONTAL if independent else tf.GroupKind.VERTICAL)
-                assert independent or cuts[group.name].whole >= 1.05 * cuts[group.name].parts
+                assert independent or groups[group.name].whole >= 1.05 * groups[group.name].parts
                 seen += 1
     assert seen > 5

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.schedulers.segmenter import Segmentation, plan_segments
+from taskfuse.schedulers.segmenter import Segmentation, choose_segments
 from tests.proofs import proved
 from tests.schedulers.planned import checked
 from tests.schedulers.programs import ALIKE, BIG, Program
@@ -28,7 +28,7 @@ def test_small(program: Program) -> None:
 
 @pytest.mark.parametrize("program", BIG, ids=name)
 def test_large(program: Program) -> None:
-    found = plan_segments(program.fusion(program.large))
+    found = choose_segments(program.fusion(program.large))
     assert schedulers(found) == program.schedulers
     for step in found.steps:
         proved(tf.lower(step.fusion))

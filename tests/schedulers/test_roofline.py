@@ -9,7 +9,7 @@ import taskfuse as tf
 from taskfuse.count import Count, count
 from taskfuse.schedulers.roofline import roofline
 from taskfuse.schedulers.schedule import SANE, Chosen, Sizes
-from taskfuse.schedulers.segmenter import plan_segments
+from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import DEFAULT
 from tests.schedulers.fusions import tensor
 from tests.schedulers.tried import built
@@ -44,7 +44,7 @@ def transposed() -> list[tf.TensorView]:
 
 
 def test_what_was_counted_is_said() -> None:
-    found = plan_segments(built(transposed), trial=counted).steps[0].schedule
+    found = choose_segments(built(transposed), trial=counted).steps[0].schedule
     assert found.count is not None
     assert not found.is_far
     assert f"counted: {found.count.us:.1f} us (" in found.explain()
@@ -62,7 +62,7 @@ def test_a_kernel_far_from_its_roofline_is_a_reason_to_search_on() -> None:
             return found
         return replace(found, chain=1e9)
 
-    found = plan_segments(built(transposed), trial=trial)
+    found = choose_segments(built(transposed), trial=trial)
     assert asked[0] == "transpose"
     assert found.scheduler == "pointwise"
 
@@ -71,7 +71,7 @@ def test_where_all_are_far_the_nearest_is_taken_and_it_is_said() -> None:
     def trial(fusion: tf.Fusion, schedule: Chosen[Any]) -> Count:
         return replace(counted(fusion, schedule), chain=1e9 if schedule.scheduler == "transpose" else 1e7)
 
-    found = plan_segments(built(transposed), trial=trial)
+    found = choose_segments(built(transposed), trial=trial)
     step = found.steps[0].schedule
     assert step.is_far
     assert step.scheduler != "transpose"
@@ -91,7 +91,7 @@ def test_a_segment_that_is_far_from_its_roofline_however_it_is_made_is_taken_apa
         found = counted(fusion, schedule)
         return replace(found, chain=1e9) if len(fusion.outputs) > 1 else found
 
-    found = plan_segments(built(softmax_and_product), trial=trial)
+    found = choose_segments(built(softmax_and_product), trial=trial)
     assert not found.is_far
     assert all(len(step.outputs) == 1 for step in found.steps)
 
@@ -103,4 +103,4 @@ def test_one_kernel_is_compared_with_several_by_what_was_counted_of_both() -> No
     def trial(fusion: tf.Fusion, schedule: Chosen[Any]) -> Count:
         return count(tf.lower(fusion), dict.fromkeys(fusion.dims, 4096), DEFAULT)
 
-    assert len(plan_segments(symbolic, trial=trial).steps) == 1
+    assert len(choose_segments(symbolic, trial=trial).steps) == 1

@@ -67,7 +67,7 @@ def test_wgmma_pipelines_hold() -> None:
 def test_the_limit() -> None:
     found = parse_kernel(RING).explore(ROWS[:8], limit=20, reduce=False)
     assert (found.states, found.complete, found.holds) == (20, False, False)
-    assert str(found).startswith("ring: no interleaving fails so far: the search was cut at its limit (20 states, ")
+    assert str(found).startswith("ring: no interleaving fails so far: the search stopped at its limit (20 states, ")
 
 
 def test_texts() -> None:

@@ -107,14 +107,14 @@ def test_seeds_take_the_schedulers_in_turn() -> None:
 
 
 @pytest.mark.parametrize("interleaving", INTERLEAVINGS)
-def test_cuts_are_inside_the_block(interleaving: Interleaving) -> None:
+def test_split_points_are_inside_the_block(interleaving: Interleaving) -> None:
     for seed in range(20):
         decisions = policy(interleaving, seed)
-        assert decisions.pieces(1) == []
+        assert decisions.split_points(1) == []
         for units in (2, 3, 12):
-            cuts = decisions.pieces(units)
-            assert cuts == sorted(set(cuts))
-            assert all(0 < cut < units for cut in cuts)
+            points = decisions.split_points(units)
+            assert points == sorted(set(points))
+            assert all(0 < point < units for point in points)
             assert decisions.quantum() >= 1
             assert 0 <= decisions.action(units) < units
 

@@ -40,9 +40,9 @@ def test_random_chooser() -> None:
     assert chooser.chance(100)
     assert sorted(chooser.order("abcd")) == list("abcd")
     for _ in range(20):
-        cuts = chooser.cuts(5, 3)
-        assert len(cuts) == 2 and 0 < cuts[0] < cuts[1] < 5  # noqa: PT018
-    assert chooser.cuts(1, 3) == []
+        points = chooser.split_points(5, 3)
+        assert len(points) == 2 and 0 < points[0] < points[1] < 5  # noqa: PT018
+    assert chooser.split_points(1, 3) == []
     assert chooser.some((), 50) == []
 
 

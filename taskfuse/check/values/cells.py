@@ -41,7 +41,7 @@ class Store:
 
     Attributes:
         origin: its first byte in Shared memory (0 elsewhere).
-        region: its cells; ``None``: an input, whose elements are known.
+        region: its cells; ``None``: an input, whose elements are known. One that an output is written into has the cells of that output.
         shares: its cells are other buffers' too.
     """
 
@@ -73,6 +73,8 @@ class Cells:
                 extents = tuple(int(evaluate(e, symbols)) for e in p.shape)
                 region = self._region(1, prod(extents), p.dtype.itemsize, 0) if p.is_output else None
                 self.stores[p.name] = Store(p.name, p.dtype, MemoryType.Global, extents, 0, region)
+        for output, source in kernel.in_place.items():
+            self.stores[source].region = self.stores[output].region
         shared: list[Store] = []
         end = 0
         for b in kernel.buffers:

@@ -17,7 +17,7 @@ from taskfuse.kir.witness import Whole
 
 
 class Outputs:
-    """The outputs of a program."""
+    """The outputs of a kernel."""
 
     def __init__(self, tree: StatementTree, writes: ReachingWrites, instructions: Instructions) -> None:
         self.tree = tree

@@ -50,7 +50,7 @@ class _Look:
 
 
 class ReachingWrites:
-    """The writes of a program that say what they hold.
+    """The writes of a kernel that say what they hold.
 
     Attributes:
         claims: buffer -> the writes of elements and bodies, in the order of the text.

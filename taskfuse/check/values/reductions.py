@@ -55,7 +55,7 @@ class Term:
 
 
 class Reductions:
-    """The accumulators of a program.
+    """The accumulators of a kernel.
 
     Attributes:
         terms: accumulator -> the statements that take its terms.

@@ -22,7 +22,7 @@ COPY = ELEMENTWISE["copy"]
 
 
 class Scans:
-    """The totals of a program."""
+    """The totals of a kernel."""
 
     def __init__(self, writes: ReachingWrites, instructions: Instructions) -> None:
         self.writes = writes

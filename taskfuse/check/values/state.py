@@ -81,6 +81,7 @@ class State:
         for p in kernel.outputs:
             size = self.cells.stores[p.name].size
             self.writers[p.name] = Writers(np.full(size, -1, np.int64), [], np.zeros(size, np.int64))
+        self._overwritten = frozenset(kernel.in_place.values())
         self._reasons: list[Reason] = []
         self._first: list[int] = []
         self._wrong = 0
@@ -136,7 +137,12 @@ class State:
         self.budget.spend(places.size // 8)
         if store.region is None:
             return self.elements.at(self.elements.tensors[store.name], places)
-        return self.taken(store, Cells.cells(store, owners, places), stmt, threads, role)
+        found = self.taken(store, Cells.cells(store, owners, places), stmt, threads, role)
+        if store.name not in self._overwritten:
+            return found
+        given = self.elements.at(self.elements.tensors[store.name], places)
+        still = found.tag == NOTHING  # nothing has been written there yet
+        return Terms(np.where(still, given.tag, found.tag), np.where(still, given.data, found.data))
 
     def taken(self, store: Store, cells: Ints, stmt: Stmt, threads: Ints, role: str) -> Terms:
         """The terms of elements by their first cells."""

@@ -10,6 +10,7 @@ from taskfuse.check.trace import Budget, TooLarge
 from taskfuse.check.values.claims import Instructions
 from taskfuse.check.values.definitions import meaningless
 from taskfuse.check.values.execution import Finding, execute
+from taskfuse.check.values.in_place import read_before_written
 from taskfuse.check.values.outputs import Outputs
 from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.reductions import Reductions
@@ -113,6 +114,9 @@ def _symbolic(structure: Structure) -> Iterator[tuple[Obligation, Node | None]]:
         except Open as error:
             failed = True
             yield _open(w.node, error), w.node
+    for obligation, node in read_before_written(structure):
+        failed = True
+        yield obligation, node
     for node in sorted(reductions.overhangs, key=lambda n: n.number):
         try:
             statements.neutral(node)
@@ -128,6 +132,8 @@ def _symbolic(structure: Structure) -> Iterator[tuple[Obligation, Node | None]]:
     if not failed:
         reason = f"{len(written)} statements compute what their tensors are, of what they must read"
         yield Obligation(Layer.VALUES, "writes", Verdict.PROVED, reason), None
+        for output, source in kernel.in_place.items():
+            yield Obligation(Layer.VALUES, f"{source}, in place", Verdict.PROVED, f"every read of an element comes before {output} is written there"), None
         yield Obligation(Layer.VALUES, "outputs", Verdict.PROVED, f"every element of {', '.join(sorted(names))} is stored once"), None
 
 

@@ -110,7 +110,9 @@ class Launch:
         at, shared = GLOBAL, 0
         for p in self.kernel.params:
             if isinstance(p, TensorParam):
-                place = Place(p.name, MemoryType.Global, p.dtype.itemsize, tuple(self.number(e) for e in p.shape), at, not p.is_output)
+                base = at if p.into is None else self.places[p.into].base
+                is_input = not p.is_output and p.name not in self.kernel.in_place.values()
+                place = Place(p.name, MemoryType.Global, p.dtype.itemsize, tuple(self.number(e) for e in p.shape), base, is_input)
                 self.places[p.name] = place
                 at += (place.size + 511) // 256 * 256
         for b in self.kernel.buffers:

@@ -23,7 +23,7 @@ from taskfuse.testing.machine.engines import Box, Engines, Product, Registers, T
 from taskfuse.testing.machine.fault import FaultFound, FaultKind, OutOfSteps
 from taskfuse.testing.machine.launch import BLOCK_BYTES, Launch
 from taskfuse.testing.machine.memory import Memory
-from taskfuse.testing.machine.program import Program
+from taskfuse.testing.machine.python_kernel import PythonKernel
 from taskfuse.testing.machine.threads import Threads
 from taskfuse.testing.machine.writer import entry
 
@@ -53,7 +53,7 @@ class Comers:
 class Machine:
     """One run of a launch."""
 
-    def __init__(self, program: Program, launch: Launch, order: Order, seed: int, most_steps: int = MOST_STEPS) -> None:
+    def __init__(self, compiled: PythonKernel, launch: Launch, order: Order, seed: int, most_steps: int = MOST_STEPS) -> None:
         self.launch, self.order, self.most_steps = launch, order, most_steps
         self.chance = random.Random(seed)
         self.fine = order is Order.RANDOM
@@ -63,7 +63,7 @@ class Machine:
         self.pending: list[Callable[[], None]] = []
         self.barriers = Barriers(self.threads, blocks, per_block, launch.slot_count, self.wake)
         self.memory = Memory(self.threads)
-        self.engines = Engines(self.threads, self.memory, self.barriers, program.shared_cell, program.global_cell, self.later)
+        self.engines = Engines(self.threads, self.memory, self.barriers, compiled.shared_cell, compiled.global_cell, self.later)
         self.comers: dict[tuple[int, int, int, int], Comers] = {}
         self.aligned: dict[tuple[int, int, int], Counter[int]] = {}
         self.at: dict[int, int] = {}
@@ -72,11 +72,11 @@ class Machine:
         self.pool: dict[int, int] = {}
         self.remote: list[tuple[int, int, int, int]] = []
         self.asking: dict[int, list[tuple[int, list[int], int, int]]] = {}
-        self.program = program
+        self.compiled = compiled
         self._start()
 
     def _start(self) -> None:
-        launch, program = self.launch, self.program
+        launch, compiled = self.launch, self.compiled
         scope: dict[str, Any] = {
             "Tile": Tile,
             "Registers": Registers,
@@ -86,14 +86,14 @@ class Machine:
             "entry": entry,
             "t_lane": _lane,
         }
-        for symbol, name in program.symbols.items():
+        for symbol, name in compiled.symbols.items():
             if symbol in launch.values:
                 scope[name] = launch.values[symbol]
         for number, place in enumerate(launch.places.values()):
             scope[f"B{number}"] = place.base
             for axis, extent in enumerate(place.shape):
                 scope[f"E{number}_{axis}"] = extent
-        exec(program.code, scope)
+        exec(compiled.code, scope)
         make = scope["thread"]
         (dx, dy, _), (gx, gy, _), (cx, cy, cz) = launch.block, launch.grid, launch.cluster
         self.places: list[tuple[int, int, int]] = []
@@ -159,7 +159,7 @@ class Machine:
             line = next((f.lineno for f in reversed(frames) if f.filename == "<kernel>"), None)
             if line is None:
                 raise
-            raise FaultFound(FaultKind.VALUE, str(error), t, self.program.lines[line - 1]) from error
+            raise FaultFound(FaultKind.VALUE, str(error), t, self.compiled.lines[line - 1]) from error
 
     def _ends(self) -> None:
         left = [t for t, thread in enumerate(self.running) if thread is not None]

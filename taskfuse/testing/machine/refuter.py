@@ -10,7 +10,7 @@ from taskfuse.kir.synchronization import Acquire, Barrier, SetMaxNReg, Wait
 from taskfuse.testing.machine.fault import Fault, FaultFound, NoLaunch, OutOfSteps
 from taskfuse.testing.machine.launch import Launch
 from taskfuse.testing.machine.machine import MOST_STEPS, Machine, Order
-from taskfuse.testing.machine.program import compiled
+from taskfuse.testing.machine.python_kernel import compiled
 
 ORDERS = (Order.RANDOM, Order.FIRST, Order.LAST)
 
@@ -20,8 +20,8 @@ def find_fault(kernel: Kernel, launches: Iterable[Mapping[str, int]] = ({},), sc
 
     A run of more than ``most_steps`` iterations of loops, of all threads together, ends there.
     """
-    program = compiled(kernel)
-    if not any(isinstance(s, Barrier | Wait | Acquire | SetMaxNReg) for s in program.sites):  # then nothing depends on the order
+    code = compiled(kernel)
+    if not any(isinstance(s, Barrier | Wait | Acquire | SetMaxNReg) for s in code.sites):  # then nothing depends on the order
         schedules = 1
     for extents in launches:
         try:
@@ -31,10 +31,10 @@ def find_fault(kernel: Kernel, launches: Iterable[Mapping[str, int]] = ({},), sc
         for seed in range(schedules):
             order = ORDERS[seed % len(ORDERS)]
             try:
-                Machine(program, launch, order, seed, most_steps).run()
+                Machine(code, launch, order, seed, most_steps).run()
             except FaultFound as found:
                 said = f"extents {dict(extents)}, schedule {seed} ({order.value})"
-                text = stmt_text(program.sites[found.site], kernel) if found.site >= 0 else "at its end"
+                text = stmt_text(code.sites[found.site], kernel) if found.site >= 0 else "at its end"
                 return Fault(found.kind, found.reason, found.thread, text, said)
             except OutOfSteps:
                 break

@@ -1,4 +1,4 @@
-"""The text of a program: integer expressions, names, checks of indices, addresses, accesses.
+"""The text of that code: integer expressions, names, checks of indices, addresses, accesses.
 
 Expressions have the values that the CUDA text gives them: it rounds quotients down, whatever their signs, and has no value where a divisor is 0 or an index
 of a table is outside it. Python's operators do the same; it raises in the latter two cases.
@@ -85,7 +85,8 @@ def cells(kernel: Kernel, memory: MemoryType) -> int:
                 size = gcd(size, WORD if any(isinstance(s, LdMatrix | StMatrix) for s in walk(kernel)) else 16, b.dtype.itemsize)
             size = gcd(size, b.align if b.offset is None or not isinstance(b.offset, Const) else b.offset.value or 16)
     if memory is MemoryType.Global:
-        for p in kernel.outputs:
+        overwritten = kernel.in_place.values()
+        for p in (*kernel.outputs, *(p for p in kernel.inputs if p.name in overwritten)):
             size = gcd(size, p.dtype.itemsize) if p.name in named or mapped else size
     return size
 
@@ -180,7 +181,7 @@ class Writer:
 
     def is_input(self, name: str) -> bool:
         place = self.storage[name]
-        return isinstance(place, TensorParam) and not place.is_output
+        return isinstance(place, TensorParam) and not place.is_output and name not in self.kernel.in_place.values()
 
     def touch(self, access: Access, what: str, width: int = 1, align: int = 0) -> None:
         """An access of a thread: its bounds, its alignment, its order; registers only where a wgmma may hold them."""

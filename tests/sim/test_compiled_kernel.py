@@ -4,12 +4,12 @@ from taskfuse.ir.values import NATIVE
 from taskfuse.kir import parse_kernel
 from taskfuse.kir.nodes import For
 from taskfuse.sim.agent import Agent
-from taskfuse.sim.program import Program
+from taskfuse.sim.compiled_kernel import CompiledKernel
 from tests.sim.kernels import load
 
 
 def test_whole_warps_execute_tensor_cores() -> None:
-    ring, gemm = (Program(parse_kernel(load(name)), NATIVE) for name in ("ring", "gemm"))
+    ring, gemm = (CompiledKernel(parse_kernel(load(name)), NATIVE) for name in ("ring", "gemm"))
     assert (ring.unit, gemm.unit) == (1, 32)
     assert (ring.uses_engines, gemm.uses_engines) == (False, True)
     assert not ring.accumulators
@@ -17,8 +17,8 @@ def test_whole_warps_execute_tensor_cores() -> None:
 
 
 def test_instructions_keep_their_statement_and_label() -> None:
-    program = Program(parse_kernel(load("ring")), NATIVE)
-    loop = next(s for s in program.kernel.body if not isinstance(s, For))
+    compiled = CompiledKernel(parse_kernel(load("ring")), NATIVE)
+    loop = next(s for s in compiled.kernel.body if not isinstance(s, For))
 
     def nothing(agent: Agent) -> None:
         del agent
@@ -27,10 +27,10 @@ def test_instructions_keep_their_statement_and_label() -> None:
         del agent
         return False
 
-    places = [program.emit(nothing, loop, "producer", True, never), program.emit(nothing, None, None, False, None)]
+    places = [compiled.emit(nothing, loop, "producer", True, never), compiled.emit(nothing, None, None, False, None)]
     assert places == [0, 1]
-    assert program.code == [nothing, nothing]
-    assert program.sources == [loop, None]
-    assert program.labels == ["producer", None]
-    assert program.points == [True, False]
-    assert program.guards == {0: never}
+    assert compiled.code == [nothing, nothing]
+    assert compiled.sources == [loop, None]
+    assert compiled.labels == ["producer", None]
+    assert compiled.points == [True, False]
+    assert compiled.guards == {0: never}

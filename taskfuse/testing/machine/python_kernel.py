@@ -42,7 +42,7 @@ PRODUCT_BYTES = 16
 
 
 @dataclass(slots=True)
-class Program:
+class PythonKernel:
     """The compiled function, and what its lines and numbers mean.
 
     Attributes:
@@ -60,14 +60,14 @@ class Program:
     global_cell: int
 
 
-def compiled(kernel: Kernel) -> Program:
-    """The program of a kernel."""
-    return _Compiler(kernel).program()
+def compiled(kernel: Kernel) -> PythonKernel:
+    """The Python code of a kernel."""
+    return _Compiler(kernel).compiled()
 
 
 @dataclass(slots=True)
 class _Compiler(Writer):
-    def program(self) -> Program:
+    def compiled(self) -> PythonKernel:
         kernel = self.kernel
         self.storage = {p.name: p for p in (*kernel.inputs, *kernel.outputs)} | {b.name: b for b in kernel.buffers}
         first = 0
@@ -81,7 +81,7 @@ class _Compiler(Writer):
         self.lines = [-1] * 3
         self.body(kernel.body)
         code = compile("\n".join(self.text), "<kernel>", "exec")
-        return Program(code, self.sites, self.lines, self.names, self.shared_cell, self.global_cell)
+        return PythonKernel(code, self.sites, self.lines, self.names, self.shared_cell, self.global_cell)
 
     # -- statements ----------------------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Plans: what one kernel needs for arguments of one signature, worked out once (:mod:`taskfuse.cuda.planner`).
+"""Launch plans: what one kernel needs for arguments of one signature, worked out once (:mod:`taskfuse.cuda.planner`).
 
 A signature is everything about the arguments but their addresses: shapes, strides, dtypes, device, alignment. A plan holds the loaded kernel of
 the variant that the signature allows, the launch shape and the parameters that do not change, and how to fill in those that do.
@@ -6,12 +6,13 @@ the variant that the signature allows, the launch shape and the parameters that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from taskfuse.cuda.arrays import Kind, Maker
 from taskfuse.cuda.driver import Device, Driver, Function
 from taskfuse.cuda.frame import EMPTY_FRAME, Frame, FrameLayout
+from taskfuse.cuda.outputs import may_overlap
 from taskfuse.cuda.signature import Source
 
 
@@ -29,7 +30,7 @@ class Workspace(NamedTuple):
     words: tuple[tuple[int, int], ...]
 
 
-class Plan:
+class LaunchPlan:
     """Launches of one kernel with arguments of one signature.
 
     Attributes:
@@ -61,6 +62,7 @@ class Plan:
         source: Source,
         makers: tuple[Maker, ...],
         ranges: tuple[tuple[int, int], ...],
+        touched: Collection[str],
     ) -> None:
         self._driver = driver
         self.kind = kind = kinds[0]
@@ -73,7 +75,10 @@ class Plan:
         self.source = source
         self.makers = makers
         self.ranges = ranges
-        self.apart = () if makers else overlapping(ranges, len(source.kernel.outputs))
+        kernel = source.kernel
+        inputs = len(ranges) - len(kernel.outputs)
+        found = () if makers else overlapping(ranges, len(kernel.outputs))
+        self.apart = tuple(pair for pair in found if not may_overlap(kernel, pair[0] - inputs, pair[1], touched))
         self._function = 0
         self.pointers: tuple[tuple[int, int], ...] = ()
         self.scalars: tuple[tuple[int, int], ...] = ()
@@ -108,7 +113,7 @@ class Plan:
 
 
 def overlapping(ranges: Sequence[tuple[int, int]], outputs: int) -> tuple[tuple[int, int, int, int], ...]:
-    """What :attr:`Plan.apart` is for arrays of these ranges. The outputs are the last of the arrays; empty ones overlap nothing."""
+    """What :attr:`LaunchPlan.apart` is for arrays of these ranges. The outputs are the last of the arrays; empty ones overlap nothing."""
     found: list[tuple[int, int, int, int]] = []
     for position, (low, high) in list(enumerate(ranges))[len(ranges) - outputs :]:
         for other, (begin, end) in enumerate(ranges[:position]):

@@ -15,7 +15,7 @@ from taskfuse.sim.names import Names
 from taskfuse.target import WARP
 
 
-class Program(Names):
+class CompiledKernel(Names):
     """A compiled kernel.
 
     Attributes:

@@ -1,0 +1,282 @@
+"""Results as a fusion asks for them: arrays with strides, in the place of inputs, inputs themselves, one array twice.
+
+Kernels store each output once, into an array. Here arrays are found for them, and what a call returns is made of these. An automatic schedule does not see
+strides: it is made for arrays whose axes stand in the order in which they lie in memory (:mod:`taskfuse.runtime.lying`), and a call hands on views in
+that order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from taskfuse.cuda.arrays import Unfit, is_on_host
+from taskfuse.cuda.layout import row_major
+from taskfuse.errors import InputError, LaunchError, OutputError
+from taskfuse.ir.arguments import bind_shapes
+from taskfuse.ir.axes import iteration_symbol
+from taskfuse.ir.expr import Read
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Expr, evaluate
+from taskfuse.ir.storage import Strided, has_code, needed, resolve, storage_reads, strided
+from taskfuse.ir.tensor import TensorView
+from taskfuse.kir import Kernel
+from taskfuse.runtime.arrays import empty, part, permuted, strides_of
+from taskfuse.runtime.chain import copies_of
+from taskfuse.runtime.executable import Executable
+from taskfuse.runtime.lying import Order
+
+if TYPE_CHECKING:
+    from taskfuse.check import Certificate
+
+
+class Arranged(Executable):
+    """An executable whose results are arranged as a fusion asks for.
+
+    Args:
+        fusion: what it computes, and how its results are wanted.
+        run: computes the outputs.
+        orders: of arguments and outputs of ``run`` whose axes stand in another order: which axes they are.
+    """
+
+    __slots__ = ("_copies", "_fusion", "_inputs", "_orders", "_places", "_read", "_results", "_run", "_shapes")
+
+    def __init__(self, fusion: Fusion, run: Executable, orders: Mapping[str, Order]) -> None:
+        super().__init__(run.backend, run.schedule)
+        self._fusion = fusion
+        self._run = run
+        self._orders = dict(orders)
+        self._copies: Executable | None = None
+        self._inputs = {tv.name: k for k, tv in enumerate(fusion.inputs)}
+        self._shapes = {tv.name: (tv.shape, tv.dtype) for tv in fusion.outputs}
+        self._results = {r.tensor.name: r for r in reversed(fusion.results)}
+        self._read = {read.tensor.name for e in needed(fusion) if has_code(fusion, e) for read in storage_reads(fusion, e) if read.tensor.is_input}
+        self._places: dict[str, tuple[str, Strided | None]] = {}
+        for r in fusion.results:
+            if r.into is not None:
+                found = strided(fusion, r.into)
+                self._places[r.tensor.name] = r.into.name if found is None else found.tensor.name, found
+
+    @property
+    def kernel(self) -> Kernel:
+        return self._run.kernel
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return self._run.kernels
+
+    @property
+    def certificate(self) -> Certificate:
+        return self._run.certificate
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        return self._run.certificates
+
+    @property
+    def name(self) -> str:
+        return self._fusion.name
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return self._run.arguments
+
+    def at(self, sizes: Mapping[str, int]) -> Executable:
+        return self._run.at(sizes)
+
+    def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0, **named: Any) -> tuple[Any, ...]:
+        """See :meth:`Executable.__call__`. ``out`` has an array for each result; for inputs, and what is written into one, it can only be theirs."""
+        if named:
+            args = self.in_order(args, named)
+        fusion = self._fusion
+        arrays = {name: self._array(args[k]) for name, k in self._inputs.items() if k < len(args)}
+        if len(arrays) < len(self._inputs) or not all(hasattr(a, "shape") for a in arrays.values()):
+            return self._run(*args, stream=stream, seed=seed)  # which says what is wrong
+        sizes = bind_shapes(fusion, [tuple(a.shape) for a in arrays.values()])
+        for tv, wanted in fusion.strides.items():
+            self._check_strides(tv, arrays[tv.name], [_number(e, sizes) for e in wanted])
+        given = self._given(out, arrays)
+        targets: dict[str, Any] = {}
+        own: dict[str, Any] = {}  # what the kernels write, where that is not what is returned
+        run = self._run.at(sizes) if fusion.dims else self._run
+        for name, (shape, dtype) in self._shapes.items():
+            extents, result = [_number(e, sizes) for e in shape], self._results[name]
+            strides = None if result.strides is None else [_number(e, sizes) for e in result.strides]
+            try:
+                if name in self._places:
+                    targets[name] = self._place(name, arrays, sizes, given.get(name))
+                    if self._places[name][0] in self._read and not _writes(run, name, self._places[name][0]):
+                        own[name] = empty(next(iter(arrays.values())), extents, dtype, None, stream)
+                elif name in given:
+                    targets[name] = given[name]
+                else:
+                    targets[name] = empty(next(iter(arrays.values()), None), extents, dtype, strides, stream)
+            except Unfit as unfit:
+                raise OutputError(index=self._index(name), fusion=fusion.name, reason=unfit.reason, help=unfit.help) from None
+        if self._shapes:
+            passed = [self._turned(name, a) for name, a in arrays.items()]
+            made = [self._turned(name, own.get(name, targets[name])) for name in self._shapes]
+            run(*passed, *args[len(self._inputs) :], out=tuple(made), stream=stream, seed=seed)
+        if own:
+            self._copy(own, targets, stream, seed)
+        values = {**{name: args[k] for name, k in self._inputs.items()}, **targets}
+        for name, (source, view) in self._places.items():
+            if view is None:
+                values[name] = args[self._inputs[source]]
+        return tuple(values[r.tensor.name] for r in fusion.results)
+
+    @staticmethod
+    def _array(arg: Any) -> Any:
+        return np.asarray(arg) if is_on_host(arg) else arg
+
+    def _turned(self, name: str, array: Any) -> Any:
+        return permuted(array, self._orders[name]) if name in self._orders else array
+
+    def _check_strides(self, tv: TensorView, array: Any, wanted: Sequence[int]) -> None:
+        """Raises :class:`InputError` unless an array lies as the fusion declares."""
+        index = self._inputs[tv.name]
+        try:
+            found = strides_of(array)
+        except Unfit as unfit:
+            raise InputError(index=index, fusion=self._fusion.name, reason=unfit.reason, help=unfit.help) from None
+        if 0 not in array.shape and any(n > 1 and a != b for n, a, b in zip(array.shape, found, wanted, strict=True)):
+            reason = f"'{tv.name}' has the strides {list(found)}, in elements, and is declared with {list(wanted)}"
+            raise InputError(index=index, fusion=self._fusion.name, reason=reason, help="pass an array that lies so, or leave out strides= in define_tensor")
+
+    def _given(self, out: Any, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """``out`` by the names of outputs. Raises :class:`OutputError` if it does not fit."""
+        if out is None:
+            return {}
+        results = self._fusion.results
+        listed = tuple(cast("Sequence[Any]", out)) if isinstance(out, tuple | list) else (out,)
+        if len(listed) != len(results):
+            reason = f"out= has {len(listed)} arrays; there are {len(results)} results"
+            raise OutputError(index=min(len(listed), len(results)), fusion=self._fusion.name, reason=reason)
+        found: dict[str, Any] = {}
+        for index, (r, array) in enumerate(zip(results, listed, strict=True)):
+            name = r.tensor.name
+            fixed = arrays.get(name, found.get(name))
+            if fixed is not None and fixed is not array:
+                reason = f"'{name}' is {'an input' if name in arrays else 'an earlier result'}, which is returned as it is"
+                raise OutputError(index=index, fusion=self._fusion.name, reason=reason, help="give that array here, too, or return a copy")
+            if name not in arrays:
+                found[name] = array
+        return found
+
+    def _place(self, name: str, arrays: Mapping[str, Any], sizes: Mapping[str, int], given: Any) -> Any:
+        """What an output is written into, in the array of an input. Raises :class:`OutputError` if ``out=`` has another array there."""
+        source, view = self._places[name]
+        array: Any = arrays[source]
+        if given is not None and given is not array:
+            reason = f"'{name}' is written into the array of '{source}'"
+            raise OutputError(index=self._index(name), fusion=self._fusion.name, reason=reason, help="leave out out=, or give that array")
+        if is_on_host(array) and not array.flags.writeable:
+            raise OutputError(index=self._index(name), fusion=self._fusion.name, reason=f"it is written into '{source}', which is read-only")
+        if view is None:
+            return array
+        shape = [_number(e, sizes) for e in view.shape]
+        wanted = [_number(e, sizes) for e in self._shapes[name][0]]
+        if shape != wanted:
+            reason = f"'{name}' has shape {wanted}, and the part of '{source}' that it is written into has shape {shape}"
+            raise OutputError(index=self._index(name), fusion=self._fusion.name, reason=reason, help=f"'{source}' has shape {list(array.shape)}")
+        steps, start = self._steps(name, array, shape, sizes)
+        return part(array, shape, steps, start)
+
+    def _steps(self, name: str, array: Any, shape: Sequence[int], sizes: Mapping[str, int]) -> tuple[list[int], int]:
+        """Strides and first element of a view of an array. Raises :class:`OutputError` if the array does not allow the view."""
+        into = self._results[name].into
+        assert into is not None
+        read = resolve(self._fusion, Read(into, tuple(iteration_symbol(k) for k in range(into.ndim))))
+        strides = strides_of(array)
+
+        def at(point: Sequence[int]) -> list[int]:
+            values = {**sizes, **{str(iteration_symbol(k)): i for k, i in enumerate(point)}}
+            return [_number(e, values) for e in read.index]
+
+        first = at([0] * len(shape))
+        moves = [[0] * len(first) for _ in shape]
+        for k, n in enumerate(shape):
+            if n > 1:
+                moves[k] = [b - a for a, b in zip(first, at([int(j == k) for j in range(len(shape))]), strict=True)]
+        last = [a + sum((n - 1) * move[k] for n, move in zip(shape, moves, strict=True)) for k, a in enumerate(first)]
+        if 0 not in shape and last != at([n - 1 for n in shape]):  # axes that a reshape splits or joins
+            dense = list(row_major(array.shape))
+            if list(strides) != dense:
+                reason = f"it is written into a view of '{self._places[name][0]}' that an array with the strides {list(strides)} does not have"
+                raise OutputError(index=self._index(name), fusion=self._fusion.name, reason=reason, help="pass a row-major array")
+            view = self._places[name][1]
+            assert view is not None
+            return [_number(e, sizes) for e in view.strides], _number(view.start, sizes)
+        if 0 not in shape and any(not 0 <= i < n for point in (first, last) for i, n in zip(point, array.shape, strict=True)):
+            reason = f"it is written into {list(first)} to {list(last)} of '{self._places[name][0]}', whose shape is {list(array.shape)}"
+            raise OutputError(index=self._index(name), fusion=self._fusion.name, reason=reason)
+        return [sum(m * s for m, s in zip(move, strides, strict=True)) for move in moves], sum(i * s for i, s in zip(first, strides, strict=True))
+
+    def _index(self, name: str) -> int:
+        return next(k for k, r in enumerate(self._fusion.results) if r.tensor.name == name)
+
+    def _copy(self, own: Mapping[str, Any], targets: Mapping[str, Any], stream: Any, seed: int) -> None:
+        """Write what was computed where it belongs, now that nobody reads what was there."""
+        if self._copies is None or self._copies.arguments != tuple(own):
+            names = set(own)
+            self._copies = copies_of(self._fusion.name, [tv for tv in self._fusion.outputs if tv.name in names], self.backend)
+        self._copies(*own.values(), out=tuple(targets[name] for name in own), stream=stream, seed=seed)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Arranged, (self._fusion, self._run, self._orders)
+
+    def __repr__(self) -> str:
+        return f"Arranged({self._run!r})"
+
+
+class Nothing(Executable):
+    """No kernel: a fusion that returns its inputs."""
+
+    __slots__ = ("_fusion",)
+
+    def __init__(self, fusion: Fusion, backend: Any) -> None:
+        super().__init__(backend, None)
+        self._fusion = fusion
+
+    @property
+    def kernel(self) -> Kernel:
+        raise LaunchError(kernel=self.name, reason="it returns its inputs, and runs no kernel")
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return ()
+
+    @property
+    def certificate(self) -> Certificate:
+        raise LaunchError(kernel=self.name, reason="it returns its inputs, and runs no kernel")
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        return ()
+
+    @property
+    def name(self) -> str:
+        return self._fusion.name
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return tuple(x.name for x in (*self._fusion.inputs, *self._fusion.scalars))
+
+    def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0, **named: Any) -> tuple[Any, ...]:
+        self.in_order(args, named)
+        return ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Nothing, (self._fusion, self.backend)
+
+
+def _writes(run: Executable, name: str, source: str) -> bool:
+    """True if the one kernel that runs is proved to write an output into the array of an input that it reads."""
+    kernels = run.kernels
+    return len(kernels) == 1 and kernels[0].in_place.get(name) == source
+
+
+def _number(e: Expr, sizes: Mapping[str, int]) -> int:
+    return int(evaluate(e, {name: sizes[name] for name in e.free}))

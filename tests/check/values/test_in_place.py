@@ -1,0 +1,130 @@
+"""Outputs that are written into the array of an input: what reads an element after it was overwritten is refuted, what reads it before is proved."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse import ParallelType as P
+from taskfuse.errors import VerifyError
+from taskfuse.kir import Kernel
+from taskfuse.reports.certificate import Layer
+
+X = np.arange(70, dtype=np.float32) / 70
+
+
+def one_thread_per_element(y: tf.TensorView) -> None:
+    y.split(0, 32)
+    y.axis(0).parallelize(P.BIDx)
+    y.axis(1).parallelize(P.TIDx)
+
+
+def lowered(what: str, *, threads: bool, size: int | str = "N") -> Kernel:
+    """``y`` of ``x``, written into ``x``."""
+    with tf.Fusion("in_place") as fusion:
+        x = tf.define_tensor([size], name="x")
+        y = {"exp": lambda: tf.exp(x), "roll": lambda: x + tf.roll(x, 1), "flip": lambda: tf.neg(tf.flip(x)), "sum": lambda: x - x.sum()}[what]()
+        fusion.add_output(y, name="y", into=x)
+    if threads:
+        one_thread_per_element(y)
+    return tf.lower(fusion)
+
+
+def test_the_text_has_it_and_reads_back() -> None:
+    text = lowered("exp", threads=True).text(witness=True)
+    assert "-> (y: float32[N] into x)" in text
+    assert tf.parse_kernel(text).text(witness=True) == text
+    assert tf.parse_kernel(text).in_place == {"y": "x"}
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_element_by_element_is_proved(threads: bool) -> None:
+    kernel = lowered("exp", threads=threads)
+    certificate = kernel.verify()
+    assert certificate.is_proved
+    assert any(o.subject == "x, in place" for o in certificate.argument)
+    assert np.allclose(kernel.simulate(X)[0], np.exp(X))
+
+
+def test_a_neighbor_that_another_thread_overwrites_is_a_race() -> None:
+    certificate = lowered("roll", threads=True).verify()
+    assert not certificate.is_proved
+    assert certificate.verdict is tf.check.Verdict.REFUTED
+    assert "race: nothing orders" in str(certificate)
+
+
+@pytest.mark.parametrize("what", ["roll", "flip"])
+def test_a_neighbor_that_the_same_thread_has_overwritten_is_a_wrong_value(what: str) -> None:
+    kernel = lowered(what, threads=False)
+    certificate = kernel.verify()
+    assert not certificate.is_proved
+    (open_,) = [o for o in certificate.argument if o.layer is Layer.VALUES and o.verdict.value != "proved"]
+    assert "it may read an element of x after another value was written there" in open_.reason
+    assert "reads element [0] of y where element [0] of x is defined" in str(certificate)
+    assert "refuted" in str(kernel.verify({"N": 5}))
+    wrong = kernel.simulate(X)[0]
+    assert not np.allclose(wrong, X + np.roll(X, 1) if what == "roll" else -X[::-1])  # the simulator has one array, too
+
+
+def test_a_read_in_an_earlier_loop_is_early_enough() -> None:
+    kernel = lowered("sum", threads=False)
+    assert kernel.verify().is_proved
+    assert np.allclose(kernel.simulate(X)[0], X - X.sum(), atol=1e-4)
+
+
+def test_a_read_in_a_later_loop_is_too_late() -> None:
+    with tf.Fusion("late") as fusion:
+        x = tf.define_tensor(["N"], name="x")
+        y = tf.exp(x)
+        fusion.add_output(y, name="y", into=x)
+        fusion.add_output(tf.neg(x), name="z")
+    certificate = tf.lower(fusion).verify()
+    assert "it may read an element of x after another value was written there" in str(certificate)
+    assert certificate.verdict is tf.check.Verdict.REFUTED
+
+
+def test_shared_memory_between_makes_a_reversal_right() -> None:
+    """All threads of the block read, meet, and write: lowering puts the barrier there since it knows the two names of the array."""
+    with tf.Fusion("staged") as fusion:
+        x = tf.define_tensor([32], name="x")
+        y = tf.neg(tf.flip(x))
+        fusion.add_output(y, name="y", into=x)
+    staged = x.cache_after()
+    staged.set_memory_type(tf.MemoryType.Shared)
+    for tv in (staged, y):
+        tv.axis(0).parallelize(P.TIDx)
+    kernel = tf.lower(fusion)
+    assert kernel.verify().is_proved
+    assert (kernel.simulate(X[:32])[0] == -X[31::-1]).all()
+    racing = tf.parse_kernel("\n".join(line for line in kernel.text(witness=True).split("\n") if "SYNC block" not in line))
+    assert not racing.verify().is_proved
+
+
+def test_every_interleaving_is_explored_with_one_array() -> None:
+    good, bad = lowered("exp", threads=True, size=3), lowered("roll", threads=True, size=3)
+    assert good.explore(X[:3], in_step=1).holds
+    assert not bad.explore(X[:3], in_step=1).holds
+
+
+@pytest.mark.parametrize(
+    ("signature", "reason"),
+    [
+        ("(y: float32[N] into z)", "which is not an input"),
+        ("(y: float16[N] into x)", "which has another shape or dtype"),
+        ("(y: float32[N] into x, w: float32[N] into x)", "and so is another output"),
+        ("(y: float32[N] into y)", "which is not an input"),
+    ],
+)
+def test_the_rules_of_the_declaration(signature: str, reason: str) -> None:
+    kernel = tf.parse_kernel(f"KERNEL k(x: float32[N]) -> {signature}\n  DIM N\n  GRID (1, 1, 1)  BLOCK (1, 1, 1)\n\nPASS\n")
+    with pytest.raises(VerifyError) as caught:
+        kernel.check_ir()
+    assert reason in str(caught.value)
+
+
+def test_cuda_does_not_promise_that_the_two_pointers_are_apart() -> None:
+    text = lowered("exp", threads=True).cuda_source()
+    assert "const float* x" in text
+    assert "float* y" in text
+    assert "__restrict__" not in text
