@@ -212,7 +212,7 @@ def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
     bound = max(times, key=lambda name: times[name])
     us = target.kernel_us(*times.values()) + figures.others * sum(t for name, t in times.items() if name != bound)
     block = (config.threads, config.rows, 1) if problem.is_inner else (config.rows, config.threads, 1)
-    return RowEstimate(config, us, registers(problem, config), held, bound, block=block, meets_blocks=config.blocks > 1)
+    return RowEstimate(config, us, registers(problem, config), held, bound, block=block, is_cooperative=config.blocks > 1)
 
 
 def _exchange(problem: RowProblem, config: RowConfig) -> float:
