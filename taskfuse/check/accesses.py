@@ -85,7 +85,7 @@ class Use:
     span: tuple[str, ...] = ()
     partners: Partners = Partners.ALL
 
-    def meets(self, other: Use) -> bool:
+    def conflicts_with(self, other: Use) -> bool:
         """True if the two are to be compared: one of them writes, and neither leaves the other out."""
         if Partners.STORES in (self.partners, other.partners):
             return self.partners is other.partners

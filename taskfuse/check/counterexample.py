@@ -471,9 +471,9 @@ def counterexample(kernel: Kernel, extents: Mapping[str, int], budget: Budget | 
     blocks = [(x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0])]
     try:
         cluster = constant_shape(kernel.cluster) if any(map(needs_cluster, walk(kernel))) else None
-        if kernel.meets_blocks and cluster is not None:
+        if kernel.is_cooperative and cluster is not None:
             raise TooLarge  # which blocks meet where would be two questions at once
-        if kernel.meets_blocks:
+        if kernel.is_cooperative:
             traces = [Trace(kernel, symbols, b, budget) for b in blocks[: BLOCKS + 1]]
             if len(blocks) > BLOCKS or sum(len(t.events) for t in traces) > MAX_THREADS:
                 raise TooLarge

@@ -80,7 +80,7 @@ class Races:
                 continue
             for i, a in enumerate(uses):
                 for b in uses[i:]:
-                    if a.meets(b):
+                    if a.conflicts_with(b):
                         pairs += 1
                         reason = self._pair(a, b)
                         if reason:
@@ -89,7 +89,7 @@ class Races:
         for one, two in overlapping(self.tree):
             for a in self.uses.by_buffer.get(one, []):
                 for b in self.uses.by_buffer.get(two, []):
-                    if a.meets(b):
+                    if a.conflicts_with(b):
                         pairs += 1
                         reason = self._pair(*((a, b) if a.number < b.number else (b, a)))
                         if reason:

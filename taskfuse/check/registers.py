@@ -35,7 +35,7 @@ class Held:
     last: float
     what: str = ""
 
-    def meets(self, other: Held) -> bool:
+    def overlaps(self, other: Held) -> bool:
         """True unless they have no register in common."""
         return self.buffer == other.buffer and self.first <= other.last and other.first <= self.last
 
@@ -54,7 +54,7 @@ def in_flight(tree: StatementTree, paths: Paths, threads: Threads) -> list[Oblig
         if not any(isinstance(s.node.stmt, WgmmaFence) and _same(s.node, w, threads) for s in _entry(paths, w)):
             found.append(_open(w, "no FENCE wgmma stands before it"))
         for n, held in others:
-            for what in dict.fromkeys(mine.what for mine in used[w] for h in held if mine.meets(h)):
+            for what in dict.fromkeys(mine.what for mine in used[w] for h in held if mine.overlaps(h)):
                 for steps in _ways(paths, w, n):
                     if _retired(steps, w, threads) is None:
                         found.append(_open(w, f"its {what} are touched while it may be in flight", n))
@@ -71,7 +71,7 @@ def _between(w: Node, later: Node, used: Mapping[Node, tuple[Held, ...]], paths:
     else the first one is waited for, and then there is a fence (PTX ISA, "wgmma.fence")."""
     if _accumulate_alike(w, later):
         return
-    shared = [(x, y) for x in used[w] for y in used[later] if x.meets(y) and not (x.what == y.what == OPERANDS)]
+    shared = [(x, y) for x in used[w] for y in used[later] if x.overlaps(y) and not (x.what == y.what == OPERANDS)]
     if not shared:
         return
     x, y = shared[0]

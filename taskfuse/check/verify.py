@@ -77,7 +77,7 @@ def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched:
     budget = f"a launch gives each thread {'all' if launched is None else launched} registers that its bounds allow"
     more = (
         (ORDER_ONLY, not kernel.definitions),
-        (RESIDENT, kernel.meets_blocks),
+        (RESIDENT, kernel.is_cooperative),
         (TENSORS, assumes_tensors(kernel)),
         (budget, any(isinstance(s, SetMaxNReg) for s in walk(kernel))),
     )

@@ -57,7 +57,7 @@ def check_code(kernel: Kernel, target: Target, arch: str | None, fast_math: bool
         if shape.threads and not held:
             taken = f"{resources.registers} registers of each of {shape.threads} threads, {shape.shared_bytes} bytes of Shared memory"
             raise refused(kernel, f"no multiprocessor holds a block: {taken}")
-        if kernel.meets_blocks and math.prod(shape.grid) > held:
+        if kernel.is_cooperative and math.prod(shape.grid) > held:
             raise refused(kernel, f"its {math.prod(shape.grid)} blocks wait for each other, and {target.name} holds {held} of them at once")
 
 

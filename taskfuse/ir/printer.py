@@ -51,6 +51,21 @@ def fusion_to_text(fusion: Fusion) -> str:
     return "\n".join(_Printer(fusion).text())
 
 
+def readable_order(fusion: Fusion) -> list[TensorView]:
+    """Every tensor after those that it reads, else in the order they were made."""
+    done: dict[TensorView, None] = {}
+    for start in fusion.tensors():
+        stack = [start]
+        while stack:
+            expr = fusion.definition(stack[-1])
+            waiting = [] if expr is None else [r.tensor for r in reads(expr) if r.tensor not in done]
+            if waiting and stack[-1] not in done:
+                stack += reversed(waiting)
+            else:
+                done[stack.pop()] = None
+    return list(done)
+
+
 def quoted(name: str) -> str:
     """``name`` as the text shows it: in quotes unless it is a plain name without a meaning of its own."""
     return name if _PLAIN.fullmatch(name) and name not in RESERVED else json.dumps(name)
@@ -89,7 +104,7 @@ class _Printer:
             yield f"{Keyword.DIM.value} {', '.join(dims)}"
         for scalar in fusion.scalars:
             yield f"{Keyword.SCALAR.value} {quoted(scalar.name)}: {scalar.dtype.name}"
-        shown = self._readable_order()
+        shown = readable_order(fusion)
         self._check_inputs(shown)
         for tv in shown:
             yield self._tensor(tv)
@@ -132,20 +147,6 @@ class _Printer:
             for e in (*(a.extent for a in tv.root), *tv.shape, *(() if expr is None else map_exprs(expr))):
                 used.update(dict.fromkeys(sorted(free_symbols(e))))
         yield from (name for name in used if name not in dims and not is_map_symbol(name))
-
-    def _readable_order(self) -> list[TensorView]:
-        """Every tensor after those that it reads, else in the order they were made."""
-        done: dict[TensorView, None] = {}
-        for start in self.fusion.tensors():
-            stack = [start]
-            while stack:
-                expr = self.fusion.definition(stack[-1])
-                waiting = [] if expr is None else [r.tensor for r in reads(expr) if r.tensor not in done]
-                if waiting and stack[-1] not in done:
-                    stack += reversed(waiting)
-                else:
-                    done[stack.pop()] = None
-        return list(done)
 
     def _check_inputs(self, shown: Sequence[TensorView]) -> None:
         undefined = [tv for tv in shown if self.fusion.definition(tv) is None]

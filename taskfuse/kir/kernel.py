@@ -56,7 +56,7 @@ class Kernel:
     keeps_rules: bool = field(default=False, init=False, compare=False, repr=False)
 
     @property
-    def meets_blocks(self) -> bool:
+    def is_cooperative(self) -> bool:
         """True if threads wait for threads of other blocks of the grid: all blocks must then be resident at once."""
         return bool(self.counters or self.semaphores)
 

@@ -21,6 +21,7 @@ from taskfuse.kir.faithful import check_faithful
 from taskfuse.location import caller
 from taskfuse.lowering import bulk, tensor_cores, vectors
 from taskfuse.lowering.channels import Channels
+from taskfuse.lowering.circular_waits import check_circular_waits
 from taskfuse.lowering.copies import wait_for_copies
 from taskfuse.lowering.emit import Emitter, Notes
 from taskfuse.lowering.endpoints import Endpoints
@@ -42,7 +43,7 @@ from taskfuse.lowering.sync import Synchronizer
 from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.lowering.witness import definitions
 from taskfuse.passes import PIPELINE, KernelPass
-from taskfuse.schedule.order import Sequencer
+from taskfuse.schedule.order import Sequencer, positions
 
 BUILDERS: dict[Instruction, Callable[[Statements, TensorView], list[PStmt]]] = {
     Instruction.VECTOR: vectors.vector_copy,
@@ -136,6 +137,7 @@ def _channels(state: State) -> None:
     """
     state.channels = Channels.of(state.fusion, state.tree, state.ranges, state.shared_loops.path, state.order, state.index_maps.grid_stride.trips)
     state.channels.check_memory(state.index_maps.memory)
+    check_circular_waits(state.channels.channels, state.fusion, state.tree, state.shared_loops.path, positions(state.order))
 
 
 def _rings(state: State) -> None:

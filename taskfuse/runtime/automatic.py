@@ -13,6 +13,7 @@ from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import Maker
 from taskfuse.runtime.remembered import Memory
 from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedulers.alike import form
 from taskfuse.schedulers.candidates import failure, tried
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmenter import BUDGET, Segmentation, choose_segments
@@ -50,9 +51,17 @@ def auto_scheduled(
 
 def _planned(fusion: Fusion, make: Maker, sizes: Mapping[str, int] | None, target: Target, budget: float, known: Segmentation | None) -> Executable:
     runs: dict[tuple[Fusion, str], Executable] = {}
+    alike: dict[str, Executable] = {}
 
     def trial(scheduled: Fusion, schedule: Schedule) -> Count | None:
-        run = runs[scheduled, scheduled.name] = make(scheduled, schedule=schedule)
+        is_segment = scheduled.name != fusion.name
+        key = form(scheduled).text if is_segment else ""  # the arguments of the whole have the names that the user gave them
+        run = alike.get(key)
+        if run is None:
+            run = make(scheduled, schedule=schedule)
+            if is_segment:
+                alike[key] = run
+        runs[scheduled, scheduled.name] = run
         extent = Sizes(scheduled, {name: size for name, size in (sizes or {}).items() if name in scheduled.dims}, target)
         counts: list[Count] = []
         failure(lambda: counts.append(count(run.kernel, {name: extent(sym(name)) for name in scheduled.dims}, target)))

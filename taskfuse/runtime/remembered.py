@@ -124,7 +124,10 @@ class Memory:
         content: dict[str, object] = {"kernels": packed, "schedule": _told(run.schedule), "links": None, "whole": None}
         if isinstance(run, Chain):
             content["links"] = [[kernels.index(link.run), list(link.arguments), list(link.outputs)] for link in run.links]
-            whole = str(run.fusion)
+            try:
+                whole = str(run.fusion)
+            except FusionError:  # its inputs are in an order that texts do not have
+                return None
             content["whole"] = None if whole == str(self._fusion) else whole
         return content
 

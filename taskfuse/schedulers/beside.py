@@ -133,7 +133,7 @@ def groups(fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]], level: S
     for k, (fusion, schedule) in enumerate(zip(fusions, schedules, strict=True)):
         has_roles = any(isinstance(node, Group) for node in fusion.tasks.nodes)
         block = schedule.option.block
-        if schedule.us > SMALL * launch_us or schedule.option.meets_blocks or has_roles or block is None:
+        if schedule.us > SMALL * launch_us or schedule.option.is_cooperative or has_roles or block is None:
             continue
         own = found.setdefault(level[k], [])
         fits = next((b for b in own if b.takes(block)), None)

@@ -42,7 +42,7 @@ class Load:
         cycles: that its operations take one multiprocessor.
         residents: blocks of a multiprocessor that the registers of a thread have to allow (:meth:`taskfuse.Fusion.resident_blocks`).
         target: the GPU.
-        meets_blocks: its blocks wait for one another.
+        is_cooperative: its blocks wait for one another.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Load:
     cycles: float
     target: Target
     residents: int = 1
-    meets_blocks: bool = False
+    is_cooperative: bool = False
 
     @property
     def blocks(self) -> int:
@@ -111,8 +111,8 @@ class HorizontalCost:
         if joint.threads > MAX_THREADS:
             found.append(f"blocks of {' x '.join(map(str, joint.block))} threads: at most {MAX_THREADS} are possible")
         room = joint.target.sms * min(joint.residents, joint.resident())
-        if joint.meets_blocks and joint.blocks > room:
-            waiting = ", ".join(m.name for m in self.members if m.meets_blocks)
+        if joint.is_cooperative and joint.blocks > room:
+            waiting = ", ".join(m.name for m in self.members if m.is_cooperative)
             found.append(f"blocks of {waiting} wait for one another, so that all {joint.blocks} have to be resident at once: {room} are sure to be")
         return tuple(found)
 
@@ -168,7 +168,7 @@ def load(name: str, fusion: Fusion, sizes: Mapping[str, int], target: Target) ->
         sum(prod(number(a.extent) for a in e.output.root) / _rate(e, target) for e in fusion.exprs() if has_code(fusion, e)),
         target,
         kernel.residents,
-        kernel.meets_blocks,
+        kernel.is_cooperative,
     )
 
 
@@ -220,7 +220,7 @@ def _joint(name: str, loads: Sequence[Load]) -> Load:
         sum(m.cycles for m in loads),
         loads[0].target,
         max(1, residents),
-        any(m.meets_blocks for m in loads),
+        any(m.is_cooperative for m in loads),
     )
 
 

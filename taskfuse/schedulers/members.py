@@ -95,7 +95,7 @@ class _Unscheduled:
         self.first = Member(copy, load(name, copy, sizes, target))
         self._scheduler = next(s for s in SCHEDULERS if s.__name__ == found.scheduler)
         self._made = {repr(found.config): self.first}
-        alone = [(a.config, a.block) for a in sorted(found.alternatives, key=lambda a: a.us) if a.block is not None and not a.meets_blocks]
+        alone = [(a.config, a.block) for a in sorted(found.alternatives, key=lambda a: a.us) if a.block is not None and not a.is_cooperative]
         self._candidates = alone or [(found.config, self.first.load.block)]
 
     def within(self, box: Block) -> Member | None:

@@ -55,7 +55,7 @@ class Phases:
         self.of: dict[TensorView, int] = {}
         self._wide = space.having(fusion, space.reduced)
         self._private = space.having(fusion, space.kept) if space.kept else self._wide
-        self._loads = {tv for tv in fusion.tensors() if among(tv, space.loads) or self._is_load(tv)}
+        self._loads = {tv for tv in fusion.tensors() if among(tv, (*space.loads, *space.moved)) or self._is_load(tv)}
         self._sources: dict[TensorView, _Source] = {}
         ready: dict[TensorView, int] = {}
         for tv in fusion.inputs:

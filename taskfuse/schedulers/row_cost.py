@@ -2,8 +2,8 @@
 
 A kernel takes the greatest of three times, and a part of the others: its bytes at the speed of the memory that they come from, its instructions,
 and its waits. A block waits for its loads, for the instructions of one thread, for its exchanges between threads, and for its store; blocks that
-are resident together wait together. The figures are those of the target (:class:`taskfuse.target.RowFigures`); what is known of registers, and where
-walks are unrolled, fits the same schedules.
+are resident together wait together, and a block that is alone waits for its bytes, too. The figures are those of the target
+(:class:`taskfuse.target.RowFigures`); what is known of registers, and where walks are unrolled, fits the same schedules.
 """
 
 from __future__ import annotations
@@ -199,6 +199,8 @@ def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
     per_element += 0 if config.keep is Keep.REGISTERS else problem.phases * figures.copy_instructions
     thread = trips * config.unroll * problem.width * (per_element * figures.issue_cycles + functions * figures.function_cycles)
     cycles = trips * walks * figures.load_cycles + thread + problem.phases * _exchange(problem, config) + figures.store_cycles
+    if total < target.sms:  # blocks alone on their multiprocessors: no other block waits while they move what they move, at the rate of one
+        cycles += (loaded + again + stored) / (total * target.l2_bytes_per_cycle)
     work = elements * per_element + total * threads * problem.phases * figures.overhead_instructions
     # a row's threads past its end wait for the others: they are resident, and load nothing
     full = min(1.0, problem.vectors / (trips * config.threads * config.blocks * config.unroll))
@@ -210,7 +212,7 @@ def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
     bound = max(times, key=lambda name: times[name])
     us = target.kernel_us(*times.values()) + figures.others * sum(t for name, t in times.items() if name != bound)
     block = (config.threads, config.rows, 1) if problem.is_inner else (config.rows, config.threads, 1)
-    return RowEstimate(config, us, registers(problem, config), held, bound, block=block, meets_blocks=config.blocks > 1)
+    return RowEstimate(config, us, registers(problem, config), held, bound, block=block, is_cooperative=config.blocks > 1)
 
 
 def _exchange(problem: RowProblem, config: RowConfig) -> float:

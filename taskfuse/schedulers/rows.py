@@ -16,11 +16,12 @@ from taskfuse.ir import atoms
 from taskfuse.ir.arithmetic import among, place_of
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, ceildiv, simplify
+from taskfuse.ir.scalar import ONE, Const, ceildiv, simplify
 from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedule.keys import Keys
 from taskfuse.schedulers.elementwise import leaf_of, vector_fits
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.persistent_buffers import Keep, Phases
@@ -182,6 +183,7 @@ class Rows:
         types.append(P.TIDx if space.is_inner else P.TIDy)
         wide, rows = space.having(self.fusion, space.reduced), space.having(self.fusion, space.kept)
         self.code = [e.output for e in self.fusion.exprs() if has_code(self.fusion, e)]
+        self._check_axes(ref)
         others = [tv for tv in self.code if tv is not ref]
         self.wide = {tv for tv in self.code if tv in wide}
         r.propagate([tv for tv in others if tv in wide], len(ref.loop))
@@ -194,6 +196,18 @@ class Rows:
                 r.bind(axis, ptype)
         script.parallelize_like(ref, others)
         self.vector = {tv: len(types) if tv in wide else outer for tv in self.code}
+
+    def _check_axes(self, ref: TensorView) -> None:
+        """Every axis of a tensor is one of the reference: what is computed again in another phase may share none with it, and no loop of it would be bound.
+
+        Raises:
+            UnsupportedError: an axis is not.
+        """
+        keys = Keys(self.fusion)
+        known = {keys.key(a) for a in ref.root}
+        for tv in self.code:
+            if any(a.extent is not ONE and keys.key(a) not in known for a in tv.root):
+                raise refuse(self.fusion, "reduction", f"{tv.name} has an axis that {ref.name} lacks", "leave it to a fusion of its own")
 
     def _arrange(self, ref: TensorView) -> None:
         """[rows (by threads) | row | vector]."""

@@ -76,7 +76,7 @@ class Option(Generic[ConfigT]):
         config: they.
         us: microseconds.
         block: threads of a block along x, y and z, if that is known before the fusion is scheduled.
-        meets_blocks: the blocks wait for one another.
+        is_cooperative: the blocks wait for one another.
     """
 
     HEADING: ClassVar[str] = "parameters"
@@ -85,7 +85,7 @@ class Option(Generic[ConfigT]):
     config: ConfigT
     us: float
     block: Block | None = field(default=None, kw_only=True)
-    meets_blocks: bool = field(default=False, kw_only=True)
+    is_cooperative: bool = field(default=False, kw_only=True)
 
     @property
     def row(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -19,6 +20,14 @@ HEADER = ("import taskfuse as tf", "from taskfuse import MemoryType, atoms", "fr
 MAX_LINE = 120
 RESERVED = frozenset((*keyword.kwlist, "tf", "MemoryType", "atoms", "P", "fusion", "segmented"))
 """What no variable is called."""
+
+
+def variable(name: str, taken: AbstractSet[str]) -> str:
+    """A variable for what is called ``name``: that, if it is a name of Python and not taken."""
+    text = re.sub(r"\W|^(?=\d)", "_", name)
+    while text in taken:
+        text += "_"
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +73,7 @@ class Script:
         """The variable of a tensor, or of a task or group: its name, if nothing else is called so."""
         key = isinstance(of, TensorView), of if isinstance(of, str) else of.name
         if key not in self._variables:
-            text, taken = re.sub(r"\W|^(?=\d)", "_", key[1]), RESERVED.union(self._variables.values())
-            while text in taken:
-                text += "_"
-            self._variables[key] = text
+            self._variables[key] = variable(key[1], RESERVED.union(self._variables.values()))
         return self._variables[key]
 
     def new(self, tv: TensorView, method: str, *args: object) -> TensorView:

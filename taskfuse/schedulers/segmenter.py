@@ -9,11 +9,12 @@ together again where that is faster, or where no way is left. A budget of time b
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 from math import inf, prod
 from time import thread_time
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.arithmetic import among
@@ -25,6 +26,7 @@ from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.segment import extract
 from taskfuse.schedule.through_view import is_whole, own_index
+from taskfuse.schedulers.alike import form, in_other_names
 from taskfuse.schedulers.auto import PRODUCTS, candidates
 from taskfuse.schedulers.beside import GAIN, arguments_of, groups, joined, levels, outputs_of
 from taskfuse.schedulers.candidates import Candidate, Candidates, Trial, failure, tried
@@ -227,7 +229,7 @@ def choose_segments(
 
 def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, trial: Trial | None, deadline: float, reason: str) -> Segmentation:
     """The fastest segmentation: of the fusion as it is, with views moved out of the way of products, and of the better of these with long sums in chunks."""
-    known: dict[Hashable, Candidates] = {}
+    known = _Known()
     searches = [_Search(fusion, sizes, extent.target, trial, deadline, known)]
 
     def search(form: Script | None) -> None:
@@ -320,6 +322,48 @@ def _least(fusion: Fusion, extent: Sizes) -> float:
     return target.kernel_us(target.dram_us(bytes_of(fusion, extent)), target.issue_us(instructions(fusion, extent)))
 
 
+class _Piece(NamedTuple):
+    """The candidates of a segment: those of the first segment of its form.
+
+    Attributes:
+        candidates: they.
+        first: the names of that segment's tensors.
+        names: of this one's.
+    """
+
+    candidates: Candidates
+    first: tuple[str, ...]
+    names: tuple[str, ...]
+
+    @property
+    def best(self) -> Candidate | None:
+        """The best candidate, in the names of this segment."""
+        found = self.candidates.best
+        return None if found is None else in_other_names(found, self.first, self.names)
+
+
+class _Known:
+    """The candidates of segments by what they compute, up to names. Segments that are equal, or that forms of a fusion have in common, are scheduled once."""
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, tuple[Candidates, tuple[str, ...]]] = {}
+
+    def piece(self, part: Fusion, sizes: Mapping[str, int], target: Target) -> _Piece:
+        """The candidates of a fusion."""
+        own = form(part)
+        key: Hashable = own.text, tuple(sizes.items())
+        if key not in self._found:
+            self._found[key] = candidates(part, sizes=sizes, target=target), own.names
+        return _Piece(*self._found[key], own.names)
+
+    def has_products(self, part: Fusion, sizes: Mapping[str, int], target: Target) -> bool:
+        """Whether a scheduler of products takes a fusion."""
+        key = "products", form(part).text, tuple(sizes.items())
+        if key not in self._found:
+            self._found[key] = Candidates(part, PRODUCTS, None, sizes, target), ()
+        return self._found[key][0].best is not None
+
+
 class _Ways:
     """The kernels that a segment may be: of the tensors behind its views, or of the views themselves as arrays of other strides.
 
@@ -331,11 +375,12 @@ class _Ways:
         self.tensors = tensors
         self._search = search
         self._names = tuple(tv.name for tv in tensors)
-        self._plain, moved = self._candidates(())
+        self._plain, moved = self._piece(())
         self._views = _rows_of(search.fusion, tensors)
         self.bound = roofline(extract(search.fusion, tensors, search.fusion.name), search.extent)
         self._limit = SLACK * search.target.kernel_us(search.target.dram_us(moved))
-        self._viewed: Candidates | None = None
+        self._viewed: _Piece | None = None
+        self._source: Chosen[Any] | None = None
         self._step: Step | None = None
         self._is_known = False
 
@@ -344,7 +389,7 @@ class _Ways:
         """Microseconds of the fastest, which need not be scheduled for that; infinite if all were dropped."""
         if self._is_known:
             return inf if self._step is None else self._step.schedule.us
-        return self._fastest().us
+        return self._fastest().candidates.us
 
     @property
     def step(self) -> Step | None:
@@ -356,55 +401,61 @@ class _Ways:
 
     def drop(self, reason: str) -> None:
         """Go on to the next way: of :attr:`step` no kernel can be made that is proved."""
-        assert self.step is not None
-        found = self._viewed if self.step.views else self._plain
+        found = self._of_step()
         assert found is not None
-        if found.best is not None and found.best.schedule is self.step.schedule:  # else the search of another form has dropped it
+        if self._is_best(found):  # else it was dropped for an equal segment, or by the search of another form
             found.drop(reason)
         self._is_known = False
 
     def put_aside(self, schedule: Chosen[Any]) -> bool:
         """Go on to the next way, and come back if none is better: :attr:`step` is far from its roofline. False if it has come back already."""
-        assert self.step is not None
-        found = self._viewed if self.step.views else self._plain
-        if found is None or found.best is None or found.is_last or found.best.schedule is not self.step.schedule:
+        found = self._of_step()
+        if found is None or found.best is None:
             return False
-        found.put_aside(schedule)
-        self._is_known = False
+        if self._is_best(found):
+            if found.is_last:
+                return False
+            found.put_aside(replace(found.best.schedule, count=schedule.count, bound=schedule.bound))
+        self._is_known = False  # it was put aside for an equal segment otherwise
         return True
 
     @property
     def is_last(self) -> bool:
         """Whether :attr:`step` has come back: all ways are far from the roofline, and it is the fastest of them."""
-        step = self.step
-        found = None if step is None else self._viewed if step.views else self._plain
+        found = self._of_step()
         return found is not None and found.is_last
 
     def error(self) -> UnsupportedError:
         """What to raise where no way is left."""
-        return (self._viewed or self._plain).error()
+        return (self._viewed or self._plain).candidates.error()
 
-    def _candidates(self, views: Sequence[TensorView]) -> tuple[Candidates, float]:
+    def _of_step(self) -> Candidates | None:
+        """The candidates that :attr:`step` is one of."""
+        found = None if self.step is None else self._viewed if self.step.views else self._plain
+        return None if found is None else found.candidates
+
+    def _is_best(self, found: Candidates) -> bool:
+        return found.best is not None and found.best.schedule is self._source
+
+    def _piece(self, views: Sequence[TensorView]) -> tuple[_Piece, float]:
         search = self._search
         part = extract(search.fusion, self.tensors, search.fusion.name, views)
         sizes = {name: value for name, value in (search.sizes or {}).items() if name in part.dims}
-        key = tuple(map(repr, (*part.inputs, *part.exprs(), *part.outputs))), tuple(sizes.items())
-        if key not in search.known:
-            search.known[key] = candidates(part, sizes=sizes, target=search.target)
-        return search.known[key], bytes_of(part, Sizes(part, sizes, search.target))
+        return search.known.piece(part, sizes, search.target), bytes_of(part, Sizes(part, sizes, search.target))
 
-    def _fastest(self) -> Candidates:
-        if self._views and self._viewed is None and self._plain.us > self._limit:
-            self._viewed, _ = self._candidates(self._views)
-        return self._viewed if self._viewed is not None and self._viewed.us < self._plain.us else self._plain
+    def _fastest(self) -> _Piece:
+        if self._views and self._viewed is None and self._plain.candidates.us > self._limit:
+            self._viewed, _ = self._piece(self._views)
+        return self._viewed if self._viewed is not None and self._viewed.candidates.us < self._plain.candidates.us else self._plain
 
     def _made(self) -> Step | None:
         """The fastest, scheduled: what has a price only may turn out to be none."""
         found = self._fastest()
         while (best := found.best) is None and (other := self._fastest()) is not found:
             found = other
-        if best is None:
+        if best is None or found.candidates.best is None:
             return None
+        self._source = found.candidates.best.schedule
         views = tuple(tv.name for tv in self._views) if found is self._viewed else ()
         return Step(best.fusion, best.schedule, self._names, views)
 
@@ -424,7 +475,7 @@ class _Search:
         target: Target,
         trial: Trial | None,
         deadline: float,
-        known: dict[Hashable, Candidates],
+        known: _Known,
         moved: tuple[str, ...] = (),
     ) -> None:
         self.fusion = fusion
@@ -436,7 +487,12 @@ class _Search:
         self.tensors = tuple(e.output for e in needed(fusion))
         self.place = {tv: k for k, tv in enumerate(self.tensors)}
         self.reads = {tv: self._read_by(tv) for tv in self.tensors}
-        self.readers = {tv: frozenset(r for r in self.tensors if among(tv, self.reads[r])) for tv in self.tensors}
+        readers: dict[TensorView, set[TensorView]] = {tv: set() for tv in self.tensors}
+        for tv in self.tensors:
+            for read in self.reads[tv]:
+                readers.setdefault(read, set()).add(tv)
+        self.readers = {tv: frozenset(found) for tv, found in readers.items()}
+        self._unmoved: set[tuple[Segment, TensorView, Segment]] = set()
         self._trial = trial
         self._deadline = deadline
         self._ways: dict[Segment, _Ways] = {}
@@ -499,15 +555,36 @@ class _Search:
 
     def _joined(self, segments: list[Segment]) -> list[Segment]:
         """``segments`` put together as long as that is faster."""
-        while not self._is_late():
-            merged = next((pair for pair in self._pairs(segments) if self._gains(segments, *pair)), None)
-            if merged is None:
-                break
-            a, b = merged
-            segments = [p for p in segments if p not in (a, b)] + [a | b]
+        segments = self._merged(segments)
         while not self._is_late() and (moved := self._moved(segments)) is not None:
             segments = moved
         return segments
+
+    def _merged(self, segments: list[Segment]) -> list[Segment]:
+        """``segments``, pairs of them put together, those with the most bytes in common first. A pair that gains nothing never does: paths stay."""
+        there = dict(enumerate(segments))
+        touching: dict[TensorView, set[int]] = {}
+        pairs: list[tuple[float, int, int]] = []
+
+        def add(number: int) -> None:
+            own = self._touched(there[number])
+            near = set[int]().union(*(touching.get(tv, ()) for tv in own)) & there.keys()
+            for other in near:
+                shared = own & self._touched(there[other])
+                heappush(pairs, (-sum(self._size(tv) for tv in shared), other, number))
+            for tv in own:
+                touching.setdefault(tv, set()).add(number)
+
+        for number in there:
+            add(number)
+        number = len(segments)
+        while pairs and not self._is_late():
+            _, a, b = heappop(pairs)
+            if a in there and b in there and self._gains(list(there.values()), there[a], there[b]):
+                there[number] = there.pop(a) | there.pop(b)
+                add(number)
+                number += 1
+        return list(there.values())
 
     def _is_late(self) -> bool:
         return thread_time() > self._deadline
@@ -567,10 +644,13 @@ class _Search:
         parts = {tv for e in self.fusion.exprs() if isinstance(e, Assemble) for tv in made_from(self.fusion, e.output)}
         for a in segments:
             for tv in sorted(a - parts, key=lambda tv: self.place[tv]):
-                readers = {r for r in self.tensors if among(tv, self.reads[r])}
+                readers = self.readers[tv]
                 home = next((b for b in segments if b is not a and readers and readers <= b), None)
                 if home is None or len(a) == 1 or tv.is_output or not isinstance(self.fusion.definition(tv), Pointwise):
                     continue
+                if (a, tv, home) in self._unmoved:
+                    continue
+                self._unmoved.add((a, tv, home))
                 left, right = a - {tv}, home | {tv}
                 moved = [p for p in segments if p not in (a, home)] + [left, right]
                 if not all(self._is_convex(moved, p) for p in (left, right)):
@@ -608,16 +688,6 @@ class _Search:
         found = [is_aligned(r, reader) for r in storage_reads(self.fusion, use) if r.tensor is tv]
         return bool(found) and all(found)
 
-    def _pairs(self, segments: Sequence[Segment]) -> Iterator[tuple[Segment, Segment]]:
-        """Pairs that have data in common, those with the most bytes first."""
-        found: list[tuple[float, int, Segment, Segment]] = []
-        for k, a in enumerate(segments):
-            for b in segments[k + 1 :]:
-                shared = self._touched(a) & self._touched(b)
-                if shared:
-                    found.append((-sum(self._size(tv) for tv in shared), len(found), a, b))
-        return ((a, b) for _, _, a, b in sorted(found, key=lambda item: item[:2]))
-
     def _touched(self, p: Segment) -> frozenset[TensorView]:
         """What goes into a segment or comes out of it through memory."""
         if p not in self._through:
@@ -647,27 +717,25 @@ class _Search:
         tensors = [tv for tv in self.tensors if tv in p]
         parts = [extract(self.fusion, tensors, self.fusion.name, views) for views in ((), _rows_of(self.fusion, tensors))]
         sizes = [{name: value for name, value in (self.sizes or {}).items() if name in part.dims} for part in parts]
-        return all(Candidates(part, PRODUCTS, None, own, target).best is None for part, own in zip(parts, sizes, strict=True))
+        return not any(self.known.has_products(part, own, target) for part, own in zip(parts, sizes, strict=True))
 
     def _is_convex(self, segments: Sequence[Segment], together: Segment) -> bool:
-        """No other segment needs a tensor of ``together`` and makes one that it needs."""
-        after = set(together)
-        for tv in self.tensors:
-            if after.intersection(self.reads[tv]):
-                after.add(tv)
-        outside = [p for p in segments if not p <= together]
-        grown = True
-        while grown:
-            grown = False
-            for p in outside:
-                if not p <= after and p & after:
-                    after |= p
-                    grown = True
-            for tv in self.tensors:
-                if tv not in after and after.intersection(self.reads[tv]):
-                    after.add(tv)
-                    grown = True
-        return not any(t in after and t not in together for tv in together for t in self.reads[tv])
+        """No other segment needs a tensor of ``together`` and makes one that it needs, itself or through others."""
+        owner = {tv: p for p in segments for tv in p if tv not in together}
+        left = [r for tv in together for r in self.readers[tv] if r in owner]
+        seen = set[TensorView]()
+        while left:
+            tv = left.pop()
+            if tv in seen:
+                continue
+            for own in owner[tv]:
+                seen.add(own)
+                for r in self.readers[own]:
+                    if r in together:
+                        return False
+                    if r in owner and r not in seen:
+                        left.append(r)
+        return True
 
     def _way(self, p: Segment) -> _Ways:
         if p not in self._ways:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from taskfuse.ir.axes import Axis, iteration_position
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, Gather, MathExpr, Pointwise, Read, Reduction
+from taskfuse.ir.expr import Assemble, Gather, MathExpr, Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, TRUE, Const, Expr, Facts, is_multiple
 from taskfuse.ir.storage import has_code, storage_reads, storage_uses
@@ -113,13 +113,22 @@ def find(fusion: Fusion) -> Space:
 
 
 def settle(script: Script) -> None:
-    """Have what is elementwise computed, and inputs copied, where they are read, if that is not their own place.
+    """Have what is elementwise computed, and inputs copied, where they are read, if that is not their own place; an output that is a
+    view, or of elements from other places, is a copy of what its readers read.
 
     Raises:
         UnsupportedError: that makes too many tensors. The fusion has changed by then: callers try it on a copy.
     """
     fusion = script.fusion
     recompute_all(script, fusion, is_in_place)
+    for out in fusion.outputs:
+        definition = out.definition
+        if not out.uses or definition is None:
+            continue
+        if isinstance(definition, View) or not any(is_in_place(r, out) for r in storage_reads(fusion, definition)):
+            made = script.new(out, "cache_fork")  # computed again for its readers, it would share no axis with them
+            if isinstance(definition, View):
+                script.new(made, "cache_after")
     for source in fusion.inputs:
         spaces: dict[tuple[object, ...], list[TensorView]] = {}
         for expr in storage_uses(fusion, source):

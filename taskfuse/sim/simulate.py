@@ -77,5 +77,5 @@ def run(
         Stepper(machine, launch.blocks(machine)).replay(choices)
         return
     machine = launch.machine(policy(by_seed(seed) if interleaving is None else interleaving, seed), max_steps, observer)
-    enough = launch.number_of_blocks if launch.kernel.meets_blocks else max(RESIDENT_BLOCKS, launch.blocks_of_a_cluster)
+    enough = launch.number_of_blocks if launch.kernel.is_cooperative else max(RESIDENT_BLOCKS, launch.blocks_of_a_cluster)
     machine.run(launch.blocks(machine), enough if resident is None else resident)

@@ -24,7 +24,7 @@ def test_tensors_that_are_read_and_written() -> None:
 
 @pytest.mark.parametrize(("more", "meets"), [("", False), ("\n  COUNTER done", True), ("\n  SEMAPHORE s[2] count 1", True), ("\n  MBARRIER full[2]", False)])
 def test_blocks_meet_by_counters_and_semaphores_alone(more: str, meets: bool) -> None:
-    assert kernel(more=more).meets_blocks is meets
+    assert kernel(more=more).is_cooperative is meets
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_text_is_read_back() -> None:
     kernel.check_ir()
     assert parse_kernel(str(kernel)) == kernel
     assert "  SEMAPHORE full[2, 2] count 1, empty[2, 2] count 2\n" in str(kernel)
-    assert kernel.meets_blocks
+    assert kernel.is_cooperative
     symbolic = changed("SEMAPHORE full[2, 2] count 1", "SEMAPHORE full[N + 1, 2] count N")
     symbolic.check_ir()
     assert parse_kernel(str(symbolic)) == symbolic

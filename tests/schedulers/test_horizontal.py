@@ -147,9 +147,9 @@ def test_blocks_that_wait_for_one_another_are_left_to_themselves() -> None:
     long = plain(lambda x: tf.sum(x, axis=1), [1, 1 << 20], name="long")
     alone, _ = tf.copy_fusion(long)
     tf.schedulers.auto(alone)
-    assert tf.lower(alone).meets_blocks
+    assert tf.lower(alone).is_cooperative
     kernel = lowered(tf.horizontal([long, plain(tf.exp, [1 << 22], name="others")], force=True))
-    assert not kernel.meets_blocks
+    assert not kernel.is_cooperative
     horizontal_cost = tf.horizontal_cost([alone, plain(tf.exp, [1 << 22], name="others")])
     assert not horizontal_cost.pays
     assert re.search("blocks of long wait for one another, so that all [0-9]+ have to be resident at once: 132 are sure to be$", horizontal_cost.explain())

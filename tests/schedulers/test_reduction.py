@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 
 import taskfuse as tf
 from taskfuse.errors import LoweringError, TaskfuseError, UnsupportedError
+from taskfuse.kir import walk
+from taskfuse.kir.nodes import For
 from taskfuse.kir.synchronization import BarrierScope
 from taskfuse.schedulers import Keep, RowConfig
 from taskfuse.schedulers.row_cost import RowProblem, candidates, estimate, rank
@@ -168,6 +171,18 @@ def test_few_long_rows_are_shared_and_many_are_not() -> None:
     assert all(c.blocks == 1 for c in candidates(RowProblem(2, 1 << 24, may_share=False)))
 
 
+def test_few_blocks_are_priced_for_what_each_of_them_moves() -> None:
+    # sums over 512 rows of 128 columns that also store 512 KiB: two blocks, alone on their multiprocessors, move all of it one after the other
+    sums = RowProblem(128, 512, is_inner=False, store_bytes=8)
+    two, many = RowConfig(32, 8, 8), RowConfig(4, 8, 8, 16)
+    moved = (512 * 128 * (2 + 8)) / sums.target.l2_bytes_per_cycle / sums.target.clock_mhz
+    alone = estimate(replace(sums, loaded=0, stored=0), two).us
+    assert estimate(sums, two).us == pytest.approx(alone + moved / 2, rel=0.02)
+    assert estimate(sums, many).us < estimate(sums, two).us
+    wide = replace(sums, rows=1 << 20)  # blocks for every multiprocessor, several times: the memory is the bound
+    assert estimate(wide, two).us < 1.2 * (sums.target.launch_us + sums.target.dram_us(wide.rows * wide.columns * 10))
+
+
 def test_short_rows_share_a_block() -> None:
     chosen = rank(RowProblem(100000, 64, phases=3, held=((Keep.REGISTERS, 2),)))[0].config
     assert (chosen.threads, chosen.keep) == (8, Keep.REGISTERS)
@@ -187,3 +202,59 @@ def test_every_problem_has_a_candidate(problem: RowProblem) -> None:
     assert found == sorted(found, key=lambda e: e.us)
     assert all(e.residents >= 1 and e.us > 0 and estimate(problem, e.config) == e for e in found)
     assert found
+
+
+def moved(name: str, x: tf.TensorView) -> tf.TensorView:
+    """Elements of ``x``, ``[4, 6, 16]``, from other places."""
+    match name:
+        case "slice":
+            return x[:, :, 1:14]
+        case "copied slice":
+            return tf.copy(x[:, :, 1:14])
+        case "flip":
+            return tf.flip(x, 2)
+        case "broadcast":
+            return tf.broadcast_to(x[:, :, 0:1], [4, 6, 16])
+        case "mask":
+            return tf.broadcast_to(tf.reshape(tf.lt(tf.arange(16), 5), [1, 1, 16]), [4, 6, 16])
+        case _:
+            return tf.permute(x, [1, 0, 2])
+
+
+MOVED = ("slice", "copied slice", "flip", "broadcast", "permuted")
+
+
+@pytest.mark.parametrize(("name", "norm"), [*((n, norm) for n in MOVED for norm in (False, True)), ("mask", False)])
+def test_an_output_that_moves_elements_shares_the_loops_of_what_reduces_it(name: str, norm: bool) -> None:
+    """Computed twice, it would have no axis in common with the rest, and one thread would walk over all of it."""
+    with tf.Fusion("moved") as fusion:
+        x = tf.define_tensor([4, 6, 16], name="x")
+        out = moved(name, x)
+        fusion.add_output(out)
+        values = tf.cast(out, tf.float32)
+        fusion.add_output(tf.softmax(values, 2) if norm else tf.sum(values * values, 2))
+    scheduler = tf.schedulers.normalization if norm else tf.schedulers.reduction
+    scheduler(fusion)
+    kernel = proved(tf.lower(fusion))
+    assert not [s for s in walk(kernel) if isinstance(s, For) and not s.unroll and ".slot" not in s.var]
+    given = np.random.default_rng(0).random((4, 6, 16), np.float32)
+    with tf.Fusion("meant") as meant:
+        x = tf.define_tensor([4, 6, 16], name="x")
+        made = moved(name, x)
+        meant.add_output(made)
+        meant.add_output(tf.cast(made, tf.float32))
+    wanted, floats = meant.evaluate(given)
+    first, second = kernel.simulate(given)
+    assert (first == wanted).all()
+    e = np.exp(floats)
+    np.testing.assert_allclose(second, e / e.sum(2, keepdims=True) if norm else (floats * floats).sum(2), rtol=1e-5)
+
+
+def test_what_phases_compute_again_of_nothing_is_left_to_others() -> None:
+    """No axis of the second phase is known to be one of the first."""
+    with tf.Fusion("mask") as fusion:
+        out = moved("mask", tf.define_tensor([4, 6, 16], name="x"))
+        fusion.add_output(out)
+        fusion.add_output(tf.softmax(tf.cast(out, tf.float32), 2))
+    assert "has an axis that" in refused(lambda: tf.schedulers.normalization(fusion))
+    assert len(tf.compile(fusion).kernels) > 1

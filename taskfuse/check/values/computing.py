@@ -36,6 +36,10 @@ def _computed(state: State, stmt: Compute, lanes: Lanes, operands: list[Terms]) 
     elif holds.content is not Content.VALUE:
         found = None if fold is None else reduced(state, stmt, fold, holds, lanes, operands)
         fold = None
+    elif fold is not None and stmt.op not in MOVES:
+        found = reduced(state, stmt, fold, holds, lanes, operands)  # the last step of joining, which stores the result
+        if found is not None:
+            return _moved(state, stmt, lanes, found, fold)
     elif isinstance(tensor.definition.rule, Apply) and not _is_copy(state, tensor, tensor.definition.rule):
         return _applied(state, stmt, lanes, operands, tensor, tensor.definition.rule)
     if found is not None:

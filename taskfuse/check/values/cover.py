@@ -8,7 +8,7 @@ all below it together count. Where an order of tiles makes several axes of one n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -42,13 +42,28 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constr
     """All points of a box are visited once.
 
     Returns:
-        True if points behind the end of an axis may be visited, too.
+        True if points behind the end of an axis, or in front of its first, may be visited, too.
 
     Raises:
         Open: it is not known.
     """
     if not visits:
         raise Open("nothing is known to visit its points")
+    try:
+        return _covered_upwards([_ascending(v) for v in visits], extents, constraints)
+    except Open as error:
+        down = [k for k in range(len(extents)) if all(_signs(v, (v.point[k],)) == {False} for v in visits)]
+        turned = [_turned(v, {k: extents[k] for k in down}) for v in visits]
+        if not down:
+            raise
+        try:
+            return _covered_upwards(turned, extents, constraints)
+        except Open:
+            raise error from None
+
+
+def _covered_upwards(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints) -> bool:
+    """The same, of points that grow with the symbols that run."""
     visits, extents = merged(visits, extents, constraints)
     fewer, shorter = without_digits(visits, extents)
     if fewer is not visits:
@@ -57,6 +72,30 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constr
         except Open:
             pass  # in the words of the points as they are
     return _all_of(visits, extents, constraints)
+
+
+def _signs(v: Visits, point: Iterable[Expr], name: str | None = None) -> set[bool]:
+    """Whether points grow with the symbols that run, or with one of them."""
+    running = v.spans.keys() if name is None else {name}
+    return {k > 0 for e in point for term, k in terms_of(e)[0] if not term.free.isdisjoint(running)}
+
+
+def _ascending(v: Visits) -> Visits:
+    """The same visits, of loops that run down an axis by the mirror images of their spans, which have the same values."""
+    bounds = {n for start, stop in v.spans.values() for e in (start, stop) if e is not None for n in e.free}
+    if not bounds.isdisjoint(v.spans):  # a span would have to be written in the mirror images of others
+        return v
+    spans = {name: span for name, span in v.spans.items() if name not in (v.rows or {}) and _signs(v, v.point, name) == {False}}
+    mirrored = {name: start + stop - 1 - sym(name) for name, (start, stop) in spans.items() if stop is not None}
+    if not mirrored:
+        return v
+    conditions = tuple(substitute(c, mirrored) for c in v.conditions)
+    return replace(v, point=tuple(substitute(e, mirrored) for e in v.point), conditions=conditions)
+
+
+def _turned(v: Visits, axes: Mapping[int, Expr]) -> Visits:
+    """The visits with some axes turned around: they visit all points once exactly if the others do."""
+    return replace(v, point=tuple(axes[k] - 1 - e if k in axes else e for k, e in enumerate(v.point)))
 
 
 def _all_of(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.values.elements import Elements, Tensor, row_major, value
-from taskfuse.check.values.terms import PART, Bools, Ints, Terms, constant, constant_tag, converted, tensor_tag
+from taskfuse.check.values.terms import PART, Bools, Ints, Terms, constant, constant_tag, constants, converted, numbers, tensor_tag
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import Combine
 from taskfuse.ir.scalar import Sym
@@ -67,6 +67,18 @@ class Fold:
         init = converted(constant(rule.init.value, rule.init.dtype), self.dtype) if isinstance(rule, Reduce) else None
         self.initial = self.neutral if init is None else int(init.data[0])
         self.start = np.uint64(0) if self.initial == self.neutral else np.uint64(rng.integers(0, 2**64, dtype=np.uint64))
+
+    def absorbs(self, data: Ints) -> Bools:
+        """Of which constants of its dtype the initial value takes nothing on: it may be combined with them any number of times, wherever it is itself.
+
+        Equal numbers with other bits (two zeros) are not among them.
+        """
+        if not self.combine.idempotent:
+            return np.zeros(data.shape, np.bool_)
+        given, initial = numbers(data, self.dtype), numbers(np.full(data.shape, self.initial), self.dtype)
+        with np.errstate(all="ignore"):
+            made = np.asarray(self.combine.op.function(given, initial))
+        return (given != initial) & (constants(made, self.dtype).data == self.initial)
 
     def hashes(self, points: Ints) -> Words:
         """The numbers of points, given by their places."""
@@ -183,7 +195,7 @@ class Partials:
         if same.any():
             initial = same & (terms.data == fold.initial)
             node[initial] = self.start(fold)
-            neutral = same & (terms.data == fold.neutral)
+            neutral = same & ((terms.data == fold.neutral) | fold.absorbs(terms.data))
             node[neutral] = 0
             known = known | initial | neutral
         return node, known | bodies

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from taskfuse.check.bounded_variables import Element
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import Node, conjuncts
 from taskfuse.check.values.claims import Instructions, Place, taken
@@ -308,13 +309,20 @@ class Statements:
                     self.read(side, ())
 
     def neutral(self, node: Node) -> None:
-        """A term, or the body of one, adds nothing at a point behind the end of its reduction: all factors of a sum of products are zeros there."""
+        """A term, or the body of one, adds nothing at a point behind the end of its reduction: all factors of a sum of products are zeros there.
+
+        None is taken at a point in front of the first.
+        """
         w = self.written[node]
         definition = self.writes.definitions[w.holds.tensor]
         rule = definition.rule
         point = {f"i{k}": e for k, e in enumerate(w.holds.index)}
         kept = inside((substitute(e, point) for e in definition.place), definition.shape)
         around = known_at(w.place)
+        points = (Element(sym(f"tile.{k}"), (0, n - 1)) for k, n in enumerate(w.holds.tile))
+        front = around.given(*kept, *points)
+        if not all(proves(front, ge(e, 0)) for e in w.holds.index):
+            raise Open("terms in front of the first may be taken", node)
         beyond = [k for k, (e, n) in enumerate(zip(w.holds.index, definition.space, strict=True)) if not proves(around.given(*kept), lt(e, n))]
         if not beyond:
             return

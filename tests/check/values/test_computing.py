@@ -73,3 +73,50 @@ def test_a_complete_result_is_the_element_that_it_is_of() -> None:
     assert finding(ROWS) == ""
     other = changed(ROWS, "y[threadIdx.x] = copy(c)  ~ value y[threadIdx.x]", "y[3 - threadIdx.x] = copy(c)  ~ value y[3 - threadIdx.x]")
     assert "y[0]: element [0] of y" in finding(other)
+
+
+HALVES = """\
+KERNEL k(x: int32[7]) -> (total: int32[], most: int32[])
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL a: int32[]
+  LOCAL b: int32[]
+  LOCAL c: int32[]
+  LOCAL d: int32[]
+  DEFINE total: int32[] over (7) at () = reduce add of copy(x[i0]) from 0
+  DEFINE most: int32[] over (7) at () = reduce maximum of copy(x[i0]) from 5
+
+a = copy(0)  ~ start total
+b = copy(0)  ~ start total
+c = copy(5)  ~ start most
+d = copy(4)  ~ start most
+FOR i in 0..3:
+  a = add(a, x[i])  ~ term total[i]
+  c = maximum(c, x[i])  ~ term most[i]
+FOR i in 3..7:
+  b = add(b, x[i])  ~ term total[i]
+  d = maximum(d, x[i])  ~ term most[i]
+total[] = add(a, b)  ~ value total[]
+most[] = maximum(c, d)  ~ value most[]
+"""
+
+
+def test_the_last_join_stores_the_result() -> None:
+    """An initial value of a maximum may be combined with what it is not less than."""
+    assert finding(HALVES) == ""
+
+
+WRONG_HALVES = {
+    "a part twice": ("= add(a, b)", "= add(a, a)", "total[]: element [] of total lacks the term at [3] and 3 more"),
+    "a term twice": ("FOR i in 0..3", "FOR i in 0..4", "total[]: element [] of total has the term at [3] twice"),
+    "another function": ("= add(a, b)", "= mul(a, b)", "total[]: computes mul, which no definition says"),
+    "in another dtype": ("= add(a, b)", "= add.int64(a, b)", "total[]: combines in int64 where total is combined in int32"),
+    "nowhere the initial value": ("c = copy(5)", "c = copy(4)", "most[]: element [] of most lacks its initial value"),
+    "a greater one": ("d = copy(4)", "d = copy(6)", "most[]: joins the constant 6, which is not a partial result of most"),
+    "a sum that starts with a number": ("b = copy(0)", "b = copy(-1)", "total[]: joins the constant -1, which is not a partial result of total"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_HALVES)
+def test_the_last_join_is_wrong(name: str) -> None:
+    good, bad, reason = WRONG_HALVES[name]
+    assert finding(changed(HALVES, good, bad)).startswith(reason)

@@ -1,5 +1,7 @@
 """Points that are visited once: what is said to be covered is, at small extents, iteration by iteration; and what leaves points out is told."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.runs import Visits
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import Expr
+from taskfuse.ir.scalar import Expr, const, parse_expr, substitute, sym
 from tests.visits import KNOWN, box, expressions, visited, visits
 
 SIZES = ("1", "2", "3", "4", "N", "2*N", "M", "N*M", "(N + 1)//2")
@@ -46,6 +48,13 @@ def statements(draw: st.DrawFn) -> tuple[list[Visits], tuple[Expr, ...]]:
                 case _:
                     pass
         made.append(visits(at, conditions, **spans))
+    for v in range(len(made)):
+        turned = draw(st.sets(st.sampled_from(range(axes))))
+        sizes_of = {n: end for n, (start, end) in made[v].spans.items() if start is const(0) and end is not None}
+        mirrored = {n: sizes_of[n] - 1 - sym(n) for n in draw(st.sets(st.sampled_from(names))) if n in sizes_of}
+        point = [substitute(e, mirrored) for e in made[v].point]
+        point = [parse_expr(extents[k]) - 1 - e if k in turned else e for k, e in enumerate(point)]
+        made[v] = replace(made[v], point=tuple(point))
     return made, expressions(extents)
 
 
@@ -70,6 +79,10 @@ RIGHT = {
     "from another first value": (["i - 2"], {"i": (2, "N + 2")}, ["N"]),
     "one value": (["i", "j"], {"i": (0, 1), "j": "N"}, ["1", "N"]),
     "no axis": ([], {}, []),
+    "down": (["N - 1 - i"], {"i": "N"}, ["N"]),
+    "down, from behind the end": (["N - i"], {"i": (1, "N + 1")}, ["N"]),
+    "one digit down": (["4*(N - 1 - i) + j"], {"i": "N", "j": 4}, ["4*N"]),
+    "both digits down": (["4*N - 1 - 4*i - j"], {"i": "N", "j": 4}, ["4*N"]),
 }
 
 
@@ -84,6 +97,10 @@ def test_points_behind_the_end_are_told() -> None:
     assert covered([visits(["4*i + j"], i="(N + 3)//4", j=4)], expressions(["N"]), KNOWN)
 
 
+def test_points_in_front_of_the_first_are_told() -> None:
+    assert covered([visits(["N - 1 - 4*i - j"], i="(N + 3)//4", j=4)], expressions(["N"]), KNOWN)
+
+
 WRONG = {
     "the diagonal": ([visits(["i", "i"], i="N")], ["N", "N"], "i moves along several axes at once"),
     "a multiple of the diagonal": ([visits(["2*i + j", "i"], i="N", j=2)], ["2*N", "N"], "i moves along several axes at once"),
@@ -96,6 +113,9 @@ WRONG = {
     "again": ([visits(["i"], i="N", j="M")], ["N"], "visited again in each iteration of j"),
     "twice": ([visits(["i"], i=4), visits(["i"], i=4)], ["4"], r"point \[0\] is visited 2 times"),
     "not all": ([visits(["i"], i=3)], ["4"], r"point \[3\] is not visited"),
+    "down, too few": ([visits(["N - 1 - i"], i="N - 1")], ["N"], "only N - 1 points"),
+    "down, one further": ([visits(["N - i"], i="N")], ["N"], "visits points outside"),
+    "one down, its copy up": ([visits(["2*N - 2 - 2*i"], i="N"), visits(["2*i"], i="N")], ["2*N"], "is visited 2 times"),
     "outside": ([visits(["i - 1"], i=4)], ["3"], "it visits points outside"),
     "an extent that is longer": ([visits(["i"], i=4)], ["N"], "4 points are visited along an axis of N"),
     "nothing": ([], ["4"], "nothing is known to visit"),

@@ -284,3 +284,60 @@ FOR i in 0..7:
 def test_a_gather_reads_what_its_value_says_where_there_is_an_element() -> None:
     """The only index along an axis of one element is 0, whatever its definition makes of the value."""
     rejected(GATHERED, "<- x[0, j]", "<- x[1, j]", "reads index 1 of x on axis 0")
+
+
+DOWN = """\
+KERNEL k(x: float32[N], w: float32[N]) -> (total: float32[], y: float32[N])
+  DIM N
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL acc: float32[]
+  DEFINE total: float32[] over (N) at () = reduce add of mul(x[i0], w[i0]) from 0.0
+  DEFINE y: float32[N] = copy(x[i0])
+
+acc = copy(0.0)  ~ start total
+FOR i in 0..ceildiv(N, 8):
+  FOR j in 0..8:
+    IF 8*i + j < N:
+      acc = fma(x[N - 1 - 8*i - j], w[N - 1 - 8*i - j], acc)  ~ term total[N - 1 - 8*i - j]
+total[] = copy(acc)  ~ value total[]
+FOR i in 0..N:
+  y[N - 1 - i] = copy(x[N - 1 - i])  ~ value y[N - 1 - i]
+"""
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [("IF 8*i + j < N", "IF 8*i + j < N - 1"), ("0..ceildiv(N, 8)", "0..N//8"), ("~ term total[N - 1 - 8*i - j]", "~ term total[8*i + j]"), ("0..N:", "1..N:")],
+)
+def test_an_axis_from_its_end_to_its_beginning(good: str, bad: str) -> None:
+    right, wrong = twins(DOWN, good, bad)
+    verify(right).require()
+    assert open_values(wrong)
+
+
+FRONT = """\
+KERNEL k(x: float32[N]) -> (total: float32[])
+  DIM N min 1 max 64
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL acc: float32[]
+  SHARED s: float32[72]
+  DEFINE u: float32[N] = copy(x[i0])
+  DEFINE total: float32[] over (N) at () = reduce add of copy(u[i0]) from 0.0
+
+FOR i in 0..8:
+  s[i] = copy(0.0)  ~ zero u
+FOR i in 0..N:
+  s[i + 8] = copy(x[i])  ~ value u[i]
+acc = copy(0.0)  ~ start total
+FOR i in 0..ceildiv(N, 8):
+  FOR j in 0..8:
+    IF 8*i + j < N:
+      acc = add(acc, s[N + 7 - 8*i - j])  ~ term total[N - 1 - 8*i - j]
+total[] = copy(acc)  ~ value total[]
+"""
+
+
+def test_elements_in_front_of_the_first_are_no_terms() -> None:
+    right, wrong = twins(FRONT, "    IF 8*i + j < N:", "    IF 8*i + j < N + 8:")
+    verify(right).require()
+    assert "in front of the first" in open_values(wrong)

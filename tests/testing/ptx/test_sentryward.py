@@ -56,7 +56,7 @@ def judge(kernel: tf.Kernel, folder: Path, text: str | None = None, plain: bool 
 def test_right_kernels(path: Path, tmp_path: Path) -> None:
     kernel = kernel_of(path)
     report = judge(kernel, tmp_path)
-    if kernel.meets_blocks:  # threads wait for counters in Global memory
+    if kernel.is_cooperative:  # threads wait for counters in Global memory
         assert report["result"] == "unsupported"
         assert "control predicate" in report["diagnostics"][0]["message"]
     else:
