@@ -88,7 +88,7 @@ class ProductFigures:
         side_latency_cycles: from the loads of what an epilogue reads beside the product to their values.
         side_cycles: for a warpgroup to load 64 x 64 elements of it. Both from 4096 x 2816 x 1024 with a residual and with a bias, on an H100.
         work_cycles: for one instruction of an epilogue, as it is counted: the same with x * sigmoid(x).
-        guarded_factor: where conditions stand around these, so that one waits for the other.
+        guarded_factor: times these waits and instructions where conditions stand around them, so that one waits for the other: the same in turns.
         copy_latency_cycles: from a load of the threads that copy factors to its value: 8 x 64 x 64 x 1500 and 96 x 197 x 64 x 197, on an H100.
         cluster_us: for the blocks of a cluster to be launched together, and to wait for each other: 2048^3 with and without.
         row_part_cycles, column_part_cycles: for a warpgroup to add up 64 x 64 elements along their rows, or along their columns, which takes a shuffle for

@@ -199,8 +199,9 @@ def _beside_cycles(problem: Problem, config: MatmulConfig) -> float:
     if not problem.wide:
         return figures.work_cycles * elements * problem.work
     is_guarded = config.is_pingpong or problem.m % config.tile_m > 0 or problem.n % config.tile_n > 0
-    waits = STAGED_COLUMNS / config.columns if config.holds(problem.held) or not is_guarded else elements // 2
-    work = figures.work_cycles * elements * problem.work * (figures.guarded_factor if is_guarded else 1)
+    times = figures.guarded_factor if is_guarded else 1
+    waits = STAGED_COLUMNS / config.columns * times if config.holds(problem.held) or not is_guarded else elements // 2
+    work = figures.work_cycles * elements * problem.work * times
     return waits * figures.side_latency_cycles + figures.side_cycles * problem.wide + work
 
 
