@@ -42,6 +42,7 @@ from taskfuse.schedule.allocation import AllocationBuilder, allocation
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.propagate import parallelize_like
 from taskfuse.schedule.segment import SegmentedFusion, segment
+from taskfuse.schedule.widen import widened
 from taskfuse.schedulers.horizontal import horizontal, horizontal_cost
 from taskfuse.sim import Interleaving
 from taskfuse.target import Target
@@ -102,6 +103,7 @@ __all__: list[str] = [
     "uint16",
     "uint32",
     "uint64",
+    "widened",
 ]
 __all__ += ops.__all__
 

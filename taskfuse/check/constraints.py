@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 class Constraints:
     """What follows from a list of assumptions. Immutable; the same assumption added to the same constraints gives the same object, so that memories stay warm.
 
+    A condition that constant bounds imply adds nothing: the constraints stay the same object.
+
     Attributes:
         ranges: constant bounds.
-        assumptions: what was added to what holds in the whole kernel, in that order.
+        assumptions: what was added to what holds in the whole kernel, in that order; not what was known.
         linear: what linear arithmetic has found, for :class:`~taskfuse.check.linear.Linear`.
         samples: values of its symbols, for :mod:`~taskfuse.check.samples`.
         tables: those that were made for questions, here and wherever more is known.
@@ -93,6 +95,9 @@ class Constraints:
         found = self._next.get(assumption)
         if found is None:
             match assumption:
+                case Expr() if self.ranges.implies(assumption):
+                    self._next[assumption] = self
+                    return self
                 case Expr():
                     ranges = self.ranges.under(assumption)
                 case Trip(symbol=symbol, start=start, stop=stop, implied=implied):

@@ -16,6 +16,7 @@ Span = tuple[int | None, int | None]
 """Inclusive bounds; ``None``: none is known."""
 
 OPEN: Span = (None, None)
+NO_NAMES: frozenset[str] = frozenset()
 MEMORY = 1 << 14
 """Conditions of which it is remembered what they say: they are the same in many places, and in many kernels."""
 
@@ -52,7 +53,7 @@ class Ranges:
 
     __slots__ = ("_changed", "_memo", "_next", "_under", "empty", "known")
 
-    def __init__(self, known: dict[Expr, Span], *, empty: bool = False, under: Ranges | None = None, changed: frozenset[str] = frozenset()) -> None:
+    def __init__(self, known: dict[Expr, Span], *, empty: bool = False, under: Ranges | None = None, changed: frozenset[str] = NO_NAMES) -> None:
         self.known = known
         self.empty = empty
         self._under = under  # what says the same of all but the symbols that have changed
@@ -67,7 +68,7 @@ class Ranges:
     def with_spans(self, spans: Mapping[Expr, Span]) -> Ranges:
         """Ranges in which several atoms also lie in some spans."""
         met = {atom: meet(self.known.get(atom, OPEN), span) for atom, span in spans.items()}
-        return Ranges({**self.known, **met}, under=self, changed=frozenset[str]().union(*(atom.free for atom in met)))
+        return Ranges({**self.known, **met}, under=self, changed=NO_NAMES.union(*[atom.free for atom in met]))
 
     def under(self, condition: Expr) -> Ranges:
         """Ranges in which ``condition`` also holds."""
@@ -86,7 +87,7 @@ class Ranges:
                 if after != before or (known is None and lo is not None and lo == hi):  # a value is said, even where it follows
                     learned[atom] = after
             if learned or empty is not self.empty:
-                changed = frozenset[str]().union(*(atom.free for atom in learned))
+                changed = NO_NAMES.union(*[atom.free for atom in learned])
                 found = Ranges({**self.known, **learned}, empty=empty, under=self, changed=changed)
             else:
                 found = self
@@ -120,7 +121,7 @@ class Ranges:
 
     def changed_since(self, before: Ranges) -> frozenset[str]:
         """The symbols of which these say more than weaker ones that they come of; of all other expressions both say the same."""
-        found, here = frozenset[str](), self
+        found, here = NO_NAMES, self
         while here is not before:
             assert here._under is not None
             found, here = found | here._changed, here._under

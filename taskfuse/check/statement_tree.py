@@ -28,6 +28,19 @@ BLOCKS = frozenset(BLOCK_NAMES)
 CLUSTERS = frozenset(CLUSTER_NAMES)
 
 
+# Every statement has some of these: a generic alias that is called takes ten times as long.
+def _no_limits() -> dict[str, tuple[list[Expr], list[Expr]]]:
+    return {}
+
+
+def _no_nodes() -> list[Node]:
+    return []
+
+
+def _no_blocks() -> list[Block]:
+    return []
+
+
 @dataclass(slots=True, eq=False)
 class Context:
     """What holds in a block of statements.
@@ -45,7 +58,7 @@ class Context:
     constraints: Constraints
     role: str
     kernel: Kernel
-    limits: dict[str, tuple[list[Expr], list[Expr]]] = field(default_factory=lambda: dict[str, tuple[list[Expr], list[Expr]]]())
+    limits: dict[str, tuple[list[Expr], list[Expr]]] = field(default_factory=_no_limits)
     ranges: Ranges = field(init=False)
 
     def __post_init__(self) -> None:
@@ -76,7 +89,7 @@ class Block:
 
     owner: Node | None
     context: Context
-    nodes: list[Node] = field(default_factory=lambda: list[Node]())
+    nodes: list[Node] = field(default_factory=_no_nodes)
 
 
 @dataclass(slots=True, eq=False)
@@ -93,7 +106,7 @@ class Node:
     block: Block
     number: int
     index: int
-    blocks: list[Block] = field(default_factory=lambda: list[Block]())
+    blocks: list[Block] = field(default_factory=_no_blocks)
     _path: tuple[Node, ...] | None = None
     _runs: bool | None = None
 

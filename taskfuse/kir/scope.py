@@ -134,7 +134,7 @@ class Scope:
 
     def with_loop(self, var: str, *, unroll: bool) -> Scope:
         """The scope inside a loop over ``var``."""
-        return replace(self, symbols=self.symbols | {var}, constants=self.constants | {var} if unroll else self.constants)
+        return Scope(self.declarations, self.symbols | {var}, self.constants | {var} if unroll else self.constants, self.cursors)
 
     def with_cursor(self, name: str) -> Scope:
         """The scope after a cursor is initialized."""

@@ -23,6 +23,7 @@ from taskfuse.runtime.lying import as_it_is, as_it_lies, is_plain
 from taskfuse.runtime.specialization import specialized
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.segment import SegmentedFusion
+from taskfuse.schedule.widen import widened
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmenter import BUDGET
 from taskfuse.target import Target, as_target
@@ -33,6 +34,7 @@ def compile(
     backend: Backend = "auto",
     *,
     schedule: Literal["auto"] | None = "auto",
+    numerics: Literal["eager", "wide"] = "eager",
     sizes: Mapping[str, int] | None = None,
     specialize: bool = True,
     budget: float = BUDGET,
@@ -59,6 +61,8 @@ def compile(
         backend: ``"auto"``: arrays on a GPU run there, NumPy arrays in the simulator (``TASKFUSE_BACKEND`` overrides this); ``"cuda"``: on the
             GPU; ``"sim"``: in the simulator.
         schedule: ``None`` takes a fusion as it is, even without any scheduling call.
+        numerics: ``"eager"``: every function of 16-bit floats rounds its result, as a framework does that runs one after another; ``"wide"``: what is
+            between functions stays float32, and is rounded once at the end (:func:`taskfuse.widened`). Of kernels and segmented fusions as they are.
         sizes: values of the fusion's dimensions for the cost models of automatic schedules; the kernels run with any.
         specialize: schedule again at a call, for the divisors and bounds of its extents (docs/automatic.md); if false, the kernels for all extents run
             all calls.
@@ -83,6 +87,10 @@ def compile(
     if schedule not in ("auto", None):
         help = "use 'auto', or None to take the fusion as it is"
         raise UnsupportedError(what=f"schedule {schedule!r}", reason="there is no such choice", help=help, location=caller())
+    if numerics not in ("eager", "wide"):
+        raise UnsupportedError(what=f"numerics {numerics!r}", reason="there is no such choice", help="use 'eager' or 'wide'", location=caller())
+    if numerics == "wide" and isinstance(fusion, Fusion):
+        fusion = widened(fusion)
     read_options()
     machine = present() if target is None else as_target(target)
     options = options or LoweringOptions(target=machine)

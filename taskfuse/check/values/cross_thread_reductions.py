@@ -244,12 +244,13 @@ class CrossThreadReductions:
     def _sum(self, node: Node, a: _Cells, b: _Cells, mask: Bools) -> _Cells:
         if not a.is_of_blocks(b.blocks, b.spans) and a.sets[mask].any() and b.sets[mask].any():
             raise Open("it joins results of other blocks with its own", node)
-        both = (a.sets & b.sets).any(axis=1) & a.known & b.known & mask
-        if both.any():
+        common = a.sets & b.sets
+        if common.any() and (both := common.any(axis=1) & a.known & b.known & mask).any():
             t = int(np.flatnonzero(both)[0])
             s = int(np.flatnonzero(np.unpackbits((a.sets[t] & b.sets[t]).view(np.uint8), bitorder="little"))[0])
             raise Open(f"thread {t} joins the partial result of thread {s} twice", node)
-        if (mask & (a.of >= 0) & (b.of >= 0) & (a.of != b.of)).any():
+        apart = a.of != b.of
+        if apart.any() and (mask & (a.of >= 0) & (b.of >= 0) & apart).any():
             raise Open("it joins partial results of different elements", node)
         full = a if a.sets[mask].any() else b
         return _Cells(a.sets | b.sets, a.known & b.known, np.maximum(a.of, b.of), full.blocks, full.spans, a.under | b.under)
