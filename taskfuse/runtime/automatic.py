@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from taskfuse.count import Count, count
@@ -11,6 +11,7 @@ from taskfuse.ir.scalar import sym
 from taskfuse.runtime.chain import Chain, Link
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import Maker
+from taskfuse.runtime.progress import Progress
 from taskfuse.runtime.remembered import Memory
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.alike import form
@@ -44,16 +45,26 @@ def auto_scheduled(
     memory = Memory(fusion, make, "automatic", sorted((sizes or {}).items()), target, budget)
     run = memory.recall()
     if run is None:
-        run = _planned(fusion, make, sizes, target, budget, known)
+        with Progress(f"tf.compile of '{fusion.name}'") as progress:
+            run = _planned(fusion, make, sizes, target, budget, known, progress)
         memory.keep(run)
     return run
 
 
-def _planned(fusion: Fusion, make: Maker, sizes: Mapping[str, int] | None, target: Target, budget: float, known: Segmentation | None) -> Executable:
+def _planned(
+    fusion: Fusion,
+    make: Maker,
+    sizes: Mapping[str, int] | None,
+    target: Target,
+    budget: float,
+    known: Segmentation | None,
+    progress: Callable[[str], None],
+) -> Executable:
     runs: dict[tuple[Fusion, str], Executable] = {}
     alike: dict[str, Executable] = {}
 
     def trial(scheduled: Fusion, schedule: Schedule) -> Count | None:
+        progress(f"{len(runs)} schedules tried, {len(alike)} kernels of segments")
         is_segment = scheduled.name != fusion.name
         key = form(scheduled).text if is_segment else ""  # the arguments of the whole have the names that the user gave them
         run = alike.get(key)
