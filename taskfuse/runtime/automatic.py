@@ -42,6 +42,7 @@ def auto_scheduled(
     Raises:
         UnsupportedError: see :func:`taskfuse.schedulers.segmenter.choose_segments`.
     """
+    Sizes(fusion, sizes, target)  # what cannot be sizes is an error, also where the decision is known
     memory = DecisionCache(fusion, make, "automatic", sorted((sizes or {}).items()), target, budget)
     run = memory.recall()
     if run is None:

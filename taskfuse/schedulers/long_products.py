@@ -53,6 +53,8 @@ def _chunk(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, int] | 
     two = factors(fusion, expr, [replace(read, index=own_index(fusion, expr, read)) for read in storage_reads(fusion, expr)])
     if two is None or not two.make_a_matrix or len(expr.output.schedule.transforms):
         return None
+    if expr.output.dtype.is_float and expr.output.dtype.bits < float32.bits:
+        return None  # each part would be rounded
     axes = two.as_matrices(expr.output)
     whole = axes.extent(axes.k)
     if not isinstance(whole, Const):

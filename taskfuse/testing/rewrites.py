@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Assemble, Pointwise, Reduction, Scan, Select
+from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.testing.chooser import Chooser
@@ -11,7 +12,9 @@ from taskfuse.testing.program import Recorder
 
 
 def rewrite(chooser: Chooser, recorder: Recorder, share: int) -> None:
-    """Try ``duplicate``, ``recompute``, ``cache_fork``, ``through_view``, ``chunk_scan``, ``scatter`` and ``unscatter`` where they may be possible.
+    """Try ``duplicate``, ``recompute``, ``cache_fork``, ``through_view``, ``chunk_reduction``, ``chunk_scan``, ``scatter`` and ``unscatter``.
+
+    Each is tried where it may be possible.
 
     Args:
         share: of 100, how often each tensor is tried.
@@ -26,10 +29,21 @@ def rewrite(chooser: Chooser, recorder: Recorder, share: int) -> None:
                 break
         else:
             made = tv.definition
-            if isinstance(made, Pointwise | Reduction) and chooser.chance(25):
+            if isinstance(made, Reduction) and chooser.chance(25):
+                _chunked(chooser, recorder, tv)
+            elif isinstance(made, Pointwise | Reduction) and chooser.chance(25):
                 recorder.attempt(tv, "through_view", chooser.integer(0, len(made.operands) - 1))
             else:
                 _moved(chooser, recorder, tv)
+
+
+def _chunked(chooser: Chooser, recorder: Recorder, tv: TensorView) -> None:
+    """A reduction in chunks that divide the axis."""
+    k = chooser.pick([k for k, a in enumerate(tv.root) if a.is_reduction])
+    extent = tv.root[k].extent
+    lengths = [n for n in range(1, extent.value + 1) if extent.value % n == 0] if isinstance(extent, Const) else [1]
+    if lengths:
+        recorder.attempt(tv, "chunk_reduction", k, chooser.pick(lengths))
 
 
 def _moved(chooser: Chooser, recorder: Recorder, tv: TensorView) -> None:

@@ -25,6 +25,8 @@ NOT_DRAWN = {
     **{f"Fusion.{name}": READS for name in ("facts", "definition", "uses", "tensor", "tensors", "owner", "exprs", "is_view", "evaluate", "draw", "check")},
     **{f"Fusion.{name}": BUILDS for name in ("add_dim", "new_tensor", "define", "call", "add_input", "add_output", "add_scalar", "set_owner", "remove_unread")},
     "Fusion.partition": "proposes task() and group() calls, which are drawn; tests/schedulers/test_partition.py applies its proposals",
+    "Fusion.set_strides": "says how arrays lie; tests/runtime/test_results.py and test_memory_order.py run such fusions",
+    "tf.widened": "makes another fusion before it is scheduled; tests/schedule/test_widen.py compares kernels with it",
     "Task.add": "claims a tensor that task() may take as an argument, as it is drawn",
     "tf.SegmentedFusion": "what tf.segment returns",
     "tf.segment": "makes several fusions; tests/schedule/test_segment.py and tests/schedulers/test_auto.py compare them",
