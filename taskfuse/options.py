@@ -12,6 +12,7 @@ variable                      meaning                                           
 ``TASKFUSE_CACHE_PLANS``      0: schedules and proofs are made anew, whatever is in the cache     1
 ``TASKFUSE_ALWAYS_COMPILE``   1: compile what is in the cache, too                                 0
 ``TASKFUSE_BACKEND``          what "auto" means in ``tf.compile``: auto, cuda or sim               auto
+``TASKFUSE_PROGRESS``         1: a line on stderr about work of more than 2 seconds; 0: none       on a terminal only
 ``TASKFUSE_VERIFY``           0: ``tf.compile`` proves nothing, as for measuring what a proof costs   1
 ``TASKFUSE_CHAOS``            a seed: debug builds delay every warp at random around its             no delays
                               synchronization
@@ -35,17 +36,20 @@ from taskfuse.errors import OptionError
 
 Stage = Literal["fusion", "kernel", "cuda", "ptx", "sass"]
 Backend = Literal["auto", "cuda", "sim"]
+Progress = Literal["auto", "0", "1"]
 
 PREFIX: Final = "TASKFUSE_"
 PLAN: Final = "plan:"
 VARIABLES: Final = tuple(
-    PREFIX + name for name in ("DUMP", "DUMP_DIR", "CACHE_DIR", "CACHE_BYTES", "CACHE_PLANS", "ALWAYS_COMPILE", "BACKEND", "VERIFY", "CHAOS", "WATCHDOG_MS")
+    PREFIX + name
+    for name in ("DUMP", "DUMP_DIR", "CACHE_DIR", "CACHE_BYTES", "CACHE_PLANS", "ALWAYS_COMPILE", "BACKEND", "PROGRESS", "VERIFY", "CHAOS", "WATCHDOG_MS")
 )
 OTHERS: Final = ("XDG_CACHE_HOME", "HOME", "CUDA_VISIBLE_DEVICES")
 DEFAULT_CACHE_BYTES: Final = 1 << 30
 DEFAULT_WATCHDOG_MS: Final = 2000
 STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
 BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
+PROGRESS: Final[tuple[Progress, ...]] = get_args(Progress)
 _T = TypeVar("_T", bound=str)
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -63,6 +67,7 @@ class Options:
         cache_plans: take from there which kernels compute a fusion, too.
         always_compile: compile again what is in the cache.
         backend: what ``backend="auto"`` stands for.
+        progress: whether long work says how far it is: "auto": on a terminal.
         verify: prove every kernel before it runs.
         chaos: seed of the random delays of a debug build; ``None``: no delays.
         watchdog_ms: milliseconds that a wait of a debug build lasts before it reports.
@@ -77,6 +82,7 @@ class Options:
     cache_plans: bool
     always_compile: bool
     backend: Backend
+    progress: Progress
     verify: bool
     chaos: int | None
     watchdog_ms: int
@@ -109,6 +115,7 @@ def _options(given: tuple[tuple[str, str], ...]) -> Options:
         cache_plans=_switch("TASKFUSE_CACHE_PLANS", env, "1"),
         always_compile=_switch("TASKFUSE_ALWAYS_COMPILE", env),
         backend=_choice("TASKFUSE_BACKEND", env.get("TASKFUSE_BACKEND", "auto"), BACKENDS),
+        progress=_choice("TASKFUSE_PROGRESS", env.get("TASKFUSE_PROGRESS", "auto"), PROGRESS),
         verify=_switch("TASKFUSE_VERIFY", env, "1"),
         chaos=_seed("TASKFUSE_CHAOS", env),
         watchdog_ms=_positive("TASKFUSE_WATCHDOG_MS", env, DEFAULT_WATCHDOG_MS),

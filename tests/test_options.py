@@ -8,7 +8,7 @@ from taskfuse import options
 from taskfuse.errors import OptionError
 from taskfuse.options import VARIABLES, Options, read_options
 
-DEFAULT = Options(frozenset(), frozenset(), None, Path("/home/u/.cache/taskfuse"), 1 << 30, True, False, "auto", True, None, 2000, "")
+DEFAULT = Options(frozenset(), frozenset(), None, Path("/home/u/.cache/taskfuse"), 1 << 30, True, False, "auto", "auto", True, None, 2000, "")
 
 
 def read(**env: str) -> Options:
@@ -36,6 +36,7 @@ def test_set_to_nothing_is_not_set(name: str) -> None:
         ("CACHE_DIR", "/c", "cache_dir", Path("/c")),
         ("CACHE_DIR", "~", "cache_dir", Path("/home/u")),
         ("CACHE_DIR", "~other/c", "cache_dir", Path.cwd() / "~other/c"),
+        ("PROGRESS", "1", "progress", "1"),
         ("VERIFY", "0", "verify", False),
         ("VERIFY", "1", "verify", True),
         ("CHAOS", "0", "chaos", 0),

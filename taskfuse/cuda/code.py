@@ -9,8 +9,8 @@ from threading import Lock
 from taskfuse.cuda.cache import compiled
 from taskfuse.cuda.driver import Device, Driver, Function
 from taskfuse.cuda.emitted import emitted
-from taskfuse.cuda.face import Face
 from taskfuse.cuda.fit import refused
+from taskfuse.cuda.kernel_interface import KernelInterface
 from taskfuse.cuda.nvrtc import Binary, CompileOptions
 from taskfuse.cuda.signature import Source
 from taskfuse.kir.variant import Variant
@@ -24,15 +24,17 @@ class Code:
     """The texts of a kernel and what was made of them.
 
     Args:
-        face: that of a verified kernel.
+        interface: that of a verified kernel.
         arch: target such as ``sm_90a``; ``None``: that of the GPU.
         lenient: see :class:`~taskfuse.cuda.launch.Launcher`.
         on_compile: told of each text that is compiled.
     """
 
-    def __init__(self, face: Face, driver: Driver, arch: str | None, fast_math: bool, debug: bool, lenient: bool, on_compile: OnCompile) -> None:
-        self._kernel = face.head
-        self._face = face
+    def __init__(
+        self, interface: KernelInterface, driver: Driver, arch: str | None, fast_math: bool, debug: bool, lenient: bool, on_compile: OnCompile
+    ) -> None:
+        self._kernel = interface.head
+        self._interface = interface
         self._driver = driver
         self._arch = arch
         self._fast_math = fast_math
@@ -48,7 +50,7 @@ class Code:
         with self._lock:
             found = self._sources.get(variant)
             if found is None:
-                found = self._sources[variant] = emitted(self._face, variant, self._fast_math, self._debug, read_options())
+                found = self._sources[variant] = emitted(self._interface, variant, self._fast_math, self._debug, read_options())
         return found
 
     def function(self, source: Source, device: Device) -> Function:

@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import Any, Final, get_args
 
 from taskfuse.cuda.cache import folder, keep
-from taskfuse.cuda.face import Face
+from taskfuse.cuda.kernel_interface import KernelInterface
 from taskfuse.cuda.signature import Argument, Source
 from taskfuse.cuda.sources import sources
 from taskfuse.dtypes import DTYPES, DType
@@ -26,27 +26,27 @@ _FORM: Final = 1  # of what _packed makes
 _KINDS: Final[dict[str, type[Argument]]] = {kind.__name__: kind for kind in get_args(Argument)}
 
 
-def emitted(face: Face, variant: Variant, fast_math: bool, debug: bool, settings: Options) -> Source:
+def emitted(interface: KernelInterface, variant: Variant, fast_math: bool, debug: bool, settings: Options) -> Source:
     """What :func:`taskfuse.cuda.source.emit` makes, from the folder of ``settings`` if it is there. Debug builds are not kept.
 
     Raises:
         UnsupportedError: a construct with no CUDA form.
     """
     disk = None if debug else folder(settings)
-    key = "" if disk is None else _key(face, variant, fast_math, settings)
+    key = "" if disk is None else _key(interface, variant, fast_math, settings)
     content = None if disk is None or settings.always_compile else disk.get(key)
     if content is not None:
-        return _unpacked(content, face.head, variant)
+        return _unpacked(content, interface.head, variant)
     from taskfuse.cuda.source import emit  # only who prints pays for its import
 
-    source = emit(face.whole(), variant, fast_math, debug, settings.chaos if debug else None)
+    source = emit(interface.whole(), variant, fast_math, debug, settings.chaos if debug else None)
     if disk is not None:
         keep(disk, key, _packed(source))
     return source
 
 
-def _key(face: Face, variant: Variant, fast_math: bool, settings: Options) -> str:
-    parts = [face.text, *(form.value for form in variant.forms), variant.wide, fast_math, VERSION, _FORM, sources(settings).all]
+def _key(interface: KernelInterface, variant: Variant, fast_math: bool, settings: Options) -> str:
+    parts = [interface.text, *(form.value for form in variant.forms), variant.wide, fast_math, VERSION, _FORM, sources(settings).all]
     return hashlib.sha256(json.dumps(["text", *parts]).encode()).hexdigest()
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from taskfuse.cuda.cache import compiled
 from taskfuse.cuda.driver import Device, Driver, Function
 from taskfuse.cuda.emitted import emitted
-from taskfuse.cuda.face import face
+from taskfuse.cuda.kernel_interface import interface_of
 from taskfuse.cuda.nvrtc import CompileOptions
 from taskfuse.cuda.ranges import dense
 from taskfuse.cuda.resources import occupancy
@@ -43,7 +43,7 @@ def check_code(kernel: Kernel, target: Target, arch: str | None, fast_math: bool
         CudaCompileError, UnsupportedError: its text cannot be made or compiled.
     """
     settings = read_options()
-    source = emitted(face(kernel), dense(kernel), fast_math, False, settings)
+    source = emitted(interface_of(kernel), dense(kernel), fast_math, False, settings)
     wanted = arch or f"sm_{target.capability}{'a' if source.feature_arch else ''}"
     with suppress(CudaUnavailableError):  # nobody is there to ask
         resources = compiled(source.text, source.name, CompileOptions(arch=wanted, fast_math=fast_math), settings).resources

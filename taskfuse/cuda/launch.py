@@ -18,8 +18,8 @@ from taskfuse.cuda.arrays import ArrayView, Kind, Kinds, Unfit, is_on_host, nump
 from taskfuse.cuda.code import Code, OnCompile
 from taskfuse.cuda.debug import REPORT_BYTES, empty_report, read_report
 from taskfuse.cuda.device_array import DeviceArray
-from taskfuse.cuda.face import Face, face
 from taskfuse.cuda.frame import STREAM_WORD, Frame, MapSlot
+from taskfuse.cuda.kernel_interface import KernelInterface, interface_of
 from taskfuse.cuda.launch_plan import LaunchPlan, Workspace
 from taskfuse.cuda.layout import Layout, row_major
 from taskfuse.cuda.outputs import check_host_outputs, check_overlaps, outputs_given, store
@@ -79,7 +79,7 @@ class Launcher:
         kinds: the frameworks of this process, and its driver.
 
     Args:
-        kernel: a verified kernel, or the face of one.
+        kernel: a verified kernel, or the interface of one.
         kinds: the frameworks of this process, and its driver.
         arch: target to compile for; ``None``: that of the GPU.
         fast_math, debug: see :func:`taskfuse.compile`.
@@ -90,7 +90,7 @@ class Launcher:
 
     def __init__(
         self,
-        kernel: Kernel | Face,
+        kernel: Kernel | KernelInterface,
         kinds: Kinds,
         *,
         arch: str | None = None,
@@ -100,7 +100,7 @@ class Launcher:
         on_compile: OnCompile = lambda source, binary, arch: None,
         admit: Admit | None = None,
     ) -> None:
-        own = kernel if isinstance(kernel, Face) else face(kernel)
+        own = kernel if isinstance(kernel, KernelInterface) else interface_of(kernel)
         self.kernel = kernel = own.head
         self._driver = driver = kinds.driver
         self.kinds = kinds

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from taskfuse.cuda.arrays import ArrayView, Kind, Maker, Unfit
 from taskfuse.cuda.code import Code
 from taskfuse.cuda.driver import Driver
-from taskfuse.cuda.face import Face
 from taskfuse.cuda.fit import check_limits, launch_shape, prepare, refused
+from taskfuse.cuda.kernel_interface import KernelInterface
 from taskfuse.cuda.launch_plan import LaunchPlan
 from taskfuse.cuda.layout import Layout, alignment_of, row_major
 from taskfuse.cuda.parameters import fill
@@ -29,14 +29,14 @@ class Planner:
     """Makes the plans of one kernel.
 
     Args:
-        face: that of a verified kernel.
+        interface: that of a verified kernel.
         code: its texts, compiled.
         admit: asked before a plan is made, with the values of the extents.
     """
 
-    def __init__(self, face: Face, driver: Driver, code: Code, admit: Admit | None = None) -> None:
-        self.kernel = kernel = face.head
-        self._face = face
+    def __init__(self, interface: KernelInterface, driver: Driver, code: Code, admit: Admit | None = None) -> None:
+        self.kernel = kernel = interface.head
+        self._interface = interface
         self._driver = driver
         self._code = code
         self._admit = admit
@@ -79,7 +79,7 @@ class Planner:
         source = self._code.source(variant)
         shape = launch_shape(self.kernel, source, symbols)
         order = [p.name for _, p in self._inputs] + [p.name for p in self.kernel.outputs]
-        plan = LaunchPlan(self._driver, kinds, place, source, makers, tuple(views[name].layout.byte_range for name in order), self._face.touched)
+        plan = LaunchPlan(self._driver, kinds, place, source, makers, tuple(views[name].layout.byte_range for name in order), self._interface.touched)
         if math.prod(shape.grid) * math.prod(shape.block) == 0:
             self._check_nothing_to_do(shape, views)
             return plan
@@ -97,12 +97,12 @@ class Planner:
 
     def _variant(self, views: Mapping[str, ArrayView], symbols: Mapping[str, int]) -> Variant:
         forms: list[Form] = []
-        wide = not self._face.fits(symbols)
+        wide = not self._interface.fits(symbols)
         for param in self._tensors:
             view = views[param.name]
             form = Form.DENSE  # what only TMA touches is described by its tensor map
-            if param.name in self._face.accessed:
-                form = view.layout.form(alignment_of(view.pointer), self._face.vectors.get(param.name, 0))
+            if param.name in self._interface.accessed:
+                form = view.layout.form(alignment_of(view.pointer), self._interface.vectors.get(param.name, 0))
                 wide = wide or (form is not Form.DENSE and not view.layout.fits_int32)
             forms.append(form)
         return Variant(tuple(forms), wide)

@@ -1,19 +1,20 @@
-"""The executable of an automatic schedule: kernels are auto_scheduled, made, proved and counted, or remembered."""
+"""Executables of automatic schedules: their kernels are made, proved and counted, or come from the cache of decisions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from taskfuse.count import Count, count
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import sym
 from taskfuse.runtime.chain import Chain, Link
+from taskfuse.runtime.decision_cache import DecisionCache
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import Maker
-from taskfuse.runtime.remembered import Memory
+from taskfuse.runtime.progress import Progress
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.alike import form
+from taskfuse.schedulers.alpha_equivalence import form
 from taskfuse.schedulers.candidates import failure, tried
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmenter import BUDGET, Segmentation, choose_segments
@@ -41,19 +42,29 @@ def auto_scheduled(
     Raises:
         UnsupportedError: see :func:`taskfuse.schedulers.segmenter.choose_segments`.
     """
-    memory = Memory(fusion, make, "automatic", sorted((sizes or {}).items()), target, budget)
+    memory = DecisionCache(fusion, make, "automatic", sorted((sizes or {}).items()), target, budget)
     run = memory.recall()
     if run is None:
-        run = _planned(fusion, make, sizes, target, budget, known)
+        with Progress(f"tf.compile of '{fusion.name}'") as progress:
+            run = _searched(fusion, make, sizes, target, budget, known, progress)
         memory.keep(run)
     return run
 
 
-def _planned(fusion: Fusion, make: Maker, sizes: Mapping[str, int] | None, target: Target, budget: float, known: Segmentation | None) -> Executable:
+def _searched(
+    fusion: Fusion,
+    make: Maker,
+    sizes: Mapping[str, int] | None,
+    target: Target,
+    budget: float,
+    known: Segmentation | None,
+    progress: Callable[[str], None],
+) -> Executable:
     runs: dict[tuple[Fusion, str], Executable] = {}
     alike: dict[str, Executable] = {}
 
     def trial(scheduled: Fusion, schedule: Schedule) -> Count | None:
+        progress(f"{len(runs)} schedules tried, {len(alike)} kernels of segments")
         is_segment = scheduled.name != fusion.name
         key = form(scheduled).text if is_segment else ""  # the arguments of the whole have the names that the user gave them
         run = alike.get(key)
@@ -81,7 +92,7 @@ def _planned(fusion: Fusion, make: Maker, sizes: Mapping[str, int] | None, targe
 
 def as_scheduled(fusion: Fusion, make: Maker) -> Executable:
     """The executable of a fusion as it is scheduled: the one that is remembered, if there is one."""
-    memory = Memory(fusion, make, "as scheduled")
+    memory = DecisionCache(fusion, make, "as scheduled")
     run = memory.recall()
     if run is None:
         run = make(fusion)

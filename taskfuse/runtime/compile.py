@@ -14,12 +14,12 @@ from taskfuse.kir import Kernel
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, check_options
 from taskfuse.options import Backend, read_options
-from taskfuse.runtime.arranged import Arranged, Nothing
 from taskfuse.runtime.automatic import as_scheduled, auto_scheduled
 from taskfuse.runtime.chain import Chain, link
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import Maker, check_backend
-from taskfuse.runtime.lying import as_it_is, as_it_lies, is_plain
+from taskfuse.runtime.memory_order import in_given_order, in_memory_order, is_plain
+from taskfuse.runtime.results import Arranged, Nothing
 from taskfuse.runtime.specialization import specialized
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.segment import SegmentedFusion
@@ -108,7 +108,7 @@ def compile(
             return Arranged(copy_fusion(fusion)[0], Nothing(fusion, backend), {})
         case Fusion():
             is_scheduled = schedule is None or fusion.has_schedule
-            wishes = None if is_plain(fusion) else as_it_is(fusion) if is_scheduled else as_it_lies(fusion)
+            wishes = None if is_plain(fusion) else in_given_order(fusion) if is_scheduled else in_memory_order(fusion)
             whole = fusion if wishes is None else wishes.fusion
             if is_scheduled:
                 run = as_scheduled(whole, make)

@@ -23,7 +23,7 @@ from taskfuse.sim import simulate
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate
-    from taskfuse.cuda.face import Face
+    from taskfuse.cuda.kernel_interface import KernelInterface
     from taskfuse.cuda.launch import Launcher
     from taskfuse.cuda.nvrtc import Binary
     from taskfuse.cuda.signature import Source
@@ -38,11 +38,11 @@ class CompiledKernel(Executable):
         ProofError: see :func:`taskfuse.compile`.
     """
 
-    __slots__ = ("_arch", "_debug", "_face", "_fast_math", "_kernel", "_launcher", "_proof", "_unsafe")
+    __slots__ = ("_arch", "_debug", "_fast_math", "_interface", "_kernel", "_launcher", "_proof", "_unsafe")
 
     def __init__(
         self,
-        kernel: Kernel | Face,
+        kernel: Kernel | KernelInterface,
         backend: Backend,
         arch: str | None = None,
         fast_math: bool = False,
@@ -53,7 +53,7 @@ class CompiledKernel(Executable):
     ) -> None:
         super().__init__(backend, schedule)
         self._kernel = kernel if isinstance(kernel, Kernel) else kernel.head
-        self._face = None if isinstance(kernel, Kernel) else kernel
+        self._interface = None if isinstance(kernel, Kernel) else kernel
         self._arch = arch
         self._fast_math = fast_math
         self._debug = debug
@@ -67,20 +67,20 @@ class CompiledKernel(Executable):
             return None
         from taskfuse.runtime.proof import Proof  # only who asks for a proof pays for its import
 
-        return Proof(self.face, settings, searches=self.schedule is None, standing=standing)
+        return Proof(self.interface, settings, searches=self.schedule is None, standing=standing)
 
     @property
     def kernel(self) -> Kernel:
-        return self._kernel if self._face is None else self._face.whole()
+        return self._kernel if self._interface is None else self._interface.whole()
 
     @property
-    def face(self) -> Face:
+    def interface(self) -> KernelInterface:
         """What launching asks of the kernel."""
-        if self._face is None:
-            from taskfuse.cuda.face import face  # only who launches or proves pays for its import
+        if self._interface is None:
+            from taskfuse.cuda.kernel_interface import interface_of  # only who launches or proves pays for its import
 
-            self._face = face(self._kernel)
-        return self._face
+            self._interface = interface_of(self._kernel)
+        return self._interface
 
     @property
     def standing(self) -> Standing | None:
@@ -171,7 +171,7 @@ class CompiledKernel(Executable):
         from taskfuse.cuda.outputs import check_host_outputs, outputs_given, store
 
         given = outputs_given(self.kernel, out)
-        check_host_outputs(self.kernel, [a for p, a in zip(params, taken, strict=True) if isinstance(p, TensorParam)], given, self.face.touched)
+        check_host_outputs(self.kernel, [a for p, a in zip(params, taken, strict=True) if isinstance(p, TensorParam)], given, self.interface.touched)
         store(self.kernel, simulate(self.kernel, taken, seed=seed), given)
         return given
 
@@ -200,7 +200,7 @@ class CompiledKernel(Executable):
 
         admit = None if self._proof is None else self._proof.admit
         return Launcher(
-            self.face,
+            self.interface,
             kinds(),
             arch=self._arch,
             fast_math=self._fast_math,
@@ -268,10 +268,10 @@ class Maker:
                 run = run.of(kernel) if kernel.verify().is_proved else run
         return run
 
-    def remembered(self, face: Face, schedule: Schedule | None, standing: Standing) -> CompiledKernel:
+    def remembered(self, interface: KernelInterface, schedule: Schedule | None, standing: Standing) -> CompiledKernel:
         """The executable of a kernel that another process has made and looked at."""
         backend = read_options().backend if self.backend == "auto" else self.backend
-        return CompiledKernel(face, backend, self.arch, self.fast_math, schedule=schedule, standing=standing)
+        return CompiledKernel(interface, backend, self.arch, self.fast_math, schedule=schedule, standing=standing)
 
     @property
     def remembers(self) -> bool:

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from taskfuse.cuda.cache import folder, keep
-from taskfuse.cuda.face import Face
+from taskfuse.cuda.kernel_interface import KernelInterface
 from taskfuse.cuda.sources import sources
 from taskfuse.kir import Kernel
 from taskfuse.options import Options
@@ -41,7 +41,7 @@ class Proof:
     the extents of each launch. That takes a while for extents that are new. Where values alone are open, nothing else is asked again.
 
     Args:
-        face: the kernel's.
+        interface: the kernel's.
         standing: what another process found out, if the caller has that in a form bound to the kernel's text and to the checker (:func:`identity`).
         searches: whether a counterexample is looked for where the argument has gaps. It takes longer than the argument; of a schedule of constant extents
             that is one of many nothing more is asked than that it is proved.
@@ -50,14 +50,14 @@ class Proof:
         ProofError: the kernel is refuted; or it is outside the model, and has no symbolic extents.
     """
 
-    __slots__ = ("_admitted", "_certificate", "_face", "_lock", "standing")
+    __slots__ = ("_admitted", "_certificate", "_interface", "_lock", "standing")
 
-    def __init__(self, face: Face, settings: Options, searches: bool = True, standing: Standing | None = None) -> None:
-        self._face = face
+    def __init__(self, interface: KernelInterface, settings: Options, searches: bool = True, standing: Standing | None = None) -> None:
+        self._interface = interface
         self._certificate: Certificate | None = None
         self._admitted: set[tuple[int, ...]] = set()
         self._lock = Lock()
-        key = identity(face.text, settings)
+        key = identity(interface.text, settings)
         if standing is Standing.PROVED:
             _known[key] = None
         self.standing = standing or (Standing.PROVED if _remembered(key, settings) else self._found(searches))
@@ -67,7 +67,7 @@ class Proof:
     def _found(self, searches: bool) -> Standing:
         from taskfuse.check import Layer, Verdict
 
-        certificate, extents = self.certificate, self._face.head.extents
+        certificate, extents = self.certificate, self._interface.head.extents
         if not certificate.is_proved:
             if extents and certificate.open_layers == frozenset((Layer.VALUES,)):
                 return Standing.VALUES_OPEN
@@ -81,7 +81,7 @@ class Proof:
     @property
     def kernel(self) -> Kernel:
         """The kernel."""
-        return self._face.whole()
+        return self._interface.whole()
 
     @property
     def is_open(self) -> bool:
@@ -108,7 +108,7 @@ class Proof:
             return
         from taskfuse.check import Layer
 
-        sizes = tuple(symbols[e.name] for e in self._face.head.extents)
+        sizes = tuple(symbols[e.name] for e in self._interface.head.extents)
         with self._lock:
             if sizes not in self._admitted:
                 certificate = verify(self.kernel, symbols)

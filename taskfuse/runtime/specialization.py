@@ -23,9 +23,9 @@ from taskfuse.ir.scalar import const, sym
 from taskfuse.kir import Kernel
 from taskfuse.location import caller
 from taskfuse.runtime.automatic import auto_scheduled
+from taskfuse.runtime.decision_cache import DecisionCache, Outline
 from taskfuse.runtime.executable import Executable, Facts, Specialization
 from taskfuse.runtime.kernel import Maker
-from taskfuse.runtime.remembered import Memory, Outline
 from taskfuse.schedule.copy import Renaming, copy_fusion, embed
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmenter import Segmentation, choose_segments
@@ -193,7 +193,7 @@ class Specialized(Executable):
     def _plan(self, facts: Facts, sizes: Mapping[str, int]) -> Segmentation | Outline:
         part = narrowed(self._fusion, facts)
         known = {name: size for name, size in sizes.items() if name in part.dims}
-        memory = Memory(part, self._make, "outline", sorted(known.items()), self._target)
+        memory = DecisionCache(part, self._make, "outline", sorted(known.items()), self._target)
         found = memory.outline()
         if found is None:
             found = choose_segments(part, sizes=known, target=self._target)

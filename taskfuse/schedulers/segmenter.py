@@ -26,7 +26,7 @@ from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.segment import extract
 from taskfuse.schedule.through_view import is_whole, own_index
-from taskfuse.schedulers.alike import form, in_other_names
+from taskfuse.schedulers.alpha_equivalence import form, in_other_names
 from taskfuse.schedulers.auto import PRODUCTS, candidates
 from taskfuse.schedulers.beside import GAIN, arguments_of, groups, joined, levels, outputs_of
 from taskfuse.schedulers.candidates import Candidate, Candidates, Trial, failure, tried

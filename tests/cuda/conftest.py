@@ -24,8 +24,8 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
         return Binary(text.encode(), "", None, ())
 
     def emitted(*args: Any) -> Source:
-        face, *rest, _ = args
-        made = source.emit(face.whole(), *rest)
+        interface, *rest, _ = args
+        made = source.emit(interface.whole(), *rest)
         found.parameter_sizes = [size(a) for a in made.arguments]
         return made
 

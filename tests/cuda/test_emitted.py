@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from taskfuse.cuda import cache, emitted, source
-from taskfuse.cuda.face import face
+from taskfuse.cuda.kernel_interface import interface_of
 from taskfuse.cuda.ranges import dense
 from taskfuse.cuda.signature import Argument, ReportArgument, Source
 from taskfuse.cuda.source import emit
@@ -45,7 +45,7 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> list[Kernel]:
 
 
 def made(kernel: Kernel, *rest: object) -> Source:
-    return emitted.emitted(face(kernel), *rest)
+    return emitted.emitted(interface_of(kernel), *rest)
 
 
 def variants(kernel: Kernel) -> list[Variant]:

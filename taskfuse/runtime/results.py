@@ -1,7 +1,7 @@
 """Results as a fusion asks for them: arrays with strides, in the place of inputs, inputs themselves, one array twice.
 
 Kernels store each output once, into an array. Here arrays are found for them, and what a call returns is made of these. An automatic schedule does not see
-strides: it is made for arrays whose axes stand in the order in which they lie in memory (:mod:`taskfuse.runtime.lying`), and a call hands on views in
+strides: it is made for arrays whose axes stand in the order in which they lie in memory (:mod:`taskfuse.runtime.memory_order`), and a call hands on views in
 that order.
 """
 
@@ -26,7 +26,7 @@ from taskfuse.kir import Kernel
 from taskfuse.runtime.arrays import empty, part, permuted, strides_of
 from taskfuse.runtime.chain import copies_of
 from taskfuse.runtime.executable import Executable
-from taskfuse.runtime.lying import Order
+from taskfuse.runtime.memory_order import Order
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate

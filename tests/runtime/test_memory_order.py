@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import taskfuse as tf
-from taskfuse.runtime.lying import as_it_is, as_it_lies, is_plain
+from taskfuse.runtime.memory_order import in_given_order, in_memory_order, is_plain
 
 
 def example() -> tf.Fusion:
@@ -15,7 +15,7 @@ def example() -> tf.Fusion:
 
 
 def test_axes_are_in_the_order_of_memory() -> None:
-    plain = as_it_lies(example())
+    plain = in_memory_order(example())
     assert plain.orders == {"x": (0, 2, 1), "y": (0, 2, 1), "z": (2, 1, 0)}
     assert plain.into == {"y": "x"}
     assert [str(tuple(map(int, tv.shape))) for tv in (*plain.fusion.inputs, *plain.fusion.outputs)] == ["(2, 4, 3)", "(2, 4, 3)", "(4, 3, 2)"]
@@ -24,7 +24,7 @@ def test_axes_are_in_the_order_of_memory() -> None:
 
 
 def test_a_schedule_keeps_its_axes_and_its_places() -> None:
-    plain = as_it_is(example())
+    plain = in_given_order(example())
     assert not plain.orders
     assert "OUTPUT y into x, z" in str(plain.fusion)
     assert "strides" not in str(plain.fusion)

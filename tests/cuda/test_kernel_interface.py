@@ -1,11 +1,11 @@
-"""The face of a kernel: the same whether its body is there or only its text."""
+"""The interface of a kernel: the same whether its body is there or only its text."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from taskfuse.cuda.face import face
+from taskfuse.cuda.kernel_interface import interface_of
 from taskfuse.cuda.ranges import fits
 from taskfuse.kir import parse_head, parse_kernel
 
@@ -25,20 +25,20 @@ r[0] = copy(t[threadIdx.x])
 @pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.stem)
 def test_the_head_of_a_text_is_the_kernel_without_its_body(path: Path) -> None:
     kernel = parse_kernel(path.read_text(encoding="utf-8"))
-    found = face(kernel)
+    found = interface_of(kernel)
     assert parse_head(found.text) == replace(kernel, body=(), definitions=())
     assert parse_head(str(kernel)) == parse_head(found.text)
     assert parse_kernel(found.text) == found.whole() is kernel is found.head
 
 
 def test_what_is_asked_of_the_body() -> None:
-    found = face(parse_kernel(VECTORS.lstrip("\n")))
+    found = interface_of(parse_kernel(VECTORS.lstrip("\n")))
     assert found.accessed & {"x", "t", "n", "y"} == {"x", "t", "y"}
     assert dict(found.vectors) == {"x": 16, "y": 16}
 
 
 @pytest.mark.parametrize("m", [1, 1 << 31])
 def test_indices_fit_as_they_do_for_the_kernel(m: int) -> None:
-    found = face(parse_kernel(VECTORS.lstrip("\n")))
+    found = interface_of(parse_kernel(VECTORS.lstrip("\n")))
     assert found.fits({"M": m}) == fits(found.whole(), {"M": m}) == (m == 1)
     assert replace(found, is_narrow=True).fits({"M": m})

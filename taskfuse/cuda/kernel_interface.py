@@ -1,4 +1,4 @@
-"""The face of a kernel: what launching asks of it. A kernel that was read from disk has one before its body is parsed, and most processes never parse it."""
+"""The interface of a kernel: what launching needs of it. A kernel that was read from disk has one before its body is parsed; most processes never parse it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from taskfuse.kir.nodes import AsyncCopy, Gather, VectorCopy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Face:
+class KernelInterface:
     """What launching asks of a kernel.
 
     Attributes:
@@ -42,10 +42,10 @@ class Face:
         return fits(self.whole(), symbols) if self.is_narrow is None else self.is_narrow
 
 
-def face(kernel: Kernel) -> Face:
-    """The face of a kernel that is there."""
+def interface_of(kernel: Kernel) -> KernelInterface:
+    """The interface of a kernel that is there."""
     accessed = frozenset(a.buffer for s in walk(kernel) for side in accesses(s) for a in side)
-    return Face(kernel, to_text(kernel, witness=True), accessed, _vectors(kernel), None, lambda: kernel)
+    return KernelInterface(kernel, to_text(kernel, witness=True), accessed, _vectors(kernel), None, lambda: kernel)
 
 
 def _vectors(kernel: Kernel) -> dict[str, int]:

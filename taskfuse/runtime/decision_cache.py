@@ -1,11 +1,11 @@
-"""Decisions that are remembered: which kernels compute a fusion, kept on disk for the next process.
+"""Decisions of ``tf.compile`` on disk: which kernels compute a fusion.
 
-What ``tf.compile`` decides follows from the text of the fusion, its settings, the target and the files of taskfuse. Their SHA-256 is the key of an entry in the
-folder of compiled kernels; the entry is JSON: the text of every kernel, what launching asks of it (:mod:`taskfuse.cuda.face`), what is proved of it, which
-arrays it takes and makes, and what the schedule says of itself. A process that finds it lowers, searches and proves nothing; it parses the bodies of kernels
-when somebody wants to see them. What is proved of a kernel is taken only if it was proved of this text by a checker of these files.
+What ``tf.compile`` decides follows from the text of the fusion, its settings, the target and the files of taskfuse. Their SHA-256 is the key of an entry in
+the folder of compiled kernels. The entry is JSON: the text of every kernel, its interface (:mod:`taskfuse.cuda.kernel_interface`), its verdict, the arrays
+that it takes and makes, and what the schedule says of itself. A process that finds the entry lowers, searches and proves nothing; it parses the body of a
+kernel when somebody asks for it. A verdict counts only for this kernel text and for a checker of these files.
 
-An entry that cannot be read, that another version wrote or that makes no sense is none.
+An entry that cannot be read, that another version wrote or that makes no sense is ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple, cast
 
 from taskfuse.cuda.cache import folder, keep
-from taskfuse.cuda.face import Face
+from taskfuse.cuda.kernel_interface import KernelInterface
 from taskfuse.cuda.nvrtc import installed_version
 from taskfuse.cuda.present import found
 from taskfuse.cuda.sources import sources
@@ -38,7 +38,7 @@ _FORM: Final = 1  # of what _packed makes
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CachedSchedule:
     """An automatic schedule of another process, as it told of itself."""
 
     scheduler: str
@@ -58,7 +58,7 @@ class Outline(NamedTuple):
     code: str
 
 
-class Memory:
+class DecisionCache:
     """What is remembered of one fusion.
 
     Args:
@@ -161,14 +161,14 @@ def _packed_kernel(run: Executable, settings: Options) -> dict[str, object] | No
     """A kernel in JSON; ``None``: it is more than one, or nobody has proved it."""
     if not isinstance(run, CompiledKernel) or run.standing is None:
         return None
-    face = run.face
+    interface = run.interface
     return {
-        "text": face.text,
-        "accessed": sorted(face.accessed),
-        "vectors": dict(face.vectors),
-        "narrow": None if face.head.extents else face.fits({}),
+        "text": interface.text,
+        "accessed": sorted(interface.accessed),
+        "vectors": dict(interface.vectors),
+        "narrow": None if interface.head.extents else interface.fits({}),
         "standing": run.standing.value,
-        "of": identity(face.text, settings),
+        "of": identity(interface.text, settings),
         "schedule": _told(run.schedule),
     }
 
@@ -180,8 +180,8 @@ def _made_kernel(form: Mapping[str, Any], make: Maker, settings: Options) -> Com
         raise ValueError("proved of another kernel, or by another checker")
     vectors = {str(name): int(size) for name, size in form["vectors"].items()}
     whole = cache(lambda: parse_kernel(text))
-    face = Face(parse_head(text), text, frozenset(form["accessed"]), vectors, form["narrow"], whole)
-    return make.remembered(face, _schedule(form["schedule"]), Standing(form["standing"]))
+    interface = KernelInterface(parse_head(text), text, frozenset(form["accessed"]), vectors, form["narrow"], whole)
+    return make.remembered(interface, _schedule(form["schedule"]), Standing(form["standing"]))
 
 
 def _told(schedule: Schedule | None) -> list[object] | None:
@@ -192,4 +192,4 @@ def _schedule(form: Sequence[Any] | None) -> Schedule | None:
     if form is None:
         return None
     scheduler, us, code, text = form
-    return Told(str(scheduler), float(us), str(code), str(text))
+    return CachedSchedule(str(scheduler), float(us), str(code), str(text))

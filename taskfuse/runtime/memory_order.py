@@ -33,7 +33,7 @@ def is_plain(fusion: Fusion) -> bool:
     return not fusion.strides and all(r.is_plain for r in fusion.results) and len(fusion.results) == len(fusion.outputs)
 
 
-def as_it_lies(fusion: Fusion) -> Plain:
+def in_memory_order(fusion: Fusion) -> Plain:
     """The fusion for automatic schedules: axes of inputs and outputs in the order in which they lie in memory."""
     facts, orders = fusion.facts(), dict[str, Order]()
     wanted = {tv.name: (tv.shape, strides) for tv, strides in fusion.strides.items()}
@@ -67,7 +67,7 @@ def as_it_lies(fusion: Fusion) -> Plain:
     return Plain(new, orders, into)
 
 
-def as_it_is(fusion: Fusion) -> Plain:
+def in_given_order(fusion: Fusion) -> Plain:
     """The fusion for a schedule that it has: outputs that are written into inputs stay so."""
     new, tensors = copy_fusion(fusion)
     into = {r.tensor.name: r.into.name for r in fusion.results if r.into is not None and r.into.is_input}

@@ -6,7 +6,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.runtime import kernel
 from taskfuse.runtime.chain import Chain
-from taskfuse.schedulers import alike
+from taskfuse.schedulers import alpha_equivalence
 from taskfuse.schedulers.auto import candidates
 from taskfuse.schedulers.segmenter import choose_segments
 from tests.schedulers.planned import pasted
@@ -34,9 +34,9 @@ def piece(a: str, b: str, c: str, scale: float = 2.0) -> tf.Fusion:
 
 
 def test_a_form_ignores_names_and_nothing_else() -> None:
-    first = alike.form(piece("x", "y", "z"))
-    assert alike.form(piece("tv9", "split", "x")).text == first.text
-    assert alike.form(piece("x", "y", "z", 3.0)).text != first.text
+    first = alpha_equivalence.form(piece("x", "y", "z"))
+    assert alpha_equivalence.form(piece("tv9", "split", "x")).text == first.text
+    assert alpha_equivalence.form(piece("x", "y", "z", 3.0)).text != first.text
     assert first.names[:2] == ("x", "y")
 
 
@@ -47,7 +47,7 @@ def test_the_order_of_inputs_counts() -> None:
             fusion.inputs.reverse()
         return fusion
 
-    assert alike.form(ordered(True)).text != alike.form(ordered(False)).text
+    assert alpha_equivalence.form(ordered(True)).text != alpha_equivalence.form(ordered(False)).text
 
 
 @pytest.mark.parametrize("names", [("tv5", "tv6"), ("fusion", "for"), ("y", "x"), ("axis", "split")])
@@ -55,12 +55,12 @@ def test_a_schedule_in_other_names_is_the_one_that_would_have_been_made(names: t
     one, other = piece("x", "y", "z"), piece(*names, "z")
     found = candidates(one).best
     assert found is not None
-    renamed = alike.in_other_names(found, alike.form(one).names, alike.form(other).names)
+    renamed = alpha_equivalence.in_other_names(found, alpha_equivalence.form(one).names, alpha_equivalence.form(other).names)
     space = {"fusion": tf.copy_fusion(other)[0]}
     exec(renamed.schedule.code, space)
     renamed.fusion.name = other.name
     assert str(tf.lower(space["fusion"])) == str(tf.lower(renamed.fusion))
-    assert alike.form(renamed.fusion).text == alike.form(found.fusion).text
+    assert alpha_equivalence.form(renamed.fusion).text == alpha_equivalence.form(found.fusion).text
 
 
 def test_code_of_equal_segments_makes_their_kernels() -> None:

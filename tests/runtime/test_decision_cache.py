@@ -17,7 +17,7 @@ import taskfuse as tf
 from examples import founding
 from taskfuse.cuda import cache as compiled
 from taskfuse.cuda.sources import Sources
-from taskfuse.runtime import automatic, kernel, proof, remembered, specialization
+from taskfuse.runtime import automatic, decision_cache, kernel, proof, specialization
 from taskfuse.runtime.chain import Chain
 from taskfuse.runtime.executable import Executable
 from taskfuse.target import H100
@@ -157,7 +157,7 @@ def test_settings_that_turn_it_off(work: list[str], monkeypatch: pytest.MonkeyPa
 def test_another_state_of_the_package_remembers_nothing(work: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     tf.compile(one(), backend="sim")
     work.clear()
-    monkeypatch.setattr(remembered, "sources", lambda settings: Sources("another", "another"))
+    monkeypatch.setattr(decision_cache, "sources", lambda settings: Sources("another", "another"))
     tf.compile(one(), backend="sim")
     assert {"lower", "choose_segments"} <= set(work)
 
@@ -249,7 +249,7 @@ def test_a_folder_without_permissions(work: list[str], tmp_path: Path) -> None:
 
 
 def test_threads_and_a_crowd_of_processes(work: list[str], tmp_path: Path) -> None:
-    program = "import taskfuse as tf\nfrom tests.runtime.test_remembered import chain\nprint(*tf.compile(chain(), backend='sim').kernels)"
+    program = "import taskfuse as tf\nfrom tests.runtime.test_decision_cache import chain\nprint(*tf.compile(chain(), backend='sim').kernels)"
     command = ["env", f"TASKFUSE_CACHE_DIR={tmp_path / 'cache'}", sys.executable, "-c", program]
     crowd = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()) for _ in range(2)]
     runs: list[Executable] = []
