@@ -54,14 +54,15 @@ def tensor_graph(fusion: Fusion) -> nx.DiGraph[str]:
             match operand:
                 case Read():
                     place = f" at {_list(expr.places[position])}" if isinstance(expr, Assemble) else ""
-                    found.setdefault(operand.tensor.name, []).append((position, _list(operand.index) + place, None if operand.valid is TRUE else str(operand.valid)))
+                    valid = None if operand.valid is TRUE else str(operand.valid)
+                    found.setdefault(operand.tensor.name, []).append((position, _list(operand.index) + place, valid))
                 case ScalarRead():
                     found.setdefault(operand.scalar.name, []).append((position, "[]", None))
                 case _:
                     pass
         for name, uses in found.items():
-            positions, maps, valid = zip(*uses, strict=True)
-            graph.add_edge(name, expr.output.name, positions=positions, maps=maps, valid=valid)
+            positions, maps, conditions = zip(*uses, strict=True)
+            graph.add_edge(name, expr.output.name, positions=positions, maps=maps, valid=conditions)
     return graph
 
 
