@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
 
+from taskfuse.errors import TaskError
 from taskfuse.ir.expr import reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.task_tree import behind_views
@@ -36,6 +37,15 @@ def assign(fusion: Fusion) -> dict[TensorView, Task]:
         piece.tensors.append(tv)
         place[tv] = piece
     return place
+
+
+def places(fusion: Fusion) -> dict[TensorView, Task]:
+    """The task of each tensor; where unclaimed tensors have none by law, of those that are claimed."""
+    try:
+        return assign(fusion)
+    except TaskError:
+        homes = {tv: fusion.tasks.home(tv) for tv in fusion.tensors()}
+        return {tv: task for tv, task in homes.items() if task is not None}
 
 
 def _levels(fusion: Fusion, place: dict[TensorView, Task], rest: Iterable[TensorView]) -> dict[TensorView, int]:

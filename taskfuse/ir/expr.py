@@ -196,6 +196,23 @@ def operand_dtype(operand: Operand) -> DType:
             return int64
 
 
+def op_text(expr: MathExpr) -> str:
+    """What ``expr`` does, in a word or a few."""
+    match expr:
+        case Pointwise():
+            return expr.op.name
+        case Reduction():
+            return f"reduce {expr.combine.name}" if len(expr.operands) == 1 else f"reduce {expr.combine.name} of {expr.body.name}"
+        case Select() | View():
+            return expr.label
+        case Assemble():
+            return "assemble"
+        case Gather():
+            return "gather"
+        case Scan():
+            return f"scan {expr.combine.name}"
+
+
 def is_copy(expr: MathExpr) -> bool:
     """True if ``expr`` gives elements of one tensor as they are."""
     match expr:

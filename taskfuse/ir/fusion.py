@@ -28,6 +28,8 @@ from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import Location, caller
 
 if TYPE_CHECKING:
+    import networkx as nx
+
     from taskfuse.ir.values import Values
 
 
@@ -410,6 +412,14 @@ class Fusion:
         """Write the graph to an SVG file: tensors in the boxes of their tasks and groups, an edge from each to its readers."""
         Path(path).write_text(_readers[0].picture(self), encoding="utf-8")
 
+    def graph(self) -> nx.DiGraph[str]:
+        """The tensors and scalars as a networkx graph, an edge from each to what reads it; see :func:`taskfuse.ir.graph.tensor_graph`."""
+        return _readers[0].graph(self)
+
+    def task_graph(self) -> nx.DiGraph[str]:
+        """See :meth:`TaskTree.graph`."""
+        return _readers[0].task_graph(self)
+
     def partition(self, sizes: Mapping[str, int] | None = None) -> Partition:
         """Propose tasks and groups, with the estimate behind each group: ``explain()`` shows them, ``code`` is Python, ``apply()`` makes them.
 
@@ -465,6 +475,8 @@ class FusionReaders(Protocol):
     def text(self, fusion: Fusion) -> str: ...
     def parse(self, text: str) -> Fusion: ...
     def picture(self, fusion: Fusion) -> str: ...
+    def graph(self, fusion: Fusion) -> nx.DiGraph[str]: ...
+    def task_graph(self, fusion: Fusion) -> nx.DiGraph[str]: ...
     def base(self, fusion: Fusion, view: TensorView) -> TensorView | None: ...
     def evaluate(self, fusion: Fusion, args: tuple[NDArray[Any] | float | int, ...], options: dict[str, Any]) -> tuple[np.ndarray, ...]: ...
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from taskfuse.errors import TaskError
-from taskfuse.ir.assignment import assign
+from taskfuse.ir.assignment import places
 from taskfuse.ir.draw_layout import Box, arrange, route
-from taskfuse.ir.expr import Assemble, Gather, MathExpr, Pointwise, Reduction, Scan, Select, View
+from taskfuse.ir.expr import op_text
 from taskfuse.ir.fusion import Fusion, shape_text
 from taskfuse.ir.storage import producers
-from taskfuse.ir.tasks import Group, Node, Task
+from taskfuse.ir.tasks import Group, Node, Task, are_roles, joint
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import GroupKind
 from taskfuse.svg import FONT, Drawing, text_width
@@ -30,7 +29,7 @@ class _Picture:
 
     def __init__(self, fusion: Fusion) -> None:
         self.fusion = fusion
-        self.place = _places(fusion)
+        self.place = places(fusion)
         self.drawing = Drawing()
         self.leaf: dict[TensorView, Box] = {}
         self.nodes: dict[Box, Node] = {}
@@ -102,7 +101,7 @@ class _Picture:
 
     def _lines(self, tv: TensorView) -> list[str]:
         expr = self.fusion.definition(tv)
-        head = tv.name if expr is None else f"{tv.name} = {_operation(expr)}"
+        head = tv.name if expr is None else f"{tv.name} = {op_text(expr)}"
         lines = [head, f"{tv.dtype.name}{shape_text(tv.shape)}"]
         where = [] if tv.schedule.memory is None else [tv.schedule.memory.value]
         if tv.schedule.stages > 1:
@@ -127,18 +126,7 @@ class _Picture:
         """True if the nodes where the ways to two tensors part are roles: members of a parallelized vertical group."""
         if a.is_input:
             return False
-        groups = [_around(self.place[tv]) for tv in (a, b)]
-        joint = next(g for g in groups[0] if g in groups[1])
-        return self.place[a] is not self.place[b] and joint.ptype is not None and joint.kind is GroupKind.VERTICAL
-
-
-def _around(task: Task) -> list[Group]:
-    """The groups around a task, inwards to outwards; those of unclaimed tensors hang under the root."""
-    group = task.parent or task.tree.root
-    found = [group]
-    while (parent := found[-1].parent) is not None:
-        found.append(parent)
-    return found
+        return self.place[a] is not self.place[b] and are_roles(joint(self.place[a], self.place[b]))
 
 
 def _fill(node: Node) -> str:
@@ -147,34 +135,9 @@ def _fill(node: Node) -> str:
     return _IN_TURN if node.ptype is None else _GROUPS.get(node.kind, _IN_TURN)
 
 
-def _places(fusion: Fusion) -> dict[TensorView, Task]:
-    """The task of each tensor; where unclaimed tensors have none by law, of those that are claimed."""
-    try:
-        return assign(fusion)
-    except TaskError:
-        homes = {tv: fusion.tasks.home(tv) for tv in fusion.tensors()}
-        return {tv: task for tv, task in homes.items() if task is not None}
-
-
 def _title(node: Node) -> str:
     if isinstance(node, Task):
         return node.name
     if node.ptype is None:
         return f"{node.name}: in turn" if len(node.members) > 1 else node.name
     return f"{node.name}: {node.kind.value} on {node.ptype.value}"
-
-
-def _operation(expr: MathExpr) -> str:
-    match expr:
-        case Pointwise():
-            return expr.op.name
-        case Reduction():
-            return f"reduce {expr.combine.name}" if len(expr.operands) == 1 else f"reduce {expr.combine.name} of {expr.body.name}"
-        case Select() | View():
-            return expr.label
-        case Assemble():
-            return "assemble"
-        case Gather():
-            return "gather"
-        case Scan():
-            return f"scan {expr.combine.name}"

@@ -1,23 +1,27 @@
-"""The readers of a fusion: its text, its picture and its NumPy reference, plugged into the methods of :class:`~taskfuse.ir.fusion.Fusion`."""
+"""The readers of a fusion: its text, picture, graphs and NumPy reference, plugged into the methods of :class:`~taskfuse.ir.fusion.Fusion`."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.fusion import Fusion, bind_fusion_readers
+from taskfuse.ir.graph import task_graph, tensor_graph
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.picture import fusion_picture
 from taskfuse.ir.printer import fusion_to_text
 from taskfuse.ir.storage import strided
 from taskfuse.ir.tensor import TensorView
 
+if TYPE_CHECKING:
+    import networkx as nx
+
 
 class Readers:
-    """Text, picture and reference."""
+    """Text, picture, graphs and reference."""
 
     def text(self, fusion: Fusion) -> str:
         """:func:`taskfuse.ir.printer.fusion_to_text`."""
@@ -30,6 +34,14 @@ class Readers:
     def picture(self, fusion: Fusion) -> str:
         """:func:`taskfuse.ir.picture.fusion_picture`."""
         return fusion_picture(fusion)
+
+    def graph(self, fusion: Fusion) -> nx.DiGraph[str]:
+        """:func:`taskfuse.ir.graph.tensor_graph`."""
+        return tensor_graph(fusion)
+
+    def task_graph(self, fusion: Fusion) -> nx.DiGraph[str]:
+        """:func:`taskfuse.ir.graph.task_graph`."""
+        return task_graph(fusion)
 
     def base(self, fusion: Fusion, view: TensorView) -> TensorView | None:
         """The input that a tensor is, or is a view of that has strides; ``None`` if it is neither."""

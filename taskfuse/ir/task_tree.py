@@ -16,6 +16,8 @@ from taskfuse.ir.types import GroupKind, ParallelType
 from taskfuse.location import caller
 
 if TYPE_CHECKING:
+    import networkx as nx
+
     from taskfuse.ir.axes import Axis
     from taskfuse.ir.fusion import Fusion
 
@@ -313,6 +315,10 @@ class TaskTree:
             group = stack.pop(0)
             yield group
             stack += [m for m in group.members if isinstance(m, Group)]
+
+    def graph(self) -> nx.DiGraph[str]:
+        """Tasks and groups as a networkx graph, an edge from each task to those that read it; see :func:`taskfuse.ir.graph.task_graph`."""
+        return self.fusion.task_graph()
 
     def parallelize(self, group: Group, ptype: object) -> None:
         """See :meth:`Group.parallelize`."""

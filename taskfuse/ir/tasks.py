@@ -122,3 +122,23 @@ def leaves(node: Node) -> Iterator[Task]:
         case Group():
             for member in node.members:
                 yield from leaves(member)
+
+
+def around(task: Task) -> list[Group]:
+    """The groups around a task, inwards to outwards; those of unclaimed tensors hang under the root."""
+    group = task.parent or task.tree.root
+    found = [group]
+    while (parent := found[-1].parent) is not None:
+        found.append(parent)
+    return found
+
+
+def joint(a: Task, b: Task) -> Group:
+    """The innermost group around two tasks."""
+    groups = around(b)
+    return next(g for g in around(a) if g in groups)
+
+
+def are_roles(group: Group) -> bool:
+    """True if the members of ``group`` run at the same time and hand data to each other: what they share is a channel."""
+    return group.ptype is not None and group.kind is GroupKind.VERTICAL

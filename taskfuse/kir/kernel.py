@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from taskfuse.reports.exploration import Exploration
 from taskfuse.reports.resources import KernelResources, LaunchShape
 from taskfuse.reports.timeline import Timeline
 from taskfuse.target import launch_registers
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 ONE: Dim3 = (const(1), const(1), const(1))
 
@@ -125,6 +128,10 @@ class Kernel:
         """The channels between roles: slots, bytes, arrival counts, who fills and who reads; see :func:`taskfuse.kir.channels.channels`."""
         return readers().channels(self)
 
+    def graph(self) -> nx.DiGraph[str | int]:
+        """Storage and statements as a networkx graph: who reads, writes, signals and waits for what; see :func:`taskfuse.kir.graph.kernel_graph`."""
+        return readers().graph(self)
+
     def cuda_source(self, variant: Variant | None = None, fast_math: bool = False, debug: bool = False, locations: bool = False) -> str:
         """CUDA C++.
 
@@ -184,6 +191,7 @@ class KernelReaders(Protocol):
     def timeline(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], seed: int, options: dict[str, Any]) -> Timeline: ...
     def verify(self, kernel: Kernel, extents: Mapping[str, int] | None) -> Certificate: ...
     def channels(self, kernel: Kernel) -> ChannelTable: ...
+    def graph(self, kernel: Kernel) -> nx.DiGraph[str | int]: ...
     def cuda(self) -> CudaReader: ...
 
 

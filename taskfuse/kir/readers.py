@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from taskfuse.errors import UnsupportedError
 from taskfuse.kir.channel_table import ChannelTable
 from taskfuse.kir.channels import channels
+from taskfuse.kir.graph import kernel_graph
 from taskfuse.kir.kernel import CudaReader, Kernel
 from taskfuse.kir.parser import parse_kernel
 from taskfuse.kir.printer import to_text
@@ -18,6 +19,9 @@ from taskfuse.kir.verify import verify_kernel
 from taskfuse.reports.certificate import Certificate
 from taskfuse.reports.exploration import Exploration
 from taskfuse.reports.timeline import Timeline
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 class KirReaders:
@@ -54,6 +58,10 @@ class KirReaders:
     def channels(self, kernel: Kernel) -> ChannelTable:
         """:func:`taskfuse.kir.channels.channels`."""
         return channels(kernel)
+
+    def graph(self, kernel: Kernel) -> nx.DiGraph[str | int]:
+        """:func:`taskfuse.kir.graph.kernel_graph`."""
+        return kernel_graph(kernel)
 
     def cuda(self) -> CudaReader:
         """Raises :class:`UnsupportedError`: the CUDA backend is another package."""

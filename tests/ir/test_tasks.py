@@ -5,6 +5,7 @@ import pytest
 import taskfuse.ops as tf
 from taskfuse.errors import TaskError
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.tasks import are_roles, around, joint
 from taskfuse.ir.types import ParallelType as P
 from tests.ir.nodes import CYCLE, Chain, composite, placed, refused, state
 
@@ -149,3 +150,20 @@ def test_the_names_of_the_tasks_of_unclaimed_tensors_are_taken(name: str) -> Non
         "give the node another name",
     )
     assert fusion.task([a], "t00").name == "t00"
+
+
+def test_where_the_ways_to_two_tasks_part() -> None:
+    with Fusion() as fusion:
+        x = tf.define_tensor([4])
+        a, b = tf.sin(x), tf.cos(x)
+        y = tf.add(a, b)
+        fusion.add_output(y)
+    s, c, t = (fusion.task([tv]) for tv in (a, b, y))
+    beside = fusion.group([s, c])
+    roles = fusion.group([beside, t])
+    assert around(s) == [beside, roles, fusion.tasks.root]
+    assert (joint(s, c), joint(s, t), joint(t, t)) == (beside, roles, roles)
+    assert not are_roles(roles)
+    beside.parallelize(P.TIDz)
+    roles.parallelize(P.TIDy)
+    assert [are_roles(group) for group in (beside, roles)] == [False, True]
