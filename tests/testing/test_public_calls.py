@@ -22,7 +22,7 @@ NOT_DRAWN = {
     **{f"TensorView.{name}": MATH for name in vars(TensorView) if name in ("astype", *ops.__all__) and name not in SCHEDULING},
     **{name: "a name: no kernel depends on it" for name in ("TensorView.set_name", "TensorView.named", "TensorView.label", "Fusion.rename")},
     **{f"TensorView.{name}": READS for name in ("position", "axis")},
-    **{f"Fusion.{name}": READS for name in ("facts", "definition", "uses", "tensor", "tensors", "owner", "exprs", "is_view", "evaluate", "draw", "check")},
+    **{f"Fusion.{name}": READS for name in ("facts", "definition", "uses", "tensor", "tensors", "owner", "exprs", "is_view", "evaluate", "draw", "graph", "task_graph", "check")},
     **{f"Fusion.{name}": BUILDS for name in ("add_dim", "new_tensor", "define", "call", "add_input", "add_output", "add_scalar", "set_owner", "remove_unread")},
     "Fusion.partition": "proposes task() and group() calls, which are drawn; tests/schedulers/test_partition.py applies its proposals",
     "Fusion.set_strides": "says how arrays lie; tests/runtime/test_results.py and test_memory_order.py run such fusions",
