@@ -17,7 +17,7 @@ from reporting import L2_BYTES, gpu_median, parser, publish
 
 import taskfuse as tf
 from taskfuse.errors import TaskfuseError
-from taskfuse.schedulers.segmenter import Segmentation
+from taskfuse.schedulers.segmentation import Segmentation
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.schedulers.programs import ALIKE, BIG, Program

@@ -17,7 +17,8 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.alpha_equivalence import form
 from taskfuse.schedulers.candidates import failure, tried
 from taskfuse.schedulers.schedule import Sizes
-from taskfuse.schedulers.segmenter import BUDGET, Segmentation, choose_segments
+from taskfuse.schedulers.segmentation import Segmentation
+from taskfuse.schedulers.segmenter import BUDGET, choose_segments
 from taskfuse.target import Target
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from taskfuse.cuda.cache import folder, keep
 from taskfuse.cuda.kernel_interface import KernelInterface
@@ -39,7 +39,7 @@ _FORM: Final = 1  # of what _packed makes
 
 @dataclass(frozen=True, slots=True)
 class CachedSchedule:
-    """An automatic schedule of another process, as it told of itself."""
+    """An automatic schedule of another process: what it said of itself."""
 
     scheduler: str
     us: float
@@ -49,6 +49,10 @@ class CachedSchedule:
     def explain(self) -> str:
         """Why this schedule."""
         return self.text
+
+    def __getattr__(self, name: str) -> NoReturn:
+        help = "compile it with cache=False for the schedule itself"
+        raise AttributeError(f"a schedule from the cache has no '{name}', only scheduler, us, code and explain(): {help}", name=name, obj=self)
 
 
 class Outline(NamedTuple):

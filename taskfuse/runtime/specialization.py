@@ -28,7 +28,8 @@ from taskfuse.runtime.executable import Executable, Facts, Specialization
 from taskfuse.runtime.kernel import Maker
 from taskfuse.schedule.copy import Renaming, copy_fusion, embed
 from taskfuse.schedulers.schedule import Sizes
-from taskfuse.schedulers.segmenter import Segmentation, choose_segments
+from taskfuse.schedulers.segmentation import Segmentation
+from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import VECTOR_BYTES, Target
 
 if TYPE_CHECKING:

@@ -31,7 +31,8 @@ from taskfuse.runtime.kernel import one_kernel
 from taskfuse.runtime.views import StridedView
 from taskfuse.schedulers.candidates import INTERNAL
 from taskfuse.schedulers.schedule import Schedule
-from taskfuse.schedulers.segmenter import Segmentation, choose_segments
+from taskfuse.schedulers.segmentation import Segmentation
+from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.sim import simulate
 from taskfuse.testing.case import Case, Outcome
 from taskfuse.testing.chooser import Chooser, RandomChooser

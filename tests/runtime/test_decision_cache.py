@@ -271,3 +271,10 @@ def test_the_size_is_bounded(work: list[str], tmp_path: Path, monkeypatch: pytes
     for scale in range(2, 8):
         tf.compile(one(float(scale)), backend="sim")
     assert sum(path.stat().st_size for path in (tmp_path / "cache").iterdir()) <= 8 << 10
+
+
+def test_a_schedule_from_the_cache_says_what_it_lacks() -> None:
+    found = decision_cache.CachedSchedule("matmul", 1.0, "", "because")
+    with pytest.raises(AttributeError, match=r"a schedule from the cache has no 'steps', only .*: compile it with cache=False"):
+        _ = found.steps
+    assert not hasattr(found, "config")

@@ -12,7 +12,8 @@ from taskfuse.ir.values import MODULAR
 from taskfuse.kir.arguments import bind_symbols
 from taskfuse.runtime.views import StridedView
 from taskfuse.schedulers.candidates import Trial
-from taskfuse.schedulers.segmenter import Segmentation, choose_segments
+from taskfuse.schedulers.segmentation import Segmentation
+from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.sim import simulate
 
 RNG = np.random.default_rng(0)

@@ -14,7 +14,8 @@ from taskfuse.schedulers import candidates, segmenter
 from taskfuse.schedulers.candidates import INTERNAL, Candidates
 from taskfuse.schedulers.fallback import fallback, price
 from taskfuse.schedulers.schedule import Chosen
-from taskfuse.schedulers.segmenter import Segmentation, choose_segments
+from taskfuse.schedulers.segmentation import Segmentation
+from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import DEFAULT
 from taskfuse.testing.anything import case, check
 from tests.schedulers.fusions import FUSIONS, Build, halves_of_a_product, mlp_of_a_block, tensor

@@ -10,7 +10,8 @@ from taskfuse.count import Count, count
 from taskfuse.runtime.chain import Chain
 from taskfuse.schedulers.beside import levels
 from taskfuse.schedulers.schedule import Chosen
-from taskfuse.schedulers.segmenter import Segmentation, choose_segments
+from taskfuse.schedulers.segmentation import Segmentation
+from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import DEFAULT
 from tests.schedulers.fusions import tensor
 from tests.schedulers.planned import checked

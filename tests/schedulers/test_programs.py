@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.schedulers.segmenter import Segmentation, choose_segments
+from taskfuse.schedulers.segmentation import Segmentation
+from taskfuse.schedulers.segmenter import choose_segments
 from tests.proofs import proved
 from tests.schedulers.planned import checked
 from tests.schedulers.programs import ALIKE, BIG, Program

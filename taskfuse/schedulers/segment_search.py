@@ -1,0 +1,510 @@
+"""The search for segments: which tensors are computed by one kernel each, while the cost models say that fewer kernels take no longer.
+
+A segment has *ways*: the candidates of its schedulers for the tensors behind its views, or for the views as arrays of other strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from heapq import heappop, heappush
+from math import inf, prod
+from time import thread_time
+from typing import Any, NamedTuple
+
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir.arithmetic import among
+from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Read, Reduction, Select, View
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.storage import made_from, needed, producers, resolve, storage_reads, strided
+from taskfuse.ir.tensor import TensorView
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.segment import extract
+from taskfuse.schedule.through_view import is_whole, own_index
+from taskfuse.schedulers.alpha_equivalence import form, in_other_names
+from taskfuse.schedulers.auto import PRODUCTS, candidates
+from taskfuse.schedulers.beside import GAIN, groups, joined, levels
+from taskfuse.schedulers.candidates import Candidate, Candidates, Trial, tried
+from taskfuse.schedulers.elementwise import is_aligned
+from taskfuse.schedulers.roofline import bytes_of, roofline
+from taskfuse.schedulers.schedule import Chosen, Sizes
+from taskfuse.schedulers.segmentation import Segmentation, Step
+from taskfuse.target import VECTOR_BYTES, Target
+
+SLACK = 1.5
+"""A kernel that takes no more than so many times as long as its bytes, or its arithmetic, is not segmented."""
+PRODUCTS_WITHOUT_TILES = 0.5
+"""Share of the multiply-adds of the CUDA cores that products reach at most whose factors are not kept in tiles."""
+Segment = frozenset[TensorView]
+
+
+def _rows_of(fusion: Fusion, tensors: Sequence[TensorView]) -> tuple[TensorView, ...]:
+    """The views that reductions of several tensors read, as far as they have rows that a kernel may take as those of an array: one that is there before
+    the kernel runs, so none of ``tensors``."""
+    found: dict[TensorView, None] = {}
+    exprs = [e for tv in tensors if (e := fusion.definition(tv)) is not None]
+    products = [e for e in exprs if isinstance(e, Reduction) and len(e.operands) > 1]
+    beside = [e for e in exprs if products and isinstance(e, Pointwise)]
+    for expr in (*products, *beside):
+        for operand in expr.operands:
+            if expr in beside and (not isinstance(operand, Read) or _is_plain(fusion, expr, operand)):
+                continue
+            view = operand.tensor if isinstance(operand, Read) else None
+            while view is not None and fusion.is_view(view):
+                place = strided(fusion, view)
+                if place is not None and not among(place.tensor, tensors) and place.has_rows(VECTOR_BYTES, fusion.facts()):
+                    found[view] = None
+                    break
+                inner = fusion.definition(view)
+                view = inner.operand.tensor if isinstance(inner, View) else None
+    return tuple(found)
+
+
+def _is_plain(fusion: Fusion, expr: MathExpr, operand: Read) -> bool:
+    """True if an operand is read at the axes of its reader, whatever views lie between."""
+    read = resolve(fusion, operand)
+    return is_whole(expr, read, own_index(fusion, expr, read))
+
+
+class Piece(NamedTuple):
+    """The candidates of a segment: those of the first segment of its form.
+
+    Attributes:
+        candidates: they.
+        first: the names of that segment's tensors.
+        names: of this one's.
+    """
+
+    candidates: Candidates
+    first: tuple[str, ...]
+    names: tuple[str, ...]
+
+    @property
+    def best(self) -> Candidate | None:
+        """The best candidate, in the names of this segment."""
+        found = self.candidates.best
+        return None if found is None else in_other_names(found, self.first, self.names)
+
+
+class KnownCandidates:
+    """The candidates of segments by what they compute, up to names. Segments that are equal, or that forms of a fusion have in common, are scheduled once."""
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, tuple[Candidates, tuple[str, ...]]] = {}
+
+    def piece(self, part: Fusion, sizes: Mapping[str, int], target: Target) -> Piece:
+        """The candidates of a fusion."""
+        own = form(part)
+        key: Hashable = own.text, tuple(sizes.items())
+        if key not in self._found:
+            self._found[key] = candidates(part, sizes=sizes, target=target), own.names
+        return Piece(*self._found[key], own.names)
+
+    def has_products(self, part: Fusion, sizes: Mapping[str, int], target: Target) -> bool:
+        """Whether a scheduler of products takes a fusion."""
+        key = "products", form(part).text, tuple(sizes.items())
+        if key not in self._found:
+            self._found[key] = Candidates(part, PRODUCTS, None, sizes, target), ()
+        return self._found[key][0].best is not None
+
+
+class Ways:
+    """The kernels that a segment may be: of the tensors behind its views, or of the views themselves as arrays of other strides.
+
+    Attributes:
+        tensors: of the segment, producers first.
+    """
+
+    def __init__(self, search: Search, tensors: Sequence[TensorView]) -> None:
+        self.tensors = tensors
+        self._search = search
+        self._names = tuple(tv.name for tv in tensors)
+        self._plain, moved = self._piece(())
+        self._views = _rows_of(search.fusion, tensors)
+        self.bound = roofline(extract(search.fusion, tensors, search.fusion.name), search.extent)
+        self._limit = SLACK * search.target.kernel_us(search.target.dram_us(moved))
+        self._viewed: Piece | None = None
+        self._source: Chosen[Any] | None = None
+        self._step: Step | None = None
+        self._is_known = False
+
+    @property
+    def us(self) -> float:
+        """Microseconds of the fastest, which need not be scheduled for that; infinite if all were dropped."""
+        if self._is_known:
+            return inf if self._step is None else self._step.schedule.us
+        return self._fastest().candidates.us
+
+    @property
+    def step(self) -> Step | None:
+        """The fastest that was not dropped; ``None`` if all were."""
+        if not self._is_known:
+            self._is_known = True
+            self._step = self._made()
+        return self._step
+
+    def drop(self, reason: str) -> None:
+        """Go on to the next way: of :attr:`step` no kernel can be made that is proved."""
+        found = self._of_step()
+        assert found is not None
+        if self._is_best(found):  # else it was dropped for an equal segment, or by the search of another form
+            found.drop(reason)
+        self._is_known = False
+
+    def put_aside(self, schedule: Chosen[Any]) -> bool:
+        """Go on to the next way, and come back if none is better: :attr:`step` is far from its roofline. False if it has come back already."""
+        found = self._of_step()
+        if found is None or found.best is None:
+            return False
+        if self._is_best(found):
+            if found.is_last:
+                return False
+            found.put_aside(replace(found.best.schedule, count=schedule.count, bound=schedule.bound))
+        self._is_known = False  # it was put aside for an equal segment otherwise
+        return True
+
+    @property
+    def is_last(self) -> bool:
+        """Whether :attr:`step` has come back: all ways are far from the roofline, and it is the fastest of them."""
+        found = self._of_step()
+        return found is not None and found.is_last
+
+    def error(self) -> UnsupportedError:
+        """What to raise where no way is left."""
+        return (self._viewed or self._plain).candidates.error()
+
+    def _of_step(self) -> Candidates | None:
+        """The candidates that :attr:`step` is one of."""
+        found = None if self.step is None else self._viewed if self.step.views else self._plain
+        return None if found is None else found.candidates
+
+    def _is_best(self, found: Candidates) -> bool:
+        return found.best is not None and found.best.schedule is self._source
+
+    def _piece(self, views: Sequence[TensorView]) -> tuple[Piece, float]:
+        search = self._search
+        part = extract(search.fusion, self.tensors, search.fusion.name, views)
+        sizes = {name: value for name, value in (search.sizes or {}).items() if name in part.dims}
+        return search.known.piece(part, sizes, search.target), bytes_of(part, Sizes(part, sizes, search.target))
+
+    def _fastest(self) -> Piece:
+        if self._views and self._viewed is None and self._plain.candidates.us > self._limit:
+            self._viewed, _ = self._piece(self._views)
+        return self._viewed if self._viewed is not None and self._viewed.candidates.us < self._plain.candidates.us else self._plain
+
+    def _made(self) -> Step | None:
+        """The fastest, scheduled: what has a price only may turn out to be none."""
+        found = self._fastest()
+        while (best := found.best) is None and (other := self._fastest()) is not found:
+            found = other
+        if best is None or found.candidates.best is None:
+            return None
+        self._source = found.candidates.best.schedule
+        views = tuple(tv.name for tv in self._views) if found is self._viewed else ()
+        return Step(best.fusion, best.schedule, self._names, views)
+
+
+class Search:
+    """Pieces put together, greedily.
+
+    Args:
+        known: the candidates of segments by what they compute; segments that forms of a fusion have in common are scheduled once.
+        moved: the calls that made the form that is searched.
+    """
+
+    def __init__(
+        self,
+        fusion: Fusion,
+        sizes: Mapping[str, int] | None,
+        target: Target,
+        trial: Trial | None,
+        deadline: float,
+        known: KnownCandidates,
+        moved: tuple[str, ...] = (),
+    ) -> None:
+        self.fusion = fusion
+        self.known = known
+        self.moves = moved
+        self.sizes = sizes
+        self.extent = Sizes(fusion, sizes, target)
+        self.target = self.extent.target
+        self.tensors = tuple(e.output for e in needed(fusion))
+        self.place = {tv: k for k, tv in enumerate(self.tensors)}
+        self.reads = {tv: self._read_by(tv) for tv in self.tensors}
+        readers: dict[TensorView, set[TensorView]] = {tv: set() for tv in self.tensors}
+        for tv in self.tensors:
+            for read in self.reads[tv]:
+                readers.setdefault(read, set()).add(tv)
+        self.readers = {tv: frozenset(found) for tv, found in readers.items()}
+        self._unmoved: set[tuple[Segment, TensorView, Segment]] = set()
+        self._trial = trial
+        self._deadline = deadline
+        self._ways: dict[Segment, Ways] = {}
+        self._kept: dict[Segment, Step] = {}
+        self._made: dict[Segment, Chosen[Any]] = {}
+        self._dropped: list[str] = []
+        self._refused_us = 0.0
+        self._sizes: dict[TensorView, float] = {}
+        self._through: dict[Segment, frozenset[TensorView]] = {}
+        self._segments = self._sorted(self._joined(self._start()))
+
+    @property
+    def us(self) -> float:
+        """What the segments take, before a kernel was tried; ``inf`` while one has none."""
+        return self._us_of(self._segments)
+
+    def _us_of(self, segments: Sequence[Segment]) -> float:
+        """What segments take; ``inf`` if one has no kernel."""
+        return sum(inf if (step := self._step(p)) is None else step.schedule.us for p in segments)
+
+    def segmentation(self, reason: str) -> Segmentation:
+        """The segments that the search ends with, all of them kernels that are proved."""
+        segments = self._segments
+        while True:
+            refused = next((p for k, p in enumerate(segments) if not self._holds(p, f"{self.fusion.name}_{k}")), None)
+            if refused is None:
+                break
+            segments = self._sorted(self._without(segments, refused))
+        steps = self._beside(segments, [self._kept[p] for p in segments])
+        crossing, dropped = self._crossing(segments), tuple(self._dropped)
+        hurried = self._is_late()
+        return Segmentation(self.fusion.name, tuple(steps), crossing, reason, moved=self.moves, whole_fusion=self.fusion, dropped=dropped, is_hurried=hurried)
+
+    def _beside(self, segments: Sequence[Segment], steps: Sequence[Step]) -> list[Step]:
+        """The kernels, those side by side in one launch that do not wait for one another."""
+        own = {tv: k for k, p in enumerate(segments) for tv in p}
+        needs = [{own[t] for tv in p for t in self.reads[tv] if t in own and t not in p} for p in segments]
+        kinds = [step.schedule.scheduler in (s.__name__ for s in PRODUCTS) for step in steps]
+        level = levels(needs, kinds)
+        heads: dict[int, Step] = dict(enumerate(steps))
+        for group in groups([step.fusion for step in steps], [step.schedule for step in steps], level, self.target.launch_us) if self._trial else ():
+            if self._is_late():
+                break
+            parts = tuple(steps[k] for k in group)
+            found = joined(f"{parts[0].fusion.name}_beside", [p.fusion for p in parts], [p.schedule for p in parts])
+            if found is None:
+                continue
+            bound = sum(self._ways[segments[k]].bound for k in group) - (len(group) - 1) * self.target.launch_us
+            came = tried(self._trial, found.fusion, found.schedule, bound)
+            apart = sum(p.schedule.us for p in parts)
+            if came.refused or came.schedule.count is None or came.schedule.count.us > GAIN * apart:
+                why = came.refused or f"{came.schedule.count}, one after another {apart:.1f} us"
+                self._dropped.append(f"not side by side: {', '.join(p.fusion.name for p in parts)}: {why}")
+                continue
+            tensors, views = tuple(name for p in parts for name in p.tensors), tuple(name for p in parts for name in p.views)
+            for k in group[1:]:
+                del heads[k]
+            heads[group[0]] = Step(found.fusion, came.schedule.expected_by_count(), tensors, views, parts, found.call)
+        return [heads[k] for k in sorted(heads, key=lambda k: (level[k], k))]
+
+    def _joined(self, segments: list[Segment]) -> list[Segment]:
+        """``segments`` put together as long as that is faster."""
+        segments = self._merged(segments)
+        while not self._is_late() and (moved := self._moved(segments)) is not None:
+            segments = moved
+        return segments
+
+    def _merged(self, segments: list[Segment]) -> list[Segment]:
+        """``segments``, pairs of them put together, those with the most bytes in common first. A pair that gains nothing never does: paths stay."""
+        there = dict(enumerate(segments))
+        touching: dict[TensorView, set[int]] = {}
+        pairs: list[tuple[float, int, int]] = []
+
+        def add(number: int) -> None:
+            own = self._touched(there[number])
+            near = set[int]().union(*(touching.get(tv, ()) for tv in own)) & there.keys()
+            for other in near:
+                shared = own & self._touched(there[other])
+                heappush(pairs, (-sum(self._size(tv) for tv in shared), other, number))
+            for tv in own:
+                touching.setdefault(tv, set()).add(number)
+
+        for number in there:
+            add(number)
+        number = len(segments)
+        while pairs and not self._is_late():
+            _, a, b = heappop(pairs)
+            if a in there and b in there and self._gains(list(there.values()), there[a], there[b]):
+                there[number] = there.pop(a) | there.pop(b)
+                add(number)
+                number += 1
+        return list(there.values())
+
+    def _is_late(self) -> bool:
+        return thread_time() > self._deadline
+
+    def _holds(self, p: Segment, name: str) -> bool:
+        """Whether the kernel of a segment can be made, and is proved; if not, its way is dropped."""
+        step = self._step(p)
+        if step is None:
+            return False
+        kept = self._kept.get(p)
+        if kept is not None and self._made.get(p) is step.schedule and kept.fusion.name == name:
+            return True
+        named, _ = copy_fusion(step.fusion)
+        named.name = name
+        came = tried(self._trial, named, step.schedule, self._ways[p].bound)
+        schedule = came.schedule
+        if not came.refused and not (schedule.is_far and not self._is_late() and self._ways[p].put_aside(schedule)):
+            self._kept[p] = replace(step, fusion=named, schedule=schedule)
+            self._made[p] = step.schedule
+            return True
+        self._refused_us = schedule.us
+        what = f"{', '.join(step.tensors)} by {schedule.scheduler}, with {schedule.config.words}"
+        if came.refused:
+            self._ways[p].drop(came.refused)
+            self._dropped.append(f"no kernel of {what}: {came.refused}")
+        else:
+            self._dropped.append(f"far from its roofline of {schedule.bound:.1f} us: {what}: {schedule.count}")
+        return False
+
+    def _without(self, segments: Sequence[Segment], refused: Segment) -> list[Segment]:
+        """The segments after a kernel was refused, or is far from its roofline: that one is made in another way, or taken apart and put together anew."""
+        step = self._step(refused)
+        if step is not None and (self._is_late() or (step.schedule.us <= SLACK * self._refused_us and not self._ways[refused].is_last)):
+            return list(segments)
+        rest = [p for p in segments if p is not refused]
+        parts = [p for p in self._start() if p <= refused]
+        if parts == [refused] or frozenset[TensorView]().union(*parts) != refused:
+            parts = self._atoms(refused)
+        if parts == [refused]:
+            if self._step(refused) is None:
+                raise self._ways[refused].error()
+            return list(segments)
+        apart = self._joined(rest + parts)
+        return apart if step is None or self._us_of(apart) < self._us_of(segments) else list(segments)
+
+    def _atoms(self, p: Segment) -> list[Segment]:
+        """A segment in its smallest segments: single tensors, and the parts of one assembly."""
+        found = {tv: frozenset([tv]) for tv in p}
+        for expr in self.fusion.exprs():
+            parts = [tv for tv in made_from(self.fusion, expr.output) if tv in p] if isinstance(expr, Assemble) else []
+            together = frozenset[TensorView]().union(*(found[tv] for tv in parts))
+            found.update((tv, together) for tv in together)
+        return list(dict.fromkeys(found[tv] for tv in self.tensors if tv in p))
+
+    def _moved(self, segments: Sequence[Segment]) -> list[Segment] | None:
+        """The segments with one tensor on the other side of a cut, if that is faster: what makes elements wider is done where they are read."""
+        parts = {tv for e in self.fusion.exprs() if isinstance(e, Assemble) for tv in made_from(self.fusion, e.output)}
+        for a in segments:
+            for tv in sorted(a - parts, key=lambda tv: self.place[tv]):
+                readers = self.readers[tv]
+                home = next((b for b in segments if b is not a and readers and readers <= b), None)
+                if home is None or len(a) == 1 or tv.is_output or not isinstance(self.fusion.definition(tv), Pointwise):
+                    continue
+                if (a, tv, home) in self._unmoved:
+                    continue
+                self._unmoved.add((a, tv, home))
+                left, right = a - {tv}, home | {tv}
+                moved = [p for p in segments if p not in (a, home)] + [left, right]
+                if not all(self._is_convex(moved, p) for p in (left, right)):
+                    continue
+                before, after = [self._step(a), self._step(home)], [self._step(left), self._step(right)]
+                if None not in after and sum(s.schedule.us for s in after if s) < sum(s.schedule.us for s in before if s):
+                    return moved
+        return None
+
+    def _read_by(self, tv: TensorView) -> tuple[TensorView, ...]:
+        return tuple(dict.fromkeys(t for read in producers(self.fusion, tv) for t in (read, *made_from(self.fusion, read))))
+
+    def _start(self) -> list[Segment]:
+        """A segment for each tensor; those of one assembly together, and what is read once, at its reader's point, with its reader."""
+        joined: dict[TensorView, Segment] = {tv: frozenset([tv]) for tv in self.tensors}
+
+        def join(tensors: Sequence[TensorView]) -> None:
+            together = frozenset[TensorView]().union(*(joined[tv] for tv in tensors))
+            for tv in together:
+                joined[tv] = together
+
+        for expr in self.fusion.exprs():
+            if isinstance(expr, Assemble):
+                join([tv for tv in made_from(self.fusion, expr.output) if tv in joined])
+        for tv in self.tensors:
+            readers = self.readers[tv]
+            if len(readers) == 1 and not tv.is_output and self._is_simple(tv, *readers):
+                join([tv, *readers])
+        return list(dict.fromkeys(joined.values()))
+
+    def _is_simple(self, tv: TensorView, reader: TensorView) -> bool:
+        expr, use = self.fusion.definition(tv), self.fusion.definition(reader)
+        if not isinstance(expr, Pointwise | Select) or not isinstance(use, Pointwise | Select):
+            return False
+        found = [is_aligned(r, reader) for r in storage_reads(self.fusion, use) if r.tensor is tv]
+        return bool(found) and all(found)
+
+    def _touched(self, p: Segment) -> frozenset[TensorView]:
+        """What goes into a segment or comes out of it through memory."""
+        if p not in self._through:
+            read = {t for tv in p for t in self.reads[tv]}
+            self._through[p] = frozenset((read - p) | {tv for tv in p if tv.is_output or not self.readers[tv] <= p})
+        return self._through[p]
+
+    def _gains(self, segments: Sequence[Segment], a: Segment, b: Segment) -> bool:
+        if not self._is_convex(segments, a | b):
+            return False
+        apart = [self._step(a), self._step(b)]
+        if None not in apart and self._is_hopeless(a | b, sum(s.schedule.us for s in apart if s is not None)):
+            return False
+        if None not in apart and self._way(a | b).us > sum(s.schedule.us for s in apart if s is not None):
+            return False
+        together = self._step(a | b)
+        if together is None:
+            return False
+        return any(s is None for s in apart) or together.schedule.us <= sum(s.schedule.us for s in apart if s is not None)
+
+    def _is_hopeless(self, p: Segment, us: float) -> bool:
+        """True if a segment has products that take longer than ``us`` without a scheduler of products, and none of these takes it."""
+        target = self.target
+        points = [prod(self.extent(a.extent) for a in tv.root) for tv in p if isinstance(e := self.fusion.definition(tv), Reduction) and len(e.operands) > 1]
+        if p in self._ways or target.issue_us(sum(points) / PRODUCTS_WITHOUT_TILES) <= us:
+            return False
+        tensors = [tv for tv in self.tensors if tv in p]
+        parts = [extract(self.fusion, tensors, self.fusion.name, views) for views in ((), _rows_of(self.fusion, tensors))]
+        sizes = [{name: value for name, value in (self.sizes or {}).items() if name in part.dims} for part in parts]
+        return not any(self.known.has_products(part, own, target) for part, own in zip(parts, sizes, strict=True))
+
+    def _is_convex(self, segments: Sequence[Segment], together: Segment) -> bool:
+        """No other segment needs a tensor of ``together`` and makes one that it needs, itself or through others."""
+        owner = {tv: p for p in segments for tv in p if tv not in together}
+        left = [r for tv in together for r in self.readers[tv] if r in owner]
+        seen = set[TensorView]()
+        while left:
+            tv = left.pop()
+            if tv in seen:
+                continue
+            for own in owner[tv]:
+                seen.add(own)
+                for r in self.readers[own]:
+                    if r in together:
+                        return False
+                    if r in owner and r not in seen:
+                        left.append(r)
+        return True
+
+    def _way(self, p: Segment) -> Ways:
+        if p not in self._ways:
+            self._ways[p] = Ways(self, [tv for tv in self.tensors if tv in p])
+        return self._ways[p]
+
+    def _step(self, p: Segment) -> Step | None:
+        return self._way(p).step
+
+    def _sorted(self, segments: Sequence[Segment]) -> list[Segment]:
+        """Those first that others need."""
+        left, order, done = list(segments), list[Segment](), set[TensorView]()
+        while left:
+            ready = next(p for p in left if all(t in done or t in p or t not in self.place for tv in p for t in self.reads[tv]))
+            left.remove(ready)
+            order.append(ready)
+            done |= ready
+        return order
+
+    def _crossing(self, segments: Sequence[Segment]) -> tuple[tuple[str, float], ...]:
+        owner = {tv: p for p in segments for tv in p}
+        found = {t: None for tv in self.tensors for t in self.reads[tv] if t in owner and owner[t] is not owner[tv]}
+        return tuple((tv.name, self._size(tv)) for tv in found)
+
+    def _size(self, tv: TensorView) -> float:
+        if tv not in self._sizes:
+            self._sizes[tv] = float(self.extent.elements(tv) * tv.dtype.itemsize)
+        return self._sizes[tv]

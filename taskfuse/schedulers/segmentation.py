@@ -1,0 +1,136 @@
+"""Segmentations: the kernels of a fusion in the order in which they run, as Python, and why these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from taskfuse.ir.fusion import Fusion
+from taskfuse.schedulers.beside import arguments_of, outputs_of
+from taskfuse.schedulers.scan import LONG
+from taskfuse.schedulers.schedule import Chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One kernel of a :class:`Segmentation`.
+
+    Attributes:
+        fusion: what it computes, scheduled.
+        schedule: how, and why so.
+        tensors: names of the tensors of the whole that it computes.
+        views: names of the views that it takes as inputs.
+        members: what is side by side in it, if it is several kernels in one.
+        call: how it is made of these, as Python.
+    """
+
+    fusion: Fusion
+    schedule: Chosen[Any]
+    tensors: tuple[str, ...]
+    views: tuple[str, ...] = ()
+    members: tuple[Step, ...] = ()
+    call: str = ""
+
+    @property
+    def parts(self) -> tuple[Step, ...]:
+        """Its members; itself, if it has none."""
+        return self.members or (self,)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names that the whole has for what it takes."""
+        return arguments_of([part.fusion for part in self.parts])
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names that the whole has for what it makes."""
+        return outputs_of([part.fusion for part in self.parts])
+
+
+@dataclass(frozen=True, slots=True)
+class Segmentation:
+    """The kernels of a fusion, in the order in which they run.
+
+    Attributes:
+        name: of the fusion.
+        steps: the kernels.
+        crossing: the tensors that go from one to another through memory, and their bytes.
+        whole: why it is not the kernel that takes it whole; empty if it is.
+        chunked: scans that are split before the fusion is segmented.
+        moved: the calls that bring views out of the way of products, and cut long sums of products, before the fusion is segmented, as Python.
+        whole_fusion: what is segmented, with the names that ``steps`` speak of; ``None``: there is one kernel.
+        dropped: what was to be one kernel and is none, and why.
+        is_hurried: the budget was spent before the search had ended.
+    """
+
+    name: str
+    steps: tuple[Step, ...]
+    crossing: tuple[tuple[str, float], ...] = ()
+    whole: str = ""
+    chunked: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+    whole_fusion: Fusion | None = None
+    dropped: tuple[str, ...] = ()
+    is_hurried: bool = False
+
+    @property
+    def is_segmented(self) -> bool:
+        """Whether the kernels compute segments: one segment may be all, without the views and inputs that nothing needs."""
+        return bool(self.whole)
+
+    @property
+    def scheduler(self) -> str:
+        """Name of the scheduler, if there is one kernel."""
+        return self.steps[0].schedule.scheduler if len(self.steps) == 1 else "segmented"
+
+    @property
+    def us(self) -> float:
+        """Microseconds that the cost models expect."""
+        return sum(step.schedule.us for step in self.steps)
+
+    @property
+    def is_far(self) -> bool:
+        """Whether a kernel is far from its roofline, so that ``us`` is what was counted of it."""
+        return any(step.schedule.is_far for step in self.steps)
+
+    @property
+    def code(self) -> str:
+        """The segmentation and the scheduling calls, as Python: ``fusion`` is the unscheduled fusion; several kernels end in ``tf.compile(segmented)``."""
+        if not self.is_segmented:
+            return self.steps[0].schedule.code
+        parts = [part for step in self.steps for part in step.parts]
+        segments, views = _lists([p.tensors for p in parts]), _lists([p.views for p in parts])
+        taken = f", views={views}" if any(p.views for p in parts) else ""
+        chunked = [f"fusion.tensor({name!r}).chunk_scan({LONG})" for name in self.chunked]
+        lines = ["import taskfuse as tf", "", *chunked, *self.moved, f"segmented = tf.segment(fusion, {segments}{taken})"]
+        for k, part in enumerate(parts):
+            lines += [f"fusion = segmented.segments[{k}]", *part.schedule.code.splitlines()]
+        if len(parts) > len(self.steps):
+            lines += ["", "# side by side", "kernels = []"]
+            number = 0
+            for step in self.steps:
+                own = f"segmented.segments[{number}:{number + len(step.parts)}]"
+                lines.append(f"kernels.append({step.call.format(own)})" if step.members else f"kernels.append(segmented.segments[{number}])")
+                number += len(step.parts)
+        return "\n".join(lines) + "\n"
+
+    def explain(self) -> str:
+        """Which kernels, why these, and where the cuts are."""
+        if not self.is_segmented:
+            return self.steps[0].schedule.explain()
+        lines = [f"{len(self.steps)} kernel{'s' if len(self.steps) > 1 else ''}, {self.us:.1f} us expected; {self.whole}"]
+        lines += [f"{name} is scanned in chunks of {LONG}: a row may be longer than what a block holds" for name in self.chunked]
+        lines += [f"cut at {name}: {size / 1e6:.1f} MB" for name, size in self.crossing]
+        lines += [f"it is rewritten before ({len(self.moved)} calls): views in front of products, long sums of products in chunks"] * bool(self.moved)
+        lines += ["the search for segments was ended by its budget of time: tf.compile(fusion, budget=...) gives it more"] * self.is_hurried
+        lines += self.dropped
+        for step in self.steps:
+            taken = f" of the views {', '.join(step.views)}" if step.views else ""
+            lines += ["", f"{step.fusion.name} computes {', '.join(step.tensors)}{taken}: {step.schedule.us:.1f} us", step.schedule.explain()]
+        return "\n".join(lines)
+
+
+def _lists(names: Sequence[Sequence[str]]) -> str:
+    """Lists of names as Python."""
+    return str([list(part) for part in names])

@@ -1,0 +1,43 @@
+"""What is put together in one kernel, and what is cut."""
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.errors import UnsupportedError
+from taskfuse.schedulers.segmenter import choose_segments
+from tests.schedulers.planned import array, checked
+
+
+def test_what_scans_cannot_share_is_cut() -> None:
+    with tf.Fusion("scans") as fusion:
+        x = tf.define_tensor(["N", "M"], name="x")
+        c = tf.cumsum(x, 1)
+        fusion.add_output(c.max(0))
+        fusion.add_output(tf.cumsum(c, 0).sum())
+        fusion.add_output(tf.flip(c, 1))
+    assert len(checked(fusion, [array(5, 4)]).steps) > 2
+    with pytest.raises(UnsupportedError, match=r"reduces tv1, whose elements a thread computes one after another|which cannot be computed again"):
+        tf.schedulers.fallback(fusion)
+    with tf.Fusion("two") as fusion:
+        x = tf.define_tensor([4, 5], name="x")
+        fusion.add_output(tf.cumsum(tf.cumsum(x, 0), 1))
+    with pytest.raises(UnsupportedError, match="tv2 needs scans of different axes"):
+        tf.schedulers.fallback(fusion)
+
+
+def test_recomputation_that_multiplies_is_cut() -> None:
+    with tf.Fusion("nested") as fusion:
+        x = tf.define_tensor([2], name="x")
+        for _ in range(4):
+            x = tf.cat([tf.exp(x), tf.sin(x), tf.flip(tf.cos(x), 0)], 0)
+        fusion.add_output(x)
+    with pytest.raises(UnsupportedError, match="needs what it reads at too many points"):
+        tf.schedulers.pointwise(fusion)
+    assert len(choose_segments(fusion).steps) > 1
+
+
+def test_a_product_for_tensor_cores_is_cut_off_however_much_it_computes() -> None:
+    with tf.Fusion("prologue") as fusion:
+        a, b = (tf.define_tensor([4096, 4096], dtype=tf.bfloat16, name=name) for name in "ab")
+        fusion.add_output(tf.relu(a) @ b)
+    assert [step.schedule.scheduler for step in choose_segments(fusion).steps] == ["pointwise", "matmul"]

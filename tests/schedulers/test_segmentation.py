@@ -1,0 +1,38 @@
+"""Segmentations: what they say of their kernels, and their code."""
+
+import numpy as np
+
+import taskfuse as tf
+from taskfuse.schedulers.segmenter import choose_segments
+from tests.schedulers.planned import array, checked
+
+
+def test_one_segment_may_be_all() -> None:
+    with tf.Fusion("segment") as fusion:
+        x, unread = tf.define_tensor([5000], dtype=tf.uint8, name="x"), tf.define_tensor([2], name="unread")
+        top = tf.argmax(x, 0, keepdims=True)
+        fusion.add_output(tf.sigmoid(tf.cast(top, tf.float64))[0:1])
+        fusion.add_output(tf.pad(top, [(0, 0)]))
+    arguments = [np.resize(np.array([3, 1, 4, 1, 5], np.uint8), 5000), array(2)]
+    found = checked(fusion, arguments)
+    run = tf.compile(fusion)
+    for a, b in zip(run(*arguments), fusion.evaluate(*arguments), strict=True):
+        np.testing.assert_allclose(a, b)
+    assert unread.name in str(fusion)
+    assert (len(found.steps), found.is_segmented) == (1, True)
+    assert "\nsegmented = tf.segment(fusion, [[" in found.code
+    assert run.kernel is run.kernels[0]
+    assert run.certificate.is_proved
+
+
+def test_several_kernels_and_why() -> None:
+    with tf.Fusion("prologue") as fusion:
+        a, b = (tf.define_tensor([4096, 4096], dtype=tf.bfloat16, name=name) for name in "ab")
+        fusion.add_output(tf.relu(a) @ b)
+    found = choose_segments(fusion)
+    assert (found.scheduler, found.us) == ("segmented", sum(step.schedule.us for step in found.steps))
+    assert [(step.arguments, step.outputs) for step in found.steps] == [(("a",), ("tv2",)), (("b", "tv2"), (fusion.outputs[0].name,))]
+    lines = found.explain().splitlines()
+    assert lines[0].startswith(f"2 kernels, {found.us:.1f} us expected; as one kernel ")
+    assert lines[1] == "cut at tv2: 33.6 MB"
+    assert found.code.count("fusion = segmented.segments[") == 2
