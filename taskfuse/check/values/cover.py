@@ -38,8 +38,11 @@ class _Form:
     tiles: list[Ints] | None
 
 
-def covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints) -> bool:
+def covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints, *, again: bool = False) -> bool:
     """All points of a box are visited once.
+
+    Args:
+        again: points may be visited more than once.
 
     Returns:
         True if points behind the end of an axis, or in front of its first, may be visited, too.
@@ -50,28 +53,28 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constr
     if not visits:
         raise Open("nothing is known to visit its points")
     try:
-        return _covered_upwards([_ascending(v) for v in visits], extents, constraints)
+        return _covered_upwards([_ascending(v) for v in visits], extents, constraints, again)
     except Open as error:
         down = [k for k in range(len(extents)) if all(_signs(v, (v.point[k],)) == {False} for v in visits)]
         turned = [_turned(v, {k: extents[k] for k in down}) for v in visits]
         if not down:
             raise
         try:
-            return _covered_upwards(turned, extents, constraints)
+            return _covered_upwards(turned, extents, constraints, again)
         except Open:
             raise error from None
 
 
-def _covered_upwards(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints) -> bool:
+def _covered_upwards(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints, again: bool) -> bool:
     """The same, of points that grow with the symbols that run."""
     visits, extents = merged(visits, extents, constraints)
     fewer, shorter = without_digits(visits, extents)
     if fewer is not visits:
         try:
-            return _all_of(fewer, shorter, constraints)
+            return _all_of(fewer, shorter, constraints, again)
         except Open:
             pass  # in the words of the points as they are
-    return _all_of(visits, extents, constraints)
+    return _all_of(visits, extents, constraints, again)
 
 
 def _signs(v: Visits, point: Iterable[Expr], name: str | None = None) -> set[bool]:
@@ -98,25 +101,25 @@ def _turned(v: Visits, axes: Mapping[int, Expr]) -> Visits:
     return replace(v, point=tuple(axes[k] - 1 - e if k in axes else e for k, e in enumerate(v.point)))
 
 
-def _all_of(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints) -> bool:
+def _all_of(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints, again: bool) -> bool:
     """The same, of all points."""
     try:
-        return _covered([named(v, constraints, every=False) for v in visits], extents, constraints)
+        return _covered([named(v, constraints, every=False) for v in visits], extents, constraints, again)
     except Open:
         pass
     try:
-        return _covered([named(v, constraints, every=False) for v in visits], extents, constraints, above=True)
+        return _covered([named(v, constraints, every=False) for v in visits], extents, constraints, again, above=True)
     except Open as error:
         others = [named(v, constraints, every=True) for v in visits]
         if all(a is b for a, b in zip(others, visits, strict=True)):
             raise
         try:
-            return _covered(others, extents, constraints)
+            return _covered(others, extents, constraints, again)
         except Open:
             raise error from None
 
 
-def _covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints, *, above: bool = False) -> bool:
+def _covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints, again: bool, *, above: bool = False) -> bool:
     forms = [_form(v, constraints, above=above) for v in visits]
     first = forms[0]
     for v, f in zip(visits, forms, strict=True):
@@ -126,11 +129,11 @@ def _covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Const
     node = visits[0].node
     if not extents:
         count = sum(f.table[0].size for f in forms)
-        if count != 1:
+        if not count or (count > 1 and not again):
             raise Open(f"the only point is visited {count} times", node)
         return False
     if first.tiles is not None:
-        return _tiled(_moved(forms, visits), first, visits[0], extents, constraints)
+        return _tiled(_moved(forms, visits), first, visits[0], extents, constraints, again)
     columns = [np.concatenate([f.table[k] for f in forms]) for k in range(len(extents))]
     widths: list[int] = []
     rest = False
@@ -139,7 +142,7 @@ def _covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Const
         widths.append(width)
         rest = rest or beyond
     ends = [w if first.weights[k] or not isinstance(e, Const) else e.value for k, (w, e) in enumerate(zip(widths, extents, strict=True))]
-    _once(columns, widths, ends, node)
+    _filled(columns, widths, ends, node, again)
     return rest
 
 
@@ -149,8 +152,8 @@ def _alike(one: Visits, two: Visits, name: str, constraints: Constraints) -> boo
     return all(a is b or (a is not None and b is not None and equal(constraints, a, b)) for a, b in pairs)
 
 
-def _once(columns: list[Ints], widths: list[int], ends: list[int], node: Node) -> None:
-    """A table has every point of a box once, up to its ends."""
+def _filled(columns: list[Ints], widths: list[int], ends: list[int], node: Node, again: bool) -> None:
+    """A table has every point of a box, up to its ends; once, or more than once."""
     if columns[0].size and any(int(c.min()) < 0 or int(c.max()) >= w for c, w in zip(columns, widths, strict=True)):
         raise Open("it visits points outside", node)
     count = prod(widths)
@@ -161,7 +164,7 @@ def _once(columns: list[Ints], widths: list[int], ends: list[int], node: Node) -
         flat = flat * width + column
     seen = np.zeros(count, np.bool_)
     seen[flat] = True
-    if np.count_nonzero(seen) < flat.size:
+    if not again and np.count_nonzero(seen) < flat.size:
         times = np.bincount(flat)
         raise Open(f"point {_text(np.unravel_index(int(np.argmax(times)), tuple(widths)))} is visited {int(times.max())} times", node)
     needed = seen.reshape(widths)[tuple(slice(0, e) for e in ends)]
@@ -189,7 +192,7 @@ def _moved(forms: list[_Form], visits: list[Visits]) -> list[Ints]:
     return [np.concatenate(c) for c in columns]
 
 
-def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...], constraints: Constraints) -> bool:
+def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...], constraints: Constraints, again: bool) -> bool:
     """Boxes of points, and the tiles that say where they lie."""
     assert form.tiles is not None
     starts = [int(c.min()) if c.size else 0 for c in columns]
@@ -206,7 +209,7 @@ def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...
             width = reach.value
         widths.append(width)
         ends.append(reach.value)
-    _once(columns, widths, widths, v.node)
+    _filled(columns, widths, widths, v.node, again)
     tiles: list[Ints] = []
     counts: list[int] = []
     for column, start, size, extent in zip(form.tiles, starts, ends, extents, strict=True):
@@ -217,7 +220,7 @@ def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...
         tiles.append(column // size)
         counts.append(-(-extent.value // size))
     there = np.logical_and.reduce([t < n for t, n in zip(tiles, counts, strict=True)])  # others lie behind the end
-    _once([t[there] for t in tiles], counts, counts, v.node)
+    _filled([t[there] for t in tiles], counts, counts, v.node, again)
     return not there.all() or any(isinstance(e, Const) and e.value % s for e, s in zip(extents, ends, strict=True))
 
 

@@ -112,8 +112,7 @@ class CrossThreadReductions:
     def take(self, keys: list[Ints]) -> None:
         """Threads with equal keys take the same terms: their accumulators are one partial result, that of the first of them."""
         if keys:
-            _, first, inverse = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
-            self.alike = first[inverse.reshape(-1)].astype(np.int64)
+            self.alike = _first_alike(keys)
 
     def run(self, nodes: Iterator[Node], conditions: tuple[Expr, ...], first: Node, reader: Node) -> None:
         """Execute those inside some statements that stand between a term and a reader, under conditions around all of them. Raises :class:`Open`."""
@@ -397,10 +396,11 @@ class CrossThreadReductions:
             moved = {n.removeprefix("written."): e for n, e in found.items() if e is not sym(n.removeprefix("written."))}
             if any(n not in BLOCKS for n in moved):
                 raise Open("it takes partial results of other threads in other blocks", node)
-            missing = [n for n in THREAD_NAMES if f"written.{n}" not in found and int(self.threads[n].max()) > 0]
-            if missing:
-                used = cells.known & mask
-                if (cells.sets[used] != cells.sets[used][:1]).any() or (cells.of[used] != cells.of[used][:1]).any():
+            if any(f"written.{n}" not in found and int(self.threads[n].max()) > 0 for n in THREAD_NAMES):
+                used = np.flatnonzero(cells.known)  # those with equal indices in what was solved for write to one place
+                named = [self.threads[n][used] for n in THREAD_NAMES if f"written.{n}" in found]
+                first = used[_first_alike(named)] if named else used[:1]
+                if (cells.sets[used] != cells.sets[first]).any() or (cells.of[used] != cells.of[first]).any():
                     raise Open("threads put different partial results in one place", node)
             if not cells.known[mask].all():
                 raise Open("it reads partial results that nobody has written", node)
@@ -419,6 +419,12 @@ class CrossThreadReductions:
         for name, e in moved.items():
             if not (proves(there, ge(e, 0)) and proves(there, lt(e, grid[name]))):
                 raise Open(f"it takes partial results of blocks that there may not be: {name} = {e}", node)
+
+
+def _first_alike(keys: list[Ints]) -> Ints:
+    """Of each column, the first one that is equal to it."""
+    _, first, inverse = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
+    return first[inverse.reshape(-1)].astype(np.int64)
 
 
 def _places(index: list[Ints], count: int) -> dict[tuple[int, ...], slice | list[int]]:

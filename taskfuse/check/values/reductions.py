@@ -26,7 +26,28 @@ from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.runs import Span, Visits, known_of, runs
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import TRUE, Const, Expr, Facts, FloorDiv, Mod, Select, Sym, children, const, eq, evaluate, ge, le, lt, not_, simplify, substitute, sym
+from taskfuse.ir.scalar import (
+    FALSE,
+    TRUE,
+    Const,
+    Expr,
+    Facts,
+    FloorDiv,
+    Mod,
+    Select,
+    Sym,
+    children,
+    const,
+    eq,
+    evaluate,
+    ge,
+    le,
+    lt,
+    not_,
+    simplify,
+    substitute,
+    sym,
+)
 from taskfuse.kir import accesses
 from taskfuse.kir.nodes import Compute, For
 from taskfuse.kir.operands import Content, Holds, Immediate
@@ -354,26 +375,34 @@ class Reductions:
         if joined is not None:
             grid = dict(zip(BLOCK_NAMES, self.writes.tree.kernel.grid, strict=True))
             blocks = {name: (const(0), grid[name]) for name in joined.blocks}
-        visits: list[Visits] = []
-        extents: list[Expr] = [space[k] for k in axes]
         rows = self._members(joined, group, axes, want, constraints) if joined is not None else [None]
-        for row in rows:
-            visits = []
-            extents = [space[k] for k in axes]
+        digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead behind its end
+
+        def beyond(row: Mapping[str, Ints] | None, *, everywhere: bool) -> bool:
+            """Whether terms lie behind the end; of all points, or of those alone that the conditions around the terms let be."""
+            visits: list[Visits] = []
+            extents: list[Expr] = [space[k] for k in axes]
             for t in group:
                 loops = [n for n in t.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in own]
-                exists = inside(t.point, space)
+                exists = inside(t.point, space) if everywhere else ()
                 spans, conditions = runs(t.node, loops, blocks, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined))
                 values = list(t.point)
                 if joined is not None:
                     spans, conditions = _in_blocks(joined, spans, conditions)
                     values = [substitute(e, joined.blocks) for e in values]
-                point, sizes = _residues(definition, axes, values, t.node.context.facts if joined is None else constraints.facts)
-                extents = sizes
+                point, extents = _residues(definition, axes, values, t.node.context.facts if joined is None else constraints.facts)
                 conditions = [c for c in conditions if not c.free <= THREADS]
                 visits.append(Visits(t.node, tuple(point), spans | _row_spans(row), tuple(conditions), t.node.context.ranges, row))
-            digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead behind its end
-            if covered(visits, tuple(extents), constraints) or digits:
+            return covered(visits, tuple(extents), constraints)
+
+        for row in rows:
+            try:
+                overhang = beyond(row, everywhere=True)
+            except Open:
+                if not digits:
+                    raise
+                overhang = beyond(row, everywhere=False)
+            if overhang or digits:
                 self.overhangs.update(t.node for t in group)
 
     def _held(self, t: Term, constraints: Constraints, joined: Joined | None) -> list[Expr]:
@@ -425,7 +454,7 @@ class Reductions:
         joined_threads.run(iter(nodes), block.context.conditions, first.node, want.node)
         if free:
             self._check_joined(want, joined_threads)
-            places = sorted(i for b, i in joined_threads.registers if b == want.buffer)
+            places = sorted(i for b, i in joined_threads.registers if b == want.buffer and _is_read(want, i))
             results = [joined_threads.result(index, want.node, (eq(e, i) for e, i in zip(want.index, index, strict=True))) for index in places]
             if not results or any((r.members != results[0].members).any() or (r.blocks, r.spans) != (results[0].blocks, results[0].spans) for r in results):
                 raise Open("accumulators of a thread are joined in different ways", want.node)
@@ -584,6 +613,12 @@ def _determined(t: Term, scope: list[Node]) -> set[str]:
 
 def _is_determined(loop: Node, t: Term) -> bool:
     return isinstance(loop.stmt, For) and any(loop.stmt.var in e.free for e in t.place.index)
+
+
+def _is_read(want: Place, index: tuple[int, ...]) -> bool:
+    """False only if an access does not read an element of its buffer: a condition around it does not hold there."""
+    at = {e.name: const(i) for e, i in zip(want.index, index, strict=True) if isinstance(e, Sym)}
+    return not any(substitute(part, at) is FALSE for c in want.node.conditions for part in conjuncts(c) if not part.free.isdisjoint(at))
 
 
 def _touches(node: Node, place: Place) -> bool:

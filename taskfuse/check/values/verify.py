@@ -23,7 +23,7 @@ from taskfuse.kir.operands import Content, Writer
 from taskfuse.kir.witness import Accumulate
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
-Checked = list[tuple[Obligation, Node | None]]
+Checked = tuple[Obligation, Node | None]
 
 
 def right(structure: Structure) -> Iterator[Obligation]:
@@ -39,15 +39,26 @@ def right(structure: Structure) -> Iterator[Obligation]:
         yield from unknown
         return
     checked = _everywhere(structure)
-    found = [o for o, _ in checked]
-    left = [node for o, node in checked if o.verdict is not Verdict.PROVED]
-    if not left or kernel.extents or any(n is not None and isinstance(n.stmt, Gather) for n in left):  # a run only samples what values say
+    if kernel.extents:
+        yield from (o for o, _ in checked)
+        return
+    found: list[Obligation] = []
+    left: list[Node | None] = []
+    sampled = any(isinstance(n.stmt, Gather) for n in structure.tree.leaves())  # a run only samples what values say
+    for o, node in checked:
+        found.append(o)
+        if o.verdict is not Verdict.PROVED:
+            left.append(node)
+            if not sampled:
+                break
+    if not left or any(n is not None and isinstance(n.stmt, Gather) for n in left):
         yield from found
         return
     try:
         outcome = execute(kernel, {}, Budget())
     except TooLarge:
         yield from found
+        yield from (o for o, _ in checked)
         return
     match outcome:
         case Finding(subject=subject, reason=reason, notes=notes):
@@ -69,17 +80,21 @@ def wrong_value(kernel: Kernel, extents: Mapping[str, int], budget: Budget) -> O
         return None
 
 
-def _everywhere(structure: Structure) -> Checked:
+def _everywhere(structure: Structure) -> Iterator[Checked]:
     """All of it for all extents, with unrolled loops as the loops that they are if that proves it: iterations that differ in an index are one question."""
-    checked: Checked = []
+    if not structure.tree.has_copies:
+        yield from _symbolic(structure)
+        return
+    checked: list[Checked] = []
     for o, node in _symbolic(structure):
+        if o.verdict is not Verdict.PROVED:
+            yield from _everywhere(structure.copied_out)
+            return
         checked.append((o, node))
-        if structure.tree.has_copies and o.verdict is not Verdict.PROVED:
-            return _everywhere(structure.copied_out)
-    return checked
+    yield from checked
 
 
-def _symbolic(structure: Structure) -> Iterator[tuple[Obligation, Node | None]]:
+def _symbolic(structure: Structure) -> Iterator[Checked]:
     """All of it, for all extents at once."""
     tree, rings, multibuffers = structure.tree, structure.rings, structure.multibuffers
     kernel = tree.kernel
@@ -134,7 +149,7 @@ def _symbolic(structure: Structure) -> Iterator[tuple[Obligation, Node | None]]:
         yield Obligation(Layer.VALUES, "writes", Verdict.PROVED, reason), None
         for output, source in kernel.in_place.items():
             yield Obligation(Layer.VALUES, f"{source}, in place", Verdict.PROVED, f"every read of an element comes before {output} is written there"), None
-        yield Obligation(Layer.VALUES, "outputs", Verdict.PROVED, f"every element of {', '.join(sorted(names))} is stored once"), None
+        yield Obligation(Layer.VALUES, "outputs", Verdict.PROVED, f"every element of {', '.join(sorted(names))} is stored where it belongs"), None
 
 
 def _entered(node: Node, writes: ReachingWrites, reductions: Reductions, scans: Scans, statements: Statements) -> Written:

@@ -73,6 +73,22 @@ def test_what_is_covered_is_visited_once(drawn: tuple[list[Visits], tuple[Expr, 
         assert beyond or len(found) == len(inside)
 
 
+@settings(max_examples=100)
+@given(statements())
+def test_what_is_covered_again_is_visited(drawn: tuple[list[Visits], tuple[Expr, ...]]) -> None:
+    made, extents = drawn
+    made = [*made, *made[:1]]
+    try:
+        beyond = covered(made, extents, KNOWN, again=True)
+    except Open:
+        return
+    for n, m in ((1, 1), (2, 1), (1, 3), (3, 2)):
+        env = {"N": n, "M": m}
+        found, inside = visited(made, env), box(extents, env)
+        assert all(found[p] for p in inside)
+        assert beyond or len(found) == len(inside)
+
+
 RIGHT = {
     "digits": (["2*i + j"], {"i": "N", "j": 2}, ["2*N"]),
     "a symbolic tile": (["i*N + j", "k"], {"i": 4, "j": "N", "k": 3}, ["4*N", "3"]),
@@ -90,6 +106,23 @@ RIGHT = {
 def test_covered(name: str) -> None:
     point, spans, extents = RIGHT[name]
     assert not covered([visits(point, **spans)], expressions(extents), KNOWN)
+
+
+AGAIN = {
+    "twice": ([visits(["i"], i=4), visits(["i"], i=4)], [visits(["i"], i=3), visits(["i"], i=3)], ["4"]),
+    "remainders": ([visits(["i % 5", "j"], i=12, j="N")], [visits(["i % 5", "j"], i=4, j="N")], ["5", "N"]),
+    "the only point": ([visits([]), visits([])], [visits(["i"], i=0)], []),
+}
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_points_may_be_visited_again_where_that_is_allowed(name: str) -> None:
+    good, bad, extents = AGAIN[name]
+    assert not covered(good, expressions(extents), KNOWN, again=True)
+    with pytest.raises(Open, match="visited"):
+        covered(good, expressions(extents), KNOWN)
+    with pytest.raises(Open, match=r"is not visited|visited 0 times"):
+        covered([replace(v, point=v.point[: len(extents)]) for v in bad], expressions(extents), KNOWN, again=True)
 
 
 def test_points_behind_the_end_are_told() -> None:

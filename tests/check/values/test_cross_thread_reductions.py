@@ -306,3 +306,35 @@ def test_rows_that_do_not_exist_bring_the_neutral_element(starts: str, joins: st
     found = gaps(parse_kernel(ROWS.format(starts=starts, joins=joins)))
     assert bool(found) is bool(reason), found
     assert all(reason in gap for gap in found), found
+
+
+ONE_ROW = """\
+KERNEL t(x: float32[4, N]) -> (y: float32[4])
+  DIM N min 1
+  GRID (ceildiv(N, 8), 1, 1)  BLOCK (4, 2, 1)
+  LOCAL acc: float32[]
+  GLOBAL w: float32[ceildiv(N, 8), 4]
+  COUNTER grid0
+  DEFINE y: float32[4] over (4, N) at (i0) = reduce add of copy(x[i0, i1]) from 0.0
+
+IF {who}:
+  acc = copy(0.0)  ~ start y
+  FOR i in 0..{trips}:
+    IF 8*blockIdx.x + {term} < N:
+      acc = add(acc, x[threadIdx.x, 8*blockIdx.x + {term}])  ~ term y[threadIdx.x, 8*blockIdx.x + {term}]
+  w[blockIdx.x, threadIdx.x] = copy(acc)  ~ part y
+  acc = copy(0.0)  ~ part y
+  SYNC grid grid0, {count}*ceildiv(N, 8)
+  FOR b in 0..ceildiv(N, 8):
+    acc = add(acc, w[b, threadIdx.x])  ~ part y
+  IF blockIdx.x == 0 && threadIdx.y == 1:
+    y[threadIdx.x] = copy(acc)  ~ value y[threadIdx.x]
+"""
+
+
+def test_a_place_in_a_workspace_is_that_of_the_only_thread_which_writes_there() -> None:
+    """The row of threads does not name its place, and is the only one; of two rows with other terms one takes the place of the other."""
+    right = parse_kernel(ONE_ROW.format(who="threadIdx.y == 1", trips=8, term="i", count=4))
+    right.verify().require()
+    wrong = parse_kernel(ONE_ROW.format(who="threadIdx.y >= 0", trips=4, term="(4*threadIdx.y + i)", count=8))
+    assert gaps(wrong) == ["threads put different partial results in one place"]

@@ -341,3 +341,69 @@ def test_elements_in_front_of_the_first_are_no_terms() -> None:
     right, wrong = twins(FRONT, "    IF 8*i + j < N:", "    IF 8*i + j < N + 8:")
     verify(right).require()
     assert "in front of the first" in open_values(wrong)
+
+
+LANES = """\
+KERNEL k(x: float32[3, 64]) -> (y: float32[3])
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+  LOCAL t: float32[2, 2]
+  LOCAL lane: float32[]
+  LOCAL peer: float32[]
+  DEFINE y: float32[3] over (3, 64) at (i0) = reduce add of copy(x[i0, i1]) from 0.0
+
+FOR a in 0..2 UNROLL:
+  FOR b in 0..2 UNROLL:
+    t[a, b] = copy(0.0)  ~ start y
+    FOR k in 0..2:
+      IF 2*a + b < 3:
+        t[a, b] = add(t[a, b], x[2*a + b, 32*k + threadIdx.x])  ~ term y[2*a + b, 32*k + threadIdx.x]
+FOR a in 0..2 UNROLL:
+  FOR b in 0..2 UNROLL:
+    lane = copy(t[a, b])  ~ part y
+    SHUFFLE peer <- lane xor 16  ~ part y
+    lane = add(lane, peer)  ~ part y
+    SHUFFLE peer <- lane xor 8  ~ part y
+    lane = add(lane, peer)  ~ part y
+    SHUFFLE peer <- lane xor 4  ~ part y
+    lane = add(lane, peer)  ~ part y
+    SHUFFLE peer <- lane xor 2  ~ part y
+    lane = add(lane, peer)  ~ part y
+    SHUFFLE peer <- lane xor 1  ~ part y
+    lane = add(lane, peer)  ~ part y
+    IF b + 2*a < 3:
+      t[a, b] = copy(lane)  ~ part y
+IF threadIdx.x == 0:
+  FOR a in 0..2 UNROLL:
+    FOR b in 0..2 UNROLL:
+      IF 2*a + b <= 2:
+        y[2*a + b] = copy(t[a, b])  ~ value y[2*a + b]"""
+
+
+def test_accumulators_that_are_not_read_may_be_joined_in_another_way() -> None:
+    rejected(LANES, "b + 2*a < 3", "b + 2*a < 2", "element [2] of y lacks the term at [2, 1] and 61 more")
+    assert not any(o.subject == "launch" for o in verify(parse_kernel(LANES)).argument)
+
+
+BEHIND = """\
+KERNEL k(x: int32[4]) -> (y: int32[1])
+  GRID (1, 1, 1)  BLOCK (3, 1, 1)
+  LOCAL acc: int32[]
+  SHARED part: int32[3]
+  DEFINE y: int32[1] over (4) at (i0//5) = reduce add of copy(x[i0]) from 0
+
+acc = copy(0)  ~ start y
+FOR i in 0..2:
+  IF i + 2*threadIdx.x < 4:
+    acc = add(acc, x[i + 2*threadIdx.x])  ~ term y[i + 2*threadIdx.x]
+part[threadIdx.x] = copy(acc)  ~ part y
+SYNC block
+IF threadIdx.x == 0:
+  part[0] = add(part[0], part[2])  ~ part y
+  part[0] = add(part[0], part[1])  ~ part y
+  acc = copy(part[0])  ~ part y
+  y[0] = copy(acc)  ~ value y[0]"""
+
+
+def test_a_digit_of_a_point_behind_the_end_is_no_digit_of_one_that_exists() -> None:
+    rejected(BEHIND, "i + 2*threadIdx.x < 4", "i + 2*threadIdx.x < 3", "lacks the term at [3]")
+    assert not any(o.subject == "launch" for o in verify(parse_kernel(BEHIND)).argument)
