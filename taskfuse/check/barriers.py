@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from taskfuse.check.clusters import Clusters
 from taskfuse.check.enumeration import Pairs
 from taskfuse.check.paths import SyncPoint
@@ -165,7 +163,7 @@ class Barriers:
             return f"a count of {count} is not whole warps"
         mask, values = threads.mask(m.participants), threads.values(number)
         if mask is not None and values is not None:
-            for value in np.unique(values[mask]).tolist():
+            for value in sorted(set(values[mask].tolist())):
                 group = mask & (values == value)
                 if not 1 <= value <= 15:
                     return f"there is no barrier {value}"

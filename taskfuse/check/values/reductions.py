@@ -253,7 +253,7 @@ class Reductions:
                 self._cover(group, scope, definition, constraints, joined, want)
                 self._known[key] = None
             except Open as error:
-                self._known[key] = error
+                self._known[key] = error.with_traceback(None)
         error = self._known[key]
         if error is not None:
             raise error

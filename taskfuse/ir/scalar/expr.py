@@ -45,6 +45,15 @@ class Expr:
     printer: ClassVar[Callable[[Expr], str]]
     __match_args__: ClassVar[tuple[str, ...]] = ()
 
+    if not TYPE_CHECKING:  # few nodes are ever sorted: the key is made when somebody asks for it
+
+        def __getattr__(self, name: str) -> object:
+            if name != "key":
+                raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+            found = _sort_key(self)
+            object.__setattr__(self, "key", found)
+            return found
+
     # NumPy's integers leave their operators to the expression.
     __array_ufunc__: ClassVar[None] = None
     __hash__ = object.__hash__
@@ -261,6 +270,7 @@ class Const(Expr):
 Integral.register(Const)
 
 
+NO_NAMES: frozenset[str] = frozenset()
 MEMORY = 1 << 16
 """How many results of an operation are remembered: nodes are interned, so that operands are compared by identity."""
 
@@ -274,11 +284,17 @@ def intern(cls: type[E], *values: object) -> E:
     if found is None:
         make: Callable[..., Expr] = cls
         found = make(*values)
-        free = frozenset((found.name,)) if isinstance(found, Sym) else frozenset[str]().union(*(child.free for child in children(found)))
-        object.__setattr__(found, "key", _sort_key(found))
-        object.__setattr__(found, "free", free)
+        object.__setattr__(found, "free", _free(found))
         found = _INTERNED.setdefault(identity, found)
     return found
+
+
+def _free(e: Expr) -> frozenset[str]:
+    """The symbols of a node that has just been made; its operands' own set where that has all."""
+    if isinstance(e, Sym):
+        return frozenset((e.name,))
+    first, *rest = [child.free for child in children(e)] or [NO_NAMES]
+    return first.union(*rest) if rest else first
 
 
 def _sort_key(e: Expr) -> tuple[object, ...]:
@@ -312,7 +328,7 @@ def children(e: Expr) -> tuple[Expr, ...]:
         case Const() | Sym():
             return ()
         case Sum(terms):
-            return tuple(term for term, _ in terms)
+            return tuple([term for term, _ in terms])
         case Product(args) | Min(args) | Max(args) | And(args) | Or(args):
             return args
         case FloorDiv(a, b) | Mod(a, b) | Xor(a, b) | Compare(_, a, b):

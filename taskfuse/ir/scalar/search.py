@@ -10,10 +10,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd
 
 from taskfuse.ir.scalar.arithmetic import add, add_all, divide_exact, divide_monomial, linear, linear_parts, mul, scale, sub
-from taskfuse.ir.scalar.expr import ONE, ZERO, And, Compare, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sym, Xor, children, const, sym
+from taskfuse.ir.scalar.expr import (
+    MEMORY,
+    ONE,
+    ZERO,
+    And,
+    Compare,
+    Const,
+    Expr,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Not,
+    Or,
+    Product,
+    Select,
+    Sym,
+    Xor,
+    children,
+    const,
+    sym,
+)
 from taskfuse.ir.scalar.facts import Facts
 from taskfuse.ir.scalar.intervals import divisor, interval
 from taskfuse.ir.scalar.logic import not_
@@ -46,6 +68,8 @@ def _without_remainders(form: Expr, facts: Facts) -> tuple[Expr, Facts] | None:
 
     A tile of one matrix in a batch is such a remainder: of the index of work, which the search would put in its place.
     """
+    if not _has_remainder(form):
+        return None
     found: dict[Expr, Expr] = {}
     taken = sum(name.startswith("remainder.") for name in facts.ranges)
 
@@ -63,6 +87,12 @@ def _without_remainders(form: Expr, facts: Facts) -> tuple[Expr, Facts] | None:
         assert isinstance(e, Mod)
         facts = facts.with_range(str(symbol), 0, sub(e.b, ONE))
     return (form, facts) if found else None
+
+
+@lru_cache(MEMORY)
+def _has_remainder(e: Expr) -> bool:
+    """True if ``e`` has a remainder by what is not a constant."""
+    return (isinstance(e, Mod) and not isinstance(e.b, Const)) or any(map(_has_remainder, children(e)))
 
 
 def _divides(e: Expr) -> bool:
