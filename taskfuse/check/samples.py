@@ -8,7 +8,7 @@ from their declarations, threads and blocks from the launch, iterations between 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,17 +86,21 @@ def _drawn(table: Table, name: str, lo: Ints | int, hi: Ints | int) -> Table:
     if name in table:
         return {}
     values = (_random(table) * (hi - lo + 1) // 1).astype(np.int64) + lo
-    return _chosen({**table, name: values}, np.broadcast_to(lo <= hi, _rows(table)))
+    return _chosen({**table, name: values}, lo <= hi)
 
 
 def _where(table: Table, condition: Expr) -> Table:
     if not condition.free <= table.keys():
         return {}
-    return _chosen(table, np.broadcast_to(np.asarray(evaluate(condition, table), np.bool_), _rows(table)))
+    return _chosen(table, evaluate(condition, table))
 
 
-def _chosen(table: Table, mask: NDArray[np.bool_]) -> Table:
-    return table if np.count_nonzero(mask) == mask.size else {name: values[mask] for name, values in table.items()}
+def _chosen(table: Table, mask: NDArray[Any] | int) -> Table:
+    """The rows at which a condition holds: one value for all rows, or one for each."""
+    if isinstance(mask, np.ndarray) and mask.ndim:
+        mask = mask.astype(np.bool_, copy=False)
+        return table if np.count_nonzero(mask) == mask.size else {name: values[mask] for name, values in table.items()}
+    return table if mask else {name: values[:0] for name, values in table.items()}
 
 
 def _root(facts: Facts) -> Table:
