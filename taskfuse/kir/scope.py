@@ -9,7 +9,7 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.dims import facts_of
 from taskfuse.ir.scalar import SYMBOL_NAME, Expr, Facts
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, INDEX_TYPES, THREAD_TYPES, MemoryType
-from taskfuse.kir.declarations import Buffer, HostParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
+from taskfuse.kir.declarations import Buffer, HostParam, IntegerParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
 from taskfuse.kir.forms import RESERVED
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.synchronization import Cursor, CursorInit
@@ -63,6 +63,8 @@ class Declarations:
                     maps[param.name] = param
                 case HostParam():
                     host.add(param.name)
+                case IntegerParam():
+                    pass
         storage |= {b.name: b for b in kernel.buffers}
         extents = frozenset(e.name for e in kernel.extents)
         facts = facts_of(kernel.extents)

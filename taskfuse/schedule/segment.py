@@ -99,7 +99,7 @@ def extract(fusion: Fusion, tensors: Sequence[TensorView], name: str, views: Seq
     new = Fusion(name)
     symbols = {s for tv in (*read, *inside) for a in tv.root for s in a.extent.free}
     symbols |= {s for e in exprs for i in map_exprs(e) for s in i.free if s in fusion.dims}
-    bound = {a.extent.name for tv in read for a in tv.logical if isinstance(a.extent, Sym)}
+    bound = {a.extent.name for tv in read for a in tv.logical if isinstance(a.extent, Sym)} | {*fusion.integers}
     for tv in fusion.inputs:  # extents that no other input tells
         if missing := {a.extent.name for a in tv.logical if isinstance(a.extent, Sym)} & symbols - bound:
             read[tv] = None
@@ -107,7 +107,10 @@ def extract(fusion: Fusion, tensors: Sequence[TensorView], name: str, views: Seq
     if not read and fusion.inputs:  # arrays come from where an array is
         read[min(fusion.inputs, key=_size)] = None
     symbols |= {s for tv in read for a in tv.logical for s in a.extent.free}
-    new.dims.update((k, v) for k, v in fusion.dims.items() if k in symbols)
+    # what is said of a dimension by others that are not here is checked by the whole
+    known = {k: v if v.bound is None or v.bound.free <= symbols else replace(v, bound=None) for k, v in fusion.dims.items()}
+    new.dims.update((k, v) for k, v in known.items() if k in symbols)
+    new.integers += [name for name in fusion.integers if name in symbols]
     tensors_of: dict[TensorView, TensorView] = {}
     scalars: dict[Scalar, Scalar] = {}
     for tv in fusion.tensors():
