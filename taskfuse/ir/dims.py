@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
 
 from taskfuse.ir.scalar import Const, Expr, Facts, evaluate, minimum, substitute
+
+NO_OTHERS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +60,12 @@ class Dim:
         found = int(evaluate(self.bound, others))
         return found if self.max is None else min(found, self.max)
 
-    def admits(self, value: int, others: Mapping[str, int]) -> bool:
+    def admits(self, value: int, others: Mapping[str, int] = NO_OTHERS) -> bool:
         """True if it may have this value where other extents have theirs."""
         most = self.most(others)
         return value >= self.min and (most is None or value <= most) and value % self.multiple_of == 0
 
-    def near(self, value: int, others: Mapping[str, int]) -> int:
+    def near(self, value: int, others: Mapping[str, int] = NO_OTHERS) -> int:
         """The least allowed value that is at least ``value``, or the greatest allowed value if there is none; a value that is not allowed if none is."""
         found, most = -(-max(value, self.min) // self.multiple_of) * self.multiple_of, self.most(others)
         return found if most is None else min(found, most // self.multiple_of * self.multiple_of)
@@ -82,6 +86,20 @@ def facts_of(dims: Iterable[Dim]) -> Facts:
         if dim.multiple_of > 1:
             facts = facts.with_multiple(dim.name, dim.multiple_of)
     return facts
+
+
+def circular(dims: Iterable[Dim]) -> str | None:
+    """The name of an extent whose bound leads back to it; ``None``: there is none."""
+    bounds = {d.name: d.bound.free for d in dims if d.bound is not None}
+    for name in bounds:
+        seen: set[str] = set()
+        waiting = set(bounds[name])
+        while waiting - seen:
+            seen |= waiting
+            waiting = {other for one in waiting for other in bounds.get(one, ())}
+        if name in seen:
+            return name
+    return None
 
 
 def nearest(dims: Iterable[Dim], wanted: Mapping[str, int]) -> dict[str, int] | None:

@@ -17,7 +17,7 @@ from taskfuse.errors import FusionError, ParseError, UnsupportedError
 from taskfuse.ir.arithmetic import among, place_of
 from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.calls import scheduling
-from taskfuse.ir.dims import Dim, facts_of
+from taskfuse.ir.dims import Dim, circular, facts_of
 from taskfuse.ir.expr import MathExpr, View, reads
 from taskfuse.ir.partition import Partition
 from taskfuse.ir.scalar import Expr, Facts, IntLike, free_symbols, lt, parse_expr, prove, simplify, sym, wrap
@@ -131,12 +131,7 @@ class Fusion:
         if unknown:
             reason = f"dimension '{dim.name}' is at most {bound}: '{unknown[0]}' is not one of its dimensions"
             raise FusionError(fusion=self.name, reason=reason, help="use a dimension in a shape before a bound speaks of it", location=caller())
-        seen: set[str] = set()
-        waiting = set(bound.free)
-        while waiting - seen:
-            seen |= waiting
-            waiting = {name for d in (self.dims.get(s) for s in waiting) if d is not None and d.bound is not None for name in d.bound.free}
-        if dim.name in seen:
+        if circular([*(d for d in self.dims.values() if d.name != dim.name), dim]) is not None:
             raise FusionError(fusion=self.name, reason=f"the bound {bound} of dimension '{dim.name}' depends on itself", location=caller())
 
     def add_integer(self, dim: Dim) -> Expr:

@@ -64,7 +64,7 @@ def bind_symbols(
     for extent in kernel.extents:
         if extent.name not in symbols:
             reason = f"no input has the extent {extent.name}"
-            alone = "a call learns extents from the shapes of its inputs and from its integers: use the dimension in one of them, or tf.define_integer"
+            alone = "a call learns extents from the shapes of its inputs alone: use the dimension in one of them"
             help = alone if given is None else f"give it as extents={{'{extent.name}': ...}}"
             raise InputError(index=len(inputs), fusion=kernel.name, reason=reason, help=help)
         size = symbols[extent.name]

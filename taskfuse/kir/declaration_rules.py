@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from taskfuse.ir.dims import circular
 from taskfuse.ir.fusion import MAX_RESIDENT
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, is_multiple
@@ -59,19 +60,12 @@ def extents_are_possible(d: Declarations) -> Problem | None:
 
 def bounds_are_of_extents(d: Declarations) -> Problem | None:
     """The bound of an extent speaks of others, whose bounds do not lead back to it."""
-    bounds = {e.name: e.bound.free for e in d.kernel.extents if e.bound is not None}
     for e in d.kernel.extents:
         name = None if e.bound is None else _foreign((e.bound,), d.extents)
         if name is not None:
             return e.name, f"the bound of '{e.name}' uses '{name}', which is not an extent"
-        seen: set[str] = set()
-        waiting = set(bounds.get(e.name, ()))
-        while waiting - seen:
-            seen |= waiting
-            waiting = {other for name in waiting for other in bounds.get(name, ())}
-        if e.name in seen:
-            return e.name, f"the bound of '{e.name}' depends on '{e.name}'"
-    return None
+    name = circular(d.kernel.extents)
+    return None if name is None else (name, f"the bound of '{name}' depends on '{name}'")
 
 
 def integers_are_extents(d: Declarations) -> Problem | None:
@@ -99,7 +93,7 @@ def params_are_in_order(d: Declarations) -> Problem | None:
             case HostParam() | TensorMapParam():
                 rank = 2
         if rank < last:
-            return param.name, f"'{param.name}' is out of order: inputs, scalars and integers come first, then outputs, then derived parameters"
+            return param.name, f"'{param.name}' is out of order: inputs and scalars come first, then outputs, then derived parameters"
         last = rank
     return None
 
