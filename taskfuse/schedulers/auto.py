@@ -8,12 +8,15 @@ from typing import Any, Final
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.location import caller
-from taskfuse.schedulers.candidates import Candidates
+from taskfuse.schedulers.candidates import Candidates, Price
 from taskfuse.schedulers.cat import cat
-from taskfuse.schedulers.fallback import fallback, price
+from taskfuse.schedulers.fallback import fallback
+from taskfuse.schedulers.fallback import price as fallback_price
 from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.normalization import normalization
+from taskfuse.schedulers.normalization import price as normalization_price
 from taskfuse.schedulers.pointwise import pointwise
+from taskfuse.schedulers.reduction import price as reduction_price
 from taskfuse.schedulers.reduction import reduction
 from taskfuse.schedulers.scan import scan
 from taskfuse.schedulers.schedule import Chosen, Scheduler, Sizes
@@ -23,6 +26,9 @@ from taskfuse.target import DEFAULT, Target
 
 SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, simt_gemm, reduction, normalization, scan, cat, transpose, pointwise, fallback)
 """Those that know most of a fusion first; the last takes what the others refuse."""
+
+PRICES: Final[Mapping[Scheduler, Price]] = {reduction: reduction_price, normalization: normalization_price, fallback: fallback_price}
+"""What tells the time of a schedule for less than it costs to make."""
 
 PRODUCTS: Final[tuple[Scheduler, ...]] = (matmul, simt_gemm)
 """Those of matrix products."""
@@ -54,7 +60,7 @@ def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None 
 
 def candidates(fusion: Fusion, config: object = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Candidates:
     """The schedules of ``fusion``, which is not changed, by all of :data:`SCHEDULERS`."""
-    return Candidates(fusion, SCHEDULERS, config, sizes, target, {fallback: price})
+    return Candidates(fusion, SCHEDULERS, config, sizes, target, PRICES)
 
 
 def _refuse(fusion: Fusion, reason: str, help: str) -> UnsupportedError:

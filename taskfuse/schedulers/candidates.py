@@ -45,7 +45,7 @@ Trial = Callable[[Fusion, Chosen[Any]], Count | None]
 
 
 Price = Callable[..., float]
-"""Microseconds of a scheduler's schedule of a fusion, by ``sizes`` and ``target``, without the schedule."""
+"""Microseconds of a scheduler's schedule of a fusion, by ``sizes`` and ``target``, without the schedule. What it refuses the scheduler refuses, too."""
 
 
 class Tried(NamedTuple):
@@ -154,11 +154,14 @@ class Candidates:
     def _all(self) -> Iterator[Candidate | _Price]:
         """The candidates; before that of a scheduler with a price, the price."""
         for scheduler in self._schedulers:
-            if scheduler in self._prices:
+            if scheduler in self._prices and self._config is None:
                 price = self._prices[scheduler]
                 found: list[float] = []
-                if failure(lambda price=price, found=found: found.append(price(self._fusion, **self._settings))) is None:
-                    yield _Price(found[0])
+                reason = failure(lambda price=price, found=found: found.append(price(self._fusion, **self._settings)))
+                if reason is not None:
+                    self.refused.append((scheduler.__name__, reason))
+                    continue
+                yield _Price(found[0])
             first = self._tried(scheduler, self._config)
             if first is None:
                 continue

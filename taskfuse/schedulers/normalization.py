@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from taskfuse.ir.fusion import Fusion
-from taskfuse.schedulers.reduction import schedule
+from taskfuse.schedulers.reduction import plan, schedule
 from taskfuse.schedulers.rows import RowConfig
-from taskfuse.schedulers.schedule import Chosen, check_call, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, tries_parameters
 from taskfuse.target import DEFAULT, Target
 
 
@@ -30,5 +30,9 @@ def normalization(fusion: Fusion, config: RowConfig | None = None, *, sizes: Map
     Raises:
         UnsupportedError: the fusion or the parameters do not fit this scheduler.
     """
-    check_call(fusion, "normalization", config, RowConfig)
-    return schedule("normalization", fusion, config, sizes, target)
+    return schedule(plan("normalization", fusion, config, sizes, target), fusion)
+
+
+def price(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> float:
+    """Microseconds that ``normalization`` is expected to take: for a part of what it takes to make its schedule. Raises :class:`UnsupportedError`."""
+    return plan("normalization", fusion, None, sizes, target).option.us

@@ -93,7 +93,7 @@ def choose_segments(
 
 def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, trial: Trial | None, deadline: float, reason: str) -> Segmentation:
     """The fastest segmentation: of the fusion as it is, with views moved out of the way of products, and of the better of these with long sums in chunks."""
-    known = KnownCandidates()
+    known = KnownCandidates(sizes, extent.target)
     searches = [Search(fusion, sizes, extent.target, trial, deadline, known)]
 
     def search(form: Script | None) -> None:
