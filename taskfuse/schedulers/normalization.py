@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from taskfuse.ir.fusion import Fusion
-from taskfuse.schedulers.reduction import plan, schedule
+from taskfuse.schedulers.reduction import plan, schedule, tried
 from taskfuse.schedulers.rows import RowConfig
-from taskfuse.schedulers.schedule import Chosen, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, tries_parameters
 from taskfuse.target import DEFAULT, Target
 
 
@@ -33,6 +34,7 @@ def normalization(fusion: Fusion, config: RowConfig | None = None, *, sizes: Map
     return schedule(plan("normalization", fusion, config, sizes, target), fusion)
 
 
-def price(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> float:
-    """Microseconds that ``normalization`` is expected to take: for a part of what it takes to make its schedule. Raises :class:`UnsupportedError`."""
-    return plan("normalization", fusion, None, sizes, target).option.us
+def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
+    """What ``normalization`` would do. Raises :class:`UnsupportedError`."""
+    planned = plan("normalization", fusion, None, sizes, target)
+    return Offer(planned.option.us, partial(tried, planned))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import prod
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.persistent_buffers import Keep, Phases
 from taskfuse.schedulers.row_cost import RowEstimate, RowProblem, estimate, rank
 from taskfuse.schedulers.rows import RowConfig, Rows, check
-from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.space import Space, find, settle
 from taskfuse.target import DEFAULT, Target
@@ -51,8 +52,7 @@ class Plan(NamedTuple):
 
     Attributes:
         name: of the scheduler.
-        trial: a copy of the fusion in which all is computed, or copied, where it is read (:func:`settle`).
-        is_changed: whether that changed anything.
+        is_changed: whether all is computed, or copied, where it is read (:func:`settle`) before it is scheduled.
         problem: what the cost model is asked.
         alternatives: what it ranks, the fastest first.
         option: what is chosen.
@@ -60,7 +60,6 @@ class Plan(NamedTuple):
     """
 
     name: str
-    trial: Fusion
     is_changed: bool
     problem: RowProblem
     alternatives: tuple[Option[RowConfig], ...]
@@ -86,37 +85,43 @@ def plan(name: str, fusion: Fusion, config: RowConfig | None, sizes: Mapping[str
     alternatives = tuple(rank(problem))
     chosen = alternatives[0].config if config is None else config
     check(trial, space, chosen)
-    return Plan(name, trial, bool(script.lines), problem, alternatives, estimate(problem, chosen), config is not None)
+    return Plan(name, bool(script.lines), problem, alternatives, estimate(problem, chosen), config is not None)
 
 
-def price(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> float:
-    """Microseconds that ``reduction`` is expected to take: for a part of what it takes to make its schedule. Raises :class:`UnsupportedError`."""
-    return plan("reduction", fusion, None, sizes, target).option.us
+def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
+    """What ``reduction`` would do. Raises :class:`UnsupportedError`."""
+    planned = plan("reduction", fusion, None, sizes, target)
+    return Offer(planned.option.us, partial(tried, planned))
 
 
 def schedule(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
-    """Make the calls. Raises :class:`UnsupportedError` if no kernel comes of them."""
-    name, trial, is_changed, problem, alternatives, expected, given = planned
-    _try(fusion, trial, expected.config)
+    """Make the calls, on a copy first. Raises :class:`UnsupportedError` if no kernel comes of them; then ``fusion`` has not changed."""
+    tried(planned, copy_fusion(fusion)[0])
+    return _applied(planned, fusion)
+
+
+def tried(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
+    """Make the calls, and lower what they make: what the form of the space does not show (reads through views) is found here. Raises
+    :class:`UnsupportedError` if no kernel comes of them; then ``fusion`` is of no further use."""
+    try:
+        found = _applied(planned, fusion)
+        lower(fusion)
+    except (LoweringError, ScheduleError) as error:
+        raise refuse(fusion, "reduction", str(error).split("\n", 1)[0], "leave what is at fault to a fusion of its own") from error
+    return found
+
+
+def _applied(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
+    problem, expected = planned.problem, planned.option
     script = Script(fusion)
-    if is_changed:
+    if planned.is_changed:
         script.comment("what is read elsewhere than at its own place is computed there")
         settle(script)
     Rows(script, fusion, find(fusion), expected.config, expected.residents).apply()
     phased = f"{problem.phases} phases" if problem.phases > 1 else "1 phase"
     size = f"of {problem.rows} rows of {problem.columns} elements, {'along' if problem.is_inner else 'across'} vectors of {problem.width}, {phased}"
     waits = f"{expected.registers} registers, {expected.residents} resident blocks; waits for: {expected.bound}; expected: {expected.us:.1f} us"
-    return Chosen(name, size, expected, alternatives, given, script.text, waits)
-
-
-def _try(fusion: Fusion, trial: Fusion, config: RowConfig) -> None:
-    """Schedule and lower a copy: what the form of the space does not show (reads through views) is found here, before anything has changed."""
-    copy, _ = copy_fusion(trial)
-    try:
-        Rows(Script(copy), copy, find(copy), config).apply()
-        lower(copy)
-    except (LoweringError, ScheduleError) as error:
-        raise refuse(fusion, "reduction", str(error).split("\n", 1)[0], "leave what is at fault to a fusion of its own") from error
+    return Chosen(planned.name, size, expected, planned.alternatives, planned.given, script.text, waits)
 
 
 def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> RowProblem:

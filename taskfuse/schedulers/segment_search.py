@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import cached_property
 from heapq import heappop, heappush
 from math import inf, prod
-from time import thread_time
 from typing import Any, NamedTuple
 
 from taskfuse.errors import UnsupportedError
@@ -25,6 +24,7 @@ from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.alpha_equivalence import in_other_names
 from taskfuse.schedulers.auto import PRODUCTS, candidates
 from taskfuse.schedulers.beside import GAIN, groups, joined, levels
+from taskfuse.schedulers.budget import Budget, Work
 from taskfuse.schedulers.candidates import Candidate, Candidates, Trial, tried
 from taskfuse.schedulers.elementwise import is_aligned
 from taskfuse.schedulers.roofline import bytes_of, roofline
@@ -74,23 +74,25 @@ class Alike:
         part: the first.
         names: of its tensors and scalars.
         sizes: values of its dimensions.
+        budget: what counts the work.
     """
 
-    def __init__(self, part: Fusion, names: tuple[str, ...], sizes: Mapping[str, int], target: Target) -> None:
+    def __init__(self, part: Fusion, names: tuple[str, ...], sizes: Mapping[str, int], target: Target, budget: Budget) -> None:
         self.names = names
         self._part = part
         self._sizes = sizes
         self._target = target
+        self._budget = budget
 
     @cached_property
     def candidates(self) -> Candidates:
         """The schedules."""
-        return candidates(self._part, sizes=self._sizes, target=self._target)
+        return candidates(self._part, sizes=self._sizes, target=self._target, budget=self._budget)
 
     @cached_property
     def has_products(self) -> bool:
         """Whether a scheduler of products takes it."""
-        return Candidates(self._part, PRODUCTS, None, self._sizes, self._target).best is not None
+        return Candidates(self._part, PRODUCTS, None, self._sizes, self._target, budget=self._budget).best is not None
 
     @cached_property
     def bytes(self) -> float:
@@ -131,11 +133,13 @@ class KnownCandidates:
 
     Args:
         sizes: values of the fusion's dimensions.
+        budget: what counts the work.
     """
 
-    def __init__(self, sizes: Mapping[str, int] | None, target: Target) -> None:
+    def __init__(self, sizes: Mapping[str, int] | None, target: Target, budget: Budget) -> None:
         self._sizes = sizes or {}
         self._target = target
+        self._budget = budget
         self._found: dict[Hashable, Alike] = {}
 
     def piece(self, parts: Parts, tensors: Sequence[TensorView], views: Sequence[TensorView] = ()) -> Piece:
@@ -145,7 +149,7 @@ class KnownCandidates:
         if found is None:
             part = parts.extract(tensors, parts.fusion.name, views)
             own = {name: size for name, size in self._sizes.items() if name in part.dims}
-            found = self._found[key] = Alike(part, names, own, self._target)
+            found = self._found[key] = Alike(part, names, own, self._target, self._budget)
         return Piece(found, names)
 
 
@@ -267,7 +271,7 @@ class Search:
         sizes: Mapping[str, int] | None,
         target: Target,
         trial: Trial | None,
-        deadline: float,
+        budget: Budget,
         known: KnownCandidates,
         moved: tuple[str, ...] = (),
     ) -> None:
@@ -288,7 +292,7 @@ class Search:
         self.readers = {tv: frozenset(found) for tv, found in readers.items()}
         self._unmoved: set[tuple[Segment, TensorView, Segment]] = set()
         self._trial = trial
-        self._deadline = deadline
+        self._budget = budget
         self._ways: dict[Segment, Ways] = {}
         self._kept: dict[Segment, Step] = {}
         self._made: dict[Segment, Chosen[Any]] = {}
@@ -317,8 +321,8 @@ class Search:
             segments = self._sorted(self._without(segments, refused))
         steps = self._beside(segments, [self._kept[p] for p in segments])
         crossing, dropped = self._crossing(segments), tuple(self._dropped)
-        hurried = self._is_late()
-        return Segmentation(self.fusion.name, tuple(steps), crossing, reason, moved=self.moves, whole_fusion=self.fusion, dropped=dropped, is_hurried=hurried)
+        ended = self._budget.why_spent
+        return Segmentation(self.fusion.name, tuple(steps), crossing, reason, moved=self.moves, whole_fusion=self.fusion, dropped=dropped, ended=ended)
 
     def _beside(self, segments: Sequence[Segment], steps: Sequence[Step]) -> list[Step]:
         """The kernels, those side by side in one launch that do not wait for one another."""
@@ -328,7 +332,7 @@ class Search:
         level = levels(needs, kinds)
         heads: dict[int, Step] = dict(enumerate(steps))
         for group in groups([step.fusion for step in steps], [step.schedule for step in steps], level, self.target.launch_us) if self._trial else ():
-            if self._is_late():
+            if self._budget.is_spent:
                 break
             parts = tuple(steps[k] for k in group)
             found = joined(f"{parts[0].fusion.name}_beside", [p.fusion for p in parts], [p.schedule for p in parts])
@@ -354,7 +358,7 @@ class Search:
             segments = self._merged(segments)
             expected = [self._way(p).us for p in segments]
             self._us_of(segments)
-        while not self._is_late() and (moved := self._moved(segments)) is not None:
+        while not self._budget.is_spent and (moved := self._moved(segments)) is not None:
             segments = moved
         return segments
 
@@ -376,16 +380,14 @@ class Search:
         for number in there:
             add(number)
         number = len(segments)
-        while pairs and not self._is_late():
+        while pairs and not self._budget.is_spent:
             _, a, b = heappop(pairs)
+            self._budget.spend(Work.PAIR, len(there.get(a, ())) + len(there.get(b, ())))
             if a in there and b in there and self._gains(list(there.values()), there[a], there[b]):
                 there[number] = there.pop(a) | there.pop(b)
                 add(number)
                 number += 1
         return list(there.values())
-
-    def _is_late(self) -> bool:
-        return thread_time() > self._deadline
 
     def _holds(self, p: Segment, name: str) -> bool:
         """Whether the kernel of a segment can be made, and is proved; if not, its way is dropped."""
@@ -399,7 +401,7 @@ class Search:
         named.name = name
         came = tried(self._trial, named, step.schedule, self._ways[p].bound)
         schedule = came.schedule
-        if not came.refused and not (schedule.is_far and not self._is_late() and self._ways[p].put_aside(schedule)):
+        if not came.refused and not (schedule.is_far and not self._budget.is_spent and self._ways[p].put_aside(schedule)):
             self._kept[p] = replace(step, fusion=named, schedule=schedule)
             self._made[p] = step.schedule
             return True
@@ -415,7 +417,7 @@ class Search:
     def _without(self, segments: Sequence[Segment], refused: Segment) -> list[Segment]:
         """The segments after a kernel was refused, or is far from its roofline: that one is made in another way, or taken apart and put together anew."""
         step = self._step(refused)
-        if step is not None and (self._is_late() or (step.schedule.us <= SLACK * self._refused_us and not self._ways[refused].is_last)):
+        if step is not None and (self._budget.is_spent or (step.schedule.us <= SLACK * self._refused_us and not self._ways[refused].is_last)):
             return list(segments)
         rest = [p for p in segments if p is not refused]
         parts = [p for p in self._start() if p <= refused]
