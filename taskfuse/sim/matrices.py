@@ -17,8 +17,9 @@ from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.collectives import check_alignment, check_warps
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Env, Lanes
-from taskfuse.sim.memory import Memory, Place, Region, Site, Store, check_incoming, check_registers, stamp
-from taskfuse.sim.names import Names
+from taskfuse.sim.memory import Memory, Place, Site, Store, check_incoming, check_registers, stamp
+from taskfuse.sim.names import Meaning, Meanings, Names
+from taskfuse.sim.region import Region
 from taskfuse.target import WARP
 
 Ints = npt.NDArray[np.int64]
@@ -182,3 +183,6 @@ def mma(names: Names, stmt: Mma) -> Instruction:
         acc.note_write(agent.lanes)
 
     return run
+
+
+MEANINGS: Meanings = {LdMatrix: Meaning(ldmatrix), StMatrix: Meaning(stmatrix), Mma: Meaning(mma)}
