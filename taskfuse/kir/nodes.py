@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from taskfuse.dtypes import DType
-from taskfuse.ir.elementwise import Elementwise
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.scalar import TRUE, Expr
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir.operands import Access, BarrierSlot, Case, Found, Located, MapName, Operand, Writer, Written

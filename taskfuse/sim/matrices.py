@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from taskfuse.dtypes import DType, float32
 from taskfuse.ir import fragments
-from taskfuse.ir.elementwise import ELEMENTWISE, Array
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Array
 from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.dtypes import DType
-from taskfuse.ir.elementwise import ELEMENTWISE, Array
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Array
 from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.shared_layouts import operand_offsets, swizzle_period, swizzled
 from taskfuse.kir.operands import Access, Descriptor, Queue
