@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import SupportsIndex
 
 from taskfuse.errors import FusionError
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import MathExpr
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller

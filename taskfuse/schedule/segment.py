@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taskfuse.errors import FusionError
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.storage import made_from, needed, producers, strided
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
