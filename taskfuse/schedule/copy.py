@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from taskfuse.errors import FusionError
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, Swizzle, Transform
 from taskfuse.ir.expr import IndexValue, Leaf, Literal, Read, ScalarRead, rebuilt
 from taskfuse.ir.fusion import Fusion, Result
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Expr, Sym, substitute, sym
 from taskfuse.ir.tasks import Node
-from taskfuse.ir.tensor import Scalar, TensorSchedule, TensorView
+from taskfuse.ir.tensor import Scalar, TensorView
+from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.location import caller
 
 
