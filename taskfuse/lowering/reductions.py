@@ -37,6 +37,7 @@ from taskfuse.target import MAX_THREADS
 
 COPY = ELEMENTWISE["copy"]
 
+
 def finish(statements: Statements, ended: Sequence[tuple[TensorView, dict[Axis, Expr]]]) -> list[PNode]:
     """The code that joins the accumulators of reductions that end behind one loop, and stores their results.
 

@@ -314,4 +314,5 @@ def test_a_round_over_partial_results_goes_around_the_elements_of_a_thread() -> 
     kernel = agrees(fusion, numbers(256, 4))
     (loop,) = (s for s in walk(kernel) if isinstance(s, For) and s.var == "part.slot")
     (elements,) = loop.body
-    assert isinstance(elements, For) and elements.unroll
+    assert isinstance(elements, For)
+    assert elements.unroll
