@@ -19,7 +19,8 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from taskfuse.ir.axes import Axis
-from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.scalar import Expr, and_, bounds, const, eq, le, lt, prove, simplify, sym
 from taskfuse.ir.tensor import TensorView
