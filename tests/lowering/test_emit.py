@@ -3,6 +3,7 @@
 import pytest
 
 import taskfuse as tf
+from examples import founding
 from taskfuse import ParallelType as P
 from taskfuse.ir.scalar import Expr, Facts, const, ge, lt, sym
 from taskfuse.kir.nodes import Bind, Compute, For, If, Stmt
@@ -165,6 +166,10 @@ def test_kinds_of_groups(crosses: bool, kind: str) -> None:
         tv.axis(1).parallelize(P.TIDx)
     fusion.group([fusion.task([a], "one"), fusion.task([b], "two")], "g").parallelize(P.TIDy)
     assert notes(fusion) == [f"g: {kind} on TIDy; no data enters; no data leaves"]
+
+
+def test_channels_order_what_crosses_their_ends() -> None:
+    assert notes(founding.build())[1] == "group1: horizontal on TIDy; no data enters; ch0 orders what leaves"
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,7 @@ def test_a_start_inside_a_span_is_found_if_all_values_agree() -> None:
         (swizzle(R * 64 + K, 64), ranges(64, 16)),  # another swizzle than that of the span
         (swizzle(R * 64 + K + sym("free"), 128), ranges(64, 16)),  # who knows by how much
         (R * 64 + K * 2, ranges(64, 16)),  # elements apart
+        (R // 8 * 128 + K // 8 * 64 + R % 8 * 8 + (K + sym("s")) % 8, ranges(64, 16, s=2)),  # core matrices for one value of s alone
     ],
 )
 def test_what_no_layout_fits(place: Expr, facts: Facts) -> None:

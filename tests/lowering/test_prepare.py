@@ -115,12 +115,14 @@ def test_what_no_output_needs_is_gone_but_what_a_task_claims() -> None:
     assert names == {"x", fusion.outputs[0].name, claimed.name}
 
 
-def test_each_part_of_an_assembly_is_a_tensor_of_its_own() -> None:
+@pytest.mark.parametrize("output", [False, True])
+def test_each_part_of_an_assembly_is_a_tensor_of_its_own(output: bool) -> None:
     with tf.Fusion("f") as fusion:
         x = tf.define_tensor([4], name="x")
         a = tf.neg(x)
         fusion.add_output(tf.cat([a, a], 0, "scatter"))
-        fusion.add_output(a)
+        if output:
+            fusion.add_output(a)
     after = prepare(fusion)
     (whole,) = (e for e in after.exprs() if isinstance(e, Assemble))
     parts = [p.tensor for p in whole.parts]

@@ -28,8 +28,12 @@ def roles(writer: tuple[P, ...], reader: tuple[P, ...], shape: tuple[int, ...] =
 
 
 def rings(fusion: tf.Fusion) -> tuple[ParallelType, ...]:
+    return own_rings_of(fusion, "tv1", "tv2")
+
+
+def own_rings_of(fusion: tf.Fusion, writer: str, reader: str) -> tuple[ParallelType, ...]:
     state = state_after(fusion, "grid-stride")
-    a, b = (state.fusion.tensor(name) for name in ("tv1", "tv2"))
+    a, b = state.fusion.tensor(writer), state.fusion.tensor(reader)
     shared = state.shared_loops.path[a][: a.schedule.inline]
     return own_rings(state.ranges, a, [b], [state.tree.place[a], state.tree.place[b]], shared)
 
@@ -49,6 +53,22 @@ def test_blocks_are_paired_along_types_that_bind_shared_loops_alone(writer: tupl
 
 def test_a_loop_of_their_own_on_the_same_type_unpairs_them() -> None:
     assert rings(roles((BX, S, BX), (BX, S, BX), inline=1)) == ()
+
+
+def test_blocks_that_all_read_what_one_of_them_makes_are_not_paired() -> None:
+    with tf.Fusion("f") as fusion:
+        x, y = tf.define_tensor([8], name="x"), tf.define_tensor([4, 8], name="y")
+        a = tf.neg(x)
+        b = tf.add(a, y)
+        fusion.add_output(b)
+    b.axis(0).parallelize(BX)
+    b.axis(1).parallelize(TX)
+    b.propagate([a], upto=1)
+    tf.parallelize_like(b, [a])
+    fusion.group([fusion.task([a], "load"), fusion.task([b], "use")], "g").parallelize(P.BIDz)
+    a.inline_at(1)
+    assert a.loop[0].is_foreign
+    assert own_rings_of(fusion, a.name, b.name) == ()
 
 
 def test_one_block_needs_no_ring_of_its_own() -> None:

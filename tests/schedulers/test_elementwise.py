@@ -7,7 +7,7 @@ import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.arithmetic import among
-from taskfuse.ir.expr import MathExpr, Read
+from taskfuse.ir.expr import Gather, MathExpr, Read
 from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.schedulers.elementwise import (
     EFFICIENCY,
@@ -116,6 +116,18 @@ def test_a_sum_of_one_element_is_computed_where_its_axis_is_lost() -> None:
 def test_reductions_stay_where_they_are() -> None:
     fusion, _ = aligned(lambda: [tensor("x", 8, 8) / tf.expand_dims(tf.sum(tensor("y", 8, 4), 1), 1)])
     assert sum(expr.output.root[-1].is_reduction for expr in needed(fusion)) == 1
+
+
+def test_a_gather_is_done_again_only_where_all_its_elements_exist() -> None:
+    def taken() -> tf.TensorView:
+        return tf.take(tensor("x", 8, 4), tensor("i", 3, dtype=tf.int64), 0)
+
+    whole, padded = built(lambda: [taken()[::-1] + 1.0]), built(lambda: [tf.pad(taken(), [(1, 1), (0, 0)]) + 1.0])
+    for fusion, again in ((whole, True), (padded, False)):
+        (before,) = (e.output for e in needed(fusion) if isinstance(e, Gather))
+        recompute_all(Script(fusion), fusion)
+        (after,) = (e.output for e in needed(fusion) if isinstance(e, Gather))
+        assert (after is not before) is again
 
 
 def test_a_concatenation_of_itself_again_and_again_is_too_much() -> None:
