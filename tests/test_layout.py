@@ -20,28 +20,8 @@ ELSEWHERE: dict[str, str] = {
     "tests/check/values": """
         check/values/claims check/values/products check/values/runs check/values/state check/values/tiles check/values/verify
     """,
-    "tests/cli/test_main.py": """
-        cli/load cli/trial cli/versions
-    """,
-    "tests/cuda/test_functions.py": """
-        testing/accuracy
-    """,
-    "tests/cuda/test_launch.py": """
-        cuda/present cuda/timing
-    """,
-    "tests/cuda/test_source.py": """
-        cuda/c_types cuda/copies cuda/copy_instructions cuda/disassembly cuda/hoisting cuda/instructions cuda/statements
-    """,
-    "tests/sim": """
-        sim/engines sim/fault sim/compiler sim/state
-    """,
-    "tests/testing/machine/test_machine.py": """
-        testing/machine/barriers testing/machine/engines testing/machine/fault testing/machine/launch testing/machine/memory
-        testing/machine/python_kernel testing/machine/refuter testing/machine/threads testing/machine/writer
-    """,
     "tests/testing/ptx": """
-        testing/ptx/blocks testing/ptx/compare testing/ptx/events testing/ptx/expected testing/ptx/happenings testing/ptx/launch testing/ptx/nodes
-        testing/ptx/operands testing/ptx/operations testing/ptx/reading testing/ptx/text
+        testing/ptx/compare testing/ptx/expected testing/ptx/launch testing/ptx/reading
     """,
     "tests/testing/test_agreement.py": """
         testing/small/ahead testing/small/barriers testing/small/blocks testing/small/kinds testing/small/pingpong testing/small/pipeline

@@ -1,5 +1,7 @@
 """Preparation: a copy without what nobody needs, in which every boundary is only a boundary."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -123,6 +125,9 @@ def test_each_part_of_an_assembly_is_a_tensor_of_its_own(output: bool) -> None:
         fusion.add_output(tf.cat([a, a], 0, "scatter"))
         if output:
             fusion.add_output(a)
+    (one,) = (e for e in fusion.exprs() if isinstance(e, Assemble))
+    first, second = one.parts
+    fusion.define(replace(one, parts=(first, replace(second, tensor=first.tensor))))  # one tensor at two places
     after = prepare(fusion)
     (whole,) = (e for e in after.exprs() if isinstance(e, Assemble))
     parts = [p.tensor for p in whole.parts]
