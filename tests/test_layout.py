@@ -20,9 +20,6 @@ ELSEWHERE: dict[str, str] = {
     "tests/check/values": """
         check/values/claims check/values/products check/values/runs check/values/state check/values/tiles check/values/verify
     """,
-    "tests/testing/ptx": """
-        testing/ptx/compare testing/ptx/expected testing/ptx/launch testing/ptx/reading
-    """,
     "tests/testing/test_agreement.py": """
         testing/small/ahead testing/small/barriers testing/small/blocks testing/small/kinds testing/small/pingpong testing/small/pipeline
         testing/small/products testing/small/text

@@ -8,9 +8,9 @@ from functools import partial
 from math import prod
 
 from taskfuse.errors import FusionError
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Assemble, Leaf, Read, ScalarRead, map_exprs, reads, rebuilt
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, Sym
 from taskfuse.ir.storage import made_from, needed, producers, resolve, strided
 from taskfuse.ir.tensor import Scalar, TensorView

@@ -18,10 +18,10 @@ from dataclasses import replace
 from math import prod
 
 from taskfuse.errors import TaskfuseError
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.contraction import axes_of_index, factors
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE
 from taskfuse.ir.storage import needed, resolve, storage_reads, storage_uses, strided
 from taskfuse.ir.tensor import TensorView

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from math import prod
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Assemble, Gather, MathExpr, Read, Reduction, Scan
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.storage import needed, reads_of, storage_reads, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from math import prod
 
 from taskfuse.errors import LoweringError, ScheduleError
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, bounds
 from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView

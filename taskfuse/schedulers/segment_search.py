@@ -13,9 +13,9 @@ from time import thread_time
 from typing import Any, NamedTuple
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.storage import made_from, needed, producers, resolve, storage_reads, strided
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion

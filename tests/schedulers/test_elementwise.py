@@ -6,8 +6,8 @@ import pytest
 import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Gather, MathExpr, Read
+from taskfuse.ir.identity import among
 from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.schedulers.elementwise import (
     EFFICIENCY,

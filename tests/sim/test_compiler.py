@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from taskfuse.errors import SimulationError
 from taskfuse.ir.values import MODULAR, NATIVE
-from taskfuse.kir import Kernel
+from taskfuse.kir import Kernel, parse_kernel
+from taskfuse.kir.nodes import Bind, For, If, Stmt
+from taskfuse.kir.products import Shuffle
+from taskfuse.kir.synchronization import Acquire, Advance, Barrier, CursorInit, SetMaxNReg, Wait, WaitGroup
 from taskfuse.sim import compiler
-from taskfuse.sim.compiler import compiled
+from taskfuse.sim.compiler import MEANINGS, compiled
 from taskfuse.sim.interleaving import Interleaving
 from taskfuse.sim.simulate import simulate
-from tests.sim.kernels import INTERLEAVINGS, X, kernel
+from tests.sim.kernels import INTERLEAVINGS, X, kernel, load
 
 
 def result(body: str, *declarations: str, interleaving: Interleaving = Interleaving.RANDOM) -> list[float]:
@@ -132,3 +136,22 @@ def test_instructions_know_their_statement_and_where_others_may_run() -> None:
     assert "first" in found.labels
     assert found.points[-1]  # the end of the kernel
     assert {type(s).__name__ for s, point in zip(found.sources, found.points, strict=True) if point} >= {"Barrier"}
+
+
+COMPILED = {For, Bind, If, Barrier, Wait, Acquire, CursorInit, Advance, WaitGroup, Shuffle, SetMaxNReg}
+"""What waits, parts threads, moves cursors, or does nothing."""
+
+
+def test_every_statement_has_one_meaning() -> None:
+    assert MEANINGS.keys() | COMPILED == set(get_args(Stmt))
+    assert not MEANINGS.keys() & COMPILED
+
+
+def test_what_others_see_is_a_point() -> None:
+    """Instructions on elements that others see, and those that synchronize, are points of the interleaving; those on registers are none."""
+    code = compiled(parse_kernel(load("gemm")), NATIVE)
+    quiet, seen = (
+        {type(s).__name__ for s, point in zip(code.sources, code.points, strict=True) if type(s) in MEANINGS and point is which} for which in (False, True)
+    )
+    assert quiet == {"Compute", "Commit", "WgmmaFence"}  # on registers
+    assert {"StMatrix", "TmaLoad", "Wgmma", "Expect", "InitBarrier"} <= seen
