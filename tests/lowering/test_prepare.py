@@ -23,11 +23,10 @@ def load_use(*, output: bool = False, own: bool = False, group: P | None = P.TID
         fusion.add_output(b)
         if output:
             fusion.add_output(a)
-        if own:
-            c = tf.sin(a)
-            fusion.add_output(c)
-    load = [a, c] if own else [a]
-    made = fusion.group([fusion.task(load, "load"), fusion.task([b], "use")], "g")
+        mine = [a, tf.sin(a)] if own else [a]
+        for tv in mine[1:]:
+            fusion.add_output(tv)
+    made = fusion.group([fusion.task(mine, "load"), fusion.task([b], "use")], "g")
     if group is not None:
         made.parallelize(group)
     return fusion

@@ -10,7 +10,8 @@ import taskfuse as tf
 from taskfuse.errors import LoweringError, ProofError, UnsupportedError
 from taskfuse.ir.expr import Reduction
 from taskfuse.runtime.chain import Chain
-from taskfuse.schedulers import candidates, segmenter
+from taskfuse.schedulers import candidates
+from taskfuse.schedulers.budget import Budget
 from taskfuse.schedulers.candidates import INTERNAL
 from taskfuse.schedulers.schedule import Chosen
 from taskfuse.schedulers.segmentation import Segmentation
@@ -82,7 +83,7 @@ def test_an_op_that_nothing_can_make_says_why() -> None:
 
 def test_a_budget_ends_the_search_with_what_there_is() -> None:
     fusion = built(partial(mlp_of_a_block, tf.float32), "hurried")
-    found = choose_segments(fusion, trial=made, budget=0.0)
+    found = choose_segments(fusion, trial=made, budget=Budget(0.0))
     assert found.is_hurried
     assert "ended by its budget" in found.explain()
     run = tf.compile(fusion, backend="sim", budget=0.0)
@@ -93,8 +94,7 @@ def test_a_budget_ends_the_search_with_what_there_is() -> None:
 
 
 def test_a_plan_that_is_not_cut_is_not_hurried() -> None:
-    assert segmenter.BUDGET == 10.0
-    found = choose_segments(built(product), budget=0.0)
+    found = choose_segments(built(product), budget=Budget(0.0))
     assert isinstance(found, Segmentation)
     assert not found.is_hurried
 

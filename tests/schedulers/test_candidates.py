@@ -1,7 +1,7 @@
 """Schedules of one fusion, one after another: who is asked when, and what drops a candidate."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -11,7 +11,7 @@ import taskfuse as tf
 from taskfuse.count import Count, count
 from taskfuse.errors import LoweringError, ProofError, UnsupportedError
 from taskfuse.schedulers.candidates import INTERNAL, MOST_ASIDE, MOST_PARAMETERS, Candidates, failure, tried
-from taskfuse.schedulers.schedule import Chosen, Option, Scheduler, refuse
+from taskfuse.schedulers.schedule import Chosen, Offer, Option, Scheduler, refuse
 from taskfuse.target import DEFAULT
 from tests.schedulers.fusions import tensor
 from tests.schedulers.tried import built
@@ -162,19 +162,25 @@ def test_a_scheduler_that_fails_costs_a_candidate_alone() -> None:
     assert found.refused == [("broken", f'{INTERNAL}, KeyError: "nobody\'s fault"')]
 
 
-def priced(price: Callable[..., float]) -> tuple[Candidates, list[str]]:
+def offered(us: float | None) -> tuple[Candidates, list[str]]:
+    """Candidates of one scheduler that offers so many microseconds, or fails to."""
     scheduled: list[str] = []
 
     def slow(fusion: tf.Fusion, config: object = None, **more: Any) -> Chosen[Any]:
         scheduled.append(fusion.name)
         return tf.schedulers.fallback(fusion, None, **more)
 
-    return Candidates(fusion(), (slow,), None, None, DEFAULT, {slow: price}), scheduled
+    def offer(fusion: tf.Fusion, **more: Any) -> Offer:
+        if us is None:
+            raise KeyError("no offer")
+        return Offer(us, partial(slow, **more))
+
+    return Candidates(fusion(), (slow,), None, None, DEFAULT, {slow: offer}), scheduled
 
 
-def test_a_price_is_asked_before_a_schedule_is_made() -> None:
+def test_an_offer_is_asked_for_before_a_schedule_is_made() -> None:
     """What is known to be slow is not scheduled; what is wanted is, and costs what was said."""
-    found, scheduled = priced(lambda fusion, **more: 1e6)
+    found, scheduled = offered(1e6)
     assert found.us == 1e6
     assert not scheduled
     assert found.best is not None
@@ -182,10 +188,8 @@ def test_a_price_is_asked_before_a_schedule_is_made() -> None:
     assert found.us == found.best.schedule.us
 
 
-def test_a_price_that_fails_is_no_price() -> None:
-    def broken(fusion: tf.Fusion, **more: Any) -> float:
-        raise KeyError("no price")
-
-    found, scheduled = priced(broken)
-    assert found.us < 1e6
-    assert scheduled == ["fusion"]
+def test_who_cannot_make_an_offer_refuses() -> None:
+    found, scheduled = offered(None)
+    assert found.best is None
+    assert scheduled == []
+    assert found.refused == [("slow", f"{INTERNAL}, KeyError: 'no offer'")]

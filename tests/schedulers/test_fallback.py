@@ -11,7 +11,7 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.ir.storage import needed
 from taskfuse.schedulers import FallbackConfig
 from taskfuse.schedulers.elementwise import recompute_all
-from taskfuse.schedulers.fallback import AGAIN_US, SERIAL_US, fallback, price, separate
+from taskfuse.schedulers.fallback import AGAIN_US, SERIAL_US, fallback, offer, separate
 from taskfuse.schedulers.script import Script
 from tests.errors import text_of
 from tests.schedulers.fusions import Build, product_of_odd_rows, tensor
@@ -59,18 +59,18 @@ def test_a_thread_for_each_kept_element() -> None:
 
 
 @pytest.mark.parametrize("build", [softmax_of_a_product, two_scans, partial(product_of_odd_rows, tf.float32)])
-def test_the_price_is_what_it_costs(build: Build) -> None:
+def test_the_offer_is_what_it_costs(build: Build) -> None:
     fusion = built(build)
-    assert price(fusion) == fallback(tf.copy_fusion(fusion)[0]).us
+    assert offer(fusion).us == fallback(tf.copy_fusion(fusion)[0]).us
     assert not fusion.has_schedule
 
 
 def test_serial_steps_and_reductions_that_are_done_again_cost() -> None:
-    once, longer = (price(built(lambda n=n: [tf.sum(tensor("x", 4, n), 1)])) for n in (64, 1064))
+    once, longer = (offer(built(lambda n=n: [tf.sum(tensor("x", 4, n), 1)])).us for n in (64, 1064))
     assert longer - once == pytest.approx(1000 * SERIAL_US, rel=0.1)
-    again = price(built(lambda: [tf.sum(tensor("x", 4, 64), 1).reshape(2, 2) + 1.0]))
+    again = offer(built(lambda: [tf.sum(tensor("x", 4, 64), 1).reshape(2, 2) + 1.0])).us
     assert again - once == pytest.approx(AGAIN_US, rel=0.1)
-    assert price(built(lambda: [tf.sum(tf.define_tensor(["N", "M"], name="x"), 1)]), sizes={"N": 1, "M": 1}) < once
+    assert offer(built(lambda: [tf.sum(tf.define_tensor(["N", "M"], name="x"), 1)]), sizes={"N": 1, "M": 1}).us < once
 
 
 def test_what_several_outputs_need_is_computed_for_each() -> None:
