@@ -34,7 +34,7 @@ ELSEWHERE: dict[str, str] = {
         testing/mutations testing/outcomes
     """,
     "tests/testing/test_products.py": """
-        testing/epilogues testing/operands
+        testing/epilogues testing/operands testing/product_loops
     """,
     "tests/testing/test_refutation.py": """
         testing/small/sides/engines testing/small/sides/exchanges testing/small/sides/kinds testing/small/sides/participants

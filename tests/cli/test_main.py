@@ -10,7 +10,13 @@ import pytest
 
 import taskfuse as tf
 from examples import founding
+<<<<<<< HEAD
 from taskfuse.cli.main import Stage, main
+=======
+from taskfuse.cli import trial
+from taskfuse.cli.main import ShownStage, main
+from taskfuse.ir.dims import Dim
+>>>>>>> main
 from tests.lines import line_of
 
 ROOT = Path(__file__).parents[2]
@@ -107,8 +113,8 @@ def test_stages_of_an_example(run: Run) -> None:
 
 
 def test_every_stage_of_a_kernel_text(run: Run) -> None:
-    for stage in Stage:
-        if stage in (Stage.FUSION, Stage.PLAN):
+    for stage in ShownStage:
+        if stage in (ShownStage.FUSION, ShownStage.PLAN):
             assert "kernel 'gemm' comes without a fusion" in run.fails("show", stage.value, GEMM)
         else:
             assert run("show", stage.value, GEMM, "--set", "M=128", "N=128", "K=64").strip()

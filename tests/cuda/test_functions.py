@@ -14,8 +14,8 @@ from benchmarks.ulp import BEGIN, END, PAGE, figures
 from taskfuse.cuda.c_types import CONVERSIONS, c_type, convert, literal
 from taskfuse.cuda.functions import DEVICE_FUNCTIONS, IDENTIFIERS, call, result_dtype
 from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
-from taskfuse.cuda.text import Fragment, Helper, Library, closure
-from taskfuse.cuda.writer import Names
+from taskfuse.cuda.text import Helper, Library, Snippet, closure
+from taskfuse.cuda.writer import Identifiers
 from taskfuse.dtypes import DTYPES, DType, bfloat16, bool_, float8_e4m3, float8_e5m2, float16, float32, float64, int8, int32
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
@@ -53,7 +53,7 @@ class Job:
     """A piece of text to evaluate on arrays."""
 
     name: str
-    fragment: Fragment
+    fragment: Snippet
     operands: tuple[DType, ...]
     result: DType
 
@@ -190,7 +190,7 @@ def test_texts() -> None:
 
 
 def test_no_variable_hides_what_the_texts_call() -> None:
-    names = Names()
+    names = Identifiers()
     assert {"sinf", "greater", "to_float16", "__fdividef"} <= IDENTIFIERS
     assert not {names[name] for name in IDENTIFIERS} & IDENTIFIERS
 
@@ -223,7 +223,7 @@ def literal_jobs() -> Iterator[tuple[Job, Array]]:
         values = elements([dtype], 0)[0]
         for k, value in enumerate(values[np.isfinite(values.astype(np.float64))]):
             stored = NATIVE.literal(value.item(), dtype)
-            yield Job(f"literal_{dtype}_{k}", Fragment(literal(value.item(), dtype)), (), dtype), np.atleast_1d(stored)
+            yield Job(f"literal_{dtype}_{k}", Snippet(literal(value.item(), dtype)), (), dtype), np.atleast_1d(stored)
 
 
 # -- values, on the host ---------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import taskfuse as tf
 from examples import founding, pipeline
 from taskfuse.cuda import disassembly
 from taskfuse.errors import CudaUnavailableError, LaunchError, UnsupportedError
-from taskfuse.kir.variant import Form, Variant
+from taskfuse.kir.variant import ArgumentLayout, Variant
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 
@@ -31,7 +31,7 @@ def gemm() -> tf.Kernel:
 def test_texts(cat: tf.Kernel) -> None:
     text = cat.cuda_source()
     assert 'extern "C" __global__' in text
-    assert text != cat.cuda_source(variant=Variant((Form.STRIDED, Form.STRIDED)))
+    assert text != cat.cuda_source(variant=Variant((ArgumentLayout.STRIDED, ArgumentLayout.STRIDED)))
     assert text != cat.cuda_source(debug=True)
     ptx = cat.ptx("sm_80")
     assert ".target sm_80" in ptx

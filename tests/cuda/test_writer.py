@@ -10,7 +10,7 @@ from taskfuse.cuda.expressions import DIVISOR, FLOOR_DIVIDE, FLOOR_MODULO
 from taskfuse.cuda.signature import ScalarArgument
 from taskfuse.cuda.source import emit
 from taskfuse.cuda.text import Helper
-from taskfuse.cuda.writer import Names
+from taskfuse.cuda.writer import Identifiers
 from taskfuse.ir.scalar import const
 from taskfuse.ir.shared_layouts import Major
 from taskfuse.kir.operands import Access, Descriptor
@@ -54,5 +54,5 @@ def test_names_of_helpers_are_taken() -> None:
     assert len(helpers) > 30
     for helper in helpers:
         for defined in re.findall(r"(?:\w+\*? )(\w+)\([^)]*\) \{", helper.text):
-            assert Names()[defined] != defined or defined == "operator"
-        assert Names()[helper.name] != helper.name
+            assert Identifiers()[defined] != defined or defined == "operator"
+        assert Identifiers()[helper.name] != helper.name
