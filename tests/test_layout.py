@@ -18,7 +18,7 @@ ELSEWHERE: dict[str, str] = {
         check/registers check/relation check/remote check/normalize check/threads check/trace
     """,
     "tests/check/values": """
-        check/values/claims check/values/products check/values/runs check/values/state check/values/tiles check/values/verify
+        check/values/claims check/values/partial_results check/values/products check/values/runs check/values/state check/values/tiles check/values/verify
     """,
     "tests/cli/test_main.py": """
         cli/load cli/trial cli/versions
