@@ -218,36 +218,6 @@ __device__ T two(T x) {
 # -- literals --------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("value", "dtype", "text"),
-    [
-        (0.1, "float32", "0.1f"),
-        (1, "float32", "1.0f"),
-        (1e20, "float32", "1e+20f"),
-        (16777217, "float32", "16777216.0f"),
-        (-0.0, "float64", "-0.0"),
-        (0.1, "float64", "0.1"),
-        (1e-45, "float32", "1e-45f"),
-        (float("inf"), "float32", "__int_as_float(0x7f800000)"),
-        (float("-inf"), "float64", "-__longlong_as_double(0x7ff0000000000000)"),
-        (float("nan"), "float32", "__int_as_float(0x7fffffff)"),
-        (1.0, "bfloat16", "(unsigned short)0x3f80"),
-        (1e9, "float8_e4m3", "(unsigned char)0x7f"),
-        (-3, "int32", "-3"),
-        (5, "int64", "5ll"),
-        (-(2**31), "int32", "(-2147483647 - 1)"),
-        (-(2**63), "int64", "(-9223372036854775807ll - 1)"),
-        (-128, "int8", "-128"),
-        (2**64 - 1, "uint64", "18446744073709551615ull"),
-        (2**32 - 1, "uint32", "4294967295u"),
-        (True, "bool", "true"),
-        (2, "bool", "true"),
-    ],
-)
-def test_literal(value: int | float | bool, dtype: str, text: str) -> None:
-    assert literal(value, DTYPES[dtype]) == text
-
-
 def literal_jobs() -> Iterator[tuple[Job, Array]]:
     for dtype in DTYPES.values():
         values = elements([dtype], 0)[0]

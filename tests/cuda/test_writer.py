@@ -44,7 +44,7 @@ FOR for in 0..2 UNROLL:
 def test_names_of_helpers_are_taken() -> None:
     helpers = [h for module in (instructions, copy_instructions, matrices) for h in vars(module).values() if isinstance(h, Helper)]
     helpers += [copy_instructions.copy_vector(16), copy_instructions.async_copy(4, fills=True), copy_instructions.async_copy(16, fills=False)]
-    helpers += [copy_instructions.tma_load(3), copy_instructions.tma_store(1), instructions.set_registers(40, 168)]
+    helpers += [copy_instructions.tma_load(3), copy_instructions.tma_store(1), instructions.set_registers(40, 168), copy_instructions.store_vector_if(4)]
     helpers += [instructions.cluster_index("x"), copy_instructions.tma_multicast(2), FLOOR_DIVIDE, FLOOR_MODULO, DIVISOR]
     register = Access("r", (const(0),))
     tile = Descriptor(register, const(0), 0, 0, 0, Major.MN)
