@@ -46,7 +46,7 @@ def complete(extents: tuple[Dim, ...], given: Mapping[str, int]) -> dict[str, in
     found = dict(given)
     for e in sorted(extents, key=lambda e: e.bound is not None):
         found.setdefault(e.name, e.near(USUAL, found))
-    return found
+    return {e.name: found[e.name] for e in extents}
 
 
 def random_arguments(kernel: Kernel, sizes: Mapping[str, int], seed: int) -> list[Array | int]:
