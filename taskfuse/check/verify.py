@@ -23,7 +23,7 @@ from taskfuse.check.values.verify import right, wrong_value
 from taskfuse.collector import PAUSE
 from taskfuse.errors import VerifyError
 from taskfuse.kir import Kernel, specialized, walk
-from taskfuse.kir.synchronization import SetMaxNReg
+from taskfuse.kir.synchronization import Arrive, SetMaxNReg
 from taskfuse.reports.certificate import Certificate, Layer, Obligation, Verdict
 
 LAUNCHES = 9
@@ -35,8 +35,11 @@ ASSUMPTIONS = (
     "a thread that can go on does, whatever the others of its warp do",
     "a generic read needs no proxy fence before an asynchronous write that it is ordered before",
 )
-ORDER_ONLY = "what it computes is right: the kernel does not say what that is"
+ORDER_ONLY = "what it computes is right: the kernel has no definitions"
+ARITHMETIC = "sums and products are associative and commutative; float32 products of tensor cores are those of tf32"
 RESIDENT = "all blocks of the grid are resident at once"
+COUNTERS = "counters of semaphores and of barriers of the grid are zero when the launch begins"
+SCOPE = "an arrival at the mbarrier of another block, in the scope of a block, orders reads of a slot before its next fill by an engine"
 
 
 def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certificate:
@@ -77,7 +80,10 @@ def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched:
     budget = f"a launch gives each thread {'all' if launched is None else launched} registers that its bounds allow"
     more = (
         (ORDER_ONLY, not kernel.definitions),
+        (ARITHMETIC, bool(kernel.definitions)),
         (RESIDENT, kernel.is_cooperative),
+        (COUNTERS, kernel.is_cooperative),
+        (SCOPE, any(isinstance(s, Arrive) and s.across for s in walk(kernel))),
         (TENSORS, assumes_tensors(kernel)),
         (budget, any(isinstance(s, SetMaxNReg) for s in walk(kernel))),
     )

@@ -34,7 +34,7 @@ from taskfuse.kir import Kernel, bodies, expressions
 from taskfuse.kir.declarations import HostParam, TensorParam
 from taskfuse.kir.nodes import For, Gather, Stmt
 from taskfuse.kir.synchronization import Cursor, CursorInit
-from taskfuse.kir.variant import Form, Variant
+from taskfuse.kir.variant import ArgumentLayout, Variant
 from taskfuse.kir.walk import own_symbols
 from taskfuse.target import MAX_BLOCK, MAX_GRID
 
@@ -110,9 +110,13 @@ class Ranges:
 
 
 def kernel_ranges(kernel: Kernel, values: Mapping[str, int] | None = None) -> Ranges:
-    """Ranges of extents, host parameters and hardware indices; with ``values``, for these extents."""
+    """Ranges of extents, host parameters and hardware indices; with ``values``, for these extents: others have any of their values."""
     symbols: dict[str, Range] = {}
     for e in kernel.extents:
+        if values is not None and e.name not in values:
+            most = e.most(values)
+            symbols[e.name] = e.min, UNKNOWN if most is None else most
+            continue
         low, high = (e.min, UNKNOWN if e.max is None else e.max) if values is None else (values[e.name], values[e.name])
         symbols[e.name] = low, high
     ranges = Ranges(symbols)
@@ -141,11 +145,11 @@ def cursor_ranges(cursor: CursorInit) -> dict[str, Range]:
 
 def dense(kernel: Kernel) -> Variant:
     """The variant for tensors without gaps whose integers fit 32 bits, where that can be; a kernel of known shapes has no other."""
-    return Variant(tuple(Form.DENSE for p in kernel.params if isinstance(p, TensorParam)), wide=not kernel.extents and not fits(kernel, {}))
+    return Variant(tuple(ArgumentLayout.DENSE for p in kernel.params if isinstance(p, TensorParam)), wide=not kernel.extents and not fits(kernel, {}))
 
 
 def fits(kernel: Kernel, values: Mapping[str, int]) -> bool:
-    """True if for these extents every integer of the kernel fits 32 bits, offsets in row-major tensors included."""
+    """True if for these extents, and all values of others, every integer of the kernel fits 32 bits, offsets in row-major tensors included."""
     ranges = kernel_ranges(kernel, values)
     shapes = {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.shape for b in kernel.buffers}
     inside = all(INT32[0] <= ranges.of(p.value)[0] and ranges.of(p.value)[1] <= INT32[1] for p in kernel.params if isinstance(p, HostParam))

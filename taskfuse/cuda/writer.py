@@ -9,10 +9,12 @@ from taskfuse.cuda.c_types import convert, literal
 from taskfuse.cuda.expressions import Indices, Level
 from taskfuse.cuda.functions import IDENTIFIERS
 from taskfuse.cuda.storage import Place, packed_in
-from taskfuse.cuda.text import Fragment, Helper, bare
+from taskfuse.cuda.text import Call, Helper, Snippet, bare
 from taskfuse.dtypes import DType, int64
+from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import ScalarParam
+from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Access, BarrierSlot, Immediate, IndexOf, Operand, ScalarValue
 
 _KEYWORDS = frozenset(
@@ -30,13 +32,13 @@ gridDim threadIdx warpSize Divisor Report TensorMap min max report shared counte
 )
 # helpers of integer expressions and of statements (taskfuse/cuda/expressions.py, taskfuse/cuda/instructions.py)
 _HELPERS = re.compile(
-    r"shared_address|copy(\d+|_commit|_wait)|async_copy\d+(_or_zero)?|fence_\w+|mbarrier_\w+|bulk_\w+|tma_\w+|wgmma_\w+|mma_\w+|matrix|(ld|st)matrix_\w+|word|set_word"
+    r"shared_address|store\d+_if|copy(\d+|_commit|_wait)|async_copy\d+(_or_zero)?|fence_\w+|mbarrier_\w+|bulk_\w+|tma_\w+|wgmma_\w+|mma_\w+|matrix|(ld|st)matrix_\w+|word|set_word"
     r"|set_registers_\d+|counter_(arrive|value)|semaphore_\w+|grid_barrier_\w+"
     r"|named_barrier|wait_for_stream|cluster_(barrier|index_[xyz])|report_timeout|nanoseconds|delay_at_random|floor_(divide|modulo)|table_[0-9a-f]+"
 )
 
 
-class Names:
+class Identifiers:
     """Gives every name of kernel IR an identifier of its own, as close to it as C++ allows."""
 
     def __init__(self) -> None:
@@ -100,7 +102,7 @@ class Writer:
         helpers: what it calls.
     """
 
-    def __init__(self, kernel: Kernel, names: Names, places: dict[str, Place], mbarriers: dict[str, str], helpers: set[Helper]) -> None:
+    def __init__(self, kernel: Kernel, names: Identifiers, places: dict[str, Place], mbarriers: dict[str, str], helpers: set[Helper]) -> None:
         self.kernel = kernel
         self.names = names
         self.places = places
@@ -125,7 +127,7 @@ class Writer:
         self.helpers.add(helper)
         self.line(scope, f"{helper.name}{template}({', '.join(arguments)});")
 
-    def use(self, fragment: Fragment) -> str:
+    def use(self, fragment: Snippet) -> str:
         """The text of a fragment, whose helpers the kernel then has."""
         self.helpers |= fragment.helpers
         return fragment.text
@@ -143,6 +145,19 @@ class Writer:
     def slot(self, slot: BarrierSlot, scope: Scope) -> str:
         """The text of the address of an mbarrier."""
         return f"&{self.mbarriers[slot.name]}[{scope.indices.text(slot.slot)}]"
+
+    def statement(self, stmt: Stmt, call: Call, scope: Scope) -> None:
+        """A line for a statement that is one call."""
+        self.call(scope, call.helper, *(self._argument(getattr(stmt, field), scope) for field in call.fields))
+
+    def _argument(self, value: Expr | BarrierSlot | Access, scope: Scope) -> str:
+        match value:
+            case BarrierSlot():
+                return self.slot(value, scope)
+            case Access():
+                return self.address(value, scope)
+            case _:
+                return scope.indices.text(value)
 
     def dtype(self, operand: Operand) -> DType:
         """The dtype that an operand has before it is converted."""

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex, cast
 
-import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError, ParseError, UnsupportedError
-from taskfuse.ir.arithmetic import among, place_of
 from taskfuse.ir.axes import Axis, AxisKind
-from taskfuse.ir.calls import scheduling
-from taskfuse.ir.dims import Dim, facts_of
+from taskfuse.ir.calls import partitioner, readers, scheduling
+from taskfuse.ir.dims import Dim, circular, facts_of
 from taskfuse.ir.expr import MathExpr, View, reads
+from taskfuse.ir.identity import among, place_of
 from taskfuse.ir.partition import Partition
-from taskfuse.ir.scalar import Expr, Facts, IntLike, free_symbols, lt, parse_expr, prove, simplify, wrap
+from taskfuse.ir.scalar import Expr, Facts, IntLike, free_symbols, lt, parse_expr, prove, simplify, sym, wrap
 from taskfuse.ir.strides import collides
 from taskfuse.ir.task_tree import TaskTree
 from taskfuse.ir.tasks import Group, Node, Task
@@ -70,6 +69,7 @@ class Fusion:
         outputs: the tensors that kernels store, each once.
         results: what calls return, made of outputs and inputs.
         strides: those of inputs of which they are declared.
+        integers: the dimensions that are arguments of a call.
         residents: see :meth:`resident_blocks`.
     """
 
@@ -83,6 +83,7 @@ class Fusion:
         self.strides: dict[TensorView, tuple[Expr, ...]] = {}
         self.scalars: list[Scalar] = []
         self.dims: dict[str, Dim] = {}
+        self.integers: list[str] = []
         self.residents = 1
         self.tasks = TaskTree(self)
         self._tensors: dict[str, TensorView] = {}
@@ -115,11 +116,35 @@ class Fusion:
     def add_dim(self, dim: Dim) -> None:
         """Record facts about a symbol. Raises :class:`FusionError` if other facts are known already."""
         known = self.dims.get(dim.name)
+        if dim.bound is not None:
+            self._check_bound(dim, dim.bound)
         if known is not None and known != dim and dim != Dim(dim.name):
             if known != Dim(dim.name):
                 raise FusionError(fusion=self.name, reason=f"dimension '{dim.name}' is given twice with different facts: {known} and {dim}", location=caller())
             self.dims[dim.name] = dim
         self.dims.setdefault(dim.name, dim)
+
+    def _check_bound(self, dim: Dim, bound: Expr) -> None:
+        """Raises :class:`FusionError` unless a bound speaks of other dimensions, whose bounds do not lead back."""
+        unknown = sorted(bound.free - self.dims.keys() - {dim.name})
+        if unknown:
+            reason = f"dimension '{dim.name}' is at most {bound}: '{unknown[0]}' is not one of its dimensions"
+            raise FusionError(fusion=self.name, reason=reason, help="use a dimension in a shape before a bound speaks of it", location=caller())
+        if circular([*(d for d in self.dims.values() if d.name != dim.name), dim]) is not None:
+            raise FusionError(fusion=self.name, reason=f"the bound {bound} of dimension '{dim.name}' depends on itself", location=caller())
+
+    def add_integer(self, dim: Dim) -> Expr:
+        """A dimension that calls give as an argument. Raises :class:`FusionError` if its name is taken, or known with other facts."""
+        if dim.name in self.integers or any(x.name == dim.name for x in (*self.inputs, *self.scalars)):
+            raise FusionError(fusion=self.name, reason=f"there is already an argument named '{dim.name}'", location=caller())
+        self.add_dim(dim)
+        self.integers.append(dim.name)
+        return sym(dim.name)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of what a call takes, in its order: inputs, run-time scalars, integers."""
+        return (*(tv.name for tv in self.inputs), *(s.name for s in self.scalars), *self.integers)
 
     def facts(self) -> Facts:
         """The facts about the symbols, for the simplifier."""
@@ -278,9 +303,9 @@ class Fusion:
             help = f"cast it, or write it into a slice of the input: into={into.name}[...]"
         elif strides is not None:
             reason, help = f"{tv.name} is written into {into.name}, which has its strides", "leave out strides="
-        elif (base := _readers[0].base(self, into)) is None:
+        elif (base := readers().base(self, into)) is None:
             reason = f"{into.name} is neither an input nor a view of one that has strides"
-        elif any(r.into is not None and _readers[0].base(self, r.into) is base for r in self.results):
+        elif any(r.into is not None and readers().base(self, r.into) is base for r in self.results):
             reason, help = f"another output is written into the array of {into.name}", "write one output into an array"
         if reason:
             raise FusionError(fusion=self.name, reason=f"{tv.name} cannot be written in place: {reason}", help=help, location=caller())
@@ -316,7 +341,7 @@ class Fusion:
         return name
 
     def _is_taken(self, name: str) -> bool:
-        return name in self._tensors or any(s.name == name for s in self.scalars)
+        return name in self._tensors or name in self.integers or any(s.name == name for s in self.scalars)
 
     def _free_name(self, prefix: str, number: int) -> str:
         while self._is_taken(f"{prefix}{number}"):
@@ -393,32 +418,32 @@ class Fusion:
 
     def evaluate(self, *args: NDArray[Any] | float | int, values: Values | None = None, **named: Any) -> tuple[NDArray[Any], ...]:
         """The math itself, in NumPy, without the schedule; see :func:`taskfuse.ir.evaluate.evaluate`. ``named``: arguments by their names."""
-        names = [x.name for x in (*self.inputs, *self.scalars)][len(args) :]
+        names = self.arguments[len(args) :]
         for name in named:
             if name not in names:
-                help = f"the arguments are: {', '.join(repr(x) for x in (*self.inputs, *self.scalars)) or 'none'}"
+                help = f"the arguments are: {', '.join([*map(repr, (*self.inputs, *self.scalars)), *self.integers]) or 'none'}"
                 raise FusionError(fusion=self.name, reason=f"'{name}' is not an argument that is left", help=help, location=caller())
         if named and len(named) == len(names):
             args = (*args, *(named[name] for name in names))
-        return _readers[0].evaluate(self, args, {} if values is None else {"values": values})
+        return readers().evaluate(self, args, {} if values is None else {"values": values})
 
     def __str__(self) -> str:
-        return _readers[0].text(self)
+        return readers().text(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _parsed, (str(self),)
 
     def draw(self, path: str | Path) -> None:
         """Write the graph to an SVG file: tensors in the boxes of their tasks and groups, an edge from each to its readers."""
-        Path(path).write_text(_readers[0].picture(self), encoding="utf-8")
+        Path(path).write_text(readers().picture(self), encoding="utf-8")
 
     def graph(self) -> nx.DiGraph[str]:
         """The tensors and scalars as a networkx graph, an edge from each to what reads it; see :func:`taskfuse.ir.graph.tensor_graph`."""
-        return _readers[0].graph(self)
+        return readers().graph(self)
 
     def task_graph(self) -> nx.DiGraph[str]:
         """See :meth:`TaskTree.graph`."""
-        return _readers[0].task_graph(self)
+        return readers().task_graph(self)
 
     def partition(self, sizes: Mapping[str, int] | None = None) -> Partition:
         """Propose tasks and groups, with the estimate behind each group: ``explain()`` shows them, ``code`` is Python, ``apply()`` makes them.
@@ -430,7 +455,7 @@ class Fusion:
             TaskError: there are tasks already, or nothing is computed.
             UnsupportedError: ``sizes`` has a name that is not a dimension.
         """
-        return _partitioner[0](self, sizes)
+        return partitioner()(self, sizes)
 
     @property
     def has_schedule(self) -> bool:
@@ -469,36 +494,8 @@ def as_fusion(value: object, call: str) -> Fusion:
     return value
 
 
-class FusionReaders(Protocol):
-    """What modules above this one do with a fusion (bound by ``taskfuse.ir``)."""
-
-    def text(self, fusion: Fusion) -> str: ...
-    def parse(self, text: str) -> Fusion: ...
-    def picture(self, fusion: Fusion) -> str: ...
-    def graph(self, fusion: Fusion) -> nx.DiGraph[str]: ...
-    def task_graph(self, fusion: Fusion) -> nx.DiGraph[str]: ...
-    def base(self, fusion: Fusion, view: TensorView) -> TensorView | None: ...
-    def evaluate(self, fusion: Fusion, args: tuple[NDArray[Any] | float | int, ...], options: dict[str, Any]) -> tuple[np.ndarray, ...]: ...
-
-
-_readers: list[FusionReaders] = []
-
-
-def bind_fusion_readers(readers: FusionReaders) -> None:
-    """Plug in the readers; called once, by the package itself."""
-    _readers[:] = [readers]
-
-
 def _parsed(text: str) -> Fusion:
-    return _readers[0].parse(text)
-
-
-_partitioner: list[Callable[[Fusion, Mapping[str, int] | None], Partition]] = []
-
-
-def bind_partitioner(propose: Callable[[Fusion, Mapping[str, int] | None], Partition]) -> None:
-    """Plug in what proposes tasks and groups; called once, by the package itself."""
-    _partitioner[:] = [propose]
+    return readers().parse(text)
 
 
 def shape_text(shape: Sequence[Expr]) -> str:

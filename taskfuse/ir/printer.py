@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError
-from taskfuse.ir.arithmetic import alike
 from taskfuse.ir.axes import Axis, AxisKind, Rasterize, Transform, is_map_symbol, iteration_symbol, value_symbol
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.expr import (
@@ -33,6 +32,7 @@ from taskfuse.ir.expr import (
     reads,
 )
 from taskfuse.ir.fusion import Fusion, Result
+from taskfuse.ir.identity import alike
 from taskfuse.ir.scalar import TRUE, Expr, free_symbols
 from taskfuse.ir.syntax import INDEX, INTO, KIND_WORDS, RESERVED, STRIDES, ClauseWord, Keyword, arguments_of, default_outputs
 from taskfuse.ir.tasks import Group, Node, Task
@@ -102,6 +102,8 @@ class _Printer:
         dims = list(self._dims())
         if dims:
             yield f"{Keyword.DIM.value} {', '.join(dims)}"
+        if fusion.integers:
+            yield f"{Keyword.INTEGER.value} {', '.join(fusion.integers)}"
         for scalar in fusion.scalars:
             yield f"{Keyword.SCALAR.value} {quoted(scalar.name)}: {scalar.dtype.name}"
         shown = readable_order(fusion)
@@ -138,8 +140,8 @@ class _Printer:
             text = d.name
             if d.min != known.min:
                 text += f" min {d.min}"
-            if d.max is not None:
-                text += f" max {d.max}"
+            if d.limit is not None:
+                text += f" max {d.limit}"
             yield text if d.multiple_of == known.multiple_of else f"{text} multiple_of {d.multiple_of}"
         used: dict[str, None] = {}
         for tv in self.fusion.tensors():

@@ -15,7 +15,7 @@ from taskfuse.kir.operands import BarrierSlot, CursorName, Located, Queue, Semap
 
 
 class BarrierScope(Enum):
-    """Who meets at a :class:`Barrier`."""
+    """The participants of a :class:`Barrier`."""
 
     BLOCK = "block"
     WARP = "warp"
@@ -233,3 +233,24 @@ class SetMaxNReg(Located):
 
     FORM: ClassVar[str] = "SETMAXNREG {registers}"
     registers: int
+
+
+SyncStmt = (
+    Barrier
+    | InitBarrier
+    | FenceInit
+    | Arrive
+    | ArriveAsync
+    | Expect
+    | Wait
+    | Release
+    | Acquire
+    | CursorInit
+    | Advance
+    | Commit
+    | WaitGroup
+    | WgmmaFence
+    | FenceProxyAsync
+    | SetMaxNReg
+)
+"""All of them."""

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taskfuse.ir import atoms
-from taskfuse.ir.arithmetic import among, place_of
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among, place_of
 from taskfuse.ir.scalar import ONE, Const, ceildiv, simplify
 from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tensor import TensorView
@@ -39,7 +39,7 @@ class RowConfig(Parameters):
         threads: that share a row, in each of its blocks.
         rows: of a block at a time; where the contiguous axis is kept, vectors of rows.
         unroll: vectors of a row that each thread loads at once; a row kept in registers has no others.
-        blocks: that share a row; more than one meet in a barrier of the grid, and all of them are on the device at once.
+        blocks: that share a row; several wait at a barrier of the grid, and all of them are on the device at once.
         keep: where later phases find a row again.
     """
 

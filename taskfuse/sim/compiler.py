@@ -11,42 +11,27 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from taskfuse.ir.scalar import Expr, const
-from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import Values
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
-from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
-from taskfuse.kir.synchronization import (
-    Acquire,
-    Advance,
-    Arrive,
-    ArriveAsync,
-    Barrier,
-    BarrierScope,
-    Commit,
-    Cursor,
-    CursorInit,
-    Expect,
-    FenceInit,
-    FenceProxyAsync,
-    InitBarrier,
-    Release,
-    SetMaxNReg,
-    Wait,
-    WaitGroup,
-    WgmmaFence,
-)
-from taskfuse.kir.walk import phased, walk
+from taskfuse.kir.nodes import Bind, Branch, For, If, Stmt
+from taskfuse.kir.products import Shuffle
+from taskfuse.kir.synchronization import Acquire, Advance, Barrier, BarrierScope, Cursor, CursorInit, SetMaxNReg, Wait, WaitGroup
+from taskfuse.kir.walk import all_accesses, phased, walk
 from taskfuse.sim import collectives, computation, copies, matrices, queues, semaphores, synchronization, tma, wgmma
 from taskfuse.sim.agent import Agent, Detour, Instruction, Signal
-from taskfuse.sim.compiled_kernel import CompiledKernel
+from taskfuse.sim.compiled_kernel import SimulatedKernel
 from taskfuse.sim.fault import Fault
-from taskfuse.sim.lanes import Code, groups
+from taskfuse.sim.lanes import CompiledExpr, groups
+from taskfuse.sim.names import Meanings
 
 _CACHED_KERNELS = 64
+MEANINGS: Meanings = {
+    kind: meaning for module in (computation, copies, matrices, queues, semaphores, synchronization, tma, wgmma) for kind, meaning in module.MEANINGS.items()
+}
+"""The statements that are one instruction. Those that wait, part threads or move cursors take more, and are compiled here."""
 
 
-class Target:
+class Label:
     """A place in the code that may not be known yet."""
 
     __slots__ = ("pc",)
@@ -58,14 +43,14 @@ class Target:
 class _Compiler:
     """One kernel in progress."""
 
-    def __init__(self, compiled: CompiledKernel) -> None:
+    def __init__(self, compiled: SimulatedKernel) -> None:
         self.compiled = compiled
         self._phased = phased(tuple(walk(compiled.kernel)))
         self._stmt: Stmt | None = None
         self._label: str | None = None
-        self._path: list[tuple[Code, bool]] = []
+        self._path: list[tuple[CompiledExpr, bool]] = []
 
-    def run(self) -> CompiledKernel:
+    def run(self) -> SimulatedKernel:
         """The compiled kernel."""
         for stmt in self.compiled.kernel.body:
             self._compile(stmt)
@@ -87,33 +72,11 @@ class _Compiler:
                     self._compile(inner)
             case If():
                 self._if(stmt)
-            case Compute():
-                self._emit(computation.compute(self.compiled, stmt), self.compiled.is_point(stmt.out, *stmt.operands))
-            case Choose():
-                self._emit(computation.choose(self.compiled, stmt), self.compiled.is_point(stmt.out, *(c.operand for c in stmt.cases)))
-            case Gather():
-                self._emit(computation.gather(self.compiled, stmt), self.compiled.is_point(stmt.out, stmt.source, *(v.source for v in stmt.values)))
-            case VectorCopy():
-                self._emit(computation.vector_copy(self.compiled, stmt), self.compiled.is_point(stmt.out, stmt.source))
-            case AsyncCopy():
-                self._emit(copies.copy(self.compiled, stmt), point=True)
             case Barrier():
                 self._barrier(stmt)
-            case InitBarrier():
-                self._emit(synchronization.init(self.compiled, stmt), point=True)
-            case FenceInit():
-                self._emit(synchronization.fence_init, point=True)
-            case Arrive():
-                self._emit(synchronization.arrive(self.compiled, stmt.barrier, None, stmt.across), point=True)
-            case ArriveAsync():
-                self._emit(copies.arrive(self.compiled, stmt), point=True)
-            case Expect():
-                self._emit(synchronization.arrive(self.compiled, stmt.barrier, stmt.bytes), point=True)
             case Wait():
                 exprs = (stmt.barrier.slot, stmt.parity)
                 self._agreeing(exprs, lambda: synchronization.wait(self.compiled, stmt), point=True, guard=synchronization.may_pass(self.compiled, stmt))
-            case Release():
-                self._emit(semaphores.release(self.compiled, stmt), point=True)
             case Acquire():
                 exprs = (*stmt.semaphore.index, stmt.phases)
                 self._agreeing(exprs, lambda: semaphores.acquire(self.compiled, stmt), point=True, guard=semaphores.may_acquire(self.compiled, stmt))
@@ -122,31 +85,15 @@ class _Compiler:
             case Advance():
                 phased = stmt.cursor in self._phased
                 self._agreeing((stmt.count,), lambda: _advance(stmt, self.compiled.expr(stmt.count), self._slots(stmt.cursor), phased))
-            case TmaLoad():
-                self._emit(tma.load(self.compiled, stmt), point=True)
-            case TmaStore():
-                self._emit(tma.store(self.compiled, stmt), point=True)
-            case Commit():
-                self._emit(queues.commit(stmt))
             case WaitGroup():
                 self._emit(queues.wait_group(stmt), point=True, guard=queues.may_pass_wait_group(stmt))
-            case Wgmma():
-                self._emit(wgmma.multiply(self.compiled, stmt), point=True)
-            case StMatrix():
-                self._emit(matrices.stmatrix(self.compiled, stmt), point=True)
-            case LdMatrix():
-                self._emit(matrices.ldmatrix(self.compiled, stmt), point=True)
-            case Mma():
-                self._emit(matrices.mma(self.compiled, stmt))
             case Shuffle():
                 self._shuffle(stmt)
-            case FenceProxyAsync():
-                is_global = stmt.memory is MemoryType.Global
-                self._emit(synchronization.fence_proxy_global if is_global else synchronization.fence_proxy, point=True)
-            case WgmmaFence():
-                self._emit(wgmma.fence)
             case SetMaxNReg():
                 pass
+            case _:
+                meaning = MEANINGS[type(stmt)]
+                self._emit(meaning.instruction(self.compiled, stmt), meaning.is_point or self.compiled.is_point(*all_accesses(stmt)))
         self._stmt = outer
 
     # -- control flow -----------------------------------------------------------------------------------------------------------------
@@ -157,7 +104,7 @@ class _Compiler:
         if not codes:
             self._emit(make(), point, guard)
             return
-        join = Target()
+        join = Label()
 
         def part(agent: Agent) -> Signal | None:
             machine = agent.block.machine
@@ -168,8 +115,8 @@ class _Compiler:
         self._emit(make(), point, guard)
         self._join(join, frozenset())
 
-    def _join(self, target: Target, dead: frozenset[str]) -> None:
-        """Where threads that parted meet. ``dead``: symbols that nobody needs any more, which must not keep agents apart."""
+    def _join(self, target: Label, dead: frozenset[str]) -> None:
+        """Where threads that diverged reconverge. ``dead``: symbols that nobody needs any more, which must not keep agents apart."""
 
         def join(agent: Agent) -> Signal | None:
             here = agent.pc - 1
@@ -182,12 +129,12 @@ class _Compiler:
                 agent.lanes = detour.everyone
             for name in dead:
                 agent.env.pop(name, None)
-            return agent.block.machine.meet(agent, here) if agent.joins else None
+            return agent.block.machine.reconverge(agent, here) if agent.joins else None
 
         target.pc = self._emit(join)
 
     def _if(self, stmt: If) -> None:
-        end = Target()
+        end = Label()
         inline = not any(_waits(s) for b in stmt.branches for s in walk(b.body))
         depth = len(self._path)
         label = self._label
@@ -198,9 +145,9 @@ class _Compiler:
         del self._path[depth:]
         self._join(end, frozenset(n for b in stmt.branches for s in walk(b.body) for n in _defines(s)))
 
-    def _branch(self, branch: Branch, end: Target, inline: bool) -> None:
+    def _branch(self, branch: Branch, end: Label, inline: bool) -> None:
         cond = self.compiled.expr(branch.cond)
-        body, otherwise = Target(), Target()
+        body, otherwise = Label(), Label()
 
         def test(agent: Agent) -> Signal | None:
             machine = agent.block.machine
@@ -234,7 +181,7 @@ class _Compiler:
         var, hidden = stmt.var, f"{stmt.var}.bounds"
         diverges = tuple(c for c in bounds if c.per_lane)
         inline = not any(_waits(s) for s in walk(stmt.body))
-        enter, body, end = Target(), Target(), Target()
+        enter, body, end = Label(), Label(), Label()
 
         def part(agent: Agent) -> Signal | None:
             machine = agent.block.machine
@@ -291,7 +238,7 @@ class _Compiler:
 
     def _shuffle(self, stmt: Shuffle) -> None:
         """Warps of which an agent has only a part wait for the rest apart from its other warps."""
-        join = Target()
+        join = Label()
 
         def part(agent: Agent) -> Signal | None:
             machine = agent.block.machine
@@ -331,7 +278,7 @@ def _cursor_init(stmt: CursorInit, phased: bool) -> Instruction:
     return init
 
 
-def _advance(stmt: Advance, count: Code, slots: int, phased: bool) -> Instruction:
+def _advance(stmt: Advance, count: CompiledExpr, slots: int, phased: bool) -> Instruction:
     slot_name, parity_name, phase_name = Cursor(stmt.cursor).symbols
 
     def advance(agent: Agent) -> None:
@@ -344,15 +291,15 @@ def _advance(stmt: Advance, count: Code, slots: int, phased: bool) -> Instructio
     return advance
 
 
-_compiled: OrderedDict[tuple[int, str], CompiledKernel] = OrderedDict()
+_compiled: OrderedDict[tuple[int, str], SimulatedKernel] = OrderedDict()
 
 
-def compiled(kernel: Kernel, values: Values) -> CompiledKernel:
+def compiled(kernel: Kernel, values: Values) -> SimulatedKernel:
     """The compiled kernel; the last ones are kept. Keys are identities, which the kept kernels hold on to."""
     key = (id(kernel), values.name)
     found = _compiled.get(key)
     if found is None:
-        found = _compiled[key] = _Compiler(CompiledKernel(kernel, values)).run()
+        found = _compiled[key] = _Compiler(SimulatedKernel(kernel, values)).run()
         if len(_compiled) > _CACHED_KERNELS:
             _compiled.popitem(last=False)
     else:

@@ -10,19 +10,22 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.dtypes import DType
-from taskfuse.ir.elementwise import ELEMENTWISE, Array
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Array
 from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.shared_layouts import operand_offsets, swizzle_period, swizzled
 from taskfuse.kir.operands import Access, Descriptor, Queue
 from taskfuse.kir.products import Wgmma
+from taskfuse.kir.synchronization import WgmmaFence
 from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.collectives import check_warps
-from taskfuse.sim.engines import Claim, Engines, Progress
+from taskfuse.sim.engines import Claim, Engines, OperationState
 from taskfuse.sim.fault import Fault
-from taskfuse.sim.lanes import Code, Lanes
+from taskfuse.sim.lanes import CompiledExpr, Lanes
 from taskfuse.sim.matrices import Registers, factor
-from taskfuse.sim.memory import Region, Site
-from taskfuse.sim.names import Names
+from taskfuse.sim.memory import Site
+from taskfuse.sim.names import Meaning, Meanings, Names
+from taskfuse.sim.region import Region
 from taskfuse.sim.synchronization import assemble, pause
 from taskfuse.target import WARP, WARPGROUP
 
@@ -71,7 +74,7 @@ class WgmmaOperation:
     b: Tile
     accumulate: bool
     holders: int = WARPGROUP // WARP
-    progress: Progress = Progress.ISSUED
+    progress: OperationState = OperationState.ISSUED
 
     def hold(self, change: int, threads: slice = slice(None)) -> None:
         """Registers of some threads of the warpgroup belong to it (1), or do no longer (-1)."""
@@ -89,7 +92,7 @@ class WgmmaOperation:
         """True: a wait_group is the only way to wait for it."""
         return True
 
-    def waited_for(self, owner: int, wanted: Progress) -> None:
+    def waited_for(self, owner: int, wanted: OperationState) -> None:
         first = owner * WARP - self.thread
         self.hold(-1, slice(first, first + WARP))
         self.block.memory.busy -= 1
@@ -109,7 +112,7 @@ class WgmmaOperation:
         if self.accumulate:
             result = values.apply(_ADD, (self.accumulators.matrices()[0], result), (dtype, dtype), dtype, dtype)
         self.accumulators.put(result[None])
-        self.progress = Progress.DONE
+        self.progress = OperationState.DONE
         queue = engines.tensor[self.thread // WARPGROUP]
         queue.pop(0)
         if queue:
@@ -117,7 +120,7 @@ class WgmmaOperation:
         engines.progressed()
 
 
-def _tile(agent: Agent, descriptor: Descriptor, site: Site, offset: Code, shape: tuple[int, int], dtype: DType, lanes: Lanes) -> Tile:
+def _tile(agent: Agent, descriptor: Descriptor, site: Site, offset: CompiledExpr, shape: tuple[int, int], dtype: DType, lanes: Lanes) -> Tile:
     engines = agent.block.engines
     region = agent.block.memory.regions[site.buffer]
     first = site.offset(lanes, agent.env, region)
@@ -194,7 +197,10 @@ def _warpgroups(agent: Agent, what: str) -> list[int]:
     return sorted([group for group, count in sizes.items() if count == WARPGROUP] + assemble(agent, WARPGROUP, parts))
 
 
-def fence(agent: Agent) -> None:
+def _fence(agent: Agent) -> None:
     """``wgmma.fence`` by the warps of the agent."""
     check_warps(agent, "wgmma.fence")
     agent.block.memory.unfenced.difference_update((agent.lanes.ids // WARP).tolist())
+
+
+MEANINGS: Meanings = {Wgmma: Meaning(multiply, is_point=True), WgmmaFence: Meaning(lambda names, stmt: _fence)}

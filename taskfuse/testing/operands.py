@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import gcd
-from typing import TYPE_CHECKING
 
 import taskfuse as tf
-from taskfuse.ir.arithmetic import alike
 from taskfuse.ir.atoms import CP_ASYNC, LDMATRIX_X4, TMA_LOAD, TMA_LOAD_MULTICAST, Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Pointwise, Read
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import alike
 from taskfuse.ir.scalar import TRUE, Const, Expr, const, is_multiple, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import CHUNK, SPANS
 from taskfuse.ir.storage import has_code, storage_reads, storage_uses
@@ -27,10 +26,8 @@ from taskfuse.schedule.layouts import FRAGMENT_HALF, FRAGMENT_ROWS
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.contractions import Contraction, Factor, positions, read_in_place
 from taskfuse.testing.loops import Loops
+from taskfuse.testing.product_loops import Nest
 from taskfuse.testing.program import Recorder, Spelled
-
-if TYPE_CHECKING:
-    from taskfuse.testing.tensor_cores import Nest
 
 _P = ParallelType
 WORD = 4

@@ -8,7 +8,8 @@ import pytest
 import taskfuse.ops as tf
 from taskfuse.dtypes import float32
 from taskfuse.ir.axes import AxisKind, axis, iteration_symbol, split_axes
-from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
+from taskfuse.ir.combine import COMBINES
+from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.evaluate import evaluate, evaluate_tensors
 from taskfuse.ir.expr import IndexValue, Literal, Pointwise, Read, Reduction, Select
 from taskfuse.ir.fusion import Fusion
@@ -57,7 +58,8 @@ def test_facts_are_checked() -> None:
 def test_undetermined_dimension() -> None:
     with Fusion("f") as fusion:
         fusion.add_output(tf.zeros(["N"]))
-    assert message(lambda: evaluate(fusion, [])) == ("fusion 'f': no input determines dimension 'N'\nhelp: use the dimension itself as an extent of an input")
+    help = "use the dimension itself as an extent of an input, or make it an argument: tf.define_integer"
+    assert message(lambda: evaluate(fusion, [])) == f"fusion 'f': no input determines dimension 'N'\nhelp: {help}"
 
 
 def test_wrong_scalars() -> None:
