@@ -8,7 +8,7 @@ reduction's domain that belongs to the element, once. A point behind the end of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -17,31 +17,28 @@ from numpy.typing import NDArray
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import BLOCK_NAMES, THREADS, Node, conjuncts
 from taskfuse.check.tables import Table
+from taskfuse.check.values.accumulators import Term, determined, disjoint, is_determined, is_read, touches
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.cross_thread_reductions import CrossThreadReductions, Joined
+from taskfuse.check.values.joined_terms import in_blocks, members_of, row_spans, thread_atoms
 from taskfuse.check.values.match import LIMIT, Found, Match, Writing
 from taskfuse.check.values.questions import inside, known_at, proves
 from taskfuse.check.values.reaching_writes import ReachingWrites
+from taskfuse.check.values.residues import residues
 from taskfuse.check.values.runs import Span, Visits, known_of, runs
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import (
-    FALSE,
     TRUE,
     Const,
     Expr,
-    Facts,
-    FloorDiv,
-    Mod,
     Select,
     Sym,
-    children,
     const,
     eq,
     evaluate,
     ge,
-    le,
     lt,
     not_,
     simplify,
@@ -57,22 +54,6 @@ from taskfuse.kir.witness import Definition, Reduce
 Ints = NDArray[np.int64]
 REGISTERS = 4096
 """How many accumulators of a thread are looked at one by one."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Term:
-    """A statement that takes terms.
-
-    Attributes:
-        place: its accumulators, and the element of the result that each is for.
-        point: the point of the iteration space.
-        points: symbols that run over the terms that it takes at once.
-    """
-
-    node: Node
-    place: Place
-    point: tuple[Expr, ...]
-    points: tuple[tuple[str, int], ...]
 
 
 class Reductions:
@@ -216,7 +197,7 @@ class Reductions:
                 one, two = a[0].place, b[0].place
                 if not any(a is h for h in hits) and not any(b is h for h in hits):
                     continue
-                if not _disjoint(one, two):
+                if not disjoint(one, two):
                     raise Open("an accumulator takes terms in different places", a[0].node, b[0].node)
 
     def _match(self, claim: Place, want: Place, constraints: Constraints, among: Table | None) -> Found | None:
@@ -239,9 +220,9 @@ class Reductions:
         inside_all = [n for n in group[0].node.loops if all(n in x.node.loops for x in (*starts, *group))] if starts else []
         again = [n for n in inside_all if n not in scope]
         for n in again:  # each iteration begins anew; the last one is read
-            if not n.runs() and not _is_determined(n, group[0]):
+            if not n.runs() and not is_determined(n, group[0]):
                 raise Open("nothing may be taken at all", n)
-            if not _is_determined(n, group[0]):
+            if not is_determined(n, group[0]):
                 for t in group:
                     self._in_all(n, t)
         scope = [n for n in group[0].node.loops if n in scope or n in again]
@@ -279,7 +260,7 @@ class Reductions:
         rule = definition.rule
         assert isinstance(rule, Reduce)
         flags = [t.node.stmt.accumulate for t in group if isinstance(t.node.stmt, Wgmma)]
-        fixed = _determined(first, scope)
+        fixed = determined(first, scope)
         own = [n for n in first.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in fixed]
         for s in self._starts.get(first.place.buffer, []):
             if first.node.number < s.node.number < want.node.number or any(n in s.node.loops for n in own):
@@ -369,7 +350,7 @@ class Reductions:
         space = definition.space
         kept = {e.name for e in definition.place if isinstance(e, Sym)}
         axes = [k for k in range(len(space)) if f"i{k}" not in kept]
-        own = _determined(group[0], scope)
+        own = determined(group[0], scope)
         if joined is not None:  # of whichever thread and block
             assumptions = (i for i in constraints.assumptions if i.free.isdisjoint(THREADS | joined.blocks.keys()))
             constraints = constraints.about(const(0))[0].given(*assumptions)
@@ -377,7 +358,7 @@ class Reductions:
         if joined is not None:
             grid = dict(zip(BLOCK_NAMES, self.writes.tree.kernel.grid, strict=True))
             blocks = {name: (const(0), grid[name]) for name in joined.blocks}
-        rows = self._members(joined, group, axes, want, constraints) if joined is not None else [None]
+        rows = members_of(self.writes.tree, joined, group, axes, want) if joined is not None else [None]
         digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead behind its end
 
         def beyond(row: Mapping[str, Ints] | None, *, everywhere: bool) -> bool:
@@ -390,11 +371,11 @@ class Reductions:
                 spans, conditions = runs(t.node, loops, blocks, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined))
                 values = list(t.point)
                 if joined is not None:
-                    spans, conditions = _in_blocks(joined, spans, conditions)
+                    spans, conditions = in_blocks(joined, spans, conditions)
                     values = [substitute(e, joined.blocks) for e in values]
-                point, extents = _residues(definition, axes, values, t.node.context.facts if joined is None else constraints.facts)
+                point, extents = residues(definition, axes, values, t.node.context.facts if joined is None else constraints.facts)
                 conditions = [c for c in conditions if not c.free <= THREADS]
-                visits.append(Visits(t.node, tuple(point), spans | _row_spans(row), tuple(conditions), t.node.context.ranges, row))
+                visits.append(Visits(t.node, tuple(point), spans | row_spans(row), tuple(conditions), t.node.context.ranges, row))
             return covered(visits, tuple(extents), constraints)
 
         for row in rows:
@@ -427,7 +408,7 @@ class Reductions:
         first = group[0]
         every = self._parts.get(want.tensor, [])
         start = max((s.node.number for s in self._starts.get(want.buffer, []) if s.node.number < first.node.number), default=first.node.number)
-        early = next((n for n in every if start < n.number < group[-1].node.number and _touches(n, group[-1].place)), None)
+        early = next((n for n in every if start < n.number < group[-1].node.number and touches(n, group[-1].place)), None)
         if early is not None:
             raise Open("partial results are joined before the last term is taken", early, group[-1].node)
         parts = [n for n in every if first.node.number < n.number < want.node.number]
@@ -451,12 +432,12 @@ class Reductions:
             raise Open("partial results are joined in a loop that reads them", again)
         free = [e for e in want.index if not isinstance(e, Const)]
         takers = {part for c in first.node.conditions for part in conjuncts(c) if part.free <= THREADS}
-        atoms = {a for e in first.point for a in _thread_atoms(e)} | takers
+        atoms = {a for e in first.point for a in thread_atoms(e)} | takers
         joined_threads.take([np.broadcast_to(np.asarray(evaluate(a, joined_threads.threads), np.int64), joined_threads.count) for a in sorted(atoms, key=str)])
         joined_threads.run(iter(nodes), block.context.conditions, first.node, want.node)
         if free:
             self._check_joined(want, joined_threads)
-            places = sorted(i for b, i in joined_threads.registers if b == want.buffer and _is_read(want, i))
+            places = sorted(i for b, i in joined_threads.registers if b == want.buffer and is_read(want, i))
             results = [joined_threads.result(index, want.node, (eq(e, i) for e, i in zip(want.index, index, strict=True))) for index in places]
             if not results or any((r.members != results[0].members).any() or (r.blocks, r.spans) != (results[0].blocks, results[0].spans) for r in results):
                 raise Open("accumulators of a thread are joined in different ways", want.node)
@@ -476,169 +457,3 @@ class Reductions:
         for index in product(*(range(lo or 0, (hi or 0) + 1) for lo, hi in spans)):
             if (want.buffer, index) not in joined_threads.registers:
                 raise Open(f"accumulator {list(index)} is read, and has not been joined", want.node)
-
-    def _members(self, joined: Joined, group: list[Term], axes: list[int], want: Place, constraints: Constraints) -> list[Mapping[str, Ints] | None]:
-        """The threads whose terms threads that read have, once for each set of them with other terms; all of one set have terms of one element."""
-        tree = self.writes.tree
-        shape = [e.value for e in tree.kernel.block if isinstance(e, Const)]
-        count = shape[0] * shape[1] * shape[2]
-        linear = np.arange(count, dtype=np.int64)
-        threads = {"threadIdx.x": linear % shape[0], "threadIdx.y": linear // shape[0] % shape[1], "threadIdx.z": linear // (shape[0] * shape[1])}
-        readers = np.ones(count, np.bool_)
-        for c in want.node.conditions:
-            for part in conjuncts(c):
-                if part.free <= THREADS:
-                    readers &= np.broadcast_to(np.asarray(evaluate(part, threads), np.bool_), count)
-        takers = np.ones(count, np.bool_)
-        for c in group[0].node.conditions:
-            for part in conjuncts(c):
-                if part.free <= THREADS:
-                    takers &= np.broadcast_to(np.asarray(evaluate(part, threads), np.bool_), count)
-        atoms = {a for e in group[0].place.element for a in _thread_atoms(e)} | {a for c in joined.assumed for a in _thread_atoms(c)}
-        keys = [np.broadcast_to(np.asarray(evaluate(a, threads), np.int64), count) for a in sorted(atoms, key=str)]
-        seen: set[tuple[object, ...]] = set()
-        for t in np.flatnonzero(readers).tolist():
-            alike = joined.members[t].tobytes(), *(int(key[t]) for key in keys)
-            if alike in seen:
-                continue
-            seen.add(alike)
-            members = np.flatnonzero(joined.members[t])
-            if not members.size:
-                raise Open(f"thread {t} reads a result that has no terms", want.node)
-            for a, key in zip(sorted(atoms, key=str), keys, strict=True):  # the first of those alike has their keys
-                if (key[members] != key[t]).any():
-                    raise Open(f"thread {t} has terms of another element: {a} of the threads that it joins differs", want.node)
-        packed = np.packbits(joined.members[readers] & takers[None, :], axis=1)
-        sets = [np.unpackbits(np.frombuffer(row, np.uint8), count=count) for row in sorted({row.tobytes() for row in packed})]
-        found: dict[bytes, Mapping[str, Ints] | None] = {}
-        said = [_said(t, axes, threads) for t in group]
-        for s in sets:
-            members = np.flatnonzero(s)
-            if not members.size:
-                raise Open("threads join partial results of threads that take no terms", want.node)
-            rows = np.concatenate([values[:, members] for values in said])
-            found.setdefault(rows[:, np.lexsort(rows)].tobytes(), {n: v[members] for n, v in threads.items()})
-        del constraints
-        return list(found.values())
-
-
-def _said(t: Term, axes: list[int], threads: Mapping[str, Ints]) -> Ints:
-    """All of a thread that says which points of the reduced axes it takes: a row for each part of the expressions that speaks of threads, a column for each."""
-    bounds = [e for n in t.node.loops if isinstance(n.stmt, For) for e in (n.stmt.start, n.stmt.stop, n.stmt.step)]
-    atoms = sorted({a for e in (*(t.point[k] for k in axes), *t.node.conditions, *bounds) for a in _thread_atoms(e)}, key=str)
-    count = next(iter(threads.values())).size
-    return np.array([np.broadcast_to(np.asarray(evaluate(a, threads), np.int64), count) for a in atoms] or [np.zeros(count, np.int64)])
-
-
-def _in_blocks(joined: Joined, spans: dict[str, Span], conditions: list[Expr]) -> tuple[dict[str, Span], list[Expr]]:
-    """Spans and conditions of terms, of each of the blocks whose partial results have been joined."""
-    for name, at in joined.blocks.items():
-        start, stop = spans[name]
-        plain = isinstance(at, Sym) and joined.spans.get(at.name) == (start, stop)
-        conditions = conditions if plain else [*conditions, le(start, sym(name)), *(() if stop is None else (lt(sym(name), stop),))]
-    found: dict[str, Span] = {}
-    for name, (start, stop) in spans.items():
-        if name not in joined.blocks:
-            end = None if stop is None else substitute(stop, joined.blocks)
-            found[name] = substitute(start, joined.blocks), end
-    made = [substitute(c, joined.blocks) for c in conditions]
-    return {**found, **joined.spans}, [c for c in made if c is not TRUE]
-
-
-def _row_spans(row: Mapping[str, Ints] | None) -> dict[str, Span]:
-    return {} if row is None else {n: (const(0), const(int(v.max(initial=0)) + 1)) for n, v in row.items()}
-
-
-def _thread_atoms(e: Expr) -> set[Expr]:
-    """The largest parts of an expression that speak of threads alone."""
-    if e.free.isdisjoint(THREADS):
-        return set()
-    if e.free <= THREADS:
-        return {e}
-    return set[Expr]().union(*(_thread_atoms(c) for c in children(e)))
-
-
-def _residues(definition: Definition, axes: list[int], values: list[Expr], facts: Facts) -> tuple[list[Expr], list[Expr]]:
-    """The reduced axes of a point and their extents: of an axis of which the element fixes some digits, the others."""
-    point: list[Expr] = []
-    extents: list[Expr] = []
-    for k in axes:
-        name, value, extent = f"i{k}", values[k], definition.space[k]
-        fixed = [_digit(e) for e in definition.place if name in e.free]
-        if not fixed:
-            point.append(simplify(value, facts))
-            extents.append(simplify(extent, facts))
-        low: Expr = const(1)
-        for _ in range(len(fixed)):
-            weight, modulus = next(((w, m) for w, m in fixed if w is low), None) or min(fixed, key=lambda d: d[0].value if isinstance(d[0], Const) else 0)
-            fixed.remove((weight, modulus))
-            if weight is not low:
-                _append(point, extents, value // low % (weight // low), weight // low, extent if low is const(1) else None, facts)
-            if modulus is None:
-                break
-            low = weight * modulus
-        else:
-            if definition.place and any(name in e.free for e in definition.place):
-                _append(point, extents, value // low, (extent + low - 1) // low, None, facts)
-    return point, extents
-
-
-def _append(point: list[Expr], extents: list[Expr], value: Expr, extent: Expr, most: Expr | None, facts: Facts) -> None:
-    """One more digit; one of an axis that is shorter is no longer than the axis."""
-    if isinstance(most, Const) and isinstance(extent, Const):
-        extent = const(min(most.value, extent.value))
-    point.append(simplify(value, facts))
-    extents.append(simplify(extent, facts))
-
-
-def _digit(e: Expr) -> tuple[Expr, Expr | None]:
-    """A digit of an index: its weight, and its modulus, unless it is the first one."""
-    match e:
-        case FloorDiv(a=Sym(), b=n):
-            return n, None
-        case Mod(a=Sym(), b=m):
-            return const(1), m
-        case Mod(a=FloorDiv(a=Sym(), b=n), b=m):
-            return n, m
-        case FloorDiv(a=Mod(a=Sym(), b=m), b=n):
-            return n, m // n
-        case _:
-            raise Open(f"its elements are those of points by {e}")
-
-
-def _determined(t: Term, scope: list[Node]) -> set[str]:
-    """The loops whose variables an accumulator's place says."""
-    loops = {n.stmt.var for n in t.node.loops if n not in scope and isinstance(n.stmt, For)}
-    found = {name for e in t.place.index for name in e.free if name in loops}
-    return found
-
-
-def _is_determined(loop: Node, t: Term) -> bool:
-    return isinstance(loop.stmt, For) and any(loop.stmt.var in e.free for e in t.place.index)
-
-
-def _is_read(want: Place, index: tuple[int, ...]) -> bool:
-    """False only if an access does not read an element of its buffer: a condition around it does not hold there."""
-    at = {e.name: const(i) for e, i in zip(want.index, index, strict=True) if isinstance(e, Sym)}
-    return not any(substitute(part, at) is FALSE for c in want.node.conditions for part in conjuncts(c) if not part.free.isdisjoint(at))
-
-
-def _touches(node: Node, place: Place) -> bool:
-    """False only if a statement of the same thread does not touch the registers of an accumulator."""
-    found = [a for side in accesses(node.stmt) for a in side if a.buffer == place.buffer]
-    return any(not _disjoint(Place(node, a.buffer, a.index, place.tensor, ()), place) for a in found)
-
-
-def _disjoint(one: Place, two: Place) -> bool:
-    """True if two statements of one thread touch different registers."""
-    if len(one.index) != len(two.index):
-        return False
-    for k, (a, b) in enumerate(zip(one.index, two.index, strict=True)):
-        last = k == len(one.index) - 1
-        first, second = ((substitute(e, {name: const(0) for name, _ in p.points}), p.points[0][1] if p.points and last else 1) for e, p in ((a, one), (b, two)))
-        (e, m), (f, n) = first, second
-        lo, hi = known_at(one).ranges.of(e)
-        low, high = known_at(two).ranges.of(f)
-        if None not in (lo, hi, low, high) and (int(hi or 0) + m <= int(low or 0) or int(high or 0) + n <= int(lo or 0)):
-            return True
-    return False

@@ -1,0 +1,66 @@
+"""Accumulators: registers in which statements take the terms of a reduction, and which of them other statements touch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskfuse.check.statement_tree import Node, conjuncts
+from taskfuse.check.values.claims import Place
+from taskfuse.check.values.questions import known_at
+from taskfuse.ir.scalar import FALSE, Expr, Sym, const, substitute
+from taskfuse.kir import accesses
+from taskfuse.kir.nodes import For
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Term:
+    """A statement that takes terms.
+
+    Attributes:
+        place: its accumulators, and the element of the result that each is for.
+        point: the point of the iteration space.
+        points: symbols that run over the terms that it takes at once.
+    """
+
+    node: Node
+    place: Place
+    point: tuple[Expr, ...]
+    points: tuple[tuple[str, int], ...]
+
+
+def determined(t: Term, scope: list[Node]) -> set[str]:
+    """The loops whose variables an accumulator's place says."""
+    loops = {n.stmt.var for n in t.node.loops if n not in scope and isinstance(n.stmt, For)}
+    return {name for e in t.place.index for name in e.free if name in loops}
+
+
+def is_determined(loop: Node, t: Term) -> bool:
+    """True if an accumulator's place says the iteration of a loop."""
+    return isinstance(loop.stmt, For) and any(loop.stmt.var in e.free for e in t.place.index)
+
+
+def is_read(want: Place, index: tuple[int, ...]) -> bool:
+    """False only if an access does not read an element of its buffer: a condition around it does not hold there."""
+    at = {e.name: const(i) for e, i in zip(want.index, index, strict=True) if isinstance(e, Sym)}
+    return not any(substitute(part, at) is FALSE for c in want.node.conditions for part in conjuncts(c) if not part.free.isdisjoint(at))
+
+
+def touches(node: Node, place: Place) -> bool:
+    """False only if a statement of the same thread does not touch the registers of an accumulator."""
+    found = [a for side in accesses(node.stmt) for a in side if a.buffer == place.buffer]
+    return any(not disjoint(Place(node, a.buffer, a.index, place.tensor, ()), place) for a in found)
+
+
+def disjoint(one: Place, two: Place) -> bool:
+    """True if two statements of one thread touch different registers."""
+    if len(one.index) != len(two.index):
+        return False
+    for k, (a, b) in enumerate(zip(one.index, two.index, strict=True)):
+        last = k == len(one.index) - 1
+        first, second = ((substitute(e, {name: const(0) for name, _ in p.points}), p.points[0][1] if p.points and last else 1) for e, p in ((a, one), (b, two)))
+        (e, m), (f, n) = first, second
+        lo, hi = known_at(one).ranges.of(e)
+        low, high = known_at(two).ranges.of(f)
+        if None not in (lo, hi, low, high) and (int(hi or 0) + m <= int(low or 0) or int(high or 0) + n <= int(lo or 0)):
+            return True
+    return False

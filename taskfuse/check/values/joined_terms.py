@@ -1,0 +1,99 @@
+"""The terms of whichever thread and block a reader's result has: of the threads and the blocks whose partial results have been joined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.check.statement_tree import THREADS, StatementTree, conjuncts
+from taskfuse.check.values.accumulators import Term
+from taskfuse.check.values.claims import Place
+from taskfuse.check.values.cross_thread_reductions import Joined
+from taskfuse.check.values.runs import Span
+from taskfuse.check.values.solve import Open
+from taskfuse.ir.scalar import TRUE, Const, Expr, Sym, children, const, evaluate, le, lt, substitute, sym
+from taskfuse.kir.nodes import For
+
+Ints = NDArray[np.int64]
+
+
+def members_of(tree: StatementTree, joined: Joined, group: list[Term], axes: list[int], want: Place) -> list[Mapping[str, Ints] | None]:
+    """The threads whose terms threads that read have, once for each set of them with other terms; all of one set have terms of one element."""
+    shape = [e.value for e in tree.kernel.block if isinstance(e, Const)]
+    count = shape[0] * shape[1] * shape[2]
+    linear = np.arange(count, dtype=np.int64)
+    threads = {"threadIdx.x": linear % shape[0], "threadIdx.y": linear // shape[0] % shape[1], "threadIdx.z": linear // (shape[0] * shape[1])}
+    readers = np.ones(count, np.bool_)
+    for c in want.node.conditions:
+        for part in conjuncts(c):
+            if part.free <= THREADS:
+                readers &= np.broadcast_to(np.asarray(evaluate(part, threads), np.bool_), count)
+    takers = np.ones(count, np.bool_)
+    for c in group[0].node.conditions:
+        for part in conjuncts(c):
+            if part.free <= THREADS:
+                takers &= np.broadcast_to(np.asarray(evaluate(part, threads), np.bool_), count)
+    atoms = {a for e in group[0].place.element for a in thread_atoms(e)} | {a for c in joined.assumed for a in thread_atoms(c)}
+    keys = [np.broadcast_to(np.asarray(evaluate(a, threads), np.int64), count) for a in sorted(atoms, key=str)]
+    seen: set[tuple[object, ...]] = set()
+    for t in np.flatnonzero(readers).tolist():
+        alike = joined.members[t].tobytes(), *(int(key[t]) for key in keys)
+        if alike in seen:
+            continue
+        seen.add(alike)
+        members = np.flatnonzero(joined.members[t])
+        if not members.size:
+            raise Open(f"thread {t} reads a result that has no terms", want.node)
+        for a, key in zip(sorted(atoms, key=str), keys, strict=True):  # the first of those alike has their keys
+            if (key[members] != key[t]).any():
+                raise Open(f"thread {t} has terms of another element: {a} of the threads that it joins differs", want.node)
+    packed = np.packbits(joined.members[readers] & takers[None, :], axis=1)
+    sets = [np.unpackbits(np.frombuffer(row, np.uint8), count=count) for row in sorted({row.tobytes() for row in packed})]
+    found: dict[bytes, Mapping[str, Ints] | None] = {}
+    said = [_said(t, axes, threads) for t in group]
+    for s in sets:
+        members = np.flatnonzero(s)
+        if not members.size:
+            raise Open("threads join partial results of threads that take no terms", want.node)
+        rows = np.concatenate([values[:, members] for values in said])
+        found.setdefault(rows[:, np.lexsort(rows)].tobytes(), {n: v[members] for n, v in threads.items()})
+    return list(found.values())
+
+
+def _said(t: Term, axes: list[int], threads: Mapping[str, Ints]) -> Ints:
+    """All of a thread that says which points of the reduced axes it takes: a row for each part of the expressions that speaks of threads, a column for each."""
+    bounds = [e for n in t.node.loops if isinstance(n.stmt, For) for e in (n.stmt.start, n.stmt.stop, n.stmt.step)]
+    atoms = sorted({a for e in (*(t.point[k] for k in axes), *t.node.conditions, *bounds) for a in thread_atoms(e)}, key=str)
+    count = next(iter(threads.values())).size
+    return np.array([np.broadcast_to(np.asarray(evaluate(a, threads), np.int64), count) for a in atoms] or [np.zeros(count, np.int64)])
+
+
+def in_blocks(joined: Joined, spans: dict[str, Span], conditions: list[Expr]) -> tuple[dict[str, Span], list[Expr]]:
+    """Spans and conditions of terms, of each of the blocks whose partial results have been joined."""
+    for name, at in joined.blocks.items():
+        start, stop = spans[name]
+        plain = isinstance(at, Sym) and joined.spans.get(at.name) == (start, stop)
+        conditions = conditions if plain else [*conditions, le(start, sym(name)), *(() if stop is None else (lt(sym(name), stop),))]
+    found: dict[str, Span] = {}
+    for name, (start, stop) in spans.items():
+        if name not in joined.blocks:
+            end = None if stop is None else substitute(stop, joined.blocks)
+            found[name] = substitute(start, joined.blocks), end
+    made = [substitute(c, joined.blocks) for c in conditions]
+    return {**found, **joined.spans}, [c for c in made if c is not TRUE]
+
+
+def row_spans(row: Mapping[str, Ints] | None) -> dict[str, Span]:
+    """The spans of thread indices that have some values together."""
+    return {} if row is None else {n: (const(0), const(int(v.max(initial=0)) + 1)) for n, v in row.items()}
+
+
+def thread_atoms(e: Expr) -> set[Expr]:
+    """The largest parts of an expression that speak of threads alone."""
+    if e.free.isdisjoint(THREADS):
+        return set()
+    if e.free <= THREADS:
+        return {e}
+    return set[Expr]().union(*(thread_atoms(c) for c in children(e)))

@@ -1,0 +1,60 @@
+"""Reduced axes of a point: those that the element does not say, and the digits of the others that it leaves."""
+
+from itertools import product
+
+import pytest
+
+from taskfuse.check.values.residues import residues
+from taskfuse.check.values.solve import Open
+from taskfuse.ir.scalar import Facts, evaluate, parse_expr
+from taskfuse.kir import parse_kernel
+from taskfuse.kir.witness import Definition
+
+KERNEL = """\
+KERNEL k(x: float32[{space}]) -> (y: float32[{shape}])
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  DEFINE y: float32[{shape}] over ({space}) at ({at}) = reduce add of copy(x[{point}]) from 0.0
+
+y[{first}] = copy(0.0)  ~ start y
+"""
+
+
+def definition(space: tuple[int, ...], shape: tuple[int, ...], at: tuple[str, ...]) -> Definition:
+    def listed(items: tuple[object, ...]) -> str:
+        return ", ".join(map(str, items))
+
+    point = tuple(f"i{k}" for k in range(len(space)))
+    first = ("0",) * len(shape)
+    text = KERNEL.format(space=listed(space), shape=listed(shape), at=listed(at), point=listed(point), first=listed(first))
+    return parse_kernel(text).definitions[0]
+
+
+CASES = {
+    "a whole axis": ((3, 4), (3,), ("i0",), [1]),
+    "low digits": ((12,), (3,), ("i0//4",), [0]),
+    "high digits": ((12,), (4,), ("i0 % 4",), [0]),
+    "digits on both sides": ((24,), (3,), ("i0//4 % 3",), [0]),
+    "an axis that is shorter than its digit": ((4,), (1,), ("i0//5",), [0]),
+    "two digits": ((24,), (2, 3), ("i0//12", "i0 % 3"), [0]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_element_and_residues_say_the_point_once(name: str) -> None:
+    space, shape, at, axes = CASES[name]
+    rest, extents = residues(definition(space, shape, at), axes, [parse_expr(f"i{k}") for k in range(len(space))], Facts())
+    seen: set[tuple[int, ...]] = set()
+    sizes = [int(evaluate(e, {})) for e in extents]
+    for point in product(*map(range, space)):
+        env = {f"i{k}": v for k, v in enumerate(point)}
+        digits = tuple(int(evaluate(e, env)) for e in rest)
+        assert all(0 <= d < n for d, n in zip(digits, sizes, strict=True))
+        element = tuple(int(evaluate(parse_expr(e), env)) for e in at)
+        assert (*element, *digits) not in seen
+        seen.add((*element, *digits))
+    assert len(seen) == len(list(product(*map(range, space))))
+
+
+def test_an_element_that_is_no_digit_says_nothing() -> None:
+    with pytest.raises(Open, match="its elements are those of points by"):
+        residues(definition((6,), (11,), ("2*i0",)), [0], [parse_expr("i0")], Facts())
