@@ -77,7 +77,7 @@ def layout(kernel: Kernel, *, witness: bool = False, path: Callable[[str], str] 
 
 
 def block_threads(block: Dim3) -> Expr:
-    """The number of threads of a block: how many meet at a block-wide barrier."""
+    """The number of threads of a block: how many arrive at a block-wide barrier."""
     return block[0] * block[1] * block[2]
 
 
