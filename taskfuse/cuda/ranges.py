@@ -113,9 +113,13 @@ class Ranges:
 
 
 def kernel_ranges(kernel: Kernel, values: Mapping[str, int] | None = None, limits: Range = INT32) -> Ranges:
-    """Ranges of extents, host parameters and hardware indices; with ``values``, for these extents."""
+    """Ranges of extents, host parameters and hardware indices; with ``values``, for these extents: others have any of their values."""
     symbols: dict[str, Range] = {}
     for e in kernel.extents:
+        if values is not None and e.name not in values:
+            most = e.most(values)
+            symbols[e.name] = e.min, UNKNOWN if most is None else most
+            continue
         low, high = (e.min, UNKNOWN if e.max is None else e.max) if values is None else (values[e.name], values[e.name])
         symbols[e.name] = low, high
     ranges = Ranges(symbols, limits=limits)
@@ -148,7 +152,7 @@ def dense(kernel: Kernel) -> Variant:
 
 
 def fits(kernel: Kernel, values: Mapping[str, int], limits: Range = INT32) -> bool:
-    """True if for these extents every integer of the kernel is within the limits (32 bits), offsets in row-major tensors included."""
+    """True if for these extents, and all values of others, every integer of the kernel is within the limits (32 bits), offsets in row-major tensors included."""
     ranges = kernel_ranges(kernel, values, limits)
     low, high = limits
     shapes = {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.shape for b in kernel.buffers}

@@ -10,13 +10,7 @@ import pytest
 
 import taskfuse as tf
 from examples import founding
-<<<<<<< HEAD
-from taskfuse.cli.main import Stage, main
-=======
-from taskfuse.cli import trial
 from taskfuse.cli.main import ShownStage, main
-from taskfuse.ir.dims import Dim
->>>>>>> main
 from tests.lines import line_of
 
 ROOT = Path(__file__).parents[2]
