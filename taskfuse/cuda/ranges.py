@@ -152,7 +152,7 @@ def dense(kernel: Kernel) -> Variant:
 
 
 def fits(kernel: Kernel, values: Mapping[str, int], limits: Range = INT32) -> bool:
-    """True if for these extents, and all values of others, every integer of the kernel is within the limits (32 bits), offsets in row-major tensors included."""
+    """True if for these extents, and all values of others, all integers are within the limits (32 bits), offsets in row-major tensors included."""
     ranges = kernel_ranges(kernel, values, limits)
     low, high = limits
     shapes = {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.shape for b in kernel.buffers}
