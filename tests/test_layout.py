@@ -43,7 +43,7 @@ ELSEWHERE: dict[str, str] = {
         schedule/through_view
     """,
     "tests/schedulers": """
-        schedulers/candidates schedulers/contraction schedulers/elementwise schedulers/fallback schedulers/loads schedulers/propose schedulers/schedule
+        schedulers/contraction schedulers/elementwise schedulers/fallback schedulers/loads schedulers/propose schedulers/schedule
         schedulers/script
     """,
     "tests/sim": """
