@@ -21,11 +21,12 @@ from taskfuse.cuda.signature import (
     TensorMapArgument,
     WorkspaceArgument,
 )
+from taskfuse.ir.dims import nearest
 from taskfuse.ir.scalar import Expr, evaluate
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import HostParam, TensorParam
-from taskfuse.kir.variant import Form
+from taskfuse.kir.variant import ArgumentLayout
 from taskfuse.target import MAX_BLOCK, MAX_GRID, MAX_THREADS, SHARED_BYTES
 from taskfuse.testing.ptx.nodes import Function
 from taskfuse.testing.ptx.unknown import UNKNOWN, Value
@@ -158,14 +159,14 @@ def launches(kernel: Kernel, source: Source, function: Function, extents: Mappin
     return Launch(kernel, symbols, grid, block, cluster, bases, strides, at, words, data, sizes, number(source.shared_bytes, symbols))
 
 
-def _strides(shape: tuple[int, ...], form: Form) -> tuple[int, ...]:
+def _strides(shape: tuple[int, ...], form: ArgumentLayout) -> tuple[int, ...]:
     """Strides that a form allows: with gaps of 16 elements behind rows, or everywhere."""
     match form:
-        case Form.DENSE:
+        case ArgumentLayout.DENSE:
             return row_major(shape)
-        case Form.ROWS:
+        case ArgumentLayout.ROWS:
             return row_major((*shape[:-1], -(-shape[-1] // 16) * 16 + 16)) if shape else ()
-        case Form.STRIDED:
+        case ArgumentLayout.STRIDED:
             return tuple(3 * s for s in row_major(shape))
 
 
@@ -188,7 +189,9 @@ def extents(kernel: Kernel) -> Iterator[dict[str, int]]:
             least = -(-max(e.min, 1) // e.multiple_of)
             value = max(units, least) * e.multiple_of
             found[e.name] = value if e.max is None else min(value, e.max // e.multiple_of * e.multiple_of)
-        yield found
+        allowed = nearest(kernel.extents, found)
+        if allowed is not None:
+            yield allowed
 
 
 def threads(block: Int3) -> list[Int3]:
