@@ -18,7 +18,7 @@ ELSEWHERE: dict[str, str] = {
         check/paths check/statement_tree check/races check/tma_prefetch check/remote check/threads check/trace
     """,
     "tests/check/values": """
-        check/values/claims check/values/partial_results check/values/products check/values/runs check/values/state check/values/tiles
+        check/values/claims check/values/products check/values/runs check/values/state check/values/tiles
         check/values/verify
     """,
     "tests/testing/test_agreement.py": """
