@@ -1,4 +1,4 @@
-"""An argument: obligations that are looked at as somebody asks for them."""
+"""An argument: obligations that are evaluated lazily, as they are read."""
 
 from __future__ import annotations
 

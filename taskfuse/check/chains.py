@@ -1,10 +1,10 @@
-"""Order that takes more than one meeting: a barrier of the grid between barriers of the block, and an mbarrier that completes once.
+"""Order through several barriers: a grid barrier between block barriers, and mbarriers that complete once.
 
-Some threads of each block meet at a barrier of the grid. What another thread has done comes before that if it met them in between, and what it does
-comes after if it meets them then: order is transitive, and each of the three orders what its participants did before what others do after.
+Some threads of each block synchronize at a grid barrier. What another thread did precedes it if a block barrier synchronized the two in between, and
+what a thread does follows it if a block barrier synchronizes the two afterwards: order is transitive.
 
-An mbarrier that completes once has all its arrivals in one phase. What a thread does before it arrives, or before it meets one that then arrives, comes
-before what a thread does that has waited, or has met one that had.
+An mbarrier that completes once has all its arrivals in one phase. What a thread did before it arrived, or before a barrier with a thread that then
+arrived, precedes what a thread does after it waited, or after a barrier with a thread that had.
 """
 
 from __future__ import annotations

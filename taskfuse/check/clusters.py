@@ -1,4 +1,4 @@
-"""Clusters: what all blocks of one do alike."""
+"""Clusters: which loops and conditions are the same in all blocks of a cluster."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Clusters:
         for loop in node.loops:
             assert isinstance(loop.stmt, For)
             if not all(self.alike(e, across) for e in (loop.stmt.start, loop.stmt.stop, loop.stmt.step)):
-                return f"the loop over {loop.stmt.var} has other trips in other blocks of the cluster"
+                return f"the trip count of the loop over {loop.stmt.var} differs between blocks of the cluster"
         if not all(self.alike(c, across) for c in node.conditions):
-            return "whether blocks of the cluster come to it differs"
+            return "blocks of the cluster may differ in whether they reach it"
         return ""

@@ -1,7 +1,7 @@
-"""The ends of a ring: who waits and arrives there, with which cursors, at which positions; which of several rings between blocks an element belongs to.
+"""The ends of a ring: the threads that wait and arrive there, their cursors, their positions; and which of several rings between blocks an element belongs to.
 
-Blocks with rings of their own must keep to elements of their own: two accesses of one element at the ends of a ring are ordered only if the
-element tells which ring it is of. It does if an axis of its index is the ring's number, or if several axes are digits that make it up.
+Blocks with rings of their own must access elements of their own: two accesses of one element at the ends of a ring are ordered only if the
+element determines the ring. It does if an axis of its index is the ring's number, or if several axes are the digits of that number.
 """
 
 from __future__ import annotations

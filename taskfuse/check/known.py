@@ -1,4 +1,4 @@
-"""The statements that the proof has rules for. A kernel with another one is outside the model: what nobody looks at is not proved."""
+"""The statements for which the proof has rules. A kernel with any other statement is outside the model."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What every execution passes between two statements.
+"""Which statements every execution passes between two statements.
 
-Between an execution of ``a`` and a later one of ``b``, in the same iteration of their common loops or with a common loop's back edge in
-between, control passes certain statements in any case: those after ``a`` in the blocks around it, then those before ``b``. Arms are entered if
-thread indices alone select who runs them, or if their conditions are known to hold; loops where they are known to have an iteration.
+Between an execution of ``a`` and a later one of ``b``, in the same iteration of their common loops or across a common loop's back edge, control passes
+certain statements in any case: those after ``a`` in the blocks around it, then those before ``b``. Arms are entered if thread indices alone select
+their threads, or if their conditions are known to hold; loops, if they are known to have an iteration.
 """
 
 from __future__ import annotations

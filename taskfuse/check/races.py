@@ -1,7 +1,7 @@
-"""No race: two conflicting accesses never meet, are made by one thread, or are ordered.
+"""No race: two conflicting accesses never touch one element, are made by one thread, or are ordered.
 
-Ordered means: on every way from one to the other stands a meeting of both threads, or a ring hands the slot on in between. Asynchronous
-accesses begin when they are issued and end at a wait_group, or when the ring's barrier completes; a generic write that an engine then sees needs
+Ordered means: every path from one to the other passes a barrier of both threads, or a ring hands the slot over in between. Asynchronous accesses
+begin when they are issued and end at a wait_group, or when the ring's barrier completes; a generic write that an engine then sees needs
 the proxy fence of its writer.
 """
 
@@ -381,10 +381,10 @@ class Races:
         (load,) = loads
         use, position = (b, two) if load is a else (a, one)
         if use.engine.is_async or not self._tma_prefetch.waited(load.node, use, position):
-            return "it is no access of a thread that has waited for the load"
+            return "the thread that accesses it has not waited for the load"
         for first, _, steps, distance in pair.later():
             if first is load and distance < 0:
-                return "a load overwrites a slot that is still to be used"
+                return "a load overwrites a slot that is still in use"
             if first is use and not self._ordered(steps, use, load, equal):
                 return "nothing orders a use of a slot and the load that fills it again"
         return ""
@@ -509,7 +509,7 @@ class Races:
             if queue is None or (queue is Queue.COPY and (not u.is_write or self._section(u) is not None or self._chains.awaited(u))):
                 continue
             if self._retired(self.paths.to_end(u.node), queue, u, reads=u.engine is Engine.TENSOR or not u.is_write) is None:
-                found.append(Obligation(Layer.ORDER, u.node.text, Verdict.OUTSIDE, "it is never waited for: the thread may exit before it is done"))
+                found.append(Obligation(Layer.ORDER, u.node.text, Verdict.OUTSIDE, "no wait covers it: the thread may exit before it completes"))
         return found
 
 

@@ -1,6 +1,6 @@
-"""Handing a slot over: whoever arrives at a position has waited for it, and what others do with the slot comes before their meeting with the one that arrives.
+"""Release of a slot: each thread that arrives at a position has waited for it, and what other threads do with the slot precedes that arrival.
 
-A thread of an endpoint either arrives itself, or meets one that does, between what it does with the slot and that arrival.
+A thread of an endpoint either arrives itself, or a barrier synchronizes it with one that arrives, between its accesses to the slot and that arrival.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class SlotRelease:
         for visit in (*visits(e.traversal), *(visits(e.releases) if e.release != e.cursor else ())):
             for a in visit.releases:
                 if not self.has_waited(a, e):
-                    raise NotRing("others arrive at a position than those that waited for it", a)
+                    raise NotRing("the threads that arrive at a position are not those that waited for it", a)
         for visit in visits(e.traversal):
             if not visit.arrivals or visit.wait is None:
                 continue
             arrivals = [a for a in visit.arrivals if not isinstance(a.stmt, TmaLoad)]
             if not any(self.released(visit.wait, a, e, control=True) for a in arrivals):
-                raise NotRing("threads that waited go on without meeting the one that arrives for them", visit.wait, *arrivals[:1])
+                raise NotRing("threads that waited continue without synchronizing with the one that arrives for them", visit.wait, *arrivals[:1])
         if e.release != e.cursor:
             for visit, release in zip(visits(e.traversal), visits(e.releases), strict=True):
                 for a in release.releases:
                     if not self._covered(visit, release, a, e):
-                        raise NotRing("threads that waited do not meet the one that arrives for them", a)
+                        raise NotRing("threads that waited are not synchronized with the one that arrives for them", a)
 
     def has_waited(self, node: Node, e: Endpoint) -> bool:
         """True only if all threads that execute a statement are among those that wait at an endpoint."""

@@ -1,7 +1,8 @@
-"""The kernel as a tree of nodes that know what holds around them: conditions, loops, the statements before and after.
+"""The kernel as a tree of nodes that know their surroundings: conditions, loops, the statements before and after.
 
-Loops without code vanish, and so do those that never have an iteration, or always one; unrolled loops that number slots of a ring are copied out, and if need
-be those that hold asynchronous operations; an arm of a chain also carries the negations of the arms before it, where its own condition does not imply them.
+Loops without code vanish, and so do those that never have an iteration, or always one. Unrolled loops that number slots of a ring are copied out, and if
+necessary those that hold asynchronous operations. An arm of a chain also carries the negations of the arms before it, unless its own condition
+implies them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sets of threads: who satisfies the conditions around a statement, how many they are, in which warps.
+"""Sets of threads: which satisfy the conditions around a statement, how many they are, in which warps.
 
 Blocks of constant extents are enumerated. With symbolic extents a set is a box: intervals on the axes with symbols, an enumeration of the
 others together. Linear thread id = x + Dx*(y + Dy*z); a warp is 32 consecutive ids.

@@ -430,7 +430,7 @@ class Trace:
             if need.begins:
                 self._begin_at(stmt, d.base, ids, need.of, start, need.below)
             elif int(evaluate(need.bytes, {})) % need.of:
-                raise Refuted(d.base.buffer, f"{need.what} is {need.bytes}, no multiple of {need.of}", stmt_text(stmt, self.kernel))
+                raise Refuted(d.base.buffer, f"{need.what} is {need.bytes}, not a multiple of {need.of}", stmt_text(stmt, self.kernel))
         found: dict[int, Ints] = {}
         for at in np.unique(start).tolist():
             found[at] = tile_elements(d, rows, stmt.k, size, at)

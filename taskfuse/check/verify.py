@@ -27,7 +27,7 @@ from taskfuse.kir.synchronization import Arrive, SetMaxNReg
 from taskfuse.reports.certificate import Certificate, Layer, Obligation, Verdict
 
 LAUNCHES = 9
-"""How many launches are looked at for a counterexample."""
+"""The number of launches that are searched for a counterexample."""
 
 
 ASSUMPTIONS = (
@@ -43,11 +43,11 @@ SCOPE = "an arrival at the mbarrier of another block, in the scope of a block, o
 
 
 def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certificate:
-    """Prove a kernel free of deadlock and race, for all extents, trip counts and interleavings; or say what stands against it.
+    """Prove a kernel for all extents, trip counts and interleavings, or report what is open or refuted.
 
     Args:
         kernel: a kernel. It is not changed. One that breaks a rule of kernel IR (``kernel.check_ir()``) is outside the model.
-        extents: prove it for these values of its extents alone: then every trip count is known.
+        extents: prove it for these values of its extents only, at which every trip count is known.
 
     Raises:
         InputError: an extent has no value in ``extents``, or one that it cannot have.

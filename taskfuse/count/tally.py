@@ -1,7 +1,7 @@
-"""What a launch does, in numbers, and the time that follows from the figures of a target.
+"""The work of a launch in numbers, and the time that follows from the figures of a target.
 
-Each resource alone would take some time; the launch takes that of the slowest, since the others work beside it: memory, second-level cache, the units of
-a multiprocessor, and the longest chain of loads and barriers that a thread waits for one after another.
+Each resource alone would take some time; the launch takes that of the slowest, since the others work in parallel: memory, second-level cache, the units of
+a multiprocessor, and the longest chain of loads and barriers for which a thread waits one after another.
 """
 
 from __future__ import annotations

@@ -34,11 +34,11 @@ class TensorSchedule:
     """What scheduling calls decide about one tensor.
 
     Attributes:
-        loop: the loop domain, outermost first: who computes it when.
+        loop: the loop domain, outermost first: which index computes an element, and when.
         transforms: all transforms between root, loop and allocation axes, in the order they were made.
         ptypes: what executes an axis; an axis that is absent is Serial.
         inline: number of outer loop axes shared with every consumer.
-        memory: where it lives; ``None``: follows from who reads it.
+        memory: where it lives; ``None``: follows from its readers.
         allocation: the explicit allocation domain, outermost first; ``None``: the loop axes.
         stages: depth of the circular buffer; 1: none.
         atom: the instruction that executes the atom axes; ``None``: scalar.

@@ -109,7 +109,7 @@ def prefetch(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statements
 def _closure(tv: TensorView, nest: Loop, loop: PLoop, everything: list[PStmt], st: Statements, channels: Channels) -> tuple[set[TensorView], str]:
     """What moves with the fill of a ring: all that it is made of in the loop. And why it cannot move, if so."""
     if is_multicast(tv):
-        return set(), "a ring inside a role is one block's"
+        return set(), "a ring inside a role belongs to one block"
     uses = [use.output for use in storage_uses(st.fusion, tv)]
     late = next((u for u in uses if queue_of(u) is not None), None)
     if late is not None:

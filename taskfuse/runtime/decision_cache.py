@@ -1,11 +1,11 @@
 """Decisions of ``tf.compile`` on disk: which kernels compute a fusion.
 
-What ``tf.compile`` decides follows from the text of the fusion, its settings, the target and the files of taskfuse. Their SHA-256 is the key of an entry in
+A decision follows from the text of the fusion, the settings, the target and the files of taskfuse. Their SHA-256 is the key of an entry in
 the folder of compiled kernels. The entry is JSON: the text of every kernel, its interface (:mod:`taskfuse.cuda.kernel_interface`), its verdict, the arrays
-that it takes and makes, and what the schedule says of itself. A process that finds the entry lowers, searches and proves nothing; it parses the body of a
-kernel when somebody asks for it. A verdict counts only for this kernel text and for a checker of these files.
+that it takes and makes, and the explanation of the schedule. A process that finds the entry neither lowers, searches nor proves, and parses the body of a
+kernel only on demand. A verdict is valid only for its kernel text and for the checker's files.
 
-An entry that cannot be read, that another version wrote or that makes no sense is ignored.
+An entry that cannot be read or understood, or was written by another version, is ignored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which kernels may run: those that are proved free of deadlock and race, for all extents or for those of a launch.
+"""Which kernels may run: those that are proved, for all extents or for those of a launch.
 
-What was proved once is remembered: in this process, and in the folder of compiled kernels for the next one, by the kernel's text and the state of
-the checker. Only that a kernel is proved is kept; who wants to read the certificate has it made again.
+Proofs are remembered, in this process and in the folder of compiled kernels for the next one, by the kernel's text and the state of
+the checker. Only the fact that a kernel is proved is kept; its certificate is made again when it is read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Schedules of one fusion, one after another: what a scheduler proposes is a *candidate*, and a candidate may be refused anywhere.
+"""Schedules of one fusion, one after another. Each proposal of a scheduler is a *candidate*, which may be refused at any stage.
 
-A scheduler says at once that a fusion is not of its kind; a scheduling call refuses what it was asked; lowering finds no kernel; the proof has a gap.
-All of these drop the candidate, with its reason, and the next one is asked for. So nothing that one scheduler gets wrong is the end of a search.
+A scheduler refuses a fusion of another kind; a scheduling call fails; lowering finds no kernel; the proof has a gap.
+Each of these drops the candidate, with its reason, and the next one is tried. A mistake of one scheduler therefore never ends a search.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``tf.schedulers.reduction``: a fusion whose reductions need one walk over each row, scheduled."""
+"""``tf.schedulers.reduction``: schedules a fusion whose reductions need one walk over each row."""
 
 from __future__ import annotations
 

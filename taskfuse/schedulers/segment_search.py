@@ -1,6 +1,6 @@
 """The search for segments: which tensors are computed by one kernel each, while the cost models say that fewer kernels take no longer.
 
-A segment has *ways*: the candidates of its schedulers for the tensors behind its views, or for the views as arrays of other strides.
+The *ways* of a segment are the candidates of its schedulers, for the tensors behind its views, or for the views as arrays of other strides.
 """
 
 from __future__ import annotations

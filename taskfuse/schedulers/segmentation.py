@@ -1,4 +1,4 @@
-"""Segmentations: the kernels of a fusion in the order in which they run, as Python, and why these."""
+"""Segmentations: the kernels of a fusion in the order in which they run, as Python, and the reasons for them."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ class Segmentation:
         lines = [f"{len(self.steps)} kernel{'s' if len(self.steps) > 1 else ''}, {self.us:.1f} us expected; {self.whole}"]
         lines += [f"{name} is scanned in chunks of {LONG}: a row may be longer than what a block holds" for name in self.chunked]
         lines += [f"cut at {name}: {size / 1e6:.1f} MB" for name, size in self.crossing]
-        lines += [f"it is rewritten before ({len(self.moved)} calls): views in front of products, long sums of products in chunks"] * bool(self.moved)
-        lines += ["the search for segments was ended by its budget of time: tf.compile(fusion, budget=...) gives it more"] * self.is_hurried
+        lines += [f"it is rewritten before ({len(self.moved)} calls): views before products, long sums of products in chunks"] * bool(self.moved)
+        lines += ["the search for segments ended at its time budget: tf.compile(fusion, budget=...) gives it more"] * self.is_hurried
         lines += self.dropped
         for step in self.steps:
             taken = f" of the views {', '.join(step.views)}" if step.views else ""

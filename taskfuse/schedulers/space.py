@@ -1,7 +1,7 @@
 """The iteration space of a fusion with reductions: which axes are reduced, which are kept, and where neighbors lie in memory.
 
 All tensors run over the axes of one of them, the *reference*, or over some of these. Axes are compared by their keys
-(:mod:`taskfuse.schedule.keys`); which op made a tensor is never asked.
+(:mod:`taskfuse.schedule.keys`), whichever op made a tensor.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Agents: sets of threads that execute together.
 
-All threads of a block start as one agent (or as a few pieces, if the interleaving wants so). Where threads part, the agent splits; where they meet again,
-the parts may merge.
+All threads of a block start as one agent, or as a few pieces if the interleaving asks for them. An agent splits where its threads diverge; where they
+reconverge, the parts may merge.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The asynchronous engines of a block: their queues, and Shared memory as they see it.
 
-An engine reads and writes memory when it executes an operation, not when the operation is issued; the interleaving decides when. What must
-hold for every interleaving is checked when the operation is issued: generic writes that it sees are fenced by their writer
-(``fence.proxy.async``), and what it reads is not written before it was waited for.
+An engine reads and writes memory when it executes an operation, not when the operation is issued; the interleaving decides when. Two rules are
+checked at issue, since they hold for every interleaving: the writer has fenced the generic writes that the engine sees
+(``fence.proxy.async``), and nothing writes the engine's source before the operation was waited for.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class Engines:
             if self.loads:
                 raise Fault(f"the block exits while {self.loads} TMA loads are in flight")
             if self.arrivals:
-                raise Fault(f"the block exits while {len(self.arrivals)} arrivals for asynchronous copies are to come")
+                raise Fault(f"the block exits while {len(self.arrivals)} arrivals for asynchronous copies are outstanding")
 
     def _covers(self, operation: Operation, owner: int) -> bool:
         """True if an arrival to come waits for an operation of a thread."""

@@ -160,7 +160,7 @@ class Launch:
             return -(-end // buffer.align) * buffer.align
         origin = self.value(buffer.offset)
         if origin < 0 or origin % buffer.align:
-            raise SimulationError(kernel=self.kernel.name, reason=f"Shared '{buffer.name}' at byte {origin}, no multiple of {buffer.align}")
+            raise SimulationError(kernel=self.kernel.name, reason=f"Shared '{buffer.name}' at byte {origin}, not a multiple of {buffer.align}")
         return origin
 
     def _global(self, region: Region, fences: GlobalFences) -> Store:

@@ -351,7 +351,7 @@ class Machine:
             notes.append(f"{where}: " + stmt_text(stmt, self.compiled.kernel) + f": {description()}" + ring_text(self.compiled.kernel, stmt))
         if len(notes) > REPORTED_AGENTS:
             notes[REPORTED_AGENTS:] = [f"and {len(notes) - REPORTED_AGENTS} more"]
-        return DeadlockError(kernel=self.compiled.kernel.name, reason="no thread can go on", notes=tuple(notes))
+        return DeadlockError(kernel=self.compiled.kernel.name, reason="no thread can continue", notes=tuple(notes))
 
 
 def threads_text(lanes: Lanes) -> str:

@@ -1,4 +1,4 @@
-"""What a run tells whoever watches it: the footprint of every step on memory and barriers.
+"""The interface of observers of a run: the accesses of every step to memory and barriers.
 
 A machine without an observer pays one test per access. The methods do nothing here; exploration (:mod:`taskfuse.sim.happens_before`) and
 timelines (:mod:`taskfuse.sim.recording`) override what they need.

@@ -1,8 +1,8 @@
-"""Runs whose every choice is made from outside: at each interleaving point, which agent or engine goes on.
+"""Runs in which the caller makes every choice: at each interleaving point, which agent or engine continues.
 
-An agent executes one instruction that others may see (``CompiledKernel.points``), then goes up to the next one: what lies between is its own. A
-wait that would block is not a choice, so that every choice changes something. The choices at a point are the agents in the order of
-their threads, then the engines' operations, oldest first; where there is one choice alone it is taken, and not written down.
+An agent executes one instruction that others may observe (``CompiledKernel.points``), then runs up to the next such instruction. A wait that would block
+is not a choice, so every choice makes progress. The choices at a point are the agents in the order of their threads, then the engines' operations,
+oldest first; a single choice is taken and not recorded.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ def warp_barrier(path: Path) -> Instruction:
                     raise Fault(
                         f"warp barrier executed by {count} of the {everyone.count} threads of warp {warp}",
                         thread=int(agent.lanes.ids[mine == warp][0]),
-                        help="all threads of a warp must execute it; let a part of one meet at an mbarrier",
+                        help="all threads of a warp must execute it; a part of a warp can synchronize at an mbarrier",
                     )
                 rows.append((warp, count, own))
             found = tuple(rows)

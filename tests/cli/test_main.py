@@ -129,7 +129,7 @@ def test_programs(run: Run, program: Path) -> None:
     assert run("show", "kernel", f"{program}:pair").count("KERNEL sums(") == 2
     assert str(program.parent) not in sys.path
     assert run.fails("show", "kernel", f"{program}:missing").startswith(f"{program} has no function 'missing'\nhelp: name the one")
-    assert "sums.py:number gives int, no fusion" in run.fails("show", "kernel", f"{program}:number")
+    assert "sums.py:number gives int, not a fusion" in run.fails("show", "kernel", f"{program}:number")
 
 
 def test_texts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ def test_timeline(run: Run, tmp_path: Path) -> None:
     assert "cannot write" in run.fails("simulate", "stream", "--timeline", tmp_path)
     broken = tmp_path / "broken.kir"
     broken.write_text((ROOT / "tests" / "kernels" / "ring.kir").read_text(encoding="utf-8").replace("parity 1", "parity 0"), encoding="utf-8")
-    assert "deadlock: no thread can go on" in run.fails("simulate", broken, "--timeline", path)
+    assert "deadlock: no thread can continue" in run.fails("simulate", broken, "--timeline", path)
 
 
 def test_simulate_at_fault(run: Run) -> None:
@@ -237,7 +237,7 @@ def test_verify(run: Run, tmp_path: Path) -> None:
     broken.write_text((ROOT / "tests" / "kernels" / "ring.kir").read_text(encoding="utf-8").replace("parity 1", "parity 0"), encoding="utf-8")
     found = run.fails("verify", broken)
     assert found.startswith("ring: refuted\n")
-    assert "refuted: deadlock: no thread can go on" in found
+    assert "refuted: deadlock: no thread can continue" in found
     waits = [number for number, line in enumerate(broken.read_text(encoding="utf-8").split("\n"), 1) if line.lstrip().startswith("WAIT")]
     assert any(f"--> broken.kir:{number}\n" in found for number in waits)
 

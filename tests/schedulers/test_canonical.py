@@ -156,7 +156,7 @@ def test_what_has_no_view() -> None:
         (lambda: x.through_view(0), "x has no operands"),
         (lambda: y.through_view(5), "it has no operand 5"),
         (lambda: y.through_view(1), "operand 1 reads no tensor"),
-        (lambda: padded.through_view(0), "for some iterations alone"),
+        (lambda: padded.through_view(0), "in some iterations only"),
     ):
         with pytest.raises(ScheduleError, match=text):
             call()

@@ -1,6 +1,6 @@
-"""Definitions mean something: at every point they read elements that exist, and an assembly has one part for each element.
+"""Definitions are meaningful: at every point they read elements that exist, and an assembly has one part for each element.
 
-A definition that reads outside what it names, or leaves an element to no part or to two, says nothing of that element, and neither would a proof. Where this is
+If a definition read outside its operands, or gave an element no part or two, neither it nor a proof would say anything about that element. Where this is
 not known for all extents, it is counted point by point at constant ones.
 """
 

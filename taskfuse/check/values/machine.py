@@ -1,8 +1,9 @@
 """One legal run of a launch, many threads at a time.
 
-Threads at one place execute its statement together, of all blocks. Where conditions or trip counts differ they part, and go on together again where they
-meet; threads at an earlier place in the text go first, so that those behind wait for them. Where nobody can go on as a whole, those go on that can.
-A kernel whose order is proved reads the same in every run, so one run is enough; asynchronous operations end as soon as they are issued, which is legal.
+Threads at one place execute its statement together, those of all blocks. They split where conditions or trip counts differ, and rejoin where they reach
+the same place; threads at an earlier place in the text run first, and those behind wait for them. Where no group can continue as a whole, its threads
+that can do so. A kernel whose order is proved reads the same in every run, so one run is enough; asynchronous operations end as soon as they are
+issued, which is legal.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ class Machine:
             role = f" in {lanes.role}" if lanes.role else ""
             more = f" and {len(lanes) - 1} more wait" if len(lanes) > 1 else " waits"
             notes.append(f"{self.launch.thread(int(lanes.ids[0]))}{role}{more}: " + stmt_text(self._at(lanes), self.kernel))
-        return Refuted("deadlock", "no thread can go on", *notes)
+        return Refuted("deadlock", "no thread can continue", *notes)
 
     # -- control flow -------------------------------------------------------------------------------------------------------------------
 

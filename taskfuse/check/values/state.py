@@ -1,4 +1,4 @@
-"""What a run reads and writes, and what it knows of terms: the state that the meanings of all statements share."""
+"""The state of a run that the meanings of all statements share: cells, and what is known of terms."""
 
 from __future__ import annotations
 
@@ -296,7 +296,7 @@ class State:
         return f"the term of {t.name} at {self.index(data, t.space)}" if kind == BODY else f"a partial result of {t.name}"
 
     def difference(self, held: Terms, expected: Terms) -> tuple[str, tuple[str, ...]]:
-        """What is wrong with one term in the place of another: of a partial result its points; and who added them."""
+        """What is wrong with one term in place of another: of a partial result its points; and who added them."""
         number, kind = divmod(int(expected.tag.flat[0]) - TENSORS, 3)
         fold = self.partials.folds.get(number) if kind == ELEMENT else None
         if fold is not None and fold.dtype is fold.tensor.dtype:

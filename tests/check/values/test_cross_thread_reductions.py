@@ -77,7 +77,7 @@ def test_every_block_takes_its_terms(name: str) -> None:
 
 def test_results_are_of_blocks_that_there_are() -> None:
     wrong = edited(("tv1.blocks: float32[128, 1024]", "tv1.blocks: float32[129, 1024]"), (JOIN, JOIN.replace("128", "129")))
-    assert "it takes partial results of blocks that there may not be: blockIdx.y = tv1.BIDy" in gaps(wrong)
+    assert "it takes partial results of blocks that may not exist: blockIdx.y = tv1.BIDy" in gaps(wrong)
     edited(("tv1.blocks: float32[128, 1024]", "tv1.blocks: float32[129, 1024]")).verify().require()
 
 
@@ -133,9 +133,9 @@ NOT_RIGHT = {
     ),
     "the other threads have nothing": ({"joins": "threadIdx.x == 0"}, "thread 1 reads a result that has no terms"),
     "its own block twice": ({"reset": "threadIdx.x == 0"}, "it joins the results of all blocks with its own"),
-    "fewer blocks the further a thread": ({"joins": "threadIdx.x <= b"}, "under threadIdx.x <= b, which is not known of all of them"),
+    "fewer blocks the further a thread": ({"joins": "threadIdx.x <= b"}, "under threadIdx.x <= b, which is not known to hold for all of them"),
     "blocks alone that begin anew": ({"reset": "blockIdx.x > N//2"}, "joined under blockIdx.x > N//2"),
-    "few blocks": ({"joins": "b < 3"}, "under b < 3, which is not known of all of them"),
+    "few blocks": ({"joins": "b < 3"}, "under b < 3, which is not known to hold for all of them"),
     "blocks from the thread on": ({"blocks": "threadIdx.x//3..ceildiv(N, 8)"}, "is not known"),
     "blocks up to its own": ({"blocks": "0..blockIdx.x + 1"}, "is not known"),
     "every second block": ({"place": "b//2*2"}, "depends on b"),
