@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from taskfuse.ir.arithmetic import among
-from taskfuse.ir.elementwise import FUNCTIONS
+from taskfuse.ir.elementwise_function import FUNCTIONS
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, View, reads
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.storage import resolve
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.space import Space

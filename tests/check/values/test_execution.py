@@ -27,7 +27,8 @@ from taskfuse import ParallelType as P
 from taskfuse.check.trace import Budget, TooLarge
 from taskfuse.check.values.execution import Finding, Witness, execute
 from taskfuse.dtypes import DType
-from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
+from taskfuse.ir.combine import COMBINES
+from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, not_, parse_expr, sym
 from taskfuse.kir import Kernel, map_stmts, parse_kernel, stmt_text, walk
 from taskfuse.kir.nodes import Choose, Compute, For, Gather, Stmt, TmaLoad, TmaStore
