@@ -27,13 +27,13 @@ from taskfuse.target import WARP
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BarrierSite:
-    """A place where threads meet.
+    """A barrier in the kernel: a place where threads synchronize.
 
     Attributes:
         node: the barrier, or the arrival of a pair of arrival and wait.
         scope: BLOCK also for such a pair: its participants are one group.
         participants: conditions on thread indices.
-        uniform: the other conditions around it, on which all that meet agree.
+        uniform: the other conditions around it, on which all participants agree.
         id: of a named barrier, per thread.
     """
 
@@ -45,7 +45,7 @@ class BarrierSite:
 
     @property
     def sync_point(self) -> SyncPoint | None:
-        """What threads of one block have to have in common to meet there; ``None`` if that is no matter of a few indices."""
+        """The indices on which threads of one block must agree to synchronize there; ``None`` if a few indices do not decide it."""
         match self.scope:
             case BarrierScope.BLOCK:
                 everyone = isinstance(self.node.stmt, Barrier)  # who comes to a barrier of the block is all of it
@@ -312,7 +312,7 @@ def apart(conditions: Conditions, alike: frozenset[str], same: Callable[[Expr], 
 
 
 def uneven(node: Node, *, grid: bool = False, alike: frozenset[str] = frozenset(), same: Callable[[Expr], bool] = never) -> str:
-    """Why threads that agree on some thread indices may come to a place unequally often: loops that differ between them, or empty.
+    """Why threads that agree on some thread indices may reach a place different numbers of times: loops that differ between them, or empty.
 
     Args:
         same: true only of expressions that have one value for them besides.
@@ -345,10 +345,10 @@ def _product(a: Expr | None, b: Expr | None) -> str:
 
 
 def ordered_by(site: BarrierSite, shared: Conditions, equal: frozenset[str], pairs: Callable[[], Pairs | None], threads: Threads) -> bool:
-    """True only if two participants of a meeting, who satisfy ``shared`` and agree on some indices, meet each other.
+    """True only if a barrier synchronizes two of its participants that satisfy ``shared`` and agree on some indices.
 
     Args:
-        pairs: who the two may be, if that is asked for.
+        pairs: which threads the two may be, if known.
     """
     if site.scope is BarrierScope.GRID:
         return True

@@ -49,7 +49,7 @@ class Chains:
     # -- across blocks ------------------------------------------------------------------------------------------------------------------
 
     def across_blocks(self, steps: list[Step], a: Use, b: Use, common: set[Expr]) -> bool:
-        """True only if among statements between ``a``, which is over, and ``b`` is a barrier of the grid, and both meet their block's participants."""
+        """True only if between ``a``, which is complete, and ``b`` stands a barrier of the grid, with whose participants both synchronize."""
         if not self._grid:
             return False
         met = [(s, m) for s in steps if (m := self.barriers.at.get(s.node)) is not None]
@@ -62,7 +62,7 @@ class Chains:
         return False
 
     def _holds(self, m: BarrierSite, step: Step, a: Use, b: Use, common: set[Expr], blocks: tuple[Use, ...]) -> bool:
-        """True only if the conditions around a meeting hold, those on the block in the blocks of some accesses."""
+        """True only if the conditions around a barrier hold, those on the block in the blocks of some accesses."""
         allowed = set(a.node.conditions) if step.region is Region.AFTER else set(b.node.conditions) if step.region is Region.BEFORE else common
         return all((c in allowed or c in step.given) and (c.free.isdisjoint(BLOCKS) or all(c in u.node.conditions for u in blocks)) for c in m.uniform)
 
@@ -70,7 +70,7 @@ class Chains:
         return self.threads.implies(u.context.conditions, m.participants, u.context)
 
     def _tells(self, u: Use, grid: BarrierSite, m: BarrierSite) -> bool:
-        """True only if who makes an access meets the participants of a barrier of the grid at a meeting of the block."""
+        """True only if the accessing thread synchronizes with the participants of a barrier of the grid at a barrier of the block."""
         return m.scope is BarrierScope.BLOCK and self._takes_part(u, m) and self.threads.implies(grid.participants, m.participants)
 
     # -- mbarriers that complete once ---------------------------------------------------------------------------------------------------
@@ -80,11 +80,11 @@ class Chains:
         return any(self._arrives(x, y, shot, done) for x, y in ((a, b), (b, a)) for shot in self._waited(y)) if self._arrivals else False
 
     def awaited(self, u: Use) -> bool:
-        """True only if an asynchronous copy is done when such an mbarrier completes, for which somebody waits."""
+        """True only if an asynchronous copy is complete when such an mbarrier completes, for which some thread waits."""
         return any(isinstance(r.stmt, ArriveAsync) and self._follows(u, r) for shot in self._awaited for r in self._arrivals.get(shot, ()))
 
     def _waited(self, u: Use) -> frozenset[Shot]:
-        """The mbarriers for which who makes an access has waited, or met one that has."""
+        """The mbarriers for which the accessing thread has waited, or synchronized with one that has."""
         key = u.node, u.context.conditions
         if key not in self._waits:
             steps = self.paths.from_start(u.node)
@@ -100,7 +100,7 @@ class Chains:
         return self._waits[key]
 
     def _arrives(self, x: Use, y: Use, shot: Shot, done: Done) -> bool:
-        """True only if what ``x`` does is over, and seen by ``y``, when a thread arrives that made it, or that has met the one that did."""
+        """True only if what ``x`` does is over, and seen by ``y``, when the thread that made it arrives, or one that has synchronized with that thread."""
         for r in self._arrivals[shot]:
             if isinstance(r.stmt, ArriveAsync):
                 if not y.engine.is_async_proxy and self._follows(x, r):
@@ -121,7 +121,7 @@ class Chains:
         return u.engine is Engine.COPY and self.paths.forward(u.node, arrival) is not None and self.threads.implies(u.context.conditions, who, u.context)
 
     def _met(self, u: Use, steps: list[Step], who: Conditions) -> bool:
-        """True only if who makes an access meets one of some threads among statements that it passes."""
+        """True only if a statement that the accessing thread passes synchronizes it with one of some threads."""
         mine = self.threads.split(u.node.conditions).threads
         for s in steps:
             m = self.barriers.at.get(s.node)

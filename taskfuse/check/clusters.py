@@ -56,7 +56,7 @@ class Clusters:
         return self.shape is not None and self.placed(e, across).free.isdisjoint(place(b).name for b in BLOCK_NAMES)
 
     def uneven(self, node: Node, across: Types) -> str:
-        """Why blocks may come to a place unequally often; empty if they do not."""
+        """Why blocks may reach a place different numbers of times; empty if they do not."""
         for loop in node.loops:
             assert isinstance(loop.stmt, For)
             if not all(self.alike(e, across) for e in (loop.stmt.start, loop.stmt.stop, loop.stmt.step)):

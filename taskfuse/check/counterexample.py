@@ -51,7 +51,7 @@ _OPERATIONS = {Queue.WGMMA: "a wgmma", Queue.BULK: "a TMA store", Queue.COPY: "a
 
 @dataclass(slots=True, eq=False)
 class _Cell:
-    """An mbarrier: its state, the clock of each completed phase, who waited for which; who initialized it, and when."""
+    """An mbarrier: its state, the clock of each completed phase, the waits for each; the thread that initialized it, and when."""
 
     maker: int
     made: int

@@ -26,7 +26,7 @@ class Endpoint:
     Attributes:
         cursor: what it waits with.
         release: what a consumer arrives with: the same cursor, or one that trails.
-        threads: conditions that select who waits.
+        threads: conditions that select the threads that wait.
         traversal: its positions.
         lag: how many positions the release trails.
         ring_index: of a ring between blocks, which of several rings a block uses; empty: all blocks share one.

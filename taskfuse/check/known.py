@@ -34,7 +34,7 @@ KNOWN: frozenset[type] = frozenset(
         *(FenceInit, FenceProxyAsync, WgmmaFence, SetMaxNReg),
     )
 )
-"""A class is added with what the proof asks of its statements: who executes them, what they access, what they order."""
+"""A class is added together with its rules: which threads execute such statements, what these access, what they order."""
 
 
 def unknown(kernel: Kernel, known: frozenset[type] = KNOWN) -> Obligation | None:

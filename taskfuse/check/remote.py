@@ -58,7 +58,7 @@ def joined(clusters: Clusters, full: str, producer: Sequence[Visit], releases: S
 
 
 def apart(clusters: Clusters, a: Use, b: Use, shape: Sequence[Expr]) -> bool:
-    """True only if copies of one position, from any blocks, land in different elements of a buffer: all are looked at.
+    """True only if copies of one position, from any blocks, have disjoint destinations in a buffer: all are compared.
 
     What a copy touches is the box's number of elements from its first one on (a swizzle moves them inside whole rows).
 

@@ -42,8 +42,8 @@ class Rings:
         once: which mbarrier, a name and a slot, that completes once a statement uses.
         obligations: what was shown.
         trailing: slot symbol of a cursor -> the rings' endpoints with it.
-        handover, arrivals: what is asked of threads and their arrivals, and of the numbers of these.
-        refilled: mbarriers at which loads complete that who waits for them starts ahead.
+        slot_release, arrivals: the rules for threads and their arrivals, and for the numbers of these.
+        refilled: mbarriers of loads that a thread which waits for them starts ahead.
     """
 
     def __init__(self, tree: StatementTree, threads: Threads, barriers: Barriers, paths: Paths) -> None:
@@ -121,7 +121,7 @@ class Rings:
     def _only_slot(self, node: Node, stmt: Wait | Arrive | ArriveAsync | Expect | TmaLoad) -> str | None:
         """The cursor of a use of the only mbarrier of an array by the constant 0: that of the parity, or the one that then advances.
 
-        Every cursor over one slot is at slot 0, so that any of them would be right; which positions it makes of the uses is asked later.
+        Every cursor over one slot is at slot 0, so any of them would do; the positions of its uses are checked later.
         """
         name = stmt.barrier.name
         if self.slots[name] != 1 or stmt.barrier.slot is not const(0):
@@ -185,7 +185,7 @@ class Rings:
         self.obligations.append(Obligation(Layer.STRUCTURE, f"mbarrier {name}", Verdict.OUTSIDE, error.reason, notes))
 
     def _is_full(self, name: str) -> bool:
-        """True if somebody waits here from phase 0 on, and whoever arrives waits elsewhere for the slots to become empty."""
+        """True if threads wait here from phase 0 on, and those that arrive wait elsewhere for the slots to become empty."""
         waits = self._waits.get(name, {})
         return bool(waits) and all(self._start(c)[1] == 0 for c in waits) and bool(self._arrivals.get(name))
 
@@ -292,7 +292,7 @@ class Rings:
         return THREADS if shared else frozenset()
 
     def _threads_of(self, nodes: list[Node], alike: frozenset[str] = frozenset()) -> Conditions:
-        """The conditions that select who executes some nodes, all alike. ``alike``: thread indices that trips of loops may depend on."""
+        """The conditions that select the threads of some nodes, the same for all. ``alike``: thread indices that trips of loops may depend on."""
         found: Conditions | None = None
         for n in nodes:
             split = self.threads.split(n.conditions)
@@ -399,7 +399,7 @@ class Rings:
         self.obligations.append(Obligation(Layer.STRUCTURE, f"mbarrier {name}", Verdict.PROVED, "completes once"))
 
     def _completes_once(self, name: str, slot: int, nodes: list[Node]) -> None:
-        """As many threads arrive at a slot as it counts, with the bytes that they expect, and somebody waits for these."""
+        """As many threads arrive at a slot as it counts, with the bytes that they expect, and some thread waits for these."""
         arrivals = [n for n in nodes if not isinstance(n.stmt, Wait)]
         total: Expr = const(0)
         for n in nodes:

@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 Table = Mapping[str, Ints]
 ROWS = 256
 NEAR, FAR, MOST = 8, 400, 1 << 10
-"""How far beyond its least value a symbol is looked at: one without an end, in every other row, and any."""
+"""How far beyond its least value a symbol is sampled: one without an end, in every other row, and any."""
 
 _RANDOM = np.random.default_rng(7).random((61, ROWS))
 

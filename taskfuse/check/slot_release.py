@@ -25,7 +25,7 @@ class SlotRelease:
         self.paths = paths
 
     def check(self, e: Endpoint) -> None:
-        """Whoever arrives at a position has waited for it; whoever waits arrives there, or meets one who does, before it arrives."""
+        """Each thread that arrives at a position has waited for it; each that waits arrives there, or synchronizes with one that then arrives."""
         for visit in (*visits(e.traversal), *(visits(e.releases) if e.release != e.cursor else ())):
             for a in visit.releases:
                 if not self.has_waited(a, e):
@@ -48,7 +48,7 @@ class SlotRelease:
         return not split.varying and self.threads.implies(split.threads, e.threads)
 
     def _covered(self, visit: Visit, release: Visit, arrival: Node, e: Endpoint) -> bool:
-        """Of a trailing release: every thread that waits meets one that arrives in between, or is in a warp with one, which comes together."""
+        """Of a trailing release: every thread that waits synchronizes with one that arrives, or is in a converged warp with one."""
         who = self.threads.split(arrival.conditions).threads
         if self.threads.same(who, e.threads):
             return True
@@ -84,14 +84,14 @@ class SlotRelease:
         return self.met(steps, arrival, e)
 
     def met(self, steps: list[Step], arrival: Node, e: Endpoint) -> bool:
-        """True only if among statements that are passed on the way to an arrival is a meeting with whoever arrives."""
+        """True only if one of the statements passed on the way to an arrival synchronizes with the threads that arrive."""
         who = self.threads.split(arrival.conditions).threads
         if not self.threads.implies(who, e.threads) or not self.threads.somebody(who):
             return False
         return any((m := self.barriers.at.get(s.node)) is not None and self._meets(m, e, who) for s in steps)
 
     def acquired(self, wait: Node, x: Node, e: Endpoint) -> bool:
-        """True only if a thread of the endpoint that comes to ``x`` has waited, or met one that has: of rings between blocks."""
+        """True only if a thread of the endpoint at ``x`` has waited, or synchronized with one that has: of rings between blocks."""
         who = self.threads.split(wait.conditions).threads
         if self.threads.implies(tuple(dict.fromkeys((*self.threads.split(x.conditions).threads, *e.threads))), who, None):
             return True
@@ -101,7 +101,7 @@ class SlotRelease:
         return any((m := self.barriers.at.get(s.node)) is not None and self._meets(m, e, who) for s in steps)
 
     def covers(self, take: Node, give: Node, who: Conditions, index: Expr) -> bool:
-        """True only if whoever takes a turn meets, before it is passed, one of its own instance that passes it."""
+        """True only if each thread that takes a turn synchronizes with the thread of its instance that passes it, before that."""
         arriving = self.threads.split(give.conditions).threads
         if self.threads.same(arriving, who):
             return True

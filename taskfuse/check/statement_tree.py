@@ -51,7 +51,7 @@ class Context:
         loops: the loops around it, outermost first.
         constraints: what follows; ``ranges`` are its constant bounds.
         role: label of the innermost labelled arm.
-        limits: symbolic bounds of indices and loop variables, as far as they were asked for.
+        limits: symbolic bounds of indices and loop variables, made on demand.
     """
 
     conditions: tuple[Expr, ...]
@@ -234,7 +234,7 @@ class StatementTree:
                 self._fill(inner, arm.body)
 
     def _arms(self, stmt: If, around: Context) -> Iterator[tuple[Branch, Context]]:
-        """The arms of a chain that somebody takes, and what holds in them: what it is around the chain, of one without a label that everybody takes."""
+        """The arms of a chain that some thread takes, with their contexts: that of the chain, for an arm without a label that every thread takes."""
         before: list[Expr] = []
         for arm in stmt.branches:
             own = tuple(c for c in conjuncts(arm.cond) if not self._decides_nothing(c, around))

@@ -56,7 +56,7 @@ class TmaPrefetch:
             self.obligations.append(Obligation(Layer.STRUCTURE, f"ring {name}", Verdict.PROVED, reason))
 
     def waited(self, load: Node, use: Use, position: Position) -> bool:
-        """True only if who makes an access has waited for the loads of its position, and so for all before."""
+        """True only if the accessing thread has waited for the loads of its position, and so for all before."""
         assert isinstance(load.stmt, TmaLoad)
         name = load.stmt.barrier.name
         before = any(w.count == position.count and w.node.number < use.node.number for w in self._waits[name])

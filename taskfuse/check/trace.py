@@ -48,7 +48,7 @@ from taskfuse.target import MAX_THREADS, WARP, WARPGROUP
 Ints = NDArray[np.int64]
 Clock = NDArray[np.int32]
 EVENTS = 200_000
-GRAIN = 4  # bytes that Shared memory is looked at in: smaller elements by themselves
+GRAIN = 4  # granularity of Shared memory in bytes; smaller elements are tracked by themselves
 BLOCKS = 8
 LARGE = 330
 
@@ -70,12 +70,12 @@ class Refuted(Exception):
 
 
 class TooLarge(Exception):
-    """The launch has more threads, statements or events than are looked at."""
+    """The launch has more threads, statements or events than the limit."""
 
 
 @dataclass(slots=True)
 class Budget:
-    """How much is looked at, in all launches together.
+    """A limit on the work of all launches together.
 
     Attributes:
         statements: executions of a statement by some threads at once.

@@ -32,8 +32,8 @@ LAUNCHES = 9
 
 ASSUMPTIONS = (
     "extents and arguments are as declared, and arguments do not overlap",
-    "a thread that can go on does, whatever the others of its warp do",
-    "a generic read needs no proxy fence before an asynchronous write that it is ordered before",
+    "forward progress: a thread that can continue does, whatever other threads of its warp do",
+    "a generic read that is ordered before an asynchronous write needs no proxy fence",
 )
 ORDER_ONLY = "what it computes is right: the kernel has no definitions"
 ARITHMETIC = "sums and products are associative and commutative; float32 products of tensor cores are those of tf32"
@@ -95,7 +95,7 @@ def _argument(kernel: Kernel, launched: int | None) -> Iterator[Obligation]:
     """The four layers, what is cheap first. ``launched``: registers of each thread at launch.
 
     Unrolled loops are loops like others; where that leaves something open, those that hold asynchronous operations are copied out.
-    Of a kernel whose expressions may have no value nothing else is asked: no rule says anything of them.
+    If an expression of the kernel may have no value, nothing else is checked: the rules are about expressions with values.
     """
     tree = StatementTree.of(kernel)
     demands = tuple(defined(tree))

@@ -130,7 +130,7 @@ def _extent(text: str) -> tuple[str, int]:
 
 
 class _Versions(argparse.Action):
-    """Prints the versions and exits; they are found out only if asked for."""
+    """Prints the versions and exits; they are determined on demand."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: str | None = None) -> None:
         print(versions())

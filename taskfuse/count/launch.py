@@ -24,7 +24,7 @@ from taskfuse.kir.walk import accesses, bodies
 from taskfuse.target import REGISTERS, WARP, Target
 
 ROWS = 48
-"""Warps that are looked at, about."""
+"""About how many warps are sampled."""
 WARPS = 16
 """Of one block, at most."""
 SPREAD = 0.6180339887498949

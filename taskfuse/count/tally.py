@@ -84,7 +84,7 @@ class Count:
 
     @property
     def coalesced(self) -> float:
-        """The share of the moved bytes that somebody asked for: 1 where all lanes of a warp touch neighbors, 1/8 where each float32 has its own sector."""
+        """The share of the moved bytes that were requested: 1 where all lanes of a warp touch neighbors, 1/8 where each float32 has its own sector."""
         asked = sum(t.asked for t in (*self.reads.values(), *self.writes.values()))
         return min(1.0, asked / self.moved) if self.moved else 1.0
 

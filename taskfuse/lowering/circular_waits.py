@@ -36,7 +36,7 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class _Nest:
-    """What is asked of a fusion's nest."""
+    """Queries on a fusion's nest."""
 
     fusion: Fusion
     tree: Tree

@@ -77,7 +77,7 @@ def _overwritten(path: _Path, copy: PStmt) -> _Place | None:
 
 
 def _read(path: _Path, copy: PStmt) -> _Place:
-    """The innermost block with a reader of what a copy writes behind the copy; the copy's own block if nobody reads it."""
+    """The innermost block with a reader of what a copy writes behind the copy; the copy's own block if it has no reader."""
     written = {a.buffer for a in copy.writes}
     return next(((block, k) for block, k in reversed(path) if _reads(block[k + 1 :], written)), path[-1])
 

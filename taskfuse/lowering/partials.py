@@ -49,7 +49,7 @@ def lane_registers(tv: TensorView) -> tuple[str, str]:
 
 
 def workspace(tv: TensorView, memory: MemoryType) -> str:
-    """The name of the buffer in which partial results meet."""
+    """The name of the buffer through which partial results are joined."""
     return f"{tv.name}.{'part' if memory is MemoryType.Shared else 'blocks'}"
 
 

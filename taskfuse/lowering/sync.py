@@ -53,7 +53,7 @@ class _Need:
     Attributes:
         block: where their paths part; ``early`` and ``late`` are the nodes in it that hold them. No ``early``: anywhere in the block before ``late``.
         around: from ``early`` in one iteration of the loop around the block to ``late`` in the next.
-        types: whose indices must meet; empty: none.
+        types: whose indices must synchronize; empty: no barrier.
         buffer, of: why: the storage, and the tensor that is written there.
         before: what is done before the barrier.
     """
@@ -286,7 +286,7 @@ class Synchronizer:
         return [_Need(block, retire, fill, False, types, buffer, (a if a.is_write else b).stmt.tv)] if types else []
 
     def _crossing(self, a: _Use, b: _Use, node: Node) -> frozenset[ParallelType]:
-        """The index types along which data crosses between two uses. All threads of a node wait for the bytes of a transfer, whoever reads them: none
+        """The index types along which data crosses between two uses. All threads of a node wait for the bytes of a transfer: none
         may be left behind by two phases.
         """
         memory = self._memory[a.access.buffer]

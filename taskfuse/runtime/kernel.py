@@ -269,7 +269,7 @@ class Maker:
         return run
 
     def remembered(self, interface: KernelInterface, schedule: Schedule | None, standing: Standing) -> CompiledKernel:
-        """The executable of a kernel that another process has made and looked at."""
+        """The executable of a kernel that another process has made and proved."""
         backend = read_options().backend if self.backend == "auto" else self.backend
         return CompiledKernel(interface, backend, self.arch, self.fast_math, schedule=schedule, standing=standing)
 

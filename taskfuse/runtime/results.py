@@ -217,7 +217,7 @@ class Arranged(Executable):
         return next(k for k, r in enumerate(self._fusion.results) if r.tensor.name == name)
 
     def _copy(self, own: Mapping[str, Any], targets: Mapping[str, Any], stream: Any, seed: int) -> None:
-        """Write what was computed where it belongs, now that nobody reads what was there."""
+        """Write what was computed where it belongs, now that its previous contents are no longer read."""
         if self._copies is None or self._copies.arguments != tuple(own):
             names = set(own)
             self._copies = copies_of(self._fusion.name, [tv for tv in self._fusion.outputs if tv.name in names], self.backend)

@@ -22,7 +22,7 @@ from taskfuse.target import Target
 
 T = TypeVar("T")
 MOST_PARAMETERS = 4
-"""Of a scheduler whose first parameters make no kernel that is proved, so many more are tried before the next scheduler is asked."""
+"""Of a scheduler whose first parameters make no kernel that is proved, so many more are tried before the next scheduler."""
 INTERNAL = "internal error"
 """How a reason begins that is no answer of a scheduler, but a fault of it."""
 
@@ -56,7 +56,7 @@ class Tried(NamedTuple):
 
     Attributes:
         schedule: what was tried, with what was counted of its kernel.
-        refused: why no kernel can be made that is proved; empty if one can, or nobody asks.
+        refused: why no proved kernel can be made; empty if one can, or if that was not tried.
     """
 
     schedule: Chosen[Any]
@@ -68,13 +68,13 @@ class Candidates:
 
     Args:
         fusion: unscheduled; it is not changed.
-        schedulers: in the order in which they are asked.
+        schedulers: in the order in which they are tried.
         config: parameters of the scheduler that they are of; ``None``: each chooses its own.
         offers: schedulers whose time is known for less than their schedule costs, and what tells it.
-        budget: what counts the work; ``None``: nobody does.
+        budget: counts the work; ``None``: it is not counted.
 
     Attributes:
-        refused: who was asked and is not it, and why.
+        refused: the schedulers that were tried and dropped, and why.
         is_last: :attr:`best` was put aside before, and is the fastest of those.
     """
 

@@ -53,7 +53,7 @@ class Plan(NamedTuple):
     Attributes:
         name: of the scheduler.
         is_changed: whether all is computed, or copied, where it is read (:func:`settle`) before it is scheduled.
-        problem: what the cost model is asked.
+        problem: the problem for the cost model.
         alternatives: what it ranks, the fastest first.
         option: what is chosen.
         given: whether the caller chose it.

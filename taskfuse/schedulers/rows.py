@@ -110,7 +110,7 @@ class Rows:
     # -- tensors --------------------------------------------------------------------------------------------------------------------
 
     def _copies(self) -> None:
-        """Inputs are copied to registers, and from an output nobody reads: results of a row are kept for others, elements computed again."""
+        """Inputs are copied to registers, and no code reads an output: results of a row are kept for readers, elements computed again."""
         self.script.comment("copies")
         self.loads = [copy for x in self.space.loads for copy in self._copies_of(x)]
         self.loads += [tv for tv in self.space.moved if not tv.is_output]

@@ -231,7 +231,7 @@ class Sizes:
         target: the machine.
 
     Raises:
-        UnsupportedError: ``given`` names what is not a dimension of ``fusion``, or an extent that it cannot have.
+        UnsupportedError: ``given`` has a name that is not a dimension of ``fusion``, or an extent that it cannot have.
     """
 
     def __init__(self, fusion: Fusion, given: Mapping[str, int] | None, target: Target) -> None:

@@ -66,7 +66,7 @@ class Segmentation:
         chunked: scans that are split before the fusion is segmented.
         moved: the calls that bring views out of the way of products, and cut long sums of products, before the fusion is segmented, as Python.
         whole_fusion: what is segmented, with the names that ``steps`` speak of; ``None``: there is one kernel.
-        dropped: what was to be one kernel and is none, and why.
+        dropped: sets of tensors that could not be one kernel, and why.
         ended: what ended the search before all was tried, if anything did.
     """
 

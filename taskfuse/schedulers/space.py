@@ -149,7 +149,7 @@ def _is_moved(fusion: Fusion, expr: MathExpr) -> bool:
 
 
 def _axes(keys: Keys, tv: TensorView) -> dict[Key, int]:
-    """The positions of a tensor's root axes by key. Axes of extent 1 are left out where they are nobody else's."""
+    """The positions of a tensor's root axes by key. Axes of extent 1 are omitted unless other tensors have them."""
     found: dict[Key, int] = {}
     for p, a in enumerate(tv.root):
         if a.extent is ONE:

@@ -97,7 +97,7 @@ class BarrierCell:
     Attributes:
         arrived: threads that are there.
         agents: agents that wait.
-        pc: statement at which the threads of a block-wide barrier meet, -1 while nobody waits.
+        pc: the statement at which the threads wait at a block-wide barrier, -1 while none waits.
     """
 
     __slots__ = ("agents", "arrived", "name", "needed", "pc")

@@ -116,7 +116,7 @@ class _Compiler:
         self._join(join, frozenset())
 
     def _join(self, target: Target, dead: frozenset[str]) -> None:
-        """Where threads that parted meet. ``dead``: symbols that nobody needs any more, which must not keep agents apart."""
+        """Where threads that diverged rejoin. ``dead``: symbols that are no longer used, which must not keep agents apart."""
 
         def join(agent: Agent) -> Signal | None:
             here = agent.pc - 1
@@ -266,7 +266,7 @@ def _defines(stmt: Stmt) -> tuple[str, ...]:
 
 
 def _cursor_init(stmt: CursorInit, phased: bool) -> Instruction:
-    """``phased``: its phase is asked for somewhere."""
+    """``phased``: some statement uses its phase."""
     (slot_name, parity_name, phase_name), slot, parity = Cursor(stmt.name).symbols, stmt.slot, stmt.parity
 
     def init(agent: Agent) -> None:

@@ -45,7 +45,7 @@ class Action(Protocol):
 
     Attributes:
         pc: statement that issued it.
-        block, thread: who did.
+        block, thread: the one that issued it.
         target: the block whose registers or Shared memory it uses.
     """
 
@@ -142,7 +142,7 @@ class Claim:
     index: Ints
 
     def take(self) -> None:
-        """From here on, nobody may write them."""
+        """From here on, no thread may write them."""
         self.proxy.readers[self.index] += 1
 
     def drop(self) -> None:
@@ -184,7 +184,7 @@ class Engines:
         return self.queues.setdefault((queue, owner), Fifo(owner))
 
     def progressed(self) -> None:
-        """Wake the agents that wait for an operation: one has gone on."""
+        """Wake the agents that wait for an operation: one has made progress."""
         woken, self.waiters = self.waiters, []
         self.block.machine.wake(woken)
 

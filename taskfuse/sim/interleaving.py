@@ -53,7 +53,7 @@ class Policy:
     Attributes:
         timing: of the asynchronous engines.
         parks: agents wait where they may merge with others, which is fast, but never run ahead of them.
-        preempts: an agent that wakes another one stops for the choice of who goes on.
+        preempts: an agent that wakes another one stops for the choice of the next one.
         passed: interleaving points passed so far, by all agents.
     """
 

@@ -200,7 +200,7 @@ class Launch:
         return Memory(self.regions, stores, -(-self.table.threads // WARP), number, observer)
 
     def blocks(self, machine: Machine) -> Iterator[tuple[Block, Env]]:
-        """The blocks of the grid, cluster by cluster, made when they are asked for, with the symbols that their threads start with."""
+        """The blocks of the grid, cluster by cluster, made on demand, with the symbols that their threads start with."""
         nx, ny, nz = (self.value(e) for e in self.kernel.grid)
         cx, cy, cz = self.cluster
         slots = {m.name: m.slots for m in self.kernel.mbarriers}

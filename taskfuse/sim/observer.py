@@ -64,7 +64,7 @@ class Observer:
         """A wait for so many phases of a semaphore succeeded."""
 
     def meet(self, agent: Agent, barrier: BarrierCell, complete: bool) -> None:
-        """An agent comes to a barrier of threads; if that completes it, ``barrier.agents`` are those that waited."""
+        """An agent reaches a barrier of threads; if that completes it, ``barrier.agents`` are those that waited."""
 
     def issue(self, operation: Action) -> None:
         """An asynchronous operation was issued."""

@@ -68,7 +68,7 @@ class Published:
 
     @staticmethod
     def of(elements: int, fences: GlobalFences) -> Published:
-        """Of a tensor that nobody has written."""
+        """The state of a tensor that was not written yet."""
         stamps, writers = np.zeros((2, elements), np.int64)
         return Published(fences, stamps, writers, np.zeros(elements, np.bool_), np.zeros(elements, np.int16))
 

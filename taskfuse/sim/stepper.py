@@ -29,7 +29,7 @@ class Stepper:
             machine.start(block, env)
 
     def options(self) -> list[Option]:
-        """Who can go on; nobody at the end of the run. Raises :class:`SimulationError`, of a statement before the point or for a deadlock."""
+        """The agents and operations that can continue; none at the end of the run. Raises :class:`SimulationError`."""
         machine, guards = self.machine, self.machine.compiled.guards
         while True:
             self._settle()
@@ -46,7 +46,7 @@ class Stepper:
             raise machine.deadlock()
 
     def take(self, option: Option) -> None:
-        """One of the options goes on. Raises :class:`SimulationError`."""
+        """Execute one of the options. Raises :class:`SimulationError`."""
         machine = self.machine
         if not isinstance(option, Agent):
             machine.actions.remove(option)

@@ -151,7 +151,7 @@ def _check_published(block: Block, transfer: Transfer, thread: int, *, write: bo
 
 
 def _claimed(block: Block, transfer: Transfer, barrier: MbarrierCell, thread: int) -> Ints:
-    """The elements that a load will write in a block, from its issue on nobody else's. Raises :class:`Fault` if they, or its barrier, are not ready."""
+    """The elements that a load will write in a block, from its issue on reserved for it. Raises :class:`Fault` if they, or its barrier, are not ready."""
     barrier.check()
     if not barrier.fenced:
         raise Fault(f"mbarrier {barrier.name} used by the copy engine before fence.mbarrier_init by the thread that initialized it", thread=thread)

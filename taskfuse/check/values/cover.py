@@ -334,7 +334,7 @@ def _divided_rows(rows: Mapping[str, Ints], tied: set[str]) -> tuple[dict[str, I
 
 
 def _first(v: Visits, name: str) -> int | None:
-    """The first value of a symbol; ``None`` if it is not one constant: a bound below it is none of its values."""
+    """The first value of a symbol; ``None`` if it is not one constant: a lower bound need not be one of its values."""
     start = v.spans[name][0]
     return start.value if isinstance(start, Const) else None
 

@@ -129,7 +129,7 @@ class CrossThreadReductions:
             raise Open("an accumulator holds joined partial results of another element", reader)
         trips = (Trip(sym(n), start, stop, ()) for n, (start, stop) in cells.spans.items())
         there = self.constraints.given(*trips, *given)
-        for part in sorted(cells.under, key=str):  # of all whose results it has: what is known of their threads is asked of ``assumed``
+        for part in sorted(cells.under, key=str):  # of all whose results it has: ``assumed`` has what is known of their threads
             if not proves(there, part):
                 raise Open(f"partial results are joined under {part}, which is not known to hold for all of them", reader)
         bits = np.unpackbits(cells.sets.view(np.uint8), axis=1, bitorder="little")[:, : self.count].astype(np.bool_)
@@ -137,7 +137,7 @@ class CrossThreadReductions:
         return Joined(bits, cells.blocks, cells.spans, tuple(self.assumed))
 
     def _own(self, index: tuple[int, ...]) -> _Cells:
-        """The accumulators before any step: each thread has its own. That whoever joins one has set it is asked apart."""
+        """The accumulators before any step: each thread has its own. That each is set before it is joined is checked elsewhere."""
         found = self.registers.get((self.accumulator, index))
         if found is None:
             sets = np.zeros((self.count, self.words), np.uint64)

@@ -45,7 +45,7 @@ class Finding:
 
     Attributes:
         subject: what it is about: an element of an output, a buffer.
-        notes: who does it, where, and with which extents, one line each.
+        notes: the thread, the statement and the extents, one line each.
     """
 
     subject: str
@@ -58,7 +58,7 @@ def execute(kernel: Kernel, extents: Mapping[str, int], budget: Budget | None = 
 
     Args:
         extents: values of the kernel's extents.
-        budget: how much is looked at.
+        budget: a limit on the work.
 
     Returns:
         what is wrong; ``Witness.MISSING`` if the kernel has no definitions; ``None`` if all values are right at these extents.

@@ -110,7 +110,7 @@ class Writing:
 
 
 class Match:
-    """One claim and one read of a buffer. Of a write that leaves another tensor's element, or a zero, only where it is left is asked.
+    """One claim and one read of a buffer. For a write that leaves another tensor's element, or a zero, only the place matters.
 
     Args:
         shape: of the tensor that is written.
@@ -459,7 +459,7 @@ class Match:
     def _cuts_outside(self, condition: Expr | None) -> bool:
         """True if a condition of the write holds wherever its element exists, for what its loops and threads are: it keeps nothing from being written.
 
-        Conditions on threads alone are asked one by one, so the others may take them for granted; they themselves may not.
+        Conditions on threads alone are proved one by one, so the others may assume them; they themselves may not.
         """
         if self.past or condition is None:
             return False

@@ -286,7 +286,7 @@ class ReachingWrites:
         return same
 
     def _scan(self, want: Place, looks: list[_Look], constraints: Constraints, *, past: bool, among: Table | None = None, may: bool = False) -> bool:
-        """True if one of some writes, looked at from the last one on, is found in every case. The others that may be found have the same element.
+        """True if the read finds one of some writes in every case, tried from the last one on. All that it may find hold the same element.
 
         Args:
             may: true if one may be found at all, whatever it is.

@@ -35,7 +35,7 @@ from taskfuse.kir.witness import Definition, Reduce
 
 Ints = NDArray[np.int64]
 REGISTERS = 4096
-"""How many accumulators of a thread are looked at one by one."""
+"""How many accumulators of a thread are checked one by one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -377,7 +377,7 @@ class Reductions:
                 self.overhangs.update(t.node for t in group)
 
     def _held(self, t: Term, constraints: Constraints, joined: Joined | None) -> list[Expr]:
-        """The conditions around a term that hold where its result is read. Who takes terms that are joined is asked of the threads."""
+        """The conditions around a term that hold where its result is read. Conditions of terms that are joined are checked thread by thread."""
         found: list[Expr] = []
         for c in t.node.conditions:
             for part in conjuncts(c):

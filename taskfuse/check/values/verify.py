@@ -29,7 +29,7 @@ Checked = list[tuple[Obligation, Node | None]]
 def right(structure: Structure) -> Iterator[Obligation]:
     """Every write is right, every read sees the write that it must, reductions and outputs are covered. Nothing for a kernel without definitions.
 
-    What is open at constant extents is looked at in one run of the launch, if it is small enough: a kernel whose order is proved computes the same in all.
+    Obligations open at constant extents are decided by one run of the launch, if it is small enough: a kernel whose order is proved computes the same in all.
     """
     kernel = structure.tree.kernel
     if not kernel.definitions:
