@@ -14,7 +14,7 @@ from taskfuse.kir.printer import stmt_text
 from taskfuse.sim.agent import Agent, Join, Signal
 from taskfuse.sim.barriers import BarrierCell, SemaphoreArray
 from taskfuse.sim.block import Block
-from taskfuse.sim.compiled_kernel import CompiledKernel
+from taskfuse.sim.compiled_kernel import SimulatedKernel
 from taskfuse.sim.engines import Action
 from taskfuse.sim.fault import Fault, TornWarp
 from taskfuse.sim.interleaving import Policy, Timing
@@ -47,7 +47,7 @@ class Machine:
 
     def __init__(
         self,
-        compiled: CompiledKernel,
+        compiled: SimulatedKernel,
         table: LaneTable,
         policy: Policy,
         scalars: dict[str, Any],

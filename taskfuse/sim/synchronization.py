@@ -10,14 +10,14 @@ from taskfuse.kir.synchronization import Arrive, Barrier, Expect, FenceInit, Fen
 from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.barriers import BarrierCell, MbarrierCell
 from taskfuse.sim.fault import Fault
-from taskfuse.sim.lanes import Code, Env, Lanes, groups, key_of, next_number
+from taskfuse.sim.lanes import CompiledExpr, Env, Lanes, groups, key_of, next_number
 from taskfuse.sim.names import Meaning, Meanings, Names
 from taskfuse.target import WARP
 
 if TYPE_CHECKING:
     from taskfuse.sim.block import Block
 
-Path = tuple[tuple[Code, bool], ...]
+Path = tuple[tuple[CompiledExpr, bool], ...]
 
 
 # -- mbarriers --------------------------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def cluster_barrier(names: Names, stmt: Barrier) -> Instruction:
     return run
 
 
-def named_barrier(number: Code, threads: Code) -> Instruction:
+def named_barrier(number: CompiledExpr, threads: CompiledExpr) -> Instruction:
     """``bar.sync id, threads``."""
 
     def run(agent: Agent) -> Signal:
@@ -174,7 +174,7 @@ def named_barrier(number: Code, threads: Code) -> Instruction:
     return run
 
 
-def grid_barrier(counter: str, threads: Code) -> Instruction:
+def grid_barrier(counter: str, threads: CompiledExpr) -> Instruction:
     """A barrier of threads of several blocks."""
 
     def run(agent: Agent) -> Signal:

@@ -19,7 +19,7 @@ from taskfuse.check.values.solve import Open
 from taskfuse.check.values.statements import Statements, Written
 from taskfuse.kir import Kernel, held
 from taskfuse.kir.nodes import Gather
-from taskfuse.kir.operands import Content, Writer
+from taskfuse.kir.operands import Content, WritingStmt
 from taskfuse.kir.witness import Accumulate
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
@@ -92,7 +92,7 @@ def _symbolic(structure: Structure) -> Iterator[tuple[Obligation, Node | None]]:
     failed = False
     written: list[Written] = []
     for node in tree.leaves():
-        if not isinstance(node.stmt, Writer):
+        if not isinstance(node.stmt, WritingStmt):
             continue
         try:
             written.append(_entered(node, writes, reductions, scans, statements))
