@@ -189,8 +189,8 @@ STORED_ONCE = {
     "a place further": {"stored": "blockIdx.x + 1, e, threadIdx.x", "read": "b + 1, e, threadIdx.x"},
 }
 NOT_STORED_ONCE = {
-    "by nobody": ({"leads": "threadIdx.y == 2"}, "reads partial results that nobody has written"),
-    "not for the last column": ({"leads": "threadIdx.y == 0 && threadIdx.x < 3"}, "reads partial results that nobody has written"),
+    "by nobody": ({"leads": "threadIdx.y == 2"}, "reads partial results that were never written"),
+    "not for the last column": ({"leads": "threadIdx.y == 0 && threadIdx.x < 3"}, "reads partial results that were never written"),
     "where another column is read": ({"stored": "blockIdx.x, e, 3 - threadIdx.x"}, "has terms of another element"),
     "where the other element is read": ({"read": "b, 1 - e, threadIdx.x"}, "holds joined partial results of another element"),
     "of all columns in one place": ({"stored": "blockIdx.x, e, 0", "read": "b, e, 0"}, "threads 0 and 1 put different partial results in one place"),
