@@ -42,7 +42,7 @@ class Chains:
         for n, shot in once.items():
             if isinstance(n.stmt, (Arrive, ArriveAsync, Expect)):
                 self._arrivals.setdefault(shot, []).append(n)
-            elif isinstance(n.stmt, Wait) and threads.somebody(threads.split(n.conditions).threads):
+            elif isinstance(n.stmt, Wait) and threads.at_least_one(threads.split(n.conditions).threads):
                 self._awaited.add(shot)
         self._waits: dict[tuple[Node, Conditions], frozenset[Shot]] = {}
 
@@ -54,7 +54,7 @@ class Chains:
             return False
         met = [(s, m) for s in steps if (m := self.barriers.at.get(s.node)) is not None]
         for k, (s, m) in enumerate(met):
-            if m.scope is BarrierScope.GRID and self._holds(m, s, a, b, common, (a, b)) and self.threads.somebody(m.participants):
+            if m.scope is BarrierScope.GRID and self._holds(m, s, a, b, common, (a, b)) and self.threads.at_least_one(m.participants):
                 before = any(self._tells(a, m, n) for t, n in met[:k] if self._holds(n, t, a, b, common, (a,)))
                 after = any(self._tells(b, m, n) for t, n in met[k + 1 :] if self._holds(n, t, a, b, common, (b,)))
                 if (before or self._takes_part(a, m)) and (after or self._takes_part(b, m)):
@@ -94,7 +94,7 @@ class Chains:
                 if isinstance(s.node.stmt, Wait) and shot in self._arrivals:
                     who = self.threads.split(s.node.conditions).threads
                     direct = self.threads.implies(u.context.conditions, who, u.context)
-                    if direct or (self.threads.somebody(who) and self._met(u, steps[k + 1 :], who)):
+                    if direct or (self.threads.at_least_one(who) and self._synchronized(u, steps[k + 1 :], who)):
                         found.add(shot)
             self._waits[key] = frozenset(found)
         return self._waits[key]
@@ -111,7 +111,7 @@ class Chains:
             if steps is None or start is None:
                 continue
             who = self.threads.split(r.conditions).threads
-            if self.threads.implies(x.context.conditions, who, x.context) or self._met(x, steps[start:], who):
+            if self.threads.implies(x.context.conditions, who, x.context) or self._synchronized(x, steps[start:], who):
                 return True
         return False
 
@@ -120,7 +120,7 @@ class Chains:
         who = self.threads.split(arrival.conditions).threads
         return u.engine is Engine.COPY and self.paths.forward(u.node, arrival) is not None and self.threads.implies(u.context.conditions, who, u.context)
 
-    def _met(self, u: Use, steps: list[Step], who: Conditions) -> bool:
+    def _synchronized(self, u: Use, steps: list[Step], who: Conditions) -> bool:
         """True only if a statement that the accessing thread passes synchronizes it with one of some threads."""
         mine = self.threads.split(u.node.conditions).threads
         for s in steps:

@@ -223,14 +223,14 @@ class Races:
             if steps is None:
                 return False
             if queue is None:
-                if not self._arrives(u, a) and not self.rings.slot_release.met(steps, a, end):
+                if not self._arrives(u, a) and not self.rings.slot_release.synchronized(steps, a, end):
                     return False
                 continue
             retired = self._retired(steps, queue, u)
             if retired is None:
                 return False
             by_warps = queue is Queue.WGMMA and self.threads.covers_warps(end.threads, self.threads.split(a.conditions).threads)
-            if not (by_warps or self._arrives(u, a) or self.rings.slot_release.met(steps[retired + 1 :], a, end)):
+            if not (by_warps or self._arrives(u, a) or self.rings.slot_release.synchronized(steps[retired + 1 :], a, end)):
                 return False
         return bool(release.arrivals)
 

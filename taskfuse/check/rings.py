@@ -416,7 +416,7 @@ class Rings:
                 raise NotRing(f"it counts {count} arrivals, but gets {total}", *(arrivals or nodes)[:1])
         self.arrivals.balanced(arrivals)
         loads = [n for n in arrivals if isinstance(n.stmt, TmaLoad)]
-        if loads and not any(self._somebody(n) for n in nodes if isinstance(n.stmt, Wait)):
+        if loads and not any(self._is_executed(n) for n in nodes if isinstance(n.stmt, Wait)):
             raise NotRing("no thread is known to wait for the bytes that the copy engine completes", *loads)
 
     def _shot(self, node: Node) -> int | None:
@@ -440,6 +440,6 @@ class Rings:
             case _:
                 return e
 
-    def _somebody(self, node: Node) -> bool:
+    def _is_executed(self, node: Node) -> bool:
         """A statement outside loops is executed by at least one thread."""
-        return self.threads.somebody(self.threads.split(node.conditions).threads)
+        return self.threads.at_least_one(self.threads.split(node.conditions).threads)

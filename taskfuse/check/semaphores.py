@@ -171,7 +171,7 @@ class BlockRings:
         endpoint = Endpoint(cursor, cursor, who, traversal, releases=traversal, ring_index=own)
         for visit in visits(traversal):
             assert visit.wait is not None
-            if not self.threads.somebody(self.threads.split(visit.wait.conditions).threads):
+            if not self.threads.at_least_one(self.threads.split(visit.wait.conditions).threads):
                 raise NotRing("no thread is known to acquire", visit.wait)
             for a in visit.arrivals:
                 if not self.rings.slot_release.acquired(visit.wait, a, endpoint):

@@ -58,7 +58,7 @@ class SlotRelease:
         steps = self.paths.passed(visit.wait, arrival, release.lag if arrival in release.arrivals else 0)
         if steps is None:
             return False
-        return self.met(steps, arrival, e) or (self.threads.covers_warps(e.threads, who) and any(self._together(s.node, e) for s in steps))
+        return self.synchronized(steps, arrival, e) or (self.threads.covers_warps(e.threads, who) and any(self._together(s.node, e) for s in steps))
 
     def _together(self, node: Node, e: Endpoint) -> bool:
         """True for what all threads of an endpoint execute warp by warp."""
@@ -81,14 +81,14 @@ class SlotRelease:
             return False
         if control and any(self._together(s.node, e) for s in steps) and self.threads.implies(who, e.threads) and self.threads.covers_warps(e.threads, who):
             return True
-        return self.met(steps, arrival, e)
+        return self.synchronized(steps, arrival, e)
 
-    def met(self, steps: list[Step], arrival: Node, e: Endpoint) -> bool:
+    def synchronized(self, steps: list[Step], arrival: Node, e: Endpoint) -> bool:
         """True only if one of the statements passed on the way to an arrival synchronizes with the threads that arrive."""
         who = self.threads.split(arrival.conditions).threads
-        if not self.threads.implies(who, e.threads) or not self.threads.somebody(who):
+        if not self.threads.implies(who, e.threads) or not self.threads.at_least_one(who):
             return False
-        return any((m := self.barriers.at.get(s.node)) is not None and self._meets(m, e, who) for s in steps)
+        return any((m := self.barriers.at.get(s.node)) is not None and self._synchronizes(m, e, who) for s in steps)
 
     def acquired(self, wait: Node, x: Node, e: Endpoint) -> bool:
         """True only if a thread of the endpoint at ``x`` has waited, or synchronized with one that has: of rings between blocks."""
@@ -96,9 +96,9 @@ class SlotRelease:
         if self.threads.implies(tuple(dict.fromkeys((*self.threads.split(x.conditions).threads, *e.threads))), who, None):
             return True
         steps = self.paths.forward(wait, x)
-        if steps is None or not self.threads.implies(who, e.threads) or not self.threads.somebody(who):
+        if steps is None or not self.threads.implies(who, e.threads) or not self.threads.at_least_one(who):
             return False
-        return any((m := self.barriers.at.get(s.node)) is not None and self._meets(m, e, who) for s in steps)
+        return any((m := self.barriers.at.get(s.node)) is not None and self._synchronizes(m, e, who) for s in steps)
 
     def covers(self, take: Node, give: Node, who: Conditions, index: Expr) -> bool:
         """True only if each thread that takes a turn synchronizes with the thread of its instance that passes it, before that."""
@@ -114,7 +114,7 @@ class SlotRelease:
             if (m := self.barriers.at.get(s.node)) is not None
         )
 
-    def _meets(self, m: BarrierSite, e: Endpoint, who: Conditions) -> bool:
+    def _synchronizes(self, m: BarrierSite, e: Endpoint, who: Conditions) -> bool:
         if not self.threads.implies(e.threads, m.participants):
             return False
         match m.scope:

@@ -239,11 +239,11 @@ class StatementTree:
         for arm in stmt.branches:
             own = tuple(c for c in conjuncts(arm.cond) if not self._decides_nothing(c, around))
             context = around.under(own, arm.label)
-            if not (context.ranges.empty or self.masks.nobody(context.conditions)):
+            if not (context.ranges.empty or self.masks.is_empty(context.conditions)):
                 left = tuple(n for n in before if not (context.ranges.implies(n) or context.constraints.proves(n)))
                 if left:
                     context = around.under((*own, *left), arm.label)
-                if not self.masks.nobody(context.conditions):
+                if not self.masks.is_empty(context.conditions):
                     yield arm, context if own or left or arm.label else around
                 if not own:
                     return

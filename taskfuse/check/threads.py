@@ -275,7 +275,7 @@ class Threads:
             self._equations[key] = tuple(lo for lo, hi in filter(None, bounds) if lo is hi and name not in lo.free)
         return self._equations[key]
 
-    def somebody(self, conditions: Conditions) -> bool:
+    def at_least_one(self, conditions: Conditions) -> bool:
         """True only if a thread of each block satisfies conditions on thread indices."""
         count = self.count(conditions)
         return count is not None and (count.value > 0 if isinstance(count, Const) else prove(ge(count, 1), self.context.facts))

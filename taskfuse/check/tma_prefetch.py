@@ -178,5 +178,5 @@ class TmaPrefetch:
         if self._threads.implies(end.threads, who):
             return
         for w in waits:
-            if not all(self._rings.slot_release.met(steps, fill.node, end) for steps, _ in ring.passed(w, fill)):
+            if not all(self._rings.slot_release.synchronized(steps, fill.node, end) for steps, _ in ring.passed(w, fill)):
                 raise NotRing("threads that wait for a position are not synchronized with the one that fills its slot again", w.node, fill.node)
