@@ -110,9 +110,13 @@ class Ranges:
 
 
 def kernel_ranges(kernel: Kernel, values: Mapping[str, int] | None = None) -> Ranges:
-    """Ranges of extents, host parameters and hardware indices; with ``values``, for these extents."""
+    """Ranges of extents, host parameters and hardware indices; with ``values``, for these extents: others have any of their values."""
     symbols: dict[str, Range] = {}
     for e in kernel.extents:
+        if values is not None and e.name not in values:
+            most = e.most(values)
+            symbols[e.name] = e.min, UNKNOWN if most is None else most
+            continue
         low, high = (e.min, UNKNOWN if e.max is None else e.max) if values is None else (values[e.name], values[e.name])
         symbols[e.name] = low, high
     ranges = Ranges(symbols)
@@ -145,7 +149,7 @@ def dense(kernel: Kernel) -> Variant:
 
 
 def fits(kernel: Kernel, values: Mapping[str, int]) -> bool:
-    """True if for these extents every integer of the kernel fits 32 bits, offsets in row-major tensors included."""
+    """True if for these extents, and all values of others, every integer of the kernel fits 32 bits, offsets in row-major tensors included."""
     ranges = kernel_ranges(kernel, values)
     shapes = {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.shape for b in kernel.buffers}
     inside = all(INT32[0] <= ranges.of(p.value)[0] and ranges.of(p.value)[1] <= INT32[1] for p in kernel.params if isinstance(p, HostParam))

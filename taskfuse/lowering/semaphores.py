@@ -66,5 +66,5 @@ def _elected(ranges: ThreadRanges, ch: Channel, end: Endpoint, stmt: Stmt) -> PS
 
 
 def _barrier_in_block(ranges: ThreadRanges, ch: Channel, end: Endpoint, note: str) -> list[PSync]:
-    """A barrier of all threads of an endpoint's thread range in one block; the step ``barriers`` chooses its form."""
+    """All threads of an endpoint's thread range in one block wait for each other; the sync pass chooses how."""
     return [] if ranges.count(end.node) is const(1) else [PSync((), ch.tensors[0], True, frozenset(THREAD_TYPES), end.node, note)]

@@ -50,7 +50,7 @@ class _Need:
     Attributes:
         block: where their paths part; ``early`` and ``late`` are the nodes in it that hold them. No ``early``: anywhere in the block before ``late``.
         around: from ``early`` in one iteration of the loop around the block to ``late`` in the next.
-        types: whose indices must synchronize; empty: no barrier.
+        types: whose threads or blocks wait for each other; empty: none.
         buffer, of: why: the storage, and the tensor that is written there.
         before: what is done before the barrier.
     """

@@ -93,7 +93,10 @@ class Parts:
         symbols = {s for tv in own.tensors for a in tv.root for s in a.extent.free}
         symbols |= {s for e in own.exprs for i in map_exprs(e) for s in i.free if s in fusion.dims}
         symbols |= {s for tv in own.read for a in tv.logical for s in a.extent.free}
-        new.dims.update((k, v) for k, v in fusion.dims.items() if k in symbols)
+        # what is said of a dimension by others that are not here is checked by the whole
+        known = {k: v if v.bound is None or v.bound.free <= symbols else replace(v, bound=None) for k, v in fusion.dims.items()}
+        new.dims.update((k, v) for k, v in known.items() if k in symbols)
+        new.integers += [name for name in fusion.integers if name in symbols]
         copies: dict[TensorView, TensorView] = {}
         for tv in own.tensors:
             if tv in own.read:
@@ -153,7 +156,7 @@ class Parts:
         """Have a part take the inputs that alone tell extents which it speaks of."""
         symbols = {s for tv in (*read, *inside) for a in tv.root for s in a.extent.free}
         symbols |= {s for e in exprs for i in map_exprs(e) for s in i.free if s in self.fusion.dims}
-        bound = {a.extent.name for tv in read for a in tv.logical if isinstance(a.extent, Sym)}
+        bound = {a.extent.name for tv in read for a in tv.logical if isinstance(a.extent, Sym)} | {*self.fusion.integers}
         for tv in self.fusion.inputs:
             if missing := {a.extent.name for a in tv.logical if isinstance(a.extent, Sym)} & symbols - bound:
                 read[tv] = None

@@ -1,7 +1,7 @@
 """Agents: sets of threads that execute together.
 
-All threads of a block start as one agent, or as a few pieces if the interleaving asks for them. An agent splits where its threads diverge; where they
-reconverge, the parts may merge.
+All threads of a block start as one agent (or as a few pieces, if the interleaving wants so). Where threads diverge, the agent splits; where they reconverge,
+the parts may merge.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Detour:
     """Divergent lanes under one agent, one part after another, up to the join.
 
     Attributes:
-        join: where the parts rejoin.
+        join: where the parts reconverge.
         everyone: the lanes that continue there.
         rest: parts still to run, and where they start.
     """
@@ -45,7 +45,7 @@ class Join:
     """Agents that were one and may be one again.
 
     Attributes:
-        pc: where they rejoin.
+        pc: where they reconverge.
         live: agents that have not come past ``pc``.
         parked: those that are there.
     """

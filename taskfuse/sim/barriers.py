@@ -1,4 +1,5 @@
-"""The state of barriers: mbarriers (PTX ISA, "mbarrier"), barriers of threads (``bar.sync``, ``__syncwarp``, grid barriers), semaphores."""
+"""The state of what threads wait for: mbarriers (PTX ISA, "mbarrier"), barriers of threads (``bar.sync``, ``__syncwarp``, grid barriers),
+semaphores."""
 
 from __future__ import annotations
 
@@ -97,7 +98,7 @@ class BarrierCell:
     Attributes:
         arrived: threads that are there.
         agents: agents that wait.
-        pc: the statement at which the threads wait at a block-wide barrier, -1 while none waits.
+        pc: statement of a block-wide barrier, -1 while nobody waits.
     """
 
     __slots__ = ("agents", "arrived", "name", "needed", "pc")

@@ -48,10 +48,10 @@ class Host(Protocol):
         ...
 
     def split(self, agent: Agent, parts: list[tuple[Lanes, int]], join: int) -> Signal:
-        """Split an agent into parts that run on their own until ``join``."""
+        """Let the parts of an agent go their own ways until they reconverge at ``join``."""
         ...
 
-    def meet(self, agent: Agent, pc: int) -> Signal | None:
+    def reconverge(self, agent: Agent, pc: int) -> Signal | None:
         """An agent reaches the join at ``pc``: it continues, or waits for the agents from which it was split."""
         ...
 

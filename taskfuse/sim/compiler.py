@@ -116,7 +116,7 @@ class _Compiler:
         self._join(join, frozenset())
 
     def _join(self, target: Label, dead: frozenset[str]) -> None:
-        """Where threads that diverged rejoin. ``dead``: symbols that are no longer used, which must not keep agents apart."""
+        """Where threads that diverged reconverge. ``dead``: symbols that nobody needs any more, which must not keep agents apart."""
 
         def join(agent: Agent) -> Signal | None:
             here = agent.pc - 1
@@ -129,7 +129,7 @@ class _Compiler:
                 agent.lanes = detour.everyone
             for name in dead:
                 agent.env.pop(name, None)
-            return agent.block.machine.meet(agent, here) if agent.joins else None
+            return agent.block.machine.reconverge(agent, here) if agent.joins else None
 
         target.pc = self._emit(join)
 

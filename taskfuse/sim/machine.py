@@ -101,7 +101,7 @@ class Machine:
             self.preempted = self.policy.preempts
 
     def split(self, agent: Agent, parts: list[tuple[Lanes, int]], join: int) -> Signal:
-        """Split an agent into parts that run on their own until ``join``."""
+        """Let the parts of an agent go their own ways until they reconverge at ``join``."""
         if self.compiled.unit > 1:
             parts = self._carve(parts)
         joins = (*agent.joins, Join(join, len(parts)))
@@ -114,7 +114,7 @@ class Machine:
         agent.order = (agent.block.number, lanes.first)
         return Signal.POINT
 
-    def meet(self, agent: Agent, pc: int) -> Signal | None:
+    def reconverge(self, agent: Agent, pc: int) -> Signal | None:
         """An agent reaches the join at ``pc``: it continues, or waits for the agents from which it was split."""
         while agent.joins and agent.joins[-1].pc == pc:
             join = agent.joins[-1]
