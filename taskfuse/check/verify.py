@@ -32,6 +32,7 @@ LAUNCHES = 9
 
 ASSUMPTIONS = (
     "extents and arguments are as declared, and arguments do not overlap",
+    "integers fit 64 bits, which the launch checks, and no cursor passes the end of its ring 2**31 times",
     "forward progress: a thread that can continue does, whatever other threads of its warp do",
     "a generic read that is ordered before an asynchronous write needs no proxy fence",
 )

@@ -58,7 +58,7 @@ def matmul(
     if not problem.target.has(WGMMA_ARCH, feature=True):
         reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problem.target.name} is {problem.target.arch}"
         raise refuse(fusion, "matmul", reason, "tf.schedulers.simt_gemm multiplies on CUDA cores; or schedule mma.sync by hand")
-    alternatives = tuple(rank(problem))
+    alternatives = rank(problem)
     chosen = alternatives[0].config if config is None else config
     chosen.check_fits(
         problem.target,
