@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument("--step", metavar="NAME", help=f"the state of lowering after a step: {', '.join(step.name for step in STEPS)}")
     show.add_argument("--diff", action="store_true", help="only what the step has changed")
     _add_target(show)
-    show.add_argument("--debug", action="store_true", help="the debug build, whose waits are bounded and report timeouts timeouts timeouts timeouts")
+    show.add_argument("--debug", action="store_true", help="the debug build, whose waits are bounded and report timeouts timeouts timeouts timeouts timeouts")
     show.add_argument(
         "--witness", action="store_true", help="with a kernel, also print its witness: the math that it computes, and the content of each statement's results"
     )
