@@ -18,8 +18,7 @@ ELSEWHERE: dict[str, str] = {
         check/paths check/statement_tree check/races check/tma_prefetch check/remote check/threads check/trace
     """,
     "tests/check/values": """
-        check/values/claims check/values/products check/values/runs check/values/state check/values/tiles
-        check/values/verify
+        check/values/claims check/values/products check/values/runs check/values/state check/values/tiles check/values/verify
     """,
     "tests/testing/test_agreement.py": """
         testing/small/ahead testing/small/barriers testing/small/blocks testing/small/kinds testing/small/pingpong testing/small/pipeline
