@@ -103,6 +103,9 @@ class Planner:
     def _variant(self, views: Mapping[str, ArrayView], symbols: Mapping[str, int]) -> Variant:
         forms: list[ArgumentLayout] = []
         wide = not self._fits(symbols)
+        if wide and not self._interface.fits_long(symbols):
+            sizes = ", ".join(f"{name} = {value}" for name, value in sorted(symbols.items()))
+            raise LaunchError(kernel=self.kernel.name, reason=f"its integers do not fit 64 bits at {sizes}", help="pass smaller arrays")
         for param in self._tensors:
             view = views[param.name]
             form = ArgumentLayout.DENSE  # what only TMA touches is described by its tensor map

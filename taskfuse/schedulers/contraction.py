@@ -1,7 +1,7 @@
-"""The contraction of a fusion, found by its structure: axes, operands, and the epilogue behind it.
+"""The contraction of a fusion, found by its structure: axes, operands, and its epilogue.
 
-What is a matrix product, with rows m, columns n and batch axes, is said by :mod:`taskfuse.ir.contraction`. Its combining function and body are
-compared with what the tensor-core atom computes; which op made it is never asked.
+:mod:`taskfuse.ir.contraction` defines a matrix product, with rows m, columns n and batch axes. Its combining function and body are
+compared with what the tensor-core atom computes, whichever op made it.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Reduced:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Product:
+class MatrixProduct:
     """A fusion with one contraction.
 
     Attributes:
@@ -124,7 +124,7 @@ class Product:
         return tuple(tv.dtype.itemsize for tv in (*(side.tensor for side in self.sides), *(out.tensor for out in self.outputs)))
 
 
-def find(fusion: Fusion) -> Product:
+def find(fusion: Fusion) -> MatrixProduct:
     """The contraction of ``fusion`` and its surroundings.
 
     Raises:
@@ -157,7 +157,7 @@ def find(fusion: Fusion) -> Product:
     outputs = tuple(_output(fusion, tv, places[tv], result, axes.n) for tv in stored)
     reduced = tuple(_reduced_by(fusion, e, places, result, (axes.m, axes.n)) for e in reductions)
     _check_finals(fusion, finals, reduced)
-    return Product(axes, a, b, epilogue, outputs, _sides(fusion, epilogue, places, axes), reduced, finals)
+    return MatrixProduct(axes, a, b, epilogue, outputs, _sides(fusion, epilogue, places, axes), reduced, finals)
 
 
 def _contraction(fusion: Fusion) -> Reduction:
@@ -167,7 +167,7 @@ def _contraction(fusion: Fusion) -> Reduction:
         raise refuse(fusion, "matmul", f"it takes one contraction, and there are {len(products)}", "give each contraction a fusion of its own")
     expr = products[0] if products else found[0]
     if not products or sum(a.is_reduction for a in expr.output.root) != 1:
-        what = f"{expr.output.name} is a reduction by {expr.combine.name} of {expr.body.name}, no sum of products over one axis"
+        what = f"{expr.output.name} is a reduction by {expr.combine.name} of {expr.body.name}, not a sum of products over one axis"
         raise refuse(fusion, "matmul", what, "write the product as tf.matmul(a, b)")
     return expr
 
