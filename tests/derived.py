@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
 from taskfuse.ops.pointwise import __all__ as BY_HAND
-from taskfuse.ops.table import OPS, Kind, Op
+from taskfuse.ops.registry import OPS, Kind, Op
 
 MODULE = '''"""Elementwise functions. Made from the rows of :mod:`taskfuse.ir.elementwise` by `make golden`: change a row, not this module.
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.tensor import TensorView, Value
 from taskfuse.ops.build import pointwise
-from taskfuse.ops.table import elementwise
+from taskfuse.ops.registry import elementwise
 
 __all__ = [
 {names}

@@ -18,6 +18,7 @@ from taskfuse.ir.syntax import (
     INDEX,
     INTO,
     STRIDES,
+    TABLE,
     AssembleText,
     AxisText,
     BoundAxis,
@@ -46,6 +47,7 @@ from taskfuse.ir.syntax import (
     ValueWord,
     ViewText,
 )
+from taskfuse.ir.tables import Table
 from taskfuse.ir.tasks import CHOSEN
 from taskfuse.ir.types import MemoryType
 
@@ -92,7 +94,7 @@ class _Grammar(FusionReader):
                 self.expect(":")
                 text.scalars.append(ScalarText(name, self.dtype()))
             case Keyword.INPUT:
-                text.tensors.append(self.provenance(self.strided(self.head())))
+                text.tensors.append(self.provenance(self.declared(self.head())))
             case Keyword.OUTPUT:
                 text.outputs += self.some(self.result)
             case Keyword.ORDER:
@@ -148,8 +150,18 @@ class _Grammar(FusionReader):
         root = self.bracketed(self.root_axis) if self.take("root") else None
         return TensorText(name, dtype, shape, root)
 
-    def strided(self, text: TensorText) -> TensorText:
-        return replace(text, strides=self.bracketed(self.expression)) if self.take(STRIDES) else text
+    def declared(self, text: TensorText) -> TensorText:
+        """What is said of an input behind its shape."""
+        strides = self.bracketed(self.expression) if self.take(STRIDES) else None
+        return replace(text, strides=strides, table=self.table() if self.take(TABLE) else None)
+
+    def table(self) -> Table:
+        low = self.expression()
+        self.expect("..")
+        high = self.expression()
+        nondecreasing = self.take("nondecreasing")
+        first = self.expression() if self.take("first") else None
+        return Table(low, high, nondecreasing, first, self.expression() if self.take("last") else None)
 
     def result(self) -> ResultText:
         name = self.tensor_name()

@@ -17,7 +17,7 @@ from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule
 from taskfuse.ir.scalar import ONE, Const, Expr, evaluate
 from taskfuse.ir.tensor import Scalar, TensorView
-from taskfuse.ops.table import OPS, Kind
+from taskfuse.ops.registry import OPS, Kind
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.program import Recorder, Spelled

@@ -4,7 +4,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
-from taskfuse.ops.table import OPS, Kind
+from taskfuse.ops.registry import OPS, Kind
 
 MISSING = [row.function for row in OPS.values() if row.kind is Kind.MISSING]
 

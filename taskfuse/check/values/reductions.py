@@ -21,12 +21,35 @@ from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.cross_thread_reductions import CrossThreadReductions, Joined
 from taskfuse.check.values.match import LIMIT, Found, Match, Writing
+from taskfuse.check.values.neutral_terms import end_of_terms
 from taskfuse.check.values.questions import inside, known_at, proves
 from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.runs import Span, Visits, known_of, runs
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import TRUE, Const, Expr, Facts, FloorDiv, Mod, Select, Sym, children, const, eq, evaluate, ge, le, lt, not_, simplify, substitute, sym
+from taskfuse.ir.scalar import (
+    TRUE,
+    Const,
+    Expr,
+    Facts,
+    FloorDiv,
+    Mod,
+    Select,
+    Sym,
+    children,
+    const,
+    eq,
+    evaluate,
+    ge,
+    le,
+    lt,
+    maximum,
+    minimum,
+    not_,
+    simplify,
+    substitute,
+    sym,
+)
 from taskfuse.kir import accesses
 from taskfuse.kir.nodes import Compute, For
 from taskfuse.kir.operands import Content, Holds, Immediate
@@ -372,9 +395,23 @@ class Reductions:
                 extents = sizes
                 conditions = [c for c in conditions if not c.free <= THREADS]
                 visits.append(Visits(t.node, tuple(point), spans | _row_spans(row), tuple(conditions), t.node.context.ranges, row))
+            given = {f"i{k}": values[k] for k in range(len(space)) if k not in axes}
+            extents = self._with_terms(definition, axes, given, extents, constraints)
             digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead behind its end
             if covered(visits, tuple(extents), constraints) or digits:
                 self.overhangs.update(t.node for t in group)
+
+    def _with_terms(
+        self, definition: Definition, axes: list[int], element: Mapping[str, Expr], extents: list[Expr], constraints: Constraints
+    ) -> list[Expr]:
+        """The extents of the reduced axes as far as terms may be other than neutral, for one element."""
+        if len(extents) != len(axes):  # the element fixes digits of them
+            return extents
+        ends = [end_of_terms(definition, k, self.writes.definitions) for k in axes]
+        return [
+            extent if end is None else simplify(minimum(extent, maximum(substitute(end, element), 0)), constraints.facts)
+            for extent, end in zip(extents, ends, strict=True)
+        ]
 
     def _held(self, t: Term, constraints: Constraints, joined: Joined | None) -> list[Expr]:
         """The conditions around a term that hold where its result is read. Who takes terms that are joined is asked of the threads."""

@@ -13,7 +13,28 @@ from dataclasses import dataclass
 from math import gcd
 
 from taskfuse.ir.scalar.arithmetic import add, add_all, divide_exact, divide_monomial, linear, linear_parts, mul, scale, sub
-from taskfuse.ir.scalar.expr import ONE, ZERO, And, Compare, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sym, Xor, children, const, sym
+from taskfuse.ir.scalar.expr import (
+    ONE,
+    ZERO,
+    And,
+    Compare,
+    Const,
+    Element,
+    Expr,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Not,
+    Or,
+    Product,
+    Select,
+    Sym,
+    Xor,
+    children,
+    const,
+    sym,
+)
 from taskfuse.ir.scalar.facts import Facts
 from taskfuse.ir.scalar.intervals import divisor, interval
 from taskfuse.ir.scalar.logic import not_
@@ -235,6 +256,8 @@ class _Search:
                 yield _Bound(ZERO)
             case Max(args):
                 yield from map(_Bound, args)
+            case Element(low=low) if low.free:
+                yield _Bound(low)
             case _:
                 pass
 
@@ -255,6 +278,8 @@ class _Search:
                     yield _Bound(a)
             case Min(args):
                 yield from map(_Bound, args)
+            case Element(high=high) if high.free:
+                yield _Bound(high)
             case Xor(a, b) if self._sign(a) > 0 and self._sign(b) > 0:
                 yield _Bound(add(a, b))
             case _:

@@ -13,7 +13,7 @@ from taskfuse.dtypes import DTYPES, DType, bool_, float8_e4m3, float32, float64,
 from taskfuse.errors import DTypeError, TaskfuseError
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ops.table import OPS, Kind
+from taskfuse.ops.registry import OPS, Kind
 from tests.derived import elementwise_module, ops_page
 from tests.golden import Golden
 
