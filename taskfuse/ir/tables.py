@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from taskfuse.ir.scalar import Expr
@@ -27,6 +28,16 @@ class Table:
     nondecreasing: bool = False
     first: Expr | None = None
     last: Expr | None = None
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """The expressions in it."""
+        return tuple(e for e in (self.low, self.high, self.first, self.last) if e is not None)
+
+    def mapped(self, change: Callable[[Expr], Expr]) -> Table:
+        """With other expressions in the place of its own."""
+        first, last = (None if e is None else change(e) for e in (self.first, self.last))
+        return Table(change(self.low), change(self.high), self.nondecreasing, first, last)
 
     def __str__(self) -> str:
         words = [f"{self.low}..{self.high}"]

@@ -99,6 +99,10 @@ def extract(fusion: Fusion, tensors: Sequence[TensorView], name: str, views: Seq
     new = Fusion(name)
     symbols = {s for tv in (*read, *inside) for a in tv.root for s in a.extent.free}
     symbols |= {s for e in exprs for i in map_exprs(e) for s in i.free if s in fusion.dims}
+    tables = {tv for tv in fusion.tables if any(tv.name in i.free for e in exprs for i in map_exprs(e))}
+    read |= dict.fromkeys(tables)
+    facts = (e for tv in tables for e in fusion.tables[tv].expressions)
+    symbols |= {s for e in facts for s in e.free}
     bound = {a.extent.name for tv in read for a in tv.logical if isinstance(a.extent, Sym)}
     for tv in fusion.inputs:  # extents that no other input tells
         if missing := {a.extent.name for a in tv.logical if isinstance(a.extent, Sym)} & symbols - bound:
@@ -115,6 +119,7 @@ def extract(fusion: Fusion, tensors: Sequence[TensorView], name: str, views: Seq
             tensors_of[tv] = new.add_input(new.new_tensor(tv.logical, tv.dtype, name=tv.name, location=tv.location))
         elif tv in inside:
             tensors_of[tv] = new.new_tensor(tv.root, tv.dtype, logical=tv.logical, name=tv.name, location=tv.location)
+    new.tables.update((tensors_of[tv], known) for tv, known in fusion.tables.items() if tv in tables)
     used = {o.scalar for e in exprs for o in e.operands if isinstance(o, ScalarRead)}
     for scalar in fusion.scalars:
         if scalar in used:

@@ -395,10 +395,11 @@ class Reductions:
                 extents = sizes
                 conditions = [c for c in conditions if not c.free <= THREADS]
                 visits.append(Visits(t.node, tuple(point), spans | _row_spans(row), tuple(conditions), t.node.context.ranges, row))
-            given = {f"i{k}": values[k] for k in range(len(space)) if k not in axes}
-            extents = self._with_terms(definition, axes, given, extents, constraints)
+            element = {k: values[k] for k in range(len(space)) if k not in axes}
+            there = constraints.given(*inside(element.values(), (space[k] for k in element)))
+            extents = self._with_terms(definition, axes, {f"i{k}": e for k, e in element.items()}, extents, there)
             digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead behind its end
-            if covered(visits, tuple(extents), constraints) or digits:
+            if covered(visits, tuple(extents), there) or digits:
                 self.overhangs.update(t.node for t in group)
 
     def _with_terms(

@@ -20,6 +20,7 @@ from taskfuse.check.values.statements import Statements, Written
 from taskfuse.kir import Kernel, held
 from taskfuse.kir.nodes import Gather
 from taskfuse.kir.operands import Content, Writer
+from taskfuse.kir.walk import looked_up
 from taskfuse.kir.witness import Accumulate
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
@@ -41,7 +42,8 @@ def right(structure: Structure) -> Iterator[Obligation]:
     checked = _everywhere(structure)
     found = [o for o, _ in checked]
     left = [node for o, node in checked if o.verdict is not Verdict.PROVED]
-    if not left or kernel.extents or any(n is not None and isinstance(n.stmt, Gather) for n in left):  # a run only samples what values say
+    samples = looked_up(kernel) or any(n is not None and isinstance(n.stmt, Gather) for n in left)  # a run is one of what values say
+    if not left or kernel.extents or samples:
         yield from found
         return
     try:
