@@ -169,10 +169,9 @@ def table(
         raise dtype_error("table", f"{wanted.name} is not a type of the integers that decide work", "use int32 or int64")
     if not _is_identifier(name) or is_map_symbol(name) or name in fusion.dims:
         raise FusionError(fusion=fusion.name, reason=f"{name!r} is not a name for a table", help="use an identifier that no dimension has", location=caller())
-    bounds = [None if e is None else extent("table", fusion, e) for e in (low, high, first, last)]
+    least, greatest = extent("table", fusion, low), extent("table", fusion, high)
+    begin, end = (None if e is None else extent("table", fusion, e) for e in (first, last))
     made = fusion.add_input(fusion.new_tensor([axis(e) for e in _shape("table", fusion, size)], wanted, name=name, location=caller()))
-    least, greatest, begin, end = bounds
-    assert least is not None and greatest is not None
     fusion.tables[made] = Table(least, greatest, nondecreasing, begin, end)
     return made
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from taskfuse.errors import FusionError
 from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.expr import Read, Select
-from taskfuse.ir.scalar import Expr, IntLike, element, lt, sym
+from taskfuse.ir.scalar import ZERO, Expr, IntLike, element, lt, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import check_tensor, common_fusion, described, literal, shape_error
@@ -58,6 +58,7 @@ def _rows(op: str, values: TensorView, offsets: TensorView) -> Expr:
         raise FusionError(fusion=offsets.fusion.name, reason=f"{described(offsets)} is not a table", help="declare it with tf.table(...)", location=caller())
     if not values.ndim:
         raise shape_error(op, f"{described(values)} has no axis", "give rows one behind the other")
-    if known.low != 0 or known.high != values.shape[0]:
-        raise shape_error(op, f"offsets between {known.low} and {known.high} for an axis of {values.shape[0]}", "declare the table with low=0 and high= that extent")
+    if known.low is not ZERO or known.high is not values.shape[0]:
+        reason = f"offsets between {known.low} and {known.high} for an axis of {values.shape[0]}"
+        raise shape_error(op, reason, "declare the table with low=0 and high= that extent")
     return offsets.shape[0] - 1

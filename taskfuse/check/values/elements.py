@@ -131,7 +131,7 @@ class Elements:
         if prod(extents) > MOST:
             raise TooLarge
         grid = np.indices(extents).reshape(len(extents), prod(extents))
-        return dict(self.symbols) | {f"i{k}": axis for k, axis in enumerate(grid)}
+        return {**self.symbols, **{f"i{k}": axis for k, axis in enumerate(grid)}}
 
     def _table(self, tensor: Tensor) -> Terms | None:
         """The terms of all elements of a tensor that are elements of others; ``None`` if they are its own."""

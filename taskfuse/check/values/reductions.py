@@ -383,6 +383,7 @@ class Reductions:
         for row in rows:
             visits = []
             extents = [space[k] for k in axes]
+            values: list[Expr] = []
             for t in group:
                 loops = [n for n in t.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in own]
                 exists = inside(t.point, space)
