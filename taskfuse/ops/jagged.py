@@ -5,13 +5,14 @@ The offsets are a table (:func:`~taskfuse.ops.create.table`): row ``g`` is eleme
 
 from __future__ import annotations
 
+from taskfuse.dtypes import result_type
 from taskfuse.errors import FusionError
 from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.expr import Read, Select
 from taskfuse.ir.scalar import ZERO, Expr, IntLike, element, lt, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
-from taskfuse.ops.build import check_tensor, common_fusion, described, literal, shape_error
+from taskfuse.ops.build import check_tensor, common_fusion, described, dtype_error, literal, shape_error
 from taskfuse.ops.create import Extent, extent
 from taskfuse.ops.registry import Kind, op, same
 
@@ -25,7 +26,7 @@ def element_of(table: TensorView, index: IntLike) -> Expr:
 
 
 @op(Kind.ASSEMBLY, same, torch="_jagged_to_padded_dense_forward", numpy="")
-def jagged_to_padded_dense(values: TensorView, offsets: TensorView, max_length: Extent, padding_value: float = 0.0) -> TensorView:
+def jagged_to_padded_dense(values: TensorView, offsets: TensorView, max_length: Extent, padding_value: bool | int | float = 0) -> TensorView:
     """Rows of unequal length side by side: ``[rows, max_length, ...]`` of ``values[total, ...]``.
 
     Args:
@@ -37,8 +38,11 @@ def jagged_to_padded_dense(values: TensorView, offsets: TensorView, max_length: 
     Raises:
         FusionError: ``offsets`` is not a table.
         ShapeError: ``values`` has no axis, or the offsets may lie outside it.
+        DTypeError: ``padding_value`` is not a value of the dtype of ``values``.
     """
     check_tensor("jagged_to_padded_dense", values)
+    if padding_value and result_type(values.dtype, padding_value) is not values.dtype:
+        raise dtype_error("jagged_to_padded_dense", f"{padding_value!r} is not a value of {values.dtype.name}", "cast the tensor first")
     fusion = common_fusion("jagged_to_padded_dense", (values, offsets))
     rows = _rows("jagged_to_padded_dense", values, offsets)
     length = extent("jagged_to_padded_dense", fusion, max_length)

@@ -57,6 +57,8 @@ def test_what_is_no_table() -> None:
             tf.jagged_to_padded_dense(x, tf.define_tensor("G", tf.int32), 4)
         with pytest.raises(ShapeError, match="offsets between 0 and G for an axis of M"):
             tf.jagged_to_padded_dense(x, tf.table("G + 1", "rows", high="G"), 4)
+        with pytest.raises(DTypeError, match=r"0\.5 is not a value of int32"):
+            tf.jagged_to_padded_dense(tf.define_tensor("M", tf.int32), tf.table("G + 1", "places", high="M"), 4, 0.5)
         with pytest.raises(DTypeError, match="float32 is not a type of the integers that decide work"):
             tf.table(4, "t", high=4, dtype=tf.float32)
         with pytest.raises(FusionError, match="'M' is not a name for a table"):
