@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 import taskfuse as tf
 from taskfuse.dtypes import DTYPES, DType
-from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.testing.accuracy import BOUNDS, bound, moderate, reference, samples, ulps
 
 ROOT = Path(__file__).parents[1]

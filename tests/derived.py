@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ops.pointwise import __all__ as BY_HAND
 from taskfuse.ops.registry import OPS, Kind, Op
 

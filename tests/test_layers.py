@@ -51,8 +51,8 @@ INDEPENDENT = {"sim", "check", "count", "cuda"}
 TOGETHER = tuple(
     frozenset(f"taskfuse.{package}.{module}" for module in modules.split())
     for package, modules in (
-        ("ir", "arithmetic atoms calls connectivity expr fusion task_tree tasks tensor"),  # a tensor has a definition, which reads tensors; both a fusion
-        ("sim", "agent barriers block compiled_kernel engines interleaving machine memory names observer published"),  # the state of a running machine
+        ("ir", "array_methods calls expr fusion task_tree tasks tensor"),  # a tensor has a definition, which reads tensors; both a fusion
+        ("sim", "agent barriers block engines observer"),  # an agent runs in a block, whose barriers and queues hold agents
         ("check", "constraints linear samples"),
         ("check", "pingpong rings"),
         ("testing", "epilogues operands tensor_cores"),

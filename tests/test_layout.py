@@ -47,7 +47,7 @@ ELSEWHERE: dict[str, str] = {
         schedulers/script
     """,
     "tests/sim": """
-        sim/engines sim/fault sim/compiler sim/state
+        sim/engines sim/fault sim/state
     """,
     "tests/test_locations.py": """
         location

@@ -17,10 +17,10 @@ from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, const, le, lt, private, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declarations import Buffer, TensorMapParam, TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, Descriptor, Operand, Queue
 from taskfuse.kir.products import LdMatrix, StMatrix, Wgmma
-from taskfuse.kir.walk import own_symbols
+from taskfuse.kir.walk import accesses, own_symbols
 from taskfuse.target import WARP
 
 
@@ -210,10 +210,6 @@ class Uses:
     def _collect(self, node: Node) -> None:
         context = node.context
         match node.stmt:
-            case Compute(out=out, operands=operands):
-                for o in operands:
-                    self._operand(node, o, context)
-                self._add(node, out.buffer, out.index, True, Engine.THREAD, context)
             case Choose(out=out):
                 for operand, there in chosen(node.stmt, context):
                     self._operand(node, operand, there)
@@ -248,8 +244,12 @@ class Uses:
                     if isinstance(descriptor, Access):  # registers: taskfuse.check.registers
                         continue
                     self._add(node, descriptor.base.buffer, self._tile(node, descriptor, rows, k), False, Engine.TENSOR, context)
-            case _:
-                pass
+            case stmt:  # the thread touches the very elements that its fields name
+                written, read = accesses(stmt)
+                for a in read:
+                    self._add(node, a.buffer, a.index, False, Engine.THREAD, context)
+                for a in written:
+                    self._add(node, a.buffer, a.index, True, Engine.THREAD, context)
 
     def _box(self, access: Access, box: TensorMapParam, context: Context) -> tuple[Expr | None, ...]:
         """The axes in front of those that a box fills, the first of them maybe in part; nothing is known of a box that reaches further."""

@@ -14,10 +14,10 @@ from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, Sum, const, ge, is_multiple, lt, prove, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, Descriptor
-from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
-from taskfuse.kir.walk import own_symbols
+from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
+from taskfuse.kir.walk import accesses, own_symbols
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 
@@ -193,9 +193,6 @@ def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
     """
     context = node.context
     match node.stmt:
-        case Compute(out=out, operands=operands):
-            yield from ((o, 1, context) for o in operands if isinstance(o, Access))
-            yield out, 1, context
         case Choose(out=out):
             yield from ((o, 1, there) for o, there in chosen(node.stmt, context) if isinstance(o, Access) and o.index)
             yield out, 1, context
@@ -222,11 +219,9 @@ def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
                     yield operand.base, 1, context
                 elif fragment is not None:
                     yield operand, fragment.count, context
-        case Shuffle(out=out, source=source):
-            yield source, 1, context
-            yield out, 1, context
-        case _:
-            return
+        case stmt:
+            written, read = accesses(stmt)
+            yield from ((a, 1, context) for a in (*read, *written))
 
 
 def within(context: Context, stmt: Gather) -> Context:

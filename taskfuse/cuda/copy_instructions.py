@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from taskfuse.cuda.instructions import SHARED_ADDRESS
-from taskfuse.cuda.text import Helper
+from taskfuse.cuda.text import Call, Helper
+from taskfuse.kir.nodes import Stmt
+from taskfuse.kir.synchronization import ArriveAsync
 
 # -- vectors ------------------------------------------------------------------------------------------------------------------------
 
@@ -143,3 +147,6 @@ def tma_multicast(rank: int) -> Helper:
         (SHARED_ADDRESS, TENSOR_MAP),
         90,
     )
+
+
+CALLS: Mapping[type[Stmt], Call] = {ArriveAsync: Call(ARRIVE_ASYNC, ("barrier",))}

@@ -15,7 +15,8 @@ from taskfuse.cuda.c_types import CONVERSIONS, c_type, convert, wrapping_type
 from taskfuse.cuda.text import Fragment, Helper, Library
 from taskfuse.dtypes import DType, DTypeKind, bfloat16, bool_, float32
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule, Elementwise
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 from taskfuse.ir.spelling import Spelling
 
 _INTEGERS = """

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from taskfuse.cuda.abi import OVERLAP_ARCH
-from taskfuse.cuda.text import Helper
+from taskfuse.cuda.text import Call, Helper
+from taskfuse.kir.nodes import Stmt
+from taskfuse.kir.synchronization import Expect, FenceInit, InitBarrier
 
 SHARED_ADDRESS = Helper(
     "shared_address",
@@ -300,3 +304,5 @@ __device__ __forceinline__ void semaphore_acquire_bounded(unsigned long long* se
 }""",
     (COUNTER_VALUE, REPORT),
 )
+
+CALLS: Mapping[type[Stmt], Call] = {InitBarrier: Call(INIT, ("barrier", "count")), FenceInit: Call(FENCE_INIT), Expect: Call(EXPECT, ("barrier", "bytes"))}

@@ -15,7 +15,7 @@ from taskfuse.cuda.storage import constant_elements, declared_in
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.writer import Scope, Writer
 from taskfuse.dtypes import DType, bfloat16, bool_
-from taskfuse.ir.elementwise import DTypeRule
+from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Expr, FloorDiv, and_, not_
 from taskfuse.ir.types import THREAD_TYPES

@@ -2,59 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from taskfuse.cuda import copy_instructions, matrices
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.debug import WaitPoint
 from taskfuse.cuda.expressions import Level
 from taskfuse.cuda.ranges import cursor_ranges
 from taskfuse.cuda.storage import row_major
+from taskfuse.cuda.text import Call
 from taskfuse.cuda.writer import Scope, Writer
 from taskfuse.ir.scalar import ONE, Expr, eq, prove
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import walk
 from taskfuse.kir.channels import carried
 from taskfuse.kir.clusters import ranks
+from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Queue, SemaphoreSlot
 from taskfuse.kir.synchronization import (
     Acquire,
     Advance,
     Arrive,
-    ArriveAsync,
     Barrier,
     BarrierScope,
     Commit,
     Cursor,
     CursorInit,
-    Expect,
-    FenceInit,
     FenceProxyAsync,
-    InitBarrier,
     Release,
     SetMaxNReg,
     Wait,
     WaitGroup,
-    WgmmaFence,
 )
 from taskfuse.kir.walk import phased
 
-SyncStmt = (
-    Barrier
-    | InitBarrier
-    | FenceInit
-    | Arrive
-    | ArriveAsync
-    | Expect
-    | Wait
-    | Release
-    | Acquire
-    | CursorInit
-    | Advance
-    | Commit
-    | WaitGroup
-    | FenceProxyAsync
-    | WgmmaFence
-    | SetMaxNReg
-)
+CALLS: Mapping[type[Stmt], Call] = {**ptx.CALLS, **copy_instructions.CALLS, **matrices.CALLS}
+"""The statements that are one call of a helper."""
 _COMMITS = {Queue.WGMMA: matrices.WGMMA_COMMIT, Queue.BULK: copy_instructions.BULK_COMMIT, Queue.COPY: copy_instructions.COPY_COMMIT}
 _WAITS = {Queue.WGMMA: matrices.WGMMA_WAIT, Queue.BULK: copy_instructions.BULK_WAIT, Queue.COPY: copy_instructions.COPY_WAIT}
 
@@ -81,26 +64,18 @@ class Synchronization:
         self._carries = carried(kernel) if debug else {}
         self.waits: list[WaitPoint] = []
 
-    def print(self, stmt: SyncStmt, scope: Scope) -> None:
+    def print(self, stmt: Stmt, scope: Scope) -> None:
         """One statement."""
         w = self._writer
         match stmt:
             case Barrier():
                 self._barrier(stmt, scope)
-            case InitBarrier(barrier=slot, count=count):
-                w.call(scope, ptx.INIT, w.slot(slot, scope), scope.indices.text(count))
-            case FenceInit():
-                w.call(scope, ptx.FENCE_INIT)
             case Arrive(barrier=slot, across=()):
                 w.call(scope, ptx.ARRIVE, w.slot(slot, scope))
             case Arrive(barrier=slot, across=across):
                 first, others = ranks(w.kernel.cluster, across)
                 for other in others:
                     w.call(scope, ptx.ARRIVE_AT, w.slot(slot, scope), scope.indices.text(first + other))
-            case ArriveAsync(barrier=slot):
-                w.call(scope, copy_instructions.ARRIVE_ASYNC, w.slot(slot, scope))
-            case Expect(barrier=slot, bytes=size):
-                w.call(scope, ptx.EXPECT, w.slot(slot, scope), scope.indices.text(size))
             case Wait():
                 self._wait(stmt, scope)
             case Release(semaphore=slot):
@@ -117,10 +92,10 @@ class Synchronization:
                 w.call(scope, copy_instructions.BULK_WAIT_READ if read_only else _WAITS[queue], template=f"<{pending}>")
             case FenceProxyAsync():
                 w.call(scope, ptx.FENCE_PROXY_GLOBAL if stmt.memory is MemoryType.Global else ptx.FENCE_PROXY)
-            case WgmmaFence():
-                w.call(scope, matrices.WGMMA_FENCE)
             case SetMaxNReg(registers=count):
                 w.call(scope, ptx.set_registers(count, self._launch_registers()))
+            case _:
+                w.statement(stmt, CALLS[type(stmt)], scope)
 
     def _barrier(self, stmt: Barrier, scope: Scope) -> None:
         w = self._writer

@@ -26,6 +26,18 @@ class Helper:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """A statement of kernel IR that is one call of a helper.
+
+    Attributes:
+        fields: the fields of the statement that are the arguments: expressions; mbarriers and elements, as addresses.
+    """
+
+    helper: Helper
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Fragment:
     """An expression of CUDA C++ that may stand as an operand (an atom, a call, or in parentheses), and the helpers that it calls."""
 

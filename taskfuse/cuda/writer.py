@@ -9,10 +9,12 @@ from taskfuse.cuda.c_types import convert, literal
 from taskfuse.cuda.expressions import Indices, Level
 from taskfuse.cuda.functions import IDENTIFIERS
 from taskfuse.cuda.storage import Place, packed_in
-from taskfuse.cuda.text import Fragment, Helper, bare
+from taskfuse.cuda.text import Call, Fragment, Helper, bare
 from taskfuse.dtypes import DType, int64
+from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import ScalarParam
+from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Access, BarrierSlot, Immediate, IndexOf, Operand, ScalarValue
 
 _KEYWORDS = frozenset(
@@ -143,6 +145,19 @@ class Writer:
     def slot(self, slot: BarrierSlot, scope: Scope) -> str:
         """The text of the address of an mbarrier."""
         return f"&{self.mbarriers[slot.name]}[{scope.indices.text(slot.slot)}]"
+
+    def statement(self, stmt: Stmt, call: Call, scope: Scope) -> None:
+        """A line for a statement that is one call."""
+        self.call(scope, call.helper, *(self._argument(getattr(stmt, field), scope) for field in call.fields))
+
+    def _argument(self, value: Expr | BarrierSlot | Access, scope: Scope) -> str:
+        match value:
+            case BarrierSlot():
+                return self.slot(value, scope)
+            case Access():
+                return self.address(value, scope)
+            case _:
+                return scope.indices.text(value)
 
     def dtype(self, operand: Operand) -> DType:
         """The dtype that an operand has before it is converted."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeGuard
 
-from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE, Combine, Elementwise
-from taskfuse.ir.expr import MathExpr, Reduction
+from taskfuse.ir.combine import COMBINES, Combine
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.matrix_instructions import Family, exists, shapes, spans
 from taskfuse.ir.types import ParallelType
 
@@ -65,10 +65,6 @@ class Contraction:
 
     combine: Combine
     body: Elementwise
-
-    def is_made_by(self, expr: MathExpr | None) -> TypeGuard[Reduction]:
-        """True if ``expr`` computes it."""
-        return isinstance(expr, Reduction) and expr.combine is self.combine and expr.body is self.body
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,22 @@
-"""What the methods of tensors and fusions call in the layers above, which plug themselves in when they are imported: ops and scheduling calls."""
+"""What the methods of tensors and fusions call in the layers above, which plug themselves in when they are imported: ops, scheduling calls,
+texts and pictures, the reference, proposals of tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from numpy.typing import NDArray
+
+from taskfuse.ir.atoms import Atom
 from taskfuse.ir.axes import Axis
+from taskfuse.ir.partition import Partition
 from taskfuse.ir.scalar import Expr, IntLike
 from taskfuse.ir.types import MemoryType, ParallelType
 
 if TYPE_CHECKING:
-    from taskfuse.ir.atoms import Atom
+    import networkx as nx
+
     from taskfuse.ir.fusion import Fusion
     from taskfuse.ir.tensor import AxisRef, TensorView
 
@@ -35,7 +41,7 @@ class OperatorCalls(Protocol):
     def unary(self, op: str, x: object) -> TensorView: ...
     def binary(self, op: str, a: object, b: object) -> TensorView: ...
     def getitem(self, x: TensorView, key: object) -> TensorView: ...
-    def transposed(self, x: TensorView, axes: Sequence[int]) -> TensorView: ...
+    def transposed(self, x: object, axes: Sequence[int]) -> TensorView: ...
     def call(self, op: str, *args: Any, **kwargs: Any) -> TensorView: ...
     def instead(self, name: str) -> str: ...
 
@@ -71,8 +77,25 @@ class SchedulingCalls(Protocol):
     def propagate(self, tv: TensorView, targets: Sequence[TensorView], upto: int | None) -> None: ...
 
 
+class FusionReaders(Protocol):
+    """What modules above this one do with a fusion (bound by ``taskfuse.ir``)."""
+
+    def text(self, fusion: Fusion) -> str: ...
+    def parse(self, text: str) -> Fusion: ...
+    def picture(self, fusion: Fusion) -> str: ...
+    def graph(self, fusion: Fusion) -> nx.DiGraph[str]: ...
+    def task_graph(self, fusion: Fusion) -> nx.DiGraph[str]: ...
+    def base(self, fusion: Fusion, view: TensorView) -> TensorView | None: ...
+    def evaluate(self, fusion: Fusion, args: tuple[NDArray[Any] | float | int, ...], options: dict[str, Any]) -> tuple[NDArray[Any], ...]: ...
+
+
+Partitioner = Callable[["Fusion", Mapping[str, int] | None], Partition]
+"""Proposes tasks and groups, for given values of dimensions (implemented in ``taskfuse.schedulers``)."""
+
 _bound_operators: list[OperatorCalls] = []
 _bound_scheduling: list[SchedulingCalls] = []
+_bound_readers: list[FusionReaders] = []
+_bound_partitioner: list[Partitioner] = []
 
 
 def bind_operators(calls: OperatorCalls) -> None:
@@ -85,6 +108,16 @@ def bind_scheduling(calls: SchedulingCalls) -> None:
     _bound_scheduling[:] = [calls]
 
 
+def bind_fusion_readers(readers: FusionReaders) -> None:
+    """Plug in the readers of fusions; called once, by ``taskfuse.ir.readers``."""
+    _bound_readers[:] = [readers]
+
+
+def bind_partitioner(propose: Partitioner) -> None:
+    """Plug in what proposes tasks and groups; called once, by ``taskfuse.schedulers``."""
+    _bound_partitioner[:] = [propose]
+
+
 def operators() -> OperatorCalls:
     """The ops behind the operators."""
     return _bound_operators[0]
@@ -93,3 +126,13 @@ def operators() -> OperatorCalls:
 def scheduling() -> SchedulingCalls:
     """The scheduling calls."""
     return _bound_scheduling[0]
+
+
+def readers() -> FusionReaders:
+    """The readers of fusions."""
+    return _bound_readers[0]
+
+
+def partitioner() -> Partitioner:
+    """What proposes tasks and groups."""
+    return _bound_partitioner[0]

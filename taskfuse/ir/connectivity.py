@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from taskfuse.ir.arithmetic import place_of
+from taskfuse.ir.identity import place_of
 
 N = TypeVar("N", bound=Hashable)
 

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
+from taskfuse.ir.atoms import Contraction
 from taskfuse.ir.axes import iteration_position
 from taskfuse.ir.expr import MathExpr, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, sym
 from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
+
+
+def computes(expr: MathExpr | None, row: Contraction) -> TypeGuard[Reduction]:
+    """True if an expression is what instructions of a row compute."""
+    return isinstance(expr, Reduction) and expr.combine is row.combine and expr.body is row.body
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,8 +1,9 @@
-"""The table of elementwise functions and the table of reductions' combining functions.
+"""The table of elementwise functions.
 
-A function of taskfuse is a row here: its operands, how dtypes go in and out, what it computes in NumPy and how that is written in C++, what its
-documentation says, and what else somebody asks about it. Readers look rows up and never ask which function it is; ``tf.exp`` and its like
-(:mod:`taskfuse.ops.pointwise`), the page docs/ops.md and the lists of the random tests are made from them, so that a new function is a new row.
+A function of taskfuse is a row here (:class:`~taskfuse.ir.elementwise_function.Elementwise`): its operands, how dtypes go in and out, what it computes
+in NumPy and how that is written in C++, what its documentation says, and what else somebody asks about it. Readers look rows up and never ask which
+function it is; ``tf.exp`` and its like (:mod:`taskfuse.ops.elementwise`), the page docs/ops.md and the lists of the random tests are made from them, so
+that a new function is a new row.
 
 Floats below 32 bits are computed in float32 and rounded once to the result's dtype (:attr:`DType.compute`).
 """
@@ -10,15 +11,12 @@ Floats below 32 bits are computed in float32 and rounded once to the result's dt
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum
-from typing import Any, Final, TypedDict, Unpack
+from collections.abc import Callable
+from typing import TypedDict, Unpack
 
 import numpy as np
-import numpy.typing as npt
 
-from taskfuse.dtypes import DType, bool_, result_type
+from taskfuse.ir.elementwise_function import Array, DTypeRule, Elementwise, Function
 from taskfuse.ir.modular import mix
 from taskfuse.ir.spelling import (
     AND,
@@ -36,109 +34,6 @@ from taskfuse.ir.spelling import (
     rounding,
 )
 
-Array = npt.NDArray[Any]
-Function = Callable[..., Array]
-
-
-class DTypeRule(Enum):
-    """How an elementwise function treats dtypes. Operands are cast to the promoted dtype D first, except where stated.
-
-    - SAME: any D; the result is D.
-    - NUMERIC: D is not bool; the result is D.
-    - FLOAT: bool and integers become the float that NumPy gives them (8 bits: float16, 16 bits: float32, else float64); the result is D.
-    - DIVIDE: as FLOAT, but bool and all integers become float64.
-    - BOOL: any D; the result is bool.
-    - LOGICAL: operands are cast to bool; the result is bool.
-    - BITWISE: D is bool or an integer; the result is D.
-    - SHIFT: D is an integer; the result is D.
-    - CAST: one operand of any dtype; the result is the dtype asked for.
-    - SELECT: the first operand is cast to bool, D is promoted from the others; the result is D.
-    """
-
-    SAME = "same"
-    NUMERIC = "numeric"
-    FLOAT = "float"
-    DIVIDE = "divide"
-    BOOL = "bool"
-    LOGICAL = "logical"
-    BITWISE = "bitwise"
-    SHIFT = "shift"
-    CAST = "cast"
-    SELECT = "select"
-
-
-FUNCTIONS: Final = (DTypeRule.FLOAT, DTypeRule.DIVIDE)
-"""The rules of functions that take many instructions, such as exponentials, roots and quotients: of what gives a float of anything."""
-FUNCTION_INSTRUCTIONS: Final = 16
-"""Instructions of such a function; arithmetic takes one. Assumed, not measured."""
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Elementwise:
-    """One row: an elementwise function.
-
-    Attributes:
-        name: public name, NumPy's where NumPy has it.
-        operands: names of the operands.
-        rule: how it treats dtypes.
-        function: the NumPy implementation, on arrays of the compute dtype.
-        cpp: how it is written in C++.
-        doc: one sentence for its documentation.
-        modular: the implementation on modular words (``taskfuse.ir.modular``); ``None``: a hash of the words, keyed by the name.
-        commutative: true if the first two operands may change places.
-        ulps: how many units in the last place float32 and float64 may be off on a GPU, from the correctly rounded result; ``None``: exact. Functions
-            of CUDA's library: CUDA C++ Programming Guide, "Mathematical Functions"; others from the errors of their steps.
-        torch: the names that torch has for it; ``None``: this one alone.
-        numpy: NumPy's name, if that of ``function`` is not it.
-    """
-
-    name: str
-    operands: tuple[str, ...]
-    rule: DTypeRule
-    function: Function
-    cpp: Spelling
-    doc: str
-    modular: Function | None = None
-    commutative: bool = False
-    ulps: tuple[float, float] | None = None
-    torch: str | None = None
-    numpy: str | None = None
-
-    @property
-    def instructions(self) -> int:
-        """Instructions of a GPU, of one element."""
-        return FUNCTION_INSTRUCTIONS if self.rule in FUNCTIONS else 1
-
-    @property
-    def arity(self) -> int:
-        """The number of operands."""
-        return len(self.operands)
-
-    @property
-    def numpy_name(self) -> str:
-        """What NumPy calls it; empty if it lacks it."""
-        return self.numpy or (self.function.__name__ if isinstance(self.function, np.ufunc) else "")
-
-    def compute_dtype(self, operands: Sequence[DType], out: DType) -> DType:
-        """The dtype that operands are cast to before ``function`` computes (a SELECT's first operand is cast to bool instead).
-
-        Args:
-            operands: dtypes of the operands.
-            out: dtype of the result.
-        """
-        match self.rule:
-            case DTypeRule.CAST:
-                return operands[0]
-            case DTypeRule.BOOL:
-                return result_type(*operands).compute
-            case DTypeRule.LOGICAL:
-                return bool_
-            case _:
-                return out.compute
-
-    def __repr__(self) -> str:
-        return self.name
-
 
 class _Facts(TypedDict, total=False):
     """The columns that most rows leave out."""
@@ -148,26 +43,6 @@ class _Facts(TypedDict, total=False):
     ulps: tuple[float, float] | None
     torch: str | None
     numpy: str | None
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Combine:
-    """One row: an associative and commutative function that reductions combine with.
-
-    Attributes:
-        name: name of the row, that of ``op``.
-        op: the function.
-        neutral: the neutral element for a dtype.
-        idempotent: true if an element may be taken twice.
-    """
-
-    name: str
-    op: Elementwise
-    neutral: Callable[[DType], int | float | bool]
-    idempotent: bool = False
-
-    def __repr__(self) -> str:
-        return self.name
 
 
 # -- NumPy implementations that NumPy does not have in this form ------------------------------------------------------------------------------
@@ -575,37 +450,3 @@ _ROWS = (
 )
 
 ELEMENTWISE: dict[str, Elementwise] = {row.name: row for row in _ROWS}
-
-
-def _all_bits(dtype: DType) -> int | bool:
-    if dtype is bool_:
-        return True
-    return -1 if dtype.min_value < 0 else int(dtype.max_value)
-
-
-def _combine(name: str, neutral: Callable[[DType], int | float | bool], idempotent: bool = False) -> Combine:
-    return Combine(name, ELEMENTWISE[name], neutral, idempotent)
-
-
-def _zero(dtype: DType) -> int | float | bool:
-    return False if dtype is bool_ else 0.0 if dtype.is_float else 0
-
-
-def _one(dtype: DType) -> int | float | bool:
-    return True if dtype is bool_ else 1.0 if dtype.is_float else 1
-
-
-COMBINES: dict[str, Combine] = {
-    c.name: c
-    for c in (
-        _combine("add", _zero),
-        _combine("mul", _one),
-        _combine("maximum", lambda dtype: dtype.lowest, idempotent=True),
-        _combine("minimum", lambda dtype: dtype.highest, idempotent=True),
-        _combine("logical_and", _one, idempotent=True),
-        _combine("logical_or", _zero, idempotent=True),
-        _combine("bitwise_and", _all_bits, idempotent=True),
-        _combine("bitwise_or", _zero, idempotent=True),
-        _combine("bitwise_xor", _zero),
-    )
-}

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from taskfuse.dtypes import DType, int64
 from taskfuse.ir.arguments import Argument, bind_symbols, check_count, scalar_argument
 from taskfuse.ir.axes import Axis, Rasterize, iteration_position, iteration_symbol, value_symbol
-from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
+from taskfuse.ir.combine import COMBINES
+from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View, operand_dtype
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr

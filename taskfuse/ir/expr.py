@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from taskfuse.dtypes import DType, int64
-from taskfuse.ir.elementwise import ELEMENTWISE, Combine, Elementwise
+from taskfuse.ir.combine import Combine
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.scalar import TRUE, Expr
 from taskfuse.location import Location
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex, cast
 
-import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError, ParseError, UnsupportedError
-from taskfuse.ir.arithmetic import among, place_of
 from taskfuse.ir.axes import Axis, AxisKind
-from taskfuse.ir.calls import scheduling
+from taskfuse.ir.calls import partitioner, readers, scheduling
 from taskfuse.ir.dims import Dim, facts_of
 from taskfuse.ir.expr import MathExpr, View, reads
+from taskfuse.ir.identity import among, place_of
 from taskfuse.ir.partition import Partition
 from taskfuse.ir.scalar import Expr, Facts, IntLike, free_symbols, lt, parse_expr, prove, simplify, wrap
 from taskfuse.ir.strides import collides
@@ -281,9 +280,9 @@ class Fusion:
             help = f"cast it, or write it into a slice of the input: into={into.name}[...]"
         elif strides is not None:
             reason, help = f"{tv.name} is written into {into.name}, which has its strides", "leave out strides="
-        elif (base := _readers[0].base(self, into)) is None:
+        elif (base := readers().base(self, into)) is None:
             reason = f"{into.name} is neither an input nor a view of one that has strides"
-        elif any(r.into is not None and _readers[0].base(self, r.into) is base for r in self.results):
+        elif any(r.into is not None and readers().base(self, r.into) is base for r in self.results):
             reason, help = f"another output is written into the array of {into.name}", "write one output into an array"
         if reason:
             raise FusionError(fusion=self.name, reason=f"{tv.name} cannot be written in place: {reason}", help=help, location=caller())
@@ -403,25 +402,25 @@ class Fusion:
                 raise FusionError(fusion=self.name, reason=f"'{name}' is not an argument that is left", help=help, location=caller())
         if named and len(named) == len(names):
             args = (*args, *(named[name] for name in names))
-        return _readers[0].evaluate(self, args, {} if values is None else {"values": values})
+        return readers().evaluate(self, args, {} if values is None else {"values": values})
 
     def __str__(self) -> str:
-        return _readers[0].text(self)
+        return readers().text(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _parsed, (str(self),)
 
     def draw(self, path: str | Path) -> None:
         """Write the graph to an SVG file: tensors in the boxes of their tasks and groups, an edge from each to its readers."""
-        Path(path).write_text(_readers[0].picture(self), encoding="utf-8")
+        Path(path).write_text(readers().picture(self), encoding="utf-8")
 
     def graph(self) -> nx.DiGraph[str]:
         """The tensors and scalars as a networkx graph, an edge from each to what reads it; see :func:`taskfuse.ir.graph.tensor_graph`."""
-        return _readers[0].graph(self)
+        return readers().graph(self)
 
     def task_graph(self) -> nx.DiGraph[str]:
         """See :meth:`TaskTree.graph`."""
-        return _readers[0].task_graph(self)
+        return readers().task_graph(self)
 
     def partition(self, sizes: Mapping[str, int] | None = None) -> Partition:
         """Propose tasks and groups, with the estimate behind each group: ``explain()`` shows them, ``code`` is Python, ``apply()`` makes them.
@@ -433,7 +432,7 @@ class Fusion:
             TaskError: there are tasks already, or nothing is computed.
             UnsupportedError: ``sizes`` has a name that is not a dimension.
         """
-        return _partitioner[0](self, sizes)
+        return partitioner()(self, sizes)
 
     @property
     def has_schedule(self) -> bool:
@@ -472,36 +471,8 @@ def as_fusion(value: object, call: str) -> Fusion:
     return value
 
 
-class FusionReaders(Protocol):
-    """What modules above this one do with a fusion (bound by ``taskfuse.ir``)."""
-
-    def text(self, fusion: Fusion) -> str: ...
-    def parse(self, text: str) -> Fusion: ...
-    def picture(self, fusion: Fusion) -> str: ...
-    def graph(self, fusion: Fusion) -> nx.DiGraph[str]: ...
-    def task_graph(self, fusion: Fusion) -> nx.DiGraph[str]: ...
-    def base(self, fusion: Fusion, view: TensorView) -> TensorView | None: ...
-    def evaluate(self, fusion: Fusion, args: tuple[NDArray[Any] | float | int, ...], options: dict[str, Any]) -> tuple[np.ndarray, ...]: ...
-
-
-_readers: list[FusionReaders] = []
-
-
-def bind_fusion_readers(readers: FusionReaders) -> None:
-    """Plug in the readers; called once, by the package itself."""
-    _readers[:] = [readers]
-
-
 def _parsed(text: str) -> Fusion:
-    return _readers[0].parse(text)
-
-
-_partitioner: list[Callable[[Fusion, Mapping[str, int] | None], Partition]] = []
-
-
-def bind_partitioner(propose: Callable[[Fusion, Mapping[str, int] | None], Partition]) -> None:
-    """Plug in what proposes tasks and groups; called once, by the package itself."""
-    _partitioner[:] = [propose]
+    return readers().parse(text)
 
 
 def shape_text(shape: Sequence[Expr]) -> str:

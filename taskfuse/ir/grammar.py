@@ -7,8 +7,10 @@ from dataclasses import replace
 from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.atoms import Atom, find
 from taskfuse.ir.axes import AxisKind, iteration_position, value_symbol
+from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.dims import Dim
-from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE, Elementwise
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import IndexValue, Literal
 from taskfuse.ir.reader import PARALLEL_TYPES, FusionReader, by_value
 from taskfuse.ir.scalar import TRUE, Expr, Token, TokenKind, sym

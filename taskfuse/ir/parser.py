@@ -37,7 +37,8 @@ from taskfuse.ir.syntax import (
     make_transform,
 )
 from taskfuse.ir.tasks import Group, Node
-from taskfuse.ir.tensor import Scalar, TensorSchedule, TensorView
+from taskfuse.ir.tensor import Scalar, TensorView
+from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import Location
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError
-from taskfuse.ir.arithmetic import alike
 from taskfuse.ir.axes import Axis, AxisKind, Rasterize, Transform, is_map_symbol, iteration_symbol, value_symbol
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.expr import (
@@ -33,6 +32,7 @@ from taskfuse.ir.expr import (
     reads,
 )
 from taskfuse.ir.fusion import Fusion, Result
+from taskfuse.ir.identity import alike
 from taskfuse.ir.scalar import TRUE, Expr, integers_of
 from taskfuse.ir.syntax import INDEX, INTO, KIND_WORDS, RESERVED, STRIDES, TABLE, ClauseWord, Keyword, arguments_of, default_outputs
 from taskfuse.ir.tasks import Group, Node, Task

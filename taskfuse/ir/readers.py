@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.ir.calls import bind_fusion_readers
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.ir.fusion import Fusion, bind_fusion_readers
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.graph import task_graph, tensor_graph
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.picture import fusion_picture

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import iteration_point, iteration_symbol
 from taskfuse.ir.expr import Assemble, Gather, MathExpr, Operand, Read, View, rebuilt
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, Facts, and_, const, ge, is_multiple, prove, simplify, substitute
 from taskfuse.ir.tensor import TensorView
 

@@ -13,8 +13,9 @@ from enum import Enum
 from taskfuse.dtypes import DType
 from taskfuse.ir.atoms import Atom
 from taskfuse.ir.axes import Axis, AxisKind, Merge, Rasterize, Resize, Split, Swizzle, Transform
+from taskfuse.ir.combine import Combine
 from taskfuse.ir.dims import Dim
-from taskfuse.ir.elementwise import Combine, Elementwise
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import IndexValue, Literal
 from taskfuse.ir.scalar import Expr, Token, ceildiv
 from taskfuse.ir.tables import Table

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from taskfuse.errors import TaskError
-from taskfuse.ir.arithmetic import place_of
 from taskfuse.ir.connectivity import components, find_cycle
 from taskfuse.ir.expr import MathExpr, View, reads
+from taskfuse.ir.identity import place_of
 from taskfuse.ir.tasks import Group, Node, Task, leaves
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import GroupKind, ParallelType

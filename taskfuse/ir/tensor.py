@@ -7,59 +7,25 @@ everything that scheduling calls decide. Operators and scheduling calls live in 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn, SupportsIndex
 
 from taskfuse.dtypes import DType
-from taskfuse.errors import FusionError, ScheduleError, ShapeError
-from taskfuse.ir.arithmetic import Arithmetic, among
-from taskfuse.ir.axes import Axis, Transform
+from taskfuse.errors import FusionError, ScheduleError
+from taskfuse.ir.array_methods import Arithmetic, ArrayMethods
+from taskfuse.ir.atoms import Atom
+from taskfuse.ir.axes import Axis
 from taskfuse.ir.calls import AllocationLayout, TileOrder, operators, scheduling
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Expr, IntLike
+from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.location import Location, caller
 
 if TYPE_CHECKING:
-    from taskfuse.ir.atoms import Atom
     from taskfuse.ir.expr import MathExpr
     from taskfuse.ir.fusion import Fusion
     from taskfuse.ir.tasks import Task
-
-
-Axes = int | Sequence[int] | None
-
-
-@dataclass(slots=True)
-class TensorSchedule:
-    """What scheduling calls decide about one tensor.
-
-    Attributes:
-        loop: the loop domain, outermost first: who computes it when.
-        transforms: all transforms between root, loop and allocation axes, in the order they were made.
-        ptypes: what executes an axis; an axis that is absent is Serial.
-        inline: number of outer loop axes shared with every consumer.
-        memory: where it lives; ``None``: follows from who reads it.
-        allocation: the explicit allocation domain, outermost first; ``None``: the loop axes.
-        stages: depth of the circular buffer; 1: none.
-        atom: the instruction that executes the atom axes; ``None``: scalar.
-        atom_axes: the loop axes that the atom covers.
-        in_flight: batches of the atom that may be unfinished while the next one is issued.
-    """
-
-    loop: list[Axis]
-    transforms: list[Transform] = field(default_factory=list["Transform"])
-    ptypes: dict[Axis, ParallelType] = field(default_factory=dict["Axis", ParallelType])
-    inline: int = 0
-    memory: MemoryType | None = None
-    allocation: tuple[Axis, ...] | None = None
-    stages: int = 1
-    atom: Atom | None = None
-    atom_axes: tuple[Axis, ...] = ()
-    in_flight: int = 0
-
-    def ptype(self, axis: Axis) -> ParallelType:
-        """What executes ``axis``."""
-        return self.ptypes.get(axis, ParallelType.Serial)
 
 
 class Scalar(Arithmetic):
@@ -81,7 +47,7 @@ class Scalar(Arithmetic):
         return f"{self.name}: {self.dtype.name}"
 
 
-class TensorView(Arithmetic):
+class TensorView(ArrayMethods):
     """A tensor of a fusion. Made by ``tf.define_tensor`` and by ops, never directly.
 
     Attributes:
@@ -184,136 +150,14 @@ class TensorView(Arithmetic):
             location=caller(),
         )
 
-    def __matmul__(self, other: TensorView) -> TensorView:
-        return operators().call("matmul", self, other)
-
-    def __getitem__(self, key: object) -> TensorView:
-        return operators().getitem(self, key)
-
-    # -- what NumPy's arrays and torch's tensors both have ------------------------------------------------------------------------------
-
-    @property
-    def T(self) -> TensorView:
-        """All axes reversed: a view."""
-        return operators().call("permute", self, tuple(reversed(range(self.ndim))))
-
-    @property
-    def mT(self) -> TensorView:
-        """The last two axes exchanged: a view."""
-        return operators().call("swapaxes", self, -2, -1)
-
     def __len__(self) -> int:
         """The extent of the first axis, which must be constant. Raises :class:`SymbolError`, or :class:`FusionError` for a 0-d tensor."""
         if not self.ndim:
             raise FusionError(fusion=self.fusion.name, reason=f"{self.name} is 0-d, which has no length", help="ask x.shape", location=caller())
         return int(self.shape[0])
 
-    def permute(self, *dims: int | Sequence[int]) -> TensorView:
-        """The axes in the given order, one by one or as one list: a view."""
-        return operators().call("permute", self, _flat(dims))
-
-    def reshape(self, *shape: IntLike | str | Sequence[IntLike | str]) -> TensorView:
-        """The elements in row-major order in another shape (one extent may be -1), one by one or as one list: a view."""
-        return operators().call("reshape", self, _flat(shape))
-
-    def transpose(self, *axes: int | Sequence[int]) -> TensorView:
-        """All axes reversed; or all axes in the order given, as in NumPy; or two axes exchanged, as in torch.
-
-        A view. Raises :class:`ShapeError` where NumPy and torch disagree: for two axes of a matrix in their order.
-        """
-        return operators().transposed(self, _flat(axes))
-
-    def astype(self, dtype: DType) -> TensorView:
-        """The elements converted to ``dtype``."""
-        return operators().call("cast", self, dtype)
-
-    def sum(self, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool = False) -> TensorView:
-        """The sum over ``axis`` (all axes if ``None``)."""
-        return operators().call("sum", self, **_spelled("sum", axis, dim, None, keepdims, keepdim))
-
-    def prod(self, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool = False) -> TensorView:
-        """The product over ``axis``."""
-        return operators().call("prod", self, **_spelled("prod", axis, dim, None, keepdims, keepdim))
-
-    def max(self, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool = False) -> TensorView:
-        """The maximum over ``axis``."""
-        return operators().call("max", self, **_spelled("max", axis, dim, None, keepdims, keepdim))
-
-    def min(self, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool = False) -> TensorView:
-        """The minimum over ``axis``."""
-        return operators().call("min", self, **_spelled("min", axis, dim, None, keepdims, keepdim))
-
-    def mean(self, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool = False) -> TensorView:
-        """The arithmetic mean over ``axis``."""
-        return operators().call("mean", self, **_spelled("mean", axis, dim, None, keepdims, keepdim))
-
-    def all(self, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool = False) -> TensorView:
-        """Whether all elements over ``axis`` are not 0."""
-        return operators().call("all", self, **_spelled("all", axis, dim, None, keepdims, keepdim))
-
-    def any(self, axis: Axes = None, keepdims: bool = False, *, dim: Axes = None, keepdim: bool = False) -> TensorView:
-        """Whether an element over ``axis`` is not 0."""
-        return operators().call("any", self, **_spelled("any", axis, dim, None, keepdims, keepdim))
-
-    def var(self, axis: Axes = None, keepdims: bool = False, correction: int = 0, *, dim: Axes = None, keepdim: bool = False) -> TensorView:
-        """The variance over ``axis``; ``correction`` is 0 by default, as in NumPy."""
-        return operators().call("var", self, **_spelled("var", axis, dim, None, keepdims, keepdim), correction=correction)
-
-    def std(self, axis: Axes = None, keepdims: bool = False, correction: int = 0, *, dim: Axes = None, keepdim: bool = False) -> TensorView:
-        """The square root of :meth:`var`."""
-        return operators().call("std", self, **_spelled("std", axis, dim, None, keepdims, keepdim), correction=correction)
-
-    def argmax(self, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False) -> TensorView:
-        """The index of the first of the greatest elements."""
-        return operators().call("argmax", self, **_spelled("argmax", axis, dim, None, keepdims, keepdim))
-
-    def argmin(self, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False) -> TensorView:
-        """The index of the first of the least elements."""
-        return operators().call("argmin", self, **_spelled("argmin", axis, dim, None, keepdims, keepdim))
-
-    def cumsum(self, axis: int | None = None, *, dim: int | None = None) -> TensorView:
-        """The sums of the elements up to each one."""
-        return operators().call("cumsum", self, **_spelled("cumsum", axis, dim, None))
-
-    def cumprod(self, axis: int | None = None, *, dim: int | None = None) -> TensorView:
-        """The products of the elements up to each one."""
-        return operators().call("cumprod", self, **_spelled("cumprod", axis, dim, None))
-
-    def squeeze(self, axis: Axes = None, *, dim: Axes = None) -> TensorView:
-        """Without axes of extent 1: a view."""
-        return operators().call("squeeze", self, **_spelled("squeeze", axis, dim, None))
-
-    def clip(self, min: Value | None = None, max: Value | None = None) -> TensorView:
-        """``minimum(maximum(x, min), max)``, without a bound that is ``None``."""
-        return operators().call("clip", self, min, max)
-
-    def round(self) -> TensorView:
-        """The nearest integers, halves to even."""
-        return operators().call("round", self)
-
-    def flatten(self) -> TensorView:
-        """The elements in row-major order in one axis: a view."""
-        return operators().call("flatten", self)
-
-    def ravel(self) -> TensorView:
-        """The elements in row-major order in one axis: a view."""
-        return operators().call("ravel", self)
-
-    def swapaxes(self, axis1: int, axis2: int) -> TensorView:
-        """Two axes exchanged: a view."""
-        return operators().call("swapaxes", self, axis1, axis2)
-
-    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> TensorView:
-        """The elements on a diagonal of two axes, as the last axis: a view."""
-        return operators().call("diagonal", self, offset, axis1, axis2)
-
-    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> TensorView:
-        """The sum of a diagonal."""
-        return operators().call("trace", self, offset, axis1, axis2)
-
-    def dot(self, other: TensorView) -> TensorView:
-        """The product of vectors and matrices."""
-        return operators().call("dot", self, other)
+    def __getitem__(self, key: object) -> TensorView:
+        return operators().getitem(self, key)
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a tensor has no attribute '{name}'" + operators().instead(name))
@@ -526,19 +370,6 @@ class AxisRef:
         """Bind the axis to what executes it. Returns the axis itself."""
         scheduling().parallelize(self.tensor, self.axis, ptype)
         return self
-
-
-def _flat(given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What is given one by one, or as one list."""
-    alone: object = given[0] if len(given) == 1 else None
-    return tuple(cast("Sequence[Any]", alone)) if isinstance(alone, Sequence) and not isinstance(alone, str) else given
-
-
-def _spelled(call: str, axis: object, dim: object, default: object, keepdims: bool = False, keepdim: bool = False) -> dict[str, Any]:
-    """The parameters of a call in NumPy's spelling. Raises :class:`ShapeError` if an axis is given in both."""
-    if axis is not default and dim is not default:
-        raise ShapeError(op=call, reason="axis= and dim= are both given", help="they are one parameter: give one of them", location=caller())
-    return {"axis": axis if dim is default else dim, **({"keepdims": True} if keepdims or keepdim else {})}
 
 
 Value = TensorView | Scalar | Expr | int | float | bool

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.dtypes import DType, DTypeKind, bool_
-from taskfuse.ir.elementwise import Array, Combine, DTypeRule, Elementwise
+from taskfuse.ir.combine import Combine
+from taskfuse.ir.elementwise_function import Array, DTypeRule, Elementwise
 from taskfuse.ir.modular import WORD, embed, hash_words
 
 Scalar = bool | int | float

@@ -15,29 +15,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from taskfuse.dtypes import DType
-from taskfuse.ir.elementwise import Elementwise
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.scalar import TRUE, Expr
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir.operands import Access, BarrierSlot, Case, Found, Located, MapName, Operand, Writer, Written
-from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
-from taskfuse.kir.synchronization import (
-    Acquire,
-    Advance,
-    Arrive,
-    ArriveAsync,
-    Barrier,
-    Commit,
-    CursorInit,
-    Expect,
-    FenceInit,
-    FenceProxyAsync,
-    InitBarrier,
-    Release,
-    SetMaxNReg,
-    Wait,
-    WaitGroup,
-    WgmmaFence,
-)
+from taskfuse.kir.products import WarpStmt
+from taskfuse.kir.synchronization import SyncStmt
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,36 +157,5 @@ class TmaStore(Writer):
     source: Access
 
 
-Stmt = (
-    For
-    | Bind
-    | If
-    | Compute
-    | Choose
-    | Gather
-    | VectorCopy
-    | AsyncCopy
-    | Barrier
-    | InitBarrier
-    | FenceInit
-    | Arrive
-    | ArriveAsync
-    | Expect
-    | Wait
-    | Release
-    | Acquire
-    | CursorInit
-    | Advance
-    | TmaLoad
-    | TmaStore
-    | Commit
-    | WaitGroup
-    | WgmmaFence
-    | Wgmma
-    | Mma
-    | LdMatrix
-    | StMatrix
-    | Shuffle
-    | FenceProxyAsync
-    | SetMaxNReg
-)
+Stmt = For | Bind | If | Compute | Choose | Gather | VectorCopy | AsyncCopy | TmaLoad | TmaStore | WarpStmt | SyncStmt
+"""The closed set of all statements."""

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 from taskfuse.dtypes import DTYPES, DType
 from taskfuse.errors import ParseError
-from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.reader import TokenReader
 from taskfuse.ir.scalar import TRUE, Expr, Token, TokenKind, const
 from taskfuse.ir.shared_layouts import Major

@@ -8,7 +8,7 @@ from typing import Any
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.axes import iteration_point
-from taskfuse.ir.elementwise import Elementwise
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, Expr, const
 from taskfuse.ir.types import MemoryType, ParallelType

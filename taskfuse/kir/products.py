@@ -149,3 +149,7 @@ class Shuffle(Writer):
     out: Written
     source: Access
     mask: int
+
+
+WarpStmt = Wgmma | Mma | LdMatrix | StMatrix | Shuffle
+"""All of them."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from taskfuse.dtypes import DType
-from taskfuse.ir.elementwise import DTypeRule, Elementwise
+from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import FALSE, ZERO, Const, Expr, is_boolean
 from taskfuse.kir.declaration_rules import NO_NAME

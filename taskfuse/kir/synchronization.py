@@ -233,3 +233,24 @@ class SetMaxNReg(Located):
 
     FORM: ClassVar[str] = "SETMAXNREG {registers}"
     registers: int
+
+
+SyncStmt = (
+    Barrier
+    | InitBarrier
+    | FenceInit
+    | Arrive
+    | ArriveAsync
+    | Expect
+    | Wait
+    | Release
+    | Acquire
+    | CursorInit
+    | Advance
+    | Commit
+    | WaitGroup
+    | WgmmaFence
+    | FenceProxyAsync
+    | SetMaxNReg
+)
+"""All of them."""

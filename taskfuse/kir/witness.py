@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taskfuse.dtypes import DType
-from taskfuse.ir.elementwise import Combine, Elementwise
+from taskfuse.ir.combine import Combine
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.operands import Access, Case, Content, Holds, Immediate, Operand
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.axes import iteration_point
-from taskfuse.ir.elementwise import COMBINES
+from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.forms import RULE_WORDS, RuleWord

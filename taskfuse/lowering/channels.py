@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from taskfuse.errors import LoweringError
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, Expr, const, eq, is_multiple, maximum, prove, simplify
 from taskfuse.ir.storage import has_code, made_from, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task

@@ -6,8 +6,9 @@ enclose one of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from taskfuse.errors import LoweringError
 from taskfuse.ir.axes import Axis
@@ -46,6 +47,10 @@ class CodeLoop:
 
 
 Piece = Code | CodeLoop
+
+
+def _ends(piece: Piece) -> bool:
+    return isinstance(piece, Code) and piece.stage is Stage.FINISH
 
 
 def _tensors(pieces: tuple[Piece, ...]) -> list[TensorView]:
@@ -117,11 +122,16 @@ class NestBuilder:
     def _emit(self, node: Node, pieces: tuple[Piece, ...]) -> list[PNode]:
         match node:
             case Task():
-                return [n for piece in pieces for n in self._emit_piece(node, piece)]
+                return [n for ended, run in groupby(pieces, _ends) for n in self._emit_run(node, ended, list(run))]
             case Group() if node.ptype is not None:
                 return self._emit_parallel(node, pieces)
             case Group():
                 return self._emit_sequence(node, pieces)
+
+    def _emit_run(self, node: Node, ended: bool, pieces: Sequence[Piece]) -> list[PNode]:
+        if ended:
+            return self._finish([piece.tv for piece in pieces if isinstance(piece, Code)])
+        return [n for piece in pieces for n in self._emit_piece(node, piece)]
 
     def _emit_piece(self, node: Node, piece: Piece) -> list[PNode]:
         if isinstance(piece, Code):
@@ -268,10 +278,12 @@ class NestBuilder:
                 loops, wrap = self._own_loops(code.tv, "n")
                 return wrap(list(body)) if (body := self.statements.init(code.tv, loops)) else []
             case Stage.FINISH:
-                loops, _ = self._own_loops(code.tv, "f")
-                queue = queue_of(code.tv)
-                done: list[PNode] = [] if queue is None else [PSync((WaitGroup(queue, 0),), code.tv)]
-                return done + finish(self.statements, code.tv, loops)
+                return self._finish([code.tv])
+
+    def _finish(self, ended: Sequence[TensorView]) -> list[PNode]:
+        """The last stage of reductions that end behind one loop."""
+        done: list[PNode] = [PSync((WaitGroup(queue, 0),), tv) for tv in ended if (queue := queue_of(tv)) is not None]
+        return done + finish(self.statements, [(tv, self._own_loops(tv, "f")[0]) for tv in ended])
 
     def _own_loops(self, tv: TensorView, mark: str) -> tuple[dict[Axis, Expr], _Wrap]:
         """Loops over the axes of a result that stand inside the outermost loop along which it accumulates, for INIT and FINISH."""

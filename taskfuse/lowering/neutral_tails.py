@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from taskfuse.ir.arithmetic import among
+from taskfuse.ir.identity import among
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Literal, Operand, Pointwise, Read, Reduction, Select, View, is_same_number
 from taskfuse.ir.fusion import Fusion

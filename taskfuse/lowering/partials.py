@@ -7,6 +7,7 @@ barrier: the registers of a tile, or a part of them, and the innermost loops aro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from taskfuse.ir.axes import Axis
@@ -54,6 +55,19 @@ def workspace(tv: TensorView, memory: MemoryType) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """What stands between two barriers of a join.
+
+    Attributes:
+        nodes: what comes first.
+        loop: then, a loop over partial results, if there is one.
+    """
+
+    nodes: list[PNode]
+    loop: PLoop | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Partials:
     """The partial results of one reduction.
 
@@ -89,22 +103,33 @@ class Partials:
     # -- storage --------------------------------------------------------------------------------------------------------------------
 
     def shape(self, memory: MemoryType) -> tuple[Expr, ...]:
-        """Of the workspace. Shared: per partial result that shuffles leave, or per thread of the task's thread range; Global: per block of it, too.
+        """Of the workspace. Shared: per partial result that shuffles leave, or per thread of the task's thread range; Global: per block of it.
 
         Each has the elements that are joined together, neighbors of one thread not side by side, but those of neighboring threads.
         """
         elements = (*(a.extent for a in self.axes), *((const(self.registers),) if self.registers > 1 else ()))
-        if memory is MemoryType.Shared and self.warps is not None:
-            return (self.warps.slots, *elements, *(extent for _, extent in self._kept(self.indexer.ranges.facts)))
-        range_of, task = self.indexer.ranges.range, self.indexer.tree.place[self.tv]
         blocks, threads = self._types(memory)
+        range_of, task = self.indexer.ranges.range, self.indexer.tree.place[self.tv]
+        kept = tuple(extent for _, extent in self._kept(self.indexer.ranges.facts))
+        if memory is MemoryType.Global:
+            return (*(range_of(task, p).extent for p in blocks), *elements, *kept)
+        if self.warps is not None:
+            return (self.warps.slots, *elements, *kept)
         return (*(range_of(task, p).extent for p in blocks), *elements, *(range_of(task, p).extent for p in threads))
 
-    def of_thread(self, index_map: IndexMap, memory: MemoryType, replace: dict[ParallelType, Expr]) -> Access:
-        """The place of the partial result of a thread, or of the one at other indices of some types."""
+    def of_thread(self, index_map: IndexMap, replace: dict[ParallelType, Expr]) -> Access:
+        """The place in Shared memory of the partial result of a thread, or of the one at other indices of some types."""
+        blocks, threads = (self._indices(types, index_map, replace) for types in self._types(MemoryType.Shared))
+        return Access(workspace(self.tv, MemoryType.Shared), (*blocks, *self._element(index_map), *threads))
+
+    def _indices(self, types: Sequence[ParallelType], index_map: IndexMap, replace: dict[ParallelType, Expr]) -> list[Expr]:
         task = self.indexer.tree.place[self.tv]
-        blocks, threads = ([simplify(replace[p] if p in replace else sym(base_name(p, task)), index_map.facts) for p in types] for types in self._types(memory))
-        return Access(workspace(self.tv, memory), (*blocks, *self._element(index_map), *threads))
+        return [simplify(replace[p] if p in replace else sym(base_name(p, task)), index_map.facts) for p in types]
+
+    def of_block(self, index_map: IndexMap, replace: dict[ParallelType, Expr]) -> Access:
+        """The place in Global memory of the partial result of a block, or of the one at other indices of some types: one for the threads that have it."""
+        blocks = self._indices(self._types(MemoryType.Global)[0], index_map, replace)
+        return Access(workspace(self.tv, MemoryType.Global), (*blocks, *self._element(index_map), *(index for index, _ in self._kept(index_map.facts))))
 
     def of_slot(self, index_map: IndexMap, slot: Expr) -> Access:
         """The place of a partial result that shuffles leave."""
@@ -143,17 +168,36 @@ class Partials:
             place = place + self._part() * self.registers
         return Access(first.buffer, (place,))
 
-    def wrapped(self, steps: list[list[PNode]], loops: dict[Axis, Expr]) -> list[PNode]:
-        """Steps with a barrier between, for all elements that a thread has: each for those that are joined together."""
-        own = {a: PLoop(str(loops[a]), a.extent, self.tv.schedule.ptype(a) is ParallelType.Unroll, []) for a in inner_axes(self.tv)}
-        together = [loop for a, loop in own.items() if a in self.axes]
-        others = [loop for a, loop in own.items() if a not in self.axes]
-        tile = registers(self.tv)
+    @property
+    def takes_all(self) -> bool:
+        """Whether all elements that a thread has are joined together."""
+        return self.registers == registers(self.tv) and len(self.axes) == len(inner_axes(self.tv))
+
+    @property
+    def shared_bytes(self) -> Expr:
+        """Of Shared memory, for those that are joined together."""
+        across = any(a.is_reduction for p in THREAD_TYPES for a in digits(self.tv, p))
+        return const(self.tv.dtype.compute.itemsize) * _product(self.shape(MemoryType.Shared)) if across else const(0)
+
+    def joined_together(self, steps: Sequence[Step], loops: dict[Axis, Expr]) -> list[Step]:
+        """Steps for one element, for all that are joined together.
+
+        A loop over partial results is around the elements: their loads wait for one another no more than the sums do, which one element's alone would.
+        """
+        own = [self._loop(a, loops) for a in self.axes]
         if self.registers > 1:
-            together.append(PLoop(str(register(self.tv)), const(self.registers), True, []))
-        if self.registers < tile:
-            others.append(PLoop(str(self._part()), const(tile // self.registers), True, []))
-        return _around(others, [n for step in steps if step for n in _around(together, step)])
+            own.append(PLoop(str(register(self.tv)), const(self.registers), True, []))
+        return [Step(_around(own, s.nodes), s.loop and replace(s.loop, body=_around(own, s.loop.body))) for s in steps]
+
+    def in_rounds(self, nodes: list[PNode], loops: dict[Axis, Expr]) -> list[PNode]:
+        """All steps, for those elements in turn that are joined together."""
+        own = [self._loop(a, loops) for a in inner_axes(self.tv) if a not in self.axes]
+        if self.registers < registers(self.tv):
+            own.append(PLoop(str(self._part()), const(registers(self.tv) // self.registers), True, []))
+        return _around(own, nodes)
+
+    def _loop(self, axis: Axis, loops: dict[Axis, Expr]) -> PLoop:
+        return PLoop(str(loops[axis]), axis.extent, self.tv.schedule.ptype(axis) is ParallelType.Unroll, [])
 
     def _part(self) -> Expr:
         """Which part of a tile's registers, if not all of them are joined together."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import Axis, AxisKind, axis
 from taskfuse.ir.expr import Assemble, MathExpr, Read, rebuilt
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.storage import has_code, producers, resolve
 from taskfuse.ir.tasks import Group
-from taskfuse.ir.tensor import TensorSchedule, TensorView
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.ir.types import MemoryType
 from taskfuse.schedule.caching import copy_of, join_task
 from taskfuse.schedule.copy import copy_fusion

@@ -3,41 +3,84 @@
 Each thread (or block) of a reduced digit holds a partial result in its accumulator; after this stage every thread of the thread range holds the
 result. Where the thread range is made of whole warps, the lanes of a warp exchange accumulators in a butterfly of shuffles; if partial results of
 several warps are left, one lane of each group stores its own to Shared memory and every thread combines all of them, in the same order.
-Any other set of threads joins in a tree over Shared memory. Across blocks every block combines all partial results from a Global workspace.
-The barriers between the steps are the sync pass's: the steps are plain statements. Accumulators may be the registers of an atom's tile, which are
-joined one by one: threads that hold one place of it in two partial results differ in reduced digits alone.
+Any other set of threads joins in a tree over Shared memory. Across blocks one thread of those that have the same result stores it to a Global workspace,
+and every thread combines all of them.
+The barriers between the steps are the sync pass's: the steps are plain statements. Reductions that end behind one loop take their steps together,
+and share these barriers, as far as there is room in Shared memory for the partial results of all of them, and the loops over partial results.
+
+Accumulators may be the registers of an atom's tile, which are joined one by one: threads that hold one place of it in two partial results differ in
+reduced digits alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import zip_longest
+
 from taskfuse.ir.axes import Axis
-from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.scalar import Expr, and_, bounds, const, eq, le, lt, prove, simplify, sym
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
+from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Access, Content, Immediate, Operand
 from taskfuse.kir.products import Shuffle
 from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.index_maps import IndexMap
 from taskfuse.lowering.lanes import WarpReduction
-from taskfuse.lowering.partials import Partials, lane_registers
+from taskfuse.lowering.partials import MOST_BYTES, Partials, Step, lane_registers
 from taskfuse.lowering.plan import PLoop, PNode, PStmt, base_name
 from taskfuse.lowering.statements import Statements
 from taskfuse.target import MAX_THREADS
 
 COPY = ELEMENTWISE["copy"]
 
-Steps = list[list[PNode]]
+
+def finish(statements: Statements, ended: Sequence[tuple[TensorView, dict[Axis, Expr]]]) -> list[PNode]:
+    """The code that joins the accumulators of reductions that end behind one loop, and stores their results.
+
+    Args:
+        ended: each with the loops over the elements of it that a thread has.
+    """
+    nodes: list[PNode] = []
+    together: list[list[Step]] = []
+    room = const(MOST_BYTES)
+    for tv, loops in ended:
+        partials = Partials.of(statements.indexer, tv)
+        steps = partials.joined_together(_steps(statements, tv, loops, partials), loops)
+        used = partials.shared_bytes
+        if together and not (partials.takes_all and prove(le(used, room), statements.indexer.ranges.facts)):
+            nodes += _side_by_side(together)
+            together, room = [], const(MOST_BYTES)
+        if partials.takes_all:
+            together.append(steps)
+            room = room - used
+        else:
+            nodes += partials.in_rounds(_side_by_side([steps]), loops)
+    return nodes + _side_by_side(together)
 
 
-def finish(statements: Statements, tv: TensorView, loops: dict[Axis, Expr]) -> list[PNode]:
-    """The code that joins the accumulators of ``tv`` and stores the result; ``loops``: over the elements that a thread has."""
-    partials = Partials.of(statements.indexer, tv)
+def _side_by_side(reductions: Sequence[Sequence[Step]]) -> list[PNode]:
+    """The first steps of all, then their second ones, and so on; loops over as many partial results are one."""
+    found: list[PNode] = []
+    for taken in zip_longest(*reductions, fillvalue=Step([])):
+        found += [node for step in taken for node in step.nodes]
+        loops: dict[tuple[str, Expr], PLoop] = {}
+        for loop in (step.loop for step in taken if step.loop is not None):
+            key = loop.var, loop.extent
+            loops[key] = replace(loop, body=[*loops[key].body, *loop.body]) if key in loops else loop
+        found += loops.values()
+    return found
+
+
+def _steps(statements: Statements, tv: TensorView, loops: dict[Axis, Expr], partials: Partials) -> list[Step]:
+    """The steps of one reduction, for one element of its result."""
     join = _Join(statements, tv, loops, partials)
     reduced = [(p, a) for p in reversed(INDEX_TYPES) for a in reversed(digits(tv, p)) if a.is_reduction and not join.is_alone(p, a)]
-    steps: Steps = []
+    steps: list[Step] = []
     if partials.warps is not None:
         steps += join.warps(partials.warps)
     else:
@@ -46,8 +89,8 @@ def finish(statements: Statements, tv: TensorView, loops: dict[Axis, Expr]) -> l
     for p, axis in reduced:
         steps += [] if p.is_thread else join.blocks(p, axis)
     if statements.accumulator(tv) != tv.name:
-        steps.append([statements.store(tv, loops)])
-    return partials.wrapped(steps, loops)
+        steps.append(Step([statements.store(tv, loops)]))
+    return steps
 
 
 class _Join:
@@ -77,7 +120,7 @@ class _Join:
 
     # -- whole warps ----------------------------------------------------------------------------------------------------------------
 
-    def warps(self, warps: WarpReduction) -> Steps:
+    def warps(self, warps: WarpReduction) -> list[Step]:
         """Shuffles in every warp, then, if partial results are left, one round over Shared memory.
 
         All lanes take part in a shuffle, so it stands under no guard: a lane that a guard keeps from its accumulator brings the neutral element.
@@ -87,7 +130,7 @@ class _Join:
         lane, peer = (Access(name, ()) for name in lane_registers(self.tv))
         mine = lane if warps.masks and index_map.guards else acc
         nodes: list[PNode] = []
-        steps: Steps = [nodes]
+        steps = [Step(nodes)]
         if mine is lane:
             nodes.append(self._compute(lane, COPY, (self.neutral,), everyone, ()))
             nodes.append(self._compute(lane, COPY, (acc,), index_map, index_map.guards))
@@ -97,10 +140,10 @@ class _Join:
         if not warps.is_local:
             slot, leads = self._slot(warps)
             nodes.append(self._compute(self.partials.of_slot(index_map, slot), COPY, (mine,), index_map, (*index_map.guards, *leads)))
-            var = f"{self.tv.name}.slot"
+            var = "part.slot"
             inner = IndexMap(index_map.values, index_map.facts.with_range(var, 0, warps.slots - 1), index_map.guards)
             step = self._compute(acc, op, (acc, self.partials.of_slot(inner, sym(var))), inner, index_map.guards)
-            steps.append([self._compute(acc, COPY, (self.neutral,), index_map, index_map.guards), PLoop(var, warps.slots, False, [step])])
+            steps.append(Step([self._compute(acc, COPY, (self.neutral,), index_map, index_map.guards)], PLoop(var, warps.slots, False, [step])))
         elif mine is lane:
             nodes.append(self._compute(acc, COPY, (lane,), index_map, index_map.guards))
         return steps
@@ -121,44 +164,56 @@ class _Join:
 
     # -- any set of threads ---------------------------------------------------------------------------------------------------------
 
-    def threads(self, p: ParallelType, axis: Axis) -> Steps:
+    def threads(self, p: ParallelType, axis: Axis) -> list[Step]:
         """A tree over Shared memory along one reduced digit."""
-        index_map, shared = self.index_map, MemoryType.Shared
-        mine = self.partials.of_thread(index_map, shared, {})
+        index_map = self.index_map
+        mine = self.partials.of_thread(index_map, {})
         base, stride, digit = self._digit(p, axis)
         most = bounds(axis.extent, index_map.facts)[1]
         limit = MAX_THREADS if most is None else min(most, MAX_THREADS)
-        steps: Steps = [[self._compute(mine, COPY, (self.acc,), index_map, index_map.guards)]]
+        steps = [Step([self._compute(mine, COPY, (self.acc,), index_map, index_map.guards)])]
         step = 1
         while step * 2 < limit:
             step *= 2
         while step >= 1 and limit > 1:
             inside = (lt(base, product(digits(self.tv, p))), lt(digit, step), lt(digit + step, axis.extent))
             guarded = IndexMap(index_map.values, index_map.facts.with_assumption(and_(*inside)), index_map.guards)
-            other = self.partials.of_thread(guarded, shared, {p: base + stride * step})
+            other = self.partials.of_thread(guarded, {p: base + stride * step})
             if not prove(lt(axis.extent, step + 1), index_map.facts):
-                steps.append([self._compute(mine, self.expr.combine.op, (mine, other), guarded, (*index_map.guards, *_unproved(inside, index_map)))])
+                steps.append(Step([self._compute(mine, self.expr.combine.op, (mine, other), guarded, (*index_map.guards, *_unproved(inside, index_map)))]))
             step //= 2
-        result = self.partials.of_thread(index_map, shared, {p: base - stride * digit})
-        steps.append([self._compute(self.acc, COPY, (result,), index_map, index_map.guards)])
+        result = self.partials.of_thread(index_map, {p: base - stride * digit})
+        steps.append(Step([self._compute(self.acc, COPY, (result,), index_map, index_map.guards)]))
         return steps
 
     # -- blocks ---------------------------------------------------------------------------------------------------------------------
 
-    def blocks(self, p: ParallelType, axis: Axis) -> Steps:
+    def blocks(self, p: ParallelType, axis: Axis) -> list[Step]:
         """A round over Global memory along one reduced digit."""
-        index_map, workspace = self.index_map, MemoryType.Global
+        index_map = self.index_map
         own = digits(self.tv, p)
         base, stride, digit = self._digit(p, axis)
-        var = f"{self.tv.name}.{p.value}"
+        var = f"part.{p.value}"
         inner = IndexMap(index_map.values, index_map.facts.with_range(var, 0, axis.extent - 1), index_map.guards)
-        other = self.partials.of_thread(inner, workspace, {p: base + stride * (sym(var) - digit)})
+        other = self.partials.of_block(inner, {p: base + stride * (sym(var) - digit)})
         inside = _unproved((lt(base, product(own)),), inner) if axis is not own[0] else ()
         step = self._compute(self.acc, self.expr.combine.op, (self.acc, other), inner, (*index_map.guards, *inside))
+        leads = self._leads()
         return [
-            [self._compute(self.partials.of_thread(index_map, workspace, {}), COPY, (self.acc,), index_map, index_map.guards)],
-            [self._compute(self.acc, COPY, (self.neutral,), index_map, index_map.guards), PLoop(var, axis.extent, False, [step])],
+            Step([self._compute(self.partials.of_block(index_map, {}), COPY, (self.acc,), index_map, (*index_map.guards, *leads))]),
+            Step([self._compute(self.acc, COPY, (self.neutral,), index_map, index_map.guards)], PLoop(var, axis.extent, False, [step])),
         ]
+
+    def _leads(self) -> tuple[Expr, ...]:
+        """Which of the threads that have one result stores it: the first along every reduced digit."""
+        conds: list[Expr] = []
+        for p in THREAD_TYPES:
+            own = digits(self.tv, p)
+            reduced = [a for a in own if a.is_reduction]
+            if reduced:
+                conds.append(lt(sym(base_name(p, self.statements.indexer.tree.place[self.tv])), product(own)))
+                conds += [eq(self._digit(p, a)[2], 0) for a in reduced]
+        return _unproved(tuple(conds), self.index_map)
 
 
 def _unproved(conds: tuple[Expr, ...], index_map: IndexMap) -> tuple[Expr, ...]:

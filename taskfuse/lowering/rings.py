@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from taskfuse.ir.arithmetic import among
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, Expr, Facts, const, lt, simplify, sym
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView

@@ -9,7 +9,8 @@ from __future__ import annotations
 from taskfuse.dtypes import bool_, int64
 from taskfuse.ir.axes import AxisKind, iteration_symbol
 from taskfuse.ir.axes import axis as new_axis
-from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
+from taskfuse.ir.combine import COMBINES
+from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue, Literal, Read, Reduction
 from taskfuse.ir.scalar import ZERO, Expr, ge, prove
 from taskfuse.ir.tensor import TensorView

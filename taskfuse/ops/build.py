@@ -16,7 +16,8 @@ from taskfuse.dtypes import DType, bool_, float16, float32, float64, int64, resu
 from taskfuse.errors import DTypeError, FusionError, ShapeError
 from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.dims import Dim
-from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule, Elementwise
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 from taskfuse.ir.expr import IndexValue, Literal, Operand, Pointwise, Read, ScalarRead
 from taskfuse.ir.fusion import Fusion, shape_text
 from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, free_symbols

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taskfuse.ir.elementwise import COMBINES
+from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.scalar import ONE, Expr
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.activations import wide as wide_of

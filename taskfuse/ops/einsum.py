@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from taskfuse.dtypes import DType, DTypeLike, as_dtype, result_type
 from taskfuse.ir.axes import iteration_symbol
-from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
+from taskfuse.ir.combine import COMBINES
+from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, ZERO, Expr

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from taskfuse.dtypes import DType, DTypeLike, as_dtype, result_type
 from taskfuse.ir.axes import AxisKind, axis, iteration_symbol
-from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
+from taskfuse.ir.combine import COMBINES
+from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Literal, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, ZERO, Expr

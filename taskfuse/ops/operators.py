@@ -8,7 +8,7 @@ from typing import Any, cast
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.tensor import TensorView, Value
 from taskfuse.ops import indexing, views
-from taskfuse.ops.build import described, normalize_axis, pointwise, shape_error
+from taskfuse.ops.build import check_tensor, described, normalize_axis, pointwise, shape_error
 from taskfuse.ops.rearrange import swapaxes
 from taskfuse.ops.registry import OPS, by_torch
 
@@ -25,7 +25,8 @@ class Operators:
     def getitem(self, x: TensorView, key: object) -> TensorView:
         return indexing.getitem(x, key)
 
-    def transposed(self, x: TensorView, axes: Sequence[int]) -> TensorView:
+    def transposed(self, x: object, axes: Sequence[int]) -> TensorView:
+        x = check_tensor("transpose", x)
         if not axes:
             return views.transpose(x)
         if len(axes) != 2:

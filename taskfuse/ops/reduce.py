@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 from taskfuse.dtypes import DType, DTypeLike, as_dtype, bool_, float64
 from taskfuse.ir.axes import AxisKind, axis, iteration_symbol
-from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE, Combine, Elementwise
+from taskfuse.ir.combine import COMBINES, Combine
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import Literal, Read, Reduction
 from taskfuse.ir.scalar import ONE, Expr, maximum
 from taskfuse.ir.tensor import TensorView

@@ -14,7 +14,8 @@ from typing import NoReturn, TypeVar
 
 from taskfuse.dtypes import DType, DTypeLike, as_dtype, float64, result_type, uint64
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.location import caller
 from taskfuse.ops.build import promoted_dtype, refusal, result_dtype, total_dtype
 

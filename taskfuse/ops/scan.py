@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from taskfuse.dtypes import DType, DTypeLike
 from taskfuse.ir.axes import axis as new_axis
-from taskfuse.ir.elementwise import COMBINES
+from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.expr import Scan
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller

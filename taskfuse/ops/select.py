@@ -10,12 +10,12 @@ from enum import Enum
 from typing import SupportsIndex
 
 from taskfuse.dtypes import DType, result_type
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Operand, Read, Select, View
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, IntLike, and_, eq, le, lt, prove, wrap
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller

@@ -15,10 +15,11 @@ from taskfuse.runtime.kernel import Maker
 from taskfuse.runtime.progress import Progress
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.alpha_equivalence import form
+from taskfuse.schedulers.budget import SECONDS, Budget, Ended, Work
 from taskfuse.schedulers.candidates import failure, tried
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmentation import Segmentation
-from taskfuse.schedulers.segmenter import BUDGET, choose_segments
+from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import Target
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def auto_scheduled(
     *,
     sizes: Mapping[str, int] | None,
     target: Target,
-    budget: float = BUDGET,
+    budget: float = SECONDS,
     known: Segmentation | None = None,
 ) -> Executable:
     """The executable of an automatic schedule of ``fusion``, every kernel of which was made and is proved: the one that is remembered, if there is one.
@@ -48,8 +49,9 @@ def auto_scheduled(
     run = memory.recall()
     if run is None:
         with Progress(f"tf.compile of '{fusion.name}'") as progress:
-            run = _searched(fusion, make, sizes, target, budget, known, progress)
-        memory.keep(run)
+            run = _searched(fusion, make, sizes, target, Budget(budget), known, progress)
+        if not (isinstance(run.schedule, Segmentation) and run.schedule.ended is Ended.CLOCK):  # another process may find a better one
+            memory.keep(run)
     return run
 
 
@@ -58,7 +60,7 @@ def _searched(
     make: Maker,
     sizes: Mapping[str, int] | None,
     target: Target,
-    budget: float,
+    budget: Budget,
     known: Segmentation | None,
     progress: Callable[[str], None],
 ) -> Executable:
@@ -71,6 +73,7 @@ def _searched(
         key = form(scheduled).text if is_segment else ""  # the arguments of the whole have the names that the user gave them
         run = alike.get(key)
         if run is None:
+            budget.spend(Work.MADE, len(scheduled.tensors()))
             run = make(scheduled, schedule=schedule)
             if is_segment:
                 alike[key] = run

@@ -24,8 +24,8 @@ from taskfuse.runtime.specialization import specialized
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.segment import SegmentedFusion
 from taskfuse.schedule.widen import widened
+from taskfuse.schedulers.budget import SECONDS
 from taskfuse.schedulers.schedule import Sizes
-from taskfuse.schedulers.segmenter import BUDGET
 from taskfuse.target import Target, as_target
 
 
@@ -37,7 +37,7 @@ def compile(
     numerics: Literal["eager", "wide"] = "eager",
     sizes: Mapping[str, int] | None = None,
     specialize: bool = True,
-    budget: float = BUDGET,
+    budget: float = SECONDS,
     target: Target | str | None = None,
     arch: str | None = None,
     fast_math: bool = False,
@@ -66,7 +66,8 @@ def compile(
         sizes: values of the fusion's dimensions for the cost models of automatic schedules; the kernels run with any.
         specialize: schedule again at a call, for the divisors and bounds of its extents (docs/automatic.md); if false, the kernels for all extents run
             all calls.
-        budget: seconds for the search for an automatic schedule of several kernels; then the search stops with the segments that it has.
+        budget: seconds for the search for an automatic schedule of several kernels, as counted from its work, so that the same is found on every machine;
+            then the search stops with the segments that it has. A clock stops it after 5 times as long.
         target: the GPU that automatic schedules are chosen for and whose limits kernels keep: a :class:`taskfuse.Target`, its name (``"H100"``) or its
             architecture; by default the GPU in this machine, or an H200 without one.
         arch: the architecture to compile for, such as ``"sm_90a"``; by default that of the GPU that runs the kernel.

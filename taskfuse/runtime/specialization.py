@@ -27,6 +27,7 @@ from taskfuse.runtime.decision_cache import DecisionCache, Outline
 from taskfuse.runtime.executable import Executable, Facts, Specialization
 from taskfuse.runtime.kernel import Maker
 from taskfuse.schedule.copy import Renaming, copy_fusion, embed
+from taskfuse.schedulers.budget import Ended
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.segmenter import choose_segments
@@ -198,7 +199,8 @@ class Specialized(Executable):
         found = memory.outline()
         if found is None:
             found = choose_segments(part, sizes=known, target=self._target)
-            memory.keep_outline(found)
+            if found.ended is not Ended.CLOCK:
+                memory.keep_outline(found)
         return found
 
     def _planned(self, facts: Facts, chosen: Segmentation | Outline, sizes: Mapping[str, int]) -> Executable:

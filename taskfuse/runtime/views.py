@@ -16,7 +16,7 @@ from taskfuse.ir.storage import Strided, strided
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import one_kernel
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedule.segment import extract
+from taskfuse.schedule.parts import Parts
 from taskfuse.schedulers.fallback import fallback
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class StridedView:
             whole, tensors = copy_fusion(self._fusion)
             copy = ops.copy(tensors[self._fusion.tensor(self._name)])
             whole.add_output(copy)
-            part = extract(whole, [copy], f"{self._fusion.name}_{self._name}")
+            part = Parts(whole).extract([copy], f"{self._fusion.name}_{self._name}")
             fallback(part)
             self.names = tuple(tv.name for tv in part.inputs)
             self._copy = one_kernel(part, self._backend)

@@ -12,7 +12,8 @@ from taskfuse.ir.axes import Axis, axis, iteration_point
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, MathExpr, Operand, Pointwise, Read, View, reads
 from taskfuse.ir.storage import storage_operands, storage_uses, with_reads
-from taskfuse.ir.tensor import TensorSchedule, TensorView
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.location import caller
 from taskfuse.schedule.call import Call
 from taskfuse.schedule.replay import ancestors, replay

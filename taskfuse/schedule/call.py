@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, SupportsIndex, cast
 
 from taskfuse.errors import ScheduleError
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.expr import Read
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ZERO, Const
 from taskfuse.ir.storage import has_code, producers, resolve
 from taskfuse.ir.tensor import TensorView

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from taskfuse.ir.axes import axis, iteration_symbol
-from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import Literal, Operand, Pointwise, Read, Scan, Select
 from taskfuse.ir.scalar import TRUE, Expr, and_, ceildiv, const, ge, is_multiple, lt, simplify, substitute
 from taskfuse.ir.tensor import TensorView

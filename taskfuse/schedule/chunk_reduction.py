@@ -12,7 +12,8 @@ from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Literal, Operand, Read, Reduction
 from taskfuse.ir.scalar import Expr, const, is_multiple, simplify, substitute
-from taskfuse.ir.tensor import TensorSchedule, TensorView
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.location import caller
 from taskfuse.schedule.caching import join_task
 from taskfuse.schedule.call import Call, inlined_producers

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, Swizzle, Transform
 from taskfuse.ir.expr import IndexValue, Leaf, Literal, Read, ScalarRead, rebuilt
 from taskfuse.ir.fusion import Fusion, Result
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Expr, substitute, sym
 from taskfuse.ir.tasks import Node
-from taskfuse.ir.tensor import Scalar, TensorSchedule, TensorView
+from taskfuse.ir.tensor import Scalar, TensorView
+from taskfuse.ir.tensor_schedule import TensorSchedule
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,6 +8,7 @@ from typing import SupportsIndex
 from taskfuse.errors import FusionError
 from taskfuse.ir.expr import MathExpr
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
@@ -145,11 +146,13 @@ def _raise_until_ordered(fusion: Fusion, chosen: dict[TensorView, int]) -> dict[
 def _lower_again(tv: TensorView, deepest: int) -> bool:
     """Inline ``tv`` as deep as an order allows; true if that is deeper than before."""
     floor = tv.schedule.inline
-    for depth in range(deepest, floor, -1):
+    depth = deepest
+    while depth > floor:
         tv.schedule.inline = depth
         try:
             order.check(tv.fusion)
-        except order.OrderError:
+        except order.OrderError as error:
+            depth = min(depth - 1, error.depth) if among(tv, error.tensors) else depth - 1  # any deeper there is the same obstacle
             continue
         return True
     tv.schedule.inline = floor

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from taskfuse.ir.atoms import ATOMS, SCALAR, VECTOR, Atom, Instruction
 from taskfuse.ir.axes import Axis, AxisKind
+from taskfuse.ir.contraction import computes
 from taskfuse.ir.expr import Gather, is_copy
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
@@ -94,7 +95,7 @@ def cover(call: Call, atom: Atom, positions: tuple[int, ...]) -> None:
 def _check_contraction(call: Call, atom: Atom) -> None:
     row = atom.contraction
     assert row is not None
-    if not row.is_made_by(call.tv.definition):
+    if not computes(call.tv.definition, row):
         raise call.error(f"the atom {atom.name} computes a reduction by {row.combine.name} of {row.body.name}, and its definition is another")
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_point
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Literal, Read, Reduction
-from taskfuse.ir.tensor import TensorSchedule, TensorView
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.location import caller
 from taskfuse.schedule.caching import join_task
 from taskfuse.schedule.call import Call, described, inlined_producers

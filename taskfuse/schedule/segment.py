@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from math import prod
+from dataclasses import dataclass
 
 from taskfuse.errors import FusionError
-from taskfuse.ir.arithmetic import among
-from taskfuse.ir.expr import Assemble, Leaf, Read, ScalarRead, map_exprs, reads, rebuilt
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Sym
-from taskfuse.ir.storage import made_from, needed, producers, resolve, strided
-from taskfuse.ir.tensor import Scalar, TensorView
+from taskfuse.ir.identity import among
+from taskfuse.ir.storage import made_from, needed, producers, strided
+from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.schedule.call import is_list
+from taskfuse.schedule.parts import Parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +62,8 @@ def segment(fusion: Fusion, segments: Sequence[Sequence[TensorView | str]], view
             raise _error(fusion, f"{tv.name} is in no segment", "name every tensor that the outputs need and that is neither an input nor a view")
     owned = [[tv for tv in code if owner[tv] == number] for number in range(len(segments))]
     passed = _passed(fusion, len(segments), views)
-    order = _order(fusion, owned, owner)
-    return SegmentedFusion(fusion, tuple(extract(fusion, owned[number], f"{fusion.name}_{k}", passed[number]) for k, number in enumerate(order)))
+    order, parts = _order(fusion, owned, owner), Parts(fusion)
+    return SegmentedFusion(fusion, tuple(parts.extract(owned[number], f"{fusion.name}_{k}", passed[number]) for k, number in enumerate(order)))
 
 
 def _passed(fusion: Fusion, segments: int, views: Sequence[Sequence[TensorView | str]] | None) -> list[list[TensorView]]:
@@ -80,70 +77,6 @@ def _passed(fusion: Fusion, segments: int, views: Sequence[Sequence[TensorView |
         if not among(tv, fusion.tensors()) or strided(fusion, tv) is None:
             raise _error(fusion, f"{tv.name} is not a view with strides", "name slices, and reshaped or permuted tensors")
     return found
-
-
-def extract(fusion: Fusion, tensors: Sequence[TensorView], name: str, views: Sequence[TensorView] = ()) -> Fusion:
-    """The part of ``fusion`` that computes ``tensors``: it reads what they need and others make, and its outputs are what others need of it.
-
-    A segment that reads no tensor takes one nevertheless, if there are inputs: it is computed on the device, and in the stream, of its arguments.
-
-    Args:
-        views: those that it takes as inputs.
-    """
-    own = set(tensors)
-    chosen = (e for e in fusion.exprs() if e.output in own or (isinstance(e, Assemble) and own.issuperset(made_from(fusion, e.output))))
-    exprs = [rebuilt(e, partial(resolve, fusion, stop=views)) for e in chosen]
-    inside = {e.output for e in exprs}
-    read = dict.fromkeys(r.tensor for e in exprs for r in reads(e) if r.tensor not in inside)
-    elsewhere = {tv for e in fusion.exprs() if e.output not in inside and not fusion.is_view(e.output) for tv in producers(fusion, e.output)}
-    new = Fusion(name)
-    symbols = {s for tv in (*read, *inside) for a in tv.root for s in a.extent.free}
-    symbols |= {s for e in exprs for i in map_exprs(e) for s in i.free if s in fusion.dims}
-    tables = {tv for tv in fusion.tables if any(tv.name in i.free for e in exprs for i in map_exprs(e))}
-    read |= dict.fromkeys(tables)
-    facts = (e for tv in tables for e in fusion.tables[tv].expressions)
-    symbols |= {s for e in facts for s in e.free}
-    bound = {a.extent.name for tv in read for a in tv.logical if isinstance(a.extent, Sym)}
-    for tv in fusion.inputs:  # extents that no other input tells
-        if missing := {a.extent.name for a in tv.logical if isinstance(a.extent, Sym)} & symbols - bound:
-            read[tv] = None
-            bound |= missing
-    if not read and fusion.inputs:  # arrays come from where an array is
-        read[min(fusion.inputs, key=_size)] = None
-    symbols |= {s for tv in read for a in tv.logical for s in a.extent.free}
-    new.dims.update((k, v) for k, v in fusion.dims.items() if k in symbols)
-    tensors_of: dict[TensorView, TensorView] = {}
-    scalars: dict[Scalar, Scalar] = {}
-    for tv in fusion.tensors():
-        if tv in read:
-            tensors_of[tv] = new.add_input(new.new_tensor(tv.logical, tv.dtype, name=tv.name, location=tv.location))
-        elif tv in inside:
-            tensors_of[tv] = new.new_tensor(tv.root, tv.dtype, logical=tv.logical, name=tv.name, location=tv.location)
-    new.tables.update((tensors_of[tv], known) for tv, known in fusion.tables.items() if tv in tables)
-    used = {o.scalar for e in exprs for o in e.operands if isinstance(o, ScalarRead)}
-    for scalar in fusion.scalars:
-        if scalar in used:
-            scalars[scalar] = new.add_scalar(scalar.name, scalar.dtype)
-
-    def moved(read: Read) -> Read:
-        return replace(read, tensor=tensors_of[read.tensor])
-
-    def leaf(operand: Leaf) -> Leaf:
-        return ScalarRead(scalars[operand.scalar]) if isinstance(operand, ScalarRead) else operand
-
-    for e in exprs:
-        new.define(rebuilt(e, moved, leaf=leaf, output=tensors_of[e.output]))
-    for tv in fusion.tensors():
-        if tv in inside and (among(tv, fusion.outputs) or tv in elsewhere):
-            new.add_output(tensors_of[tv])
-    return new
-
-
-def _size(tv: TensorView) -> tuple[int, int]:
-    """Axes of no constant extent, and elements along the others: what tells inputs that are small."""
-    extents = [a.extent for a in tv.logical]
-    constant = [e.value for e in extents if isinstance(e, Const)]
-    return len(extents) - len(constant), prod(constant)
 
 
 def _order(fusion: Fusion, segments: Sequence[Sequence[TensorView]], owner: dict[TensorView, int]) -> list[int]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from taskfuse.dtypes import DType, float32
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Leaf, Literal, MathExpr, Pointwise, Reduction, rebuilt
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
 

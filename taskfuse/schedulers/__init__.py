@@ -1,6 +1,6 @@
 """Schedulers: calls that schedule a fusion of a kind, and say why so."""
 
-from taskfuse.ir.fusion import bind_partitioner
+from taskfuse.ir.calls import bind_partitioner
 from taskfuse.schedulers.auto import SCHEDULERS, auto
 from taskfuse.schedulers.cat import CatConfig, Form, cat
 from taskfuse.schedulers.config import MatmulConfig, MatmulKind

@@ -8,12 +8,16 @@ from typing import Any, Final
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.location import caller
-from taskfuse.schedulers.candidates import Candidates
+from taskfuse.schedulers.budget import Budget
+from taskfuse.schedulers.candidates import Candidates, Offering
 from taskfuse.schedulers.cat import cat
-from taskfuse.schedulers.fallback import fallback, price
+from taskfuse.schedulers.fallback import fallback
+from taskfuse.schedulers.fallback import offer as fallback_offer
 from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.normalization import normalization
+from taskfuse.schedulers.normalization import offer as normalization_offer
 from taskfuse.schedulers.pointwise import pointwise
+from taskfuse.schedulers.reduction import offer as reduction_offer
 from taskfuse.schedulers.reduction import reduction
 from taskfuse.schedulers.scan import scan
 from taskfuse.schedulers.schedule import Chosen, Scheduler, Sizes
@@ -23,6 +27,9 @@ from taskfuse.target import DEFAULT, Target
 
 SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, simt_gemm, reduction, normalization, scan, cat, transpose, pointwise, fallback)
 """Those that know most of a fusion first; the last takes what the others refuse."""
+
+OFFERS: Final[Mapping[Scheduler, Offering]] = {reduction: reduction_offer, normalization: normalization_offer, fallback: fallback_offer}
+"""What tells the time of a schedule for less than it costs to make it."""
 
 PRODUCTS: Final[tuple[Scheduler, ...]] = (matmul, simt_gemm)
 """Those of matrix products."""
@@ -52,9 +59,11 @@ def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None 
     return found.best.scheduler(fusion, config, sizes=sizes, target=target).after(found.best.schedule.refused)
 
 
-def candidates(fusion: Fusion, config: object = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Candidates:
+def candidates(
+    fusion: Fusion, config: object = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, budget: Budget | None = None
+) -> Candidates:
     """The schedules of ``fusion``, which is not changed, by all of :data:`SCHEDULERS`."""
-    return Candidates(fusion, SCHEDULERS, config, sizes, target, {fallback: price})
+    return Candidates(fusion, SCHEDULERS, config, sizes, target, OFFERS, budget)
 
 
 def _refuse(fusion: Fusion, reason: str, help: str) -> UnsupportedError:

@@ -7,17 +7,20 @@ All of these drop the candidate, with its reason, and the next one is asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from taskfuse.count import Count
 from taskfuse.errors import TaskfuseError, UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.schedule import Chosen, Scheduler
+from taskfuse.schedulers.budget import Budget, Work
+from taskfuse.schedulers.schedule import Chosen, Offer, Scheduler
 from taskfuse.target import Target
 
+T = TypeVar("T")
 MOST_PARAMETERS = 4
 """Of a scheduler whose first parameters make no kernel that is proved, so many more are tried before the next scheduler is asked."""
 INTERNAL = "internal error"
@@ -44,8 +47,8 @@ Trial = Callable[[Fusion, Chosen[Any]], Count | None]
 """Makes the kernel of a scheduled fusion, proves it, and counts what it does. Raises :class:`TaskfuseError` if it cannot."""
 
 
-Price = Callable[..., float]
-"""Microseconds of a scheduler's schedule of a fusion, by ``sizes`` and ``target``, without the schedule."""
+Offering = Callable[..., Offer]
+"""What a scheduler would do with a fusion, by ``sizes`` and ``target``. What it refuses the scheduler refuses, too."""
 
 
 class Tried(NamedTuple):
@@ -60,12 +63,6 @@ class Tried(NamedTuple):
     refused: str = ""
 
 
-class _Price(NamedTuple):
-    """In the place of a candidate that is not scheduled yet: its microseconds."""
-
-    us: float
-
-
 class Candidates:
     """The schedules of a fusion, those first that its schedulers prefer.
 
@@ -73,7 +70,8 @@ class Candidates:
         fusion: unscheduled; it is not changed.
         schedulers: in the order in which they are asked.
         config: parameters of the scheduler that they are of; ``None``: each chooses its own.
-        prices: schedulers whose time is known for less than their schedule costs, and what tells it.
+        offers: schedulers whose time is known for less than their schedule costs, and what tells it.
+        budget: what counts the work; ``None``: nobody does.
 
     Attributes:
         refused: who was asked and is not it, and why.
@@ -87,31 +85,33 @@ class Candidates:
         config: object,
         sizes: Mapping[str, int] | None,
         target: Target,
-        prices: Mapping[Scheduler, Price] | None = None,
+        offers: Mapping[Scheduler, Offering] | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self._fusion = fusion
         self._schedulers = schedulers
         self._config = config
-        self._prices = dict(prices or {})
+        self._offers = dict(offers or {})
+        self._budget = budget or Budget()
         self._settings: dict[str, Any] = {"sizes": sizes, "target": target}
         self.refused: list[tuple[str, str]] = []
         self._rest = self._all()
         self._aside: list[Candidate] = []
         self._done: set[str] = set()
         self.is_last = False
-        self._head: Candidate | _Price | None = next(self._rest, None)
+        self._head: Candidate | Offer | None = next(self._rest, None)
 
     @property
     def best(self) -> Candidate | None:
         """The first that was not dropped; ``None`` if all were."""
-        while isinstance(self._head, _Price):
+        while isinstance(self._head, Offer):
             self._head = next(self._rest, None)
         return self._head
 
     @property
     def us(self) -> float:
         """Microseconds of the best, which need not be scheduled for that; infinite if all were dropped."""
-        return inf if self._head is None else self._head.us if isinstance(self._head, _Price) else self._head.schedule.us
+        return inf if self._head is None else self._head.us if isinstance(self._head, Offer) else self._head.schedule.us
 
     def put_aside(self, schedule: Chosen[Any]) -> None:
         """Go on to the next scheduler, and come back if nothing better is left: the kernel of :attr:`best` is proved, and far from its roofline.
@@ -151,15 +151,18 @@ class Candidates:
             location=caller(),
         )
 
-    def _all(self) -> Iterator[Candidate | _Price]:
-        """The candidates; before that of a scheduler with a price, the price."""
+    def _all(self) -> Iterator[Candidate | Offer]:
+        """The candidates; before that of a scheduler with an offer, the offer."""
         for scheduler in self._schedulers:
-            if scheduler in self._prices:
-                price = self._prices[scheduler]
-                found: list[float] = []
-                if failure(lambda price=price, found=found: found.append(price(self._fusion, **self._settings))) is None:
-                    yield _Price(found[0])
-            first = self._tried(scheduler, self._config)
+            make: Callable[[Fusion], Chosen[Any]] = partial(scheduler, config=self._config, **self._settings)
+            if scheduler in self._offers and self._config is None:
+                self._budget.spend(Work.OFFERED, len(self._fusion.tensors()))
+                offer = self._found(scheduler, partial(self._offers[scheduler], self._fusion, **self._settings))
+                if offer is None:
+                    continue
+                yield offer
+                make = offer.make
+            first = self._tried(scheduler, make)
             if first is None:
                 continue
             yield first
@@ -167,18 +170,24 @@ class Candidates:
                 for option in [o for o in first.schedule.alternatives if o.config != first.schedule.config][:MOST_PARAMETERS]:
                     if first.schedule.scheduler in self._done:
                         break
-                    other = self._tried(scheduler, option.config)
+                    other = self._tried(scheduler, partial(scheduler, config=option.config, **self._settings))
                     if other is not None:
                         yield other
 
-    def _tried(self, scheduler: Scheduler, config: object) -> Candidate | None:
+    def _tried(self, scheduler: Scheduler, make: Callable[[Fusion], Chosen[Any]]) -> Candidate | None:
         copy, _ = copy_fusion(self._fusion)
-        found: list[Chosen[Any]] = []
-        reason = failure(lambda: found.append(scheduler(copy, config, **self._settings)))
+        self._budget.spend(Work.SCHEDULED, len(copy.tensors()))
+        found = self._found(scheduler, partial(make, copy))
+        return None if found is None else Candidate(copy, found.after(self.refused), scheduler)
+
+    def _found(self, scheduler: Scheduler, call: Callable[[], T]) -> T | None:
+        """What a scheduler says; ``None`` if it refuses."""
+        found: list[T] = []
+        reason = failure(lambda: found.append(call()))
         if reason is not None:
             self.refused.append((scheduler.__name__, reason))
             return None
-        return Candidate(copy, found[0].after(self.refused), scheduler)
+        return found[0]
 
 
 def tried(trial: Trial | None, fusion: Fusion, schedule: Chosen[Any], bound: float = 0.0) -> Tried:

@@ -18,16 +18,15 @@ from dataclasses import replace
 from math import prod
 
 from taskfuse.errors import TaskfuseError
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.contraction import axes_of_index, factors
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE
-from taskfuse.ir.storage import needed, resolve, storage_reads, storage_uses, strided
+from taskfuse.ir.storage import needed, producers, resolve, storage_reads, storage_uses, strided
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.through_view import is_whole, own_index
-from taskfuse.schedulers.elementwise import ancestors, is_aligned, recompute_all
+from taskfuse.schedulers.elementwise import is_aligned, recompute_all
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
 from taskfuse.target import VECTOR_BYTES
@@ -61,6 +60,15 @@ def _products(fusion: Fusion) -> list[Reduction]:
     return found
 
 
+def _after(fusion: Fusion, products: set[TensorView]) -> set[TensorView]:
+    """What needs one of ``products``."""
+    found = set[TensorView]()
+    for e in fusion.exprs():
+        if not fusion.is_view(e.output) and any(tv in found or tv in products for tv in producers(fusion, e.output)):
+            found.add(e.output)
+    return found
+
+
 # -- behind products ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -68,7 +76,7 @@ def _behind(script: Script, extent: Sizes) -> None:
     """Rules 1 and 2."""
     fusion = script.fusion
     products = {e.output for e in _products(fusion)}
-    after = {e.output for e in needed(fusion) if products.intersection(ancestors(fusion, e.output))}
+    after = _after(fusion, products)
     recompute_all(script, fusion, lambda read, reader: _stays(fusion, read, reader, after))
     for product in [e.output for e in _products(fusion)]:
         if product.is_output:
@@ -118,7 +126,8 @@ def _before(script: Script) -> None:
     """Rule 3."""
     fusion = script.fusion
     products = _products(fusion)
-    behind = [e for e in needed(fusion) if isinstance(e, Pointwise) and any(among(p.output, ancestors(fusion, e.output)) for p in products)]
+    after = _after(fusion, {e.output for e in products})
+    behind = [e for e in needed(fusion) if isinstance(e, Pointwise) and e.output in after]
     for expr in (*products, *behind):
         operands(script, expr.output, isinstance(expr, Reduction))
 

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Select
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import const, is_multiple
 from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.axes import iteration_position
-from taskfuse.ir.contraction import MatrixAxes, factors
+from taskfuse.ir.contraction import MatrixAxes, computes, factors
 from taskfuse.ir.expr import Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, const, ge, is_multiple, prove
 from taskfuse.ir.storage import has_code, producers, reads_of, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
@@ -162,7 +162,7 @@ def find(fusion: Fusion) -> Product:
 
 def _contraction(fusion: Fusion) -> Reduction:
     found = [e for e in fusion.exprs() if isinstance(e, Reduction)]
-    products = [e for e in found if SUM_OF_PRODUCTS.is_made_by(e)]
+    products = [e for e in found if computes(e, SUM_OF_PRODUCTS)]
     if not found or len(products) > 1:
         raise refuse(fusion, "matmul", f"it takes one contraction, and there are {len(products)}", "give each contraction a fusion of its own")
     expr = products[0] if products else found[0]

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.expr import Assemble, Gather, Literal, MathExpr, Pointwise, Read, Select, is_copy
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, is_multiple, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, made_from, needed, producers, storage_reads, storage_uses, table
 from taskfuse.ir.tensor import TensorView

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Assemble, Gather, MathExpr, Read, Reduction, Scan
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.storage import needed, reads_of, storage_reads, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.elementwise import ancestors, check_new, follow, is_aligned, recompute_all, stored, work
 from taskfuse.schedulers.parameters import Parameters
-from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.target import DEFAULT, MAX_THREADS, Target
 
@@ -90,18 +91,15 @@ def fallback(
     return Chosen("fallback", problem, option, (option,), config is not None, script.text, expected)
 
 
-def price(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> float:
-    """Microseconds that the schedule of an unscheduled fusion is expected to take: for a part of what it takes to make one.
-
-    Args:
-        fusion: it is not changed.
+def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
+    """What :func:`fallback` would do.
 
     Raises:
         UnsupportedError: see :func:`fallback`; not all that it raises.
     """
     script = Script(copy_fusion(fusion)[0])
     recompute_all(script, script.fusion)
-    return _priced(script, Sizes(fusion, sizes, target))[2]
+    return Offer(_priced(script, Sizes(fusion, sizes, target))[2], partial(fallback, sizes=sizes, target=target))
 
 
 def _priced(script: Script, extent: Sizes) -> tuple[dict[TensorView, TensorView], float, float]:

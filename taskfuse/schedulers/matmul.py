@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 
 from taskfuse.dtypes import DType, float32
-from taskfuse.ir.elementwise import DTypeRule
+from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family, accumulator_dtype

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from taskfuse.ir.fusion import Fusion
-from taskfuse.schedulers.reduction import schedule
+from taskfuse.schedulers.reduction import plan, schedule, tried
 from taskfuse.schedulers.rows import RowConfig
-from taskfuse.schedulers.schedule import Chosen, check_call, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, tries_parameters
 from taskfuse.target import DEFAULT, Target
 
 
@@ -30,5 +31,10 @@ def normalization(fusion: Fusion, config: RowConfig | None = None, *, sizes: Map
     Raises:
         UnsupportedError: the fusion or the parameters do not fit this scheduler.
     """
-    check_call(fusion, "normalization", config, RowConfig)
-    return schedule("normalization", fusion, config, sizes, target)
+    return schedule(plan("normalization", fusion, config, sizes, target), fusion)
+
+
+def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
+    """What ``normalization`` would do. Raises :class:`UnsupportedError`."""
+    planned = plan("normalization", fusion, None, sizes, target)
+    return Offer(planned.option.us, partial(tried, planned))

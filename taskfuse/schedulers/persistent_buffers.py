@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from taskfuse.ir.arithmetic import among
-from taskfuse.ir.elementwise import FUNCTIONS
+from taskfuse.ir.elementwise_function import FUNCTIONS
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, View, reads
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.storage import resolve
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.space import Space
@@ -80,7 +80,9 @@ class Phases:
         return 1 + max(self.of.values(), default=0)
 
     def _is_wide(self, tv: TensorView) -> bool:
-        return resolve(self.fusion, Read(tv, tuple(a.extent for a in tv.logical))).tensor in self._wide
+        """True if ``tv`` has elements of a row, itself or as a view; the view of a reduction's result has none, though the reduction runs over them."""
+        source = resolve(self.fusion, Read(tv, tuple(a.extent for a in tv.logical))).tensor
+        return source in self._wide and (source is tv or self._is_elementwise(source))
 
     def _is_load(self, tv: TensorView) -> bool:
         """True if ``tv`` is the copy of an input."""

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.expr import Assemble, Gather, Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import needed, storage_reads, table
 from taskfuse.ir.tensor import TensorView

@@ -16,10 +16,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import prod
 
 from taskfuse.errors import TaskError
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.connectivity import components
 from taskfuse.ir.expr import MathExpr, Pointwise, Reduction
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.partition import Part, Partition, ProposedGroup, ProposedTask, RejectedGroup
 from taskfuse.ir.scalar import TRUE
 from taskfuse.ir.storage import storage_reads

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import prod
+from typing import NamedTuple
 
 from taskfuse.errors import LoweringError, ScheduleError
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, bounds
 from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.lowering.steps import lower
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.persistent_buffers import Keep, Phases
-from taskfuse.schedulers.row_cost import RowProblem, estimate, rank
+from taskfuse.schedulers.row_cost import RowEstimate, RowProblem, estimate, rank
 from taskfuse.schedulers.rows import RowConfig, Rows, check
-from taskfuse.schedulers.schedule import Chosen, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.space import Space, find, settle
 from taskfuse.target import DEFAULT, Target
@@ -42,51 +44,84 @@ def reduction(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping
     Raises:
         UnsupportedError: the fusion or the parameters do not fit this scheduler.
     """
-    check_call(fusion, "reduction", config, RowConfig)
-    trial, _ = _settled(fusion)
-    phases = Phases(trial, find(trial)).count
-    if phases > 1:
-        raise refuse(fusion, "reduction", f"a row is walked over {phases} times", "tf.schedulers.normalization takes such fusions")
-    return schedule("reduction", fusion, config, sizes, target)
+    return schedule(plan("reduction", fusion, config, sizes, target), fusion)
 
 
-def _settled(fusion: Fusion) -> tuple[Fusion, bool]:
-    """A copy of a fusion in which all is computed, or copied, where it is read (:func:`settle`), and whether that changed anything."""
+class Plan(NamedTuple):
+    """What is known of a schedule of rows before it is made.
+
+    Attributes:
+        name: of the scheduler.
+        is_changed: whether all is computed, or copied, where it is read (:func:`settle`) before it is scheduled.
+        problem: what the cost model is asked.
+        alternatives: what it ranks, the fastest first.
+        option: what is chosen.
+        given: whether the caller chose it.
+    """
+
+    name: str
+    is_changed: bool
+    problem: RowProblem
+    alternatives: tuple[Option[RowConfig], ...]
+    option: RowEstimate
+    given: bool
+
+
+def plan(name: str, fusion: Fusion, config: RowConfig | None, sizes: Mapping[str, int] | None, target: Target) -> Plan:
+    """Choose the parameters of ``reduction`` or ``normalization``, unless they are given.
+
+    Raises:
+        UnsupportedError: see there; what lowering refuses is found by :func:`schedule`.
+    """
+    check_call(fusion, name, config, RowConfig)
     trial, _ = copy_fusion(fusion)
     script = Script(trial)
     settle(script)
-    return trial, bool(script.lines)
-
-
-def schedule(name: str, fusion: Fusion, config: RowConfig | None, sizes: Mapping[str, int] | None, target: Target) -> Chosen[RowConfig]:
-    """Choose the parameters, unless they are given, and make the calls."""
-    trial, is_changed = _settled(fusion)
     space = find(trial)
-    problem = _problem(trial, space, Phases(trial, space), Sizes(fusion, sizes, target))
+    phases = Phases(trial, space)
+    if name == "reduction" and phases.count > 1:
+        raise refuse(fusion, name, f"a row is walked over {phases.count} times", "tf.schedulers.normalization takes such fusions")
+    problem = _problem(trial, space, phases, Sizes(fusion, sizes, target))
     alternatives = tuple(rank(problem))
     chosen = alternatives[0].config if config is None else config
     check(trial, space, chosen)
-    expected = estimate(problem, chosen)
-    _try(fusion, trial, chosen)
+    return Plan(name, bool(script.lines), problem, alternatives, estimate(problem, chosen), config is not None)
+
+
+def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
+    """What ``reduction`` would do. Raises :class:`UnsupportedError`."""
+    planned = plan("reduction", fusion, None, sizes, target)
+    return Offer(planned.option.us, partial(tried, planned))
+
+
+def schedule(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
+    """Make the calls, on a copy first. Raises :class:`UnsupportedError` if no kernel comes of them; then ``fusion`` has not changed."""
+    tried(planned, copy_fusion(fusion)[0])
+    return _applied(planned, fusion)
+
+
+def tried(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
+    """Make the calls, and lower what they make: what the form of the space does not show (reads through views) is found here. Raises
+    :class:`UnsupportedError` if no kernel comes of them; then ``fusion`` is of no further use."""
+    try:
+        found = _applied(planned, fusion)
+        lower(fusion)
+    except (LoweringError, ScheduleError) as error:
+        raise refuse(fusion, "reduction", str(error).split("\n", 1)[0], "leave what is at fault to a fusion of its own") from error
+    return found
+
+
+def _applied(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
+    problem, expected = planned.problem, planned.option
     script = Script(fusion)
-    if is_changed:
+    if planned.is_changed:
         script.comment("what is read elsewhere than at its own place is computed there")
         settle(script)
-    Rows(script, fusion, find(fusion), chosen, expected.residents).apply()
+    Rows(script, fusion, find(fusion), expected.config, expected.residents).apply()
     phased = f"{problem.phases} phases" if problem.phases > 1 else "1 phase"
     size = f"of {problem.rows} rows of {problem.columns} elements, {'along' if problem.is_inner else 'across'} vectors of {problem.width}, {phased}"
     waits = f"{expected.registers} registers, {expected.residents} resident blocks; waits for: {expected.bound}; expected: {expected.us:.1f} us"
-    return Chosen(name, size, expected, alternatives, config is not None, script.text, waits)
-
-
-def _try(fusion: Fusion, trial: Fusion, config: RowConfig) -> None:
-    """Schedule and lower a copy: what the form of the space does not show (reads through views) is found here, before anything has changed."""
-    copy, _ = copy_fusion(trial)
-    try:
-        Rows(Script(copy), copy, find(copy), config).apply()
-        lower(copy)
-    except (LoweringError, ScheduleError) as error:
-        raise refuse(fusion, "reduction", str(error).split("\n", 1)[0], "leave what is at fault to a fusion of its own") from error
+    return Chosen(planned.name, size, expected, planned.alternatives, planned.given, script.text, waits)
 
 
 def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> RowProblem:

@@ -10,8 +10,8 @@ stored theirs, the threads that multiplied add up the parts, always in the same 
 
 from __future__ import annotations
 
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import const
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType

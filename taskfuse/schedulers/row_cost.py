@@ -237,12 +237,13 @@ def candidates(problem: RowProblem) -> Iterator[RowConfig]:
 
 
 def _rows(problem: RowProblem, threads: int) -> list[int]:
-    """Rows of a block: enough for a few warps. Across rows, as many vectors as make whole sectors of memory."""
+    """Rows of a block: enough for a few warps. Across rows, as many vectors as make whole sectors of memory, if there are so many."""
     if problem.is_inner and threads > WARP:
         return [1]
     if problem.is_inner:
         return sorted({min(most // threads, 1 << (problem.rows - 1).bit_length()) for most in (FEWEST_THREADS, 2 * FEWEST_THREADS)})
-    return [n for n in (8, 16, 32, 64) if n * threads <= MAX_THREADS and (n == 8 or n < 2 * problem.row_vectors)]
+    fewest = min(8, 1 << (problem.row_vectors - 1).bit_length())
+    return [n for n in (fewest, 16, 32, 64) if n * threads <= MAX_THREADS and (n == fewest or n < 2 * problem.row_vectors)]
 
 
 def _blocks(problem: RowProblem, threads: int, rows: int) -> list[int]:

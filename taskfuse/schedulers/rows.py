@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taskfuse.ir import atoms
-from taskfuse.ir.arithmetic import among, place_of
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among, place_of
 from taskfuse.ir.scalar import ONE, Const, ceildiv, simplify
 from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tensor import TensorView

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Pointwise, Scan, Select, View
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, Expr, Sym
 from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.ir.tensor import TensorView

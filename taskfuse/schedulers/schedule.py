@@ -163,6 +163,19 @@ class Chosen(Generic[ConfigT]):
         return "\n".join([*lines, *(f"not {name}: {reason}" for name, reason in self.refused)])
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a scheduler would do with a fusion, found for a part of what it takes to do it.
+
+    Attributes:
+        us: microseconds that are expected.
+        make: makes the schedule of a copy of that fusion, or raises :class:`UnsupportedError`; then the copy is of no further use.
+    """
+
+    us: float
+    make: Callable[[Fusion], Chosen[Any]]
+
+
 class Scheduler(Protocol):
     """A function of ``tf.schedulers`` that has parameters; see the module."""
 

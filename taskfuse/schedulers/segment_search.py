@@ -7,23 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from heapq import heappop, heappush
 from math import inf, prod
-from time import thread_time
 from typing import Any, NamedTuple
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.storage import made_from, needed, producers, resolve, storage_reads, strided
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedule.segment import extract
+from taskfuse.schedule.parts import Parts
 from taskfuse.schedule.through_view import is_whole, own_index
-from taskfuse.schedulers.alpha_equivalence import form, in_other_names
+from taskfuse.schedulers.alpha_equivalence import in_other_names
 from taskfuse.schedulers.auto import PRODUCTS, candidates
 from taskfuse.schedulers.beside import GAIN, groups, joined, levels
+from taskfuse.schedulers.budget import Budget, Work
 from taskfuse.schedulers.candidates import Candidate, Candidates, Trial, tried
 from taskfuse.schedulers.elementwise import is_aligned
 from taskfuse.schedulers.roofline import bytes_of, roofline
@@ -66,46 +67,90 @@ def _is_plain(fusion: Fusion, expr: MathExpr, operand: Read) -> bool:
     return is_whole(expr, read, own_index(fusion, expr, read))
 
 
-class Piece(NamedTuple):
-    """The candidates of a segment: those of the first segment of its form.
+class Alike:
+    """Segments that are equal up to names: what is found for the first holds for all of them.
 
-    Attributes:
-        candidates: they.
-        first: the names of that segment's tensors.
-        names: of this one's.
+    Args:
+        part: the first.
+        names: of its tensors and scalars.
+        sizes: values of its dimensions.
+        budget: what counts the work.
     """
 
-    candidates: Candidates
-    first: tuple[str, ...]
+    def __init__(self, part: Fusion, names: tuple[str, ...], sizes: Mapping[str, int], target: Target, budget: Budget) -> None:
+        self.names = names
+        self._part = part
+        self._sizes = sizes
+        self._target = target
+        self._budget = budget
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """The schedules."""
+        return candidates(self._part, sizes=self._sizes, target=self._target, budget=self._budget)
+
+    @cached_property
+    def has_products(self) -> bool:
+        """Whether a scheduler of products takes it."""
+        return Candidates(self._part, PRODUCTS, None, self._sizes, self._target, budget=self._budget).best is not None
+
+    @cached_property
+    def bytes(self) -> float:
+        """Of inputs and outputs."""
+        return bytes_of(self._part, Sizes(self._part, self._sizes, self._target))
+
+    @cached_property
+    def bound(self) -> float:
+        """Microseconds that no kernel of it takes less than."""
+        return roofline(self._part, Sizes(self._part, self._sizes, self._target))
+
+
+class Piece(NamedTuple):
+    """A segment, as one of those that are equal to it.
+
+    Attributes:
+        alike: what is known of all of them.
+        names: of the tensors and scalars of this one.
+    """
+
+    alike: Alike
     names: tuple[str, ...]
+
+    @property
+    def candidates(self) -> Candidates:
+        """The schedules, in the names of the first."""
+        return self.alike.candidates
 
     @property
     def best(self) -> Candidate | None:
         """The best candidate, in the names of this segment."""
         found = self.candidates.best
-        return None if found is None else in_other_names(found, self.first, self.names)
+        return None if found is None else in_other_names(found, self.alike.names, self.names)
 
 
 class KnownCandidates:
-    """The candidates of segments by what they compute, up to names. Segments that are equal, or that forms of a fusion have in common, are scheduled once."""
+    """What is known of segments, by what they compute. Those that are equal, or that forms of a fusion have in common, are scheduled once.
 
-    def __init__(self) -> None:
-        self._found: dict[Hashable, tuple[Candidates, tuple[str, ...]]] = {}
+    Args:
+        sizes: values of the fusion's dimensions.
+        budget: what counts the work.
+    """
 
-    def piece(self, part: Fusion, sizes: Mapping[str, int], target: Target) -> Piece:
-        """The candidates of a fusion."""
-        own = form(part)
-        key: Hashable = own.text, tuple(sizes.items())
-        if key not in self._found:
-            self._found[key] = candidates(part, sizes=sizes, target=target), own.names
-        return Piece(*self._found[key], own.names)
+    def __init__(self, sizes: Mapping[str, int] | None, target: Target, budget: Budget) -> None:
+        self._sizes = sizes or {}
+        self._target = target
+        self._budget = budget
+        self._found: dict[Hashable, Alike] = {}
 
-    def has_products(self, part: Fusion, sizes: Mapping[str, int], target: Target) -> bool:
-        """Whether a scheduler of products takes a fusion."""
-        key = "products", form(part).text, tuple(sizes.items())
-        if key not in self._found:
-            self._found[key] = Candidates(part, PRODUCTS, None, sizes, target), ()
-        return self._found[key][0].best is not None
+    def piece(self, parts: Parts, tensors: Sequence[TensorView], views: Sequence[TensorView] = ()) -> Piece:
+        """The segment that computes ``tensors``, and takes ``views`` as inputs."""
+        key, names = parts.form(tensors, views)
+        found = self._found.get(key)
+        if found is None:
+            part = parts.extract(tensors, parts.fusion.name, views)
+            own = {name: size for name, size in self._sizes.items() if name in part.dims}
+            found = self._found[key] = Alike(part, names, own, self._target, self._budget)
+        return Piece(found, names)
 
 
 class Ways:
@@ -119,14 +164,17 @@ class Ways:
         self.tensors = tensors
         self._search = search
         self._names = tuple(tv.name for tv in tensors)
-        self._plain, moved = self._piece(())
+        self._plain = search.known.piece(search.parts, tensors)
         self._views = _rows_of(search.fusion, tensors)
-        self.bound = roofline(extract(search.fusion, tensors, search.fusion.name), search.extent)
-        self._limit = SLACK * search.target.kernel_us(search.target.dram_us(moved))
         self._viewed: Piece | None = None
         self._source: Chosen[Any] | None = None
         self._step: Step | None = None
         self._is_known = False
+
+    @property
+    def bound(self) -> float:
+        """Microseconds that no kernel of it takes less than."""
+        return self._plain.alike.bound
 
     @property
     def us(self) -> float:
@@ -181,22 +229,27 @@ class Ways:
     def _is_best(self, found: Candidates) -> bool:
         return found.best is not None and found.best.schedule is self._source
 
-    def _piece(self, views: Sequence[TensorView]) -> tuple[Piece, float]:
-        search = self._search
-        part = extract(search.fusion, self.tensors, search.fusion.name, views)
-        sizes = {name: value for name, value in (search.sizes or {}).items() if name in part.dims}
-        return search.known.piece(part, sizes, search.target), bytes_of(part, Sizes(part, sizes, search.target))
-
     def _fastest(self) -> Piece:
-        if self._views and self._viewed is None and self._plain.candidates.us > self._limit:
-            self._viewed, _ = self._piece(self._views)
+        target = self._search.target
+        if self._views and self._viewed is None and self._plain.candidates.us > SLACK * target.kernel_us(target.dram_us(self._plain.alike.bytes)):
+            self._viewed = self._of_views()
         return self._viewed if self._viewed is not None and self._viewed.candidates.us < self._plain.candidates.us else self._plain
+
+    def _of_views(self) -> Piece:
+        return self._search.known.piece(self._search.parts, self.tensors, self._views)
+
+    @property
+    def has_products(self) -> bool:
+        """Whether a scheduler of products takes it, in one of the ways."""
+        return self._plain.alike.has_products or (bool(self._views) and self._of_views().alike.has_products)
 
     def _made(self) -> Step | None:
         """The fastest, scheduled: what has a price only may turn out to be none."""
-        found = self._fastest()
-        while (best := found.best) is None and (other := self._fastest()) is not found:
-            found = other
+        while True:
+            found = self._fastest()
+            best = found.best
+            if self._fastest() is found:
+                break
         if best is None or found.candidates.best is None:
             return None
         self._source = found.candidates.best.schedule
@@ -218,11 +271,12 @@ class Search:
         sizes: Mapping[str, int] | None,
         target: Target,
         trial: Trial | None,
-        deadline: float,
+        budget: Budget,
         known: KnownCandidates,
         moved: tuple[str, ...] = (),
     ) -> None:
         self.fusion = fusion
+        self.parts = Parts(fusion)
         self.known = known
         self.moves = moved
         self.sizes = sizes
@@ -238,7 +292,7 @@ class Search:
         self.readers = {tv: frozenset(found) for tv, found in readers.items()}
         self._unmoved: set[tuple[Segment, TensorView, Segment]] = set()
         self._trial = trial
-        self._deadline = deadline
+        self._budget = budget
         self._ways: dict[Segment, Ways] = {}
         self._kept: dict[Segment, Step] = {}
         self._made: dict[Segment, Chosen[Any]] = {}
@@ -267,8 +321,8 @@ class Search:
             segments = self._sorted(self._without(segments, refused))
         steps = self._beside(segments, [self._kept[p] for p in segments])
         crossing, dropped = self._crossing(segments), tuple(self._dropped)
-        hurried = self._is_late()
-        return Segmentation(self.fusion.name, tuple(steps), crossing, reason, moved=self.moves, whole_fusion=self.fusion, dropped=dropped, is_hurried=hurried)
+        ended = self._budget.why_spent
+        return Segmentation(self.fusion.name, tuple(steps), crossing, reason, moved=self.moves, whole_fusion=self.fusion, dropped=dropped, ended=ended)
 
     def _beside(self, segments: Sequence[Segment], steps: Sequence[Step]) -> list[Step]:
         """The kernels, those side by side in one launch that do not wait for one another."""
@@ -278,7 +332,7 @@ class Search:
         level = levels(needs, kinds)
         heads: dict[int, Step] = dict(enumerate(steps))
         for group in groups([step.fusion for step in steps], [step.schedule for step in steps], level, self.target.launch_us) if self._trial else ():
-            if self._is_late():
+            if self._budget.is_spent:
                 break
             parts = tuple(steps[k] for k in group)
             found = joined(f"{parts[0].fusion.name}_beside", [p.fusion for p in parts], [p.schedule for p in parts])
@@ -298,9 +352,13 @@ class Search:
         return [heads[k] for k in sorted(heads, key=lambda k: (level[k], k))]
 
     def _joined(self, segments: list[Segment]) -> list[Segment]:
-        """``segments`` put together as long as that is faster."""
-        segments = self._merged(segments)
-        while not self._is_late() and (moved := self._moved(segments)) is not None:
+        """``segments`` put together as long as that is faster. One may take longer, when it is scheduled, than its price was: then all are looked at again."""
+        expected: list[float] = []
+        while not expected or expected != [self._way(p).us for p in segments]:
+            segments = self._merged(segments)
+            expected = [self._way(p).us for p in segments]
+            self._us_of(segments)
+        while not self._budget.is_spent and (moved := self._moved(segments)) is not None:
             segments = moved
         return segments
 
@@ -322,16 +380,14 @@ class Search:
         for number in there:
             add(number)
         number = len(segments)
-        while pairs and not self._is_late():
+        while pairs and not self._budget.is_spent:
             _, a, b = heappop(pairs)
+            self._budget.spend(Work.PAIR, len(there.get(a, ())) + len(there.get(b, ())))
             if a in there and b in there and self._gains(list(there.values()), there[a], there[b]):
                 there[number] = there.pop(a) | there.pop(b)
                 add(number)
                 number += 1
         return list(there.values())
-
-    def _is_late(self) -> bool:
-        return thread_time() > self._deadline
 
     def _holds(self, p: Segment, name: str) -> bool:
         """Whether the kernel of a segment can be made, and is proved; if not, its way is dropped."""
@@ -345,7 +401,7 @@ class Search:
         named.name = name
         came = tried(self._trial, named, step.schedule, self._ways[p].bound)
         schedule = came.schedule
-        if not came.refused and not (schedule.is_far and not self._is_late() and self._ways[p].put_aside(schedule)):
+        if not came.refused and not (schedule.is_far and not self._budget.is_spent and self._ways[p].put_aside(schedule)):
             self._kept[p] = replace(step, fusion=named, schedule=schedule)
             self._made[p] = step.schedule
             return True
@@ -361,7 +417,7 @@ class Search:
     def _without(self, segments: Sequence[Segment], refused: Segment) -> list[Segment]:
         """The segments after a kernel was refused, or is far from its roofline: that one is made in another way, or taken apart and put together anew."""
         step = self._step(refused)
-        if step is not None and (self._is_late() or (step.schedule.us <= SLACK * self._refused_us and not self._ways[refused].is_last)):
+        if step is not None and (self._budget.is_spent or (step.schedule.us <= SLACK * self._refused_us and not self._ways[refused].is_last)):
             return list(segments)
         rest = [p for p in segments if p is not refused]
         parts = [p for p in self._start() if p <= refused]
@@ -399,8 +455,8 @@ class Search:
                 moved = [p for p in segments if p not in (a, home)] + [left, right]
                 if not all(self._is_convex(moved, p) for p in (left, right)):
                     continue
-                before, after = [self._step(a), self._step(home)], [self._step(left), self._step(right)]
-                if None not in after and sum(s.schedule.us for s in after if s) < sum(s.schedule.us for s in before if s):
+                us = self._us_of((a, home))
+                if sum(self._way(p).us for p in (left, right)) < us and self._us_of((left, right)) < us:
                     return moved
         return None
 
@@ -442,26 +498,17 @@ class Search:
     def _gains(self, segments: Sequence[Segment], a: Segment, b: Segment) -> bool:
         if not self._is_convex(segments, a | b):
             return False
-        apart = [self._step(a), self._step(b)]
-        if None not in apart and self._is_hopeless(a | b, sum(s.schedule.us for s in apart if s is not None)):
-            return False
-        if None not in apart and self._way(a | b).us > sum(s.schedule.us for s in apart if s is not None):
+        apart = self._way(a).us + self._way(b).us
+        if self._is_hopeless(a | b, apart) or self._way(a | b).us > apart:
             return False
         together = self._step(a | b)
-        if together is None:
-            return False
-        return any(s is None for s in apart) or together.schedule.us <= sum(s.schedule.us for s in apart if s is not None)
+        return together is not None and together.schedule.us <= apart
 
     def _is_hopeless(self, p: Segment, us: float) -> bool:
         """True if a segment has products that take longer than ``us`` without a scheduler of products, and none of these takes it."""
         target = self.target
         points = [prod(self.extent(a.extent) for a in tv.root) for tv in p if isinstance(e := self.fusion.definition(tv), Reduction) and len(e.operands) > 1]
-        if p in self._ways or target.issue_us(sum(points) / PRODUCTS_WITHOUT_TILES) <= us:
-            return False
-        tensors = [tv for tv in self.tensors if tv in p]
-        parts = [extract(self.fusion, tensors, self.fusion.name, views) for views in ((), _rows_of(self.fusion, tensors))]
-        sizes = [{name: value for name, value in (self.sizes or {}).items() if name in part.dims} for part in parts]
-        return not any(self.known.has_products(part, own, target) for part, own in zip(parts, sizes, strict=True))
+        return target.issue_us(sum(points) / PRODUCTS_WITHOUT_TILES) > us and not self._way(p).has_products
 
     def _is_convex(self, segments: Sequence[Segment], together: Segment) -> bool:
         """No other segment needs a tensor of ``together`` and makes one that it needs, itself or through others."""

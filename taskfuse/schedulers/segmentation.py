@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from taskfuse.ir.fusion import Fusion
 from taskfuse.schedulers.beside import arguments_of, outputs_of
+from taskfuse.schedulers.budget import Ended
 from taskfuse.schedulers.scan import LONG
 from taskfuse.schedulers.schedule import Chosen
+
+_ENDED: Final = {
+    Ended.WORK: "the search for segments was ended by its budget of work: tf.compile(fusion, budget=...) gives it more",
+    Ended.CLOCK: "the search for segments was ended by the clock, so another run may find other kernels: it is not kept",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,7 @@ class Segmentation:
         moved: the calls that bring views out of the way of products, and cut long sums of products, before the fusion is segmented, as Python.
         whole_fusion: what is segmented, with the names that ``steps`` speak of; ``None``: there is one kernel.
         dropped: what was to be one kernel and is none, and why.
-        is_hurried: the budget was spent before the search had ended.
+        ended: what ended the search before all was tried, if anything did.
     """
 
     name: str
@@ -72,7 +78,7 @@ class Segmentation:
     moved: tuple[str, ...] = ()
     whole_fusion: Fusion | None = None
     dropped: tuple[str, ...] = ()
-    is_hurried: bool = False
+    ended: Ended | None = None
 
     @property
     def is_segmented(self) -> bool:
@@ -88,6 +94,11 @@ class Segmentation:
     def us(self) -> float:
         """Microseconds that the cost models expect."""
         return sum(step.schedule.us for step in self.steps)
+
+    @property
+    def is_hurried(self) -> bool:
+        """Whether the search was ended by its budget."""
+        return self.ended is not None
 
     @property
     def is_far(self) -> bool:
@@ -118,12 +129,13 @@ class Segmentation:
     def explain(self) -> str:
         """Which kernels, why these, and where the cuts are."""
         if not self.is_segmented:
-            return self.steps[0].schedule.explain()
+            return "\n".join([self.steps[0].schedule.explain(), *([_ENDED[self.ended]] if self.ended else [])])
         lines = [f"{len(self.steps)} kernel{'s' if len(self.steps) > 1 else ''}, {self.us:.1f} us expected; {self.whole}"]
         lines += [f"{name} is scanned in chunks of {LONG}: a row may be longer than what a block holds" for name in self.chunked]
         lines += [f"cut at {name}: {size / 1e6:.1f} MB" for name, size in self.crossing]
         lines += [f"it is rewritten before ({len(self.moved)} calls): views in front of products, long sums of products in chunks"] * bool(self.moved)
-        lines += ["the search for segments was ended by its budget of time: tf.compile(fusion, budget=...) gives it more"] * self.is_hurried
+        if self.ended is not None:
+            lines.append(_ENDED[self.ended])
         lines += self.dropped
         for step in self.steps:
             taken = f" of the views {', '.join(step.views)}" if step.views else ""

@@ -4,15 +4,13 @@ The search starts with a segment for each tensor that is computed, and puts two 
 those first between which the most bytes go. Pieces stay convex: what leaves one and comes back would have to run before and after it.
 
 Then the kernels of the segments are tried: lowered and proved. One that is refused is scheduled in the next best way, and its segment is taken apart and put
-together again where that is faster, or where no way is left. A budget of time bounds the search: when it is spent, the segments are what they are.
+together again where that is faster, or where no way is left. A budget of work bounds the search: when it is spent, the segments are what they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from time import thread_time
-from typing import Final
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.expr import Assemble
@@ -21,6 +19,7 @@ from taskfuse.ir.storage import needed
 from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.auto import candidates
+from taskfuse.schedulers.budget import Budget, Ended
 from taskfuse.schedulers.candidates import Candidate, Trial, failure, tried
 from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.long_products import chunk_long_products
@@ -32,12 +31,9 @@ from taskfuse.schedulers.segment_search import SLACK, KnownCandidates, Search
 from taskfuse.schedulers.segmentation import Segmentation, Step
 from taskfuse.target import DEFAULT, Target
 
-BUDGET: Final = 10.0
-"""Seconds of the search for segments, if nobody says otherwise: of the time of the processor, so that what is found does not depend on what else runs."""
-
 
 def choose_segments(
-    fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, trial: Trial | None = None, budget: float = BUDGET
+    fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, trial: Trial | None = None, budget: Budget | None = None
 ) -> Segmentation:
     """The kernels of an unscheduled fusion, scheduled.
 
@@ -46,12 +42,12 @@ def choose_segments(
         sizes: values of its dimensions for cost models; by default 4096, clamped to the known bounds.
         target: the GPU.
         trial: makes the kernel of a candidate and proves it; ``None``: candidates are taken as they are.
-        budget: seconds of the search for segments, of the time of the processor.
+        budget: of the search for segments.
 
     Raises:
         UnsupportedError: no outputs; an op of which no scheduler makes a kernel even alone; or ``sizes`` names no dimension of it.
     """
-    deadline = thread_time() + budget
+    budget = budget or Budget()
     extent = Sizes(fusion, sizes, target)
     if not fusion.outputs:
         raise UnsupportedError(
@@ -61,7 +57,7 @@ def choose_segments(
     chunked = chunk_long_rows(whole)
     if chunked:
         fusion, _ = copy_fusion(whole)
-    found = candidates(whole, sizes=sizes, target=target)
+    found = candidates(whole, sizes=sizes, target=target, budget=budget)
     least = SLACK * _least(fusion, extent)
     several: Segmentation | UnsupportedError | None = None
     while True:
@@ -70,7 +66,7 @@ def choose_segments(
             if several is None:
                 reason = "no scheduler takes it whole" if one is None else f"as one kernel {one.schedule.us:.1f} us ({one.schedule.scheduler})"
                 try:
-                    several = replace(_several(fusion, extent, sizes, trial, deadline, reason), chunked=chunked)
+                    several = replace(_several(fusion, extent, sizes, trial, budget, reason), chunked=chunked)
                 except UnsupportedError as error:
                     several = error
             if isinstance(several, UnsupportedError):
@@ -81,28 +77,28 @@ def choose_segments(
                 came = None if one is None or not several.is_far else tried(trial, one.fusion, one.schedule, roofline(fusion, extent))
                 if one is None or came is None or came.refused or came.schedule.us >= several.us:
                     return several
-                return _whole(fusion, one._replace(schedule=came.schedule))
+                return _whole(fusion, one._replace(schedule=came.schedule), budget.ended)
         came = tried(trial, one.fusion, one.schedule, roofline(fusion, extent))
         if came.refused:
             found.drop(came.refused)
-        elif came.schedule.is_far and not found.is_last and thread_time() < deadline:
+        elif came.schedule.is_far and not found.is_last and not budget.is_spent:
             found.put_aside(came.schedule)
         else:
-            return _whole(fusion, one._replace(schedule=came.schedule))
+            return _whole(fusion, one._replace(schedule=came.schedule), budget.ended)
 
 
-def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, trial: Trial | None, deadline: float, reason: str) -> Segmentation:
+def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, trial: Trial | None, budget: Budget, reason: str) -> Segmentation:
     """The fastest segmentation: of the fusion as it is, with views moved out of the way of products, and of the better of these with long sums in chunks."""
-    known = KnownCandidates()
-    searches = [Search(fusion, sizes, extent.target, trial, deadline, known)]
+    known = KnownCandidates(sizes, extent.target, budget)
+    searches = [Search(fusion, sizes, extent.target, trial, budget, known)]
 
     def search(form: Script | None) -> None:
         if form is not None:
-            searches.append(Search(form.fusion, sizes, extent.target, trial, deadline, known, tuple(form.lines)))
+            searches.append(Search(form.fusion, sizes, extent.target, trial, budget, known, tuple(form.lines)))
 
-    fault = failure(lambda: search(canonical(fusion, extent))) if thread_time() < deadline else None
+    fault = failure(lambda: search(canonical(fusion, extent))) if not budget.is_spent else None
     best_form = min(searches, key=lambda search: search.us)
-    if thread_time() < deadline and (chunked := chunk_long_products(best_form.fusion, extent)) is not None:
+    if not budget.is_spent and (chunked := chunk_long_products(best_form.fusion, extent)) is not None:
         chunked.lines[:0] = best_form.moves
         search(chunked)
     try:
@@ -144,9 +140,9 @@ def _unscattered(fusion: Fusion) -> Script | None:
     return script if script.lines else None
 
 
-def _whole(fusion: Fusion, found: Candidate) -> Segmentation:
+def _whole(fusion: Fusion, found: Candidate, ended: Ended | None) -> Segmentation:
     """The segmentation of one kernel."""
-    return Segmentation(fusion.name, (Step(found.fusion, found.schedule, tuple(e.output.name for e in needed(fusion))),))
+    return Segmentation(fusion.name, (Step(found.fusion, found.schedule, tuple(e.output.name for e in needed(fusion))),), ended=ended)
 
 
 def _least(fusion: Fusion, extent: Sizes) -> float:

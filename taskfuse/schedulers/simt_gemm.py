@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from taskfuse.ir import atoms
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import iteration_position
 from taskfuse.ir.contraction import MatrixAxes, factors
 from taskfuse.ir.expr import Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, ge, is_multiple, prove
 from taskfuse.ir.storage import needed, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView

@@ -17,8 +17,8 @@ from dataclasses import replace
 
 from taskfuse import tiles
 from taskfuse.ir import atoms
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.identity import among
 from taskfuse.ir.storage import producers
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType

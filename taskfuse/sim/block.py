@@ -3,17 +3,61 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir.clusters import Int3, peers
-from taskfuse.sim.barriers import BarrierCell, MbarrierCell
-from taskfuse.sim.engines import Engines
+from taskfuse.sim.barriers import BarrierCell, MbarrierCell, SemaphoreArray
+from taskfuse.sim.engines import Action, Engines
 from taskfuse.sim.fault import Fault
+from taskfuse.sim.lanes import Lanes, LaneTable
 from taskfuse.sim.memory import Memory
+from taskfuse.sim.published import GlobalFences
 
 if TYPE_CHECKING:
-    from taskfuse.sim.machine import Machine
+    from taskfuse.sim.agent import Agent, Signal
+    from taskfuse.sim.observer import Observer
+
+
+class Host(Protocol):
+    """What instructions and engines ask of the machine that runs the block (:class:`taskfuse.sim.machine.Machine`).
+
+    Attributes:
+        table: sets of the threads of a block.
+        scalars: values of the run-time scalars, as stored.
+        counters: grid barriers.
+        semaphores: counters in Global memory, by name.
+        fences: proxy fences for Global memory.
+        observer: who watches, if anybody does.
+    """
+
+    table: LaneTable
+    scalars: dict[str, Any]
+    counters: dict[str, BarrierCell]
+    semaphores: dict[str, SemaphoreArray]
+    fences: GlobalFences
+    observer: Observer | None
+
+    def block(self, agent: Agent, pc: int, description: Callable[[], str]) -> Signal:
+        """An agent waits at the statement at ``pc`` until somebody wakes it."""
+        ...
+
+    def wake(self, agents: list[Agent]) -> None:
+        """Let blocked agents go on."""
+        ...
+
+    def split(self, agent: Agent, parts: list[tuple[Lanes, int]], join: int) -> Signal:
+        """Let the parts of an agent go their own ways until they come to ``join``."""
+        ...
+
+    def meet(self, agent: Agent, pc: int) -> Signal | None:
+        """An agent comes to the join at ``pc``: it goes on, or it waits for the agents it was split from."""
+        ...
+
+    def post(self, action: Action) -> None:
+        """An operation that an engine may do from now on."""
+        ...
 
 
 class Cluster:
@@ -62,7 +106,7 @@ class Block:
     __slots__ = ("barrier", "cluster", "engines", "exited", "index", "machine", "mbarriers", "memory", "named", "number", "place", "threads", "warps")
 
     def __init__(
-        self, machine: Machine, number: int, index: tuple[int, int, int], threads: int, memory: Memory, mbarriers: dict[str, int], cluster: Cluster
+        self, machine: Host, number: int, index: tuple[int, int, int], threads: int, memory: Memory, mbarriers: dict[str, int], cluster: Cluster
     ) -> None:
         self.machine = machine
         self.number = number

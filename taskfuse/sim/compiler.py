@@ -11,39 +11,24 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from taskfuse.ir.scalar import Expr, const
-from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import Values
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
-from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
-from taskfuse.kir.synchronization import (
-    Acquire,
-    Advance,
-    Arrive,
-    ArriveAsync,
-    Barrier,
-    BarrierScope,
-    Commit,
-    Cursor,
-    CursorInit,
-    Expect,
-    FenceInit,
-    FenceProxyAsync,
-    InitBarrier,
-    Release,
-    SetMaxNReg,
-    Wait,
-    WaitGroup,
-    WgmmaFence,
-)
-from taskfuse.kir.walk import phased, walk
+from taskfuse.kir.nodes import Bind, Branch, For, If, Stmt
+from taskfuse.kir.products import Shuffle
+from taskfuse.kir.synchronization import Acquire, Advance, Barrier, BarrierScope, Cursor, CursorInit, SetMaxNReg, Wait, WaitGroup
+from taskfuse.kir.walk import all_accesses, phased, walk
 from taskfuse.sim import collectives, computation, copies, matrices, queues, semaphores, synchronization, tma, wgmma
 from taskfuse.sim.agent import Agent, Detour, Instruction, Signal
 from taskfuse.sim.compiled_kernel import CompiledKernel
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, groups
+from taskfuse.sim.names import Meanings
 
 _CACHED_KERNELS = 64
+MEANINGS: Meanings = {
+    kind: meaning for module in (computation, copies, matrices, queues, semaphores, synchronization, tma, wgmma) for kind, meaning in module.MEANINGS.items()
+}
+"""The statements that are one instruction. Those that wait, part threads or move cursors take more, and are compiled here."""
 
 
 class Target:
@@ -87,33 +72,11 @@ class _Compiler:
                     self._compile(inner)
             case If():
                 self._if(stmt)
-            case Compute():
-                self._emit(computation.compute(self.compiled, stmt), self.compiled.is_point(stmt.out, *stmt.operands))
-            case Choose():
-                self._emit(computation.choose(self.compiled, stmt), self.compiled.is_point(stmt.out, *(c.operand for c in stmt.cases)))
-            case Gather():
-                self._emit(computation.gather(self.compiled, stmt), self.compiled.is_point(stmt.out, stmt.source, *(v.source for v in stmt.values)))
-            case VectorCopy():
-                self._emit(computation.vector_copy(self.compiled, stmt), self.compiled.is_point(stmt.out, stmt.source))
-            case AsyncCopy():
-                self._emit(copies.copy(self.compiled, stmt), point=True)
             case Barrier():
                 self._barrier(stmt)
-            case InitBarrier():
-                self._emit(synchronization.init(self.compiled, stmt), point=True)
-            case FenceInit():
-                self._emit(synchronization.fence_init, point=True)
-            case Arrive():
-                self._emit(synchronization.arrive(self.compiled, stmt.barrier, None, stmt.across), point=True)
-            case ArriveAsync():
-                self._emit(copies.arrive(self.compiled, stmt), point=True)
-            case Expect():
-                self._emit(synchronization.arrive(self.compiled, stmt.barrier, stmt.bytes), point=True)
             case Wait():
                 exprs = (stmt.barrier.slot, stmt.parity)
                 self._agreeing(exprs, lambda: synchronization.wait(self.compiled, stmt), point=True, guard=synchronization.may_pass(self.compiled, stmt))
-            case Release():
-                self._emit(semaphores.release(self.compiled, stmt), point=True)
             case Acquire():
                 exprs = (*stmt.semaphore.index, stmt.phases)
                 self._agreeing(exprs, lambda: semaphores.acquire(self.compiled, stmt), point=True, guard=semaphores.may_acquire(self.compiled, stmt))
@@ -122,31 +85,15 @@ class _Compiler:
             case Advance():
                 phased = stmt.cursor in self._phased
                 self._agreeing((stmt.count,), lambda: _advance(stmt, self.compiled.expr(stmt.count), self._slots(stmt.cursor), phased))
-            case TmaLoad():
-                self._emit(tma.load(self.compiled, stmt), point=True)
-            case TmaStore():
-                self._emit(tma.store(self.compiled, stmt), point=True)
-            case Commit():
-                self._emit(queues.commit(stmt))
             case WaitGroup():
                 self._emit(queues.wait_group(stmt), point=True, guard=queues.may_pass_wait_group(stmt))
-            case Wgmma():
-                self._emit(wgmma.multiply(self.compiled, stmt), point=True)
-            case StMatrix():
-                self._emit(matrices.stmatrix(self.compiled, stmt), point=True)
-            case LdMatrix():
-                self._emit(matrices.ldmatrix(self.compiled, stmt), point=True)
-            case Mma():
-                self._emit(matrices.mma(self.compiled, stmt))
             case Shuffle():
                 self._shuffle(stmt)
-            case FenceProxyAsync():
-                is_global = stmt.memory is MemoryType.Global
-                self._emit(synchronization.fence_proxy_global if is_global else synchronization.fence_proxy, point=True)
-            case WgmmaFence():
-                self._emit(wgmma.fence)
             case SetMaxNReg():
                 pass
+            case _:
+                meaning = MEANINGS[type(stmt)]
+                self._emit(meaning.instruction(self.compiled, stmt), meaning.is_point or self.compiled.is_point(*all_accesses(stmt)))
         self._stmt = outer
 
     # -- control flow -----------------------------------------------------------------------------------------------------------------

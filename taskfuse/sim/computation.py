@@ -15,8 +15,9 @@ from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.collectives import check_addresses, check_alignment
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Env, Lanes
-from taskfuse.sim.memory import Place, Region, Site, place_of, read, write
-from taskfuse.sim.names import Names
+from taskfuse.sim.memory import Place, Site, place_of, read, write
+from taskfuse.sim.names import Meaning, Meanings, Names
+from taskfuse.sim.region import Region
 
 Fetch = Callable[[Agent], Any]
 _CAST = ELEMENTWISE["cast"]
@@ -165,3 +166,6 @@ def gather(names: Names, stmt: Gather) -> Instruction:
         return signal
 
     return run
+
+
+MEANINGS: Meanings = {Compute: Meaning(compute), Choose: Meaning(choose), VectorCopy: Meaning(vector_copy), Gather: Meaning(gather)}

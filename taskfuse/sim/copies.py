@@ -21,8 +21,9 @@ from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.engines import Progress
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Env, Lanes, LaneTable, groups
-from taskfuse.sim.memory import Place, Region, Site, stamp
-from taskfuse.sim.names import Names
+from taskfuse.sim.memory import Place, Site, stamp
+from taskfuse.sim.names import Meaning, Meanings, Names
+from taskfuse.sim.region import Region
 from taskfuse.sim.synchronization import cell
 from taskfuse.target import WARP
 
@@ -219,3 +220,6 @@ def arrive(names: Names, stmt: ArriveAsync) -> Instruction:
         return Signal.POINT
 
     return run
+
+
+MEANINGS: Meanings = {AsyncCopy: Meaning(copy, is_point=True), ArriveAsync: Meaning(arrive, is_point=True)}

@@ -19,7 +19,8 @@ from taskfuse.kir.operands import Queue
 from taskfuse.sim.agent import Agent
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Lanes
-from taskfuse.sim.memory import Proxy, Region, check_incoming
+from taskfuse.sim.memory import Proxy, check_incoming
+from taskfuse.sim.region import Region
 from taskfuse.target import WARP
 
 if TYPE_CHECKING:

@@ -48,6 +48,7 @@ from taskfuse.sim.agent import Agent
 from taskfuse.sim.barriers import MbarrierCell, SemaphoreCell
 from taskfuse.sim.memory import Index
 from taskfuse.sim.observer import Observer
+from taskfuse.sim.region import Region
 
 if TYPE_CHECKING:
     from taskfuse.sim.barriers import BarrierCell

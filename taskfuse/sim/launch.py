@@ -28,9 +28,10 @@ from taskfuse.sim.compiler import compiled
 from taskfuse.sim.interleaving import Policy
 from taskfuse.sim.lanes import Env, LaneTable
 from taskfuse.sim.machine import Machine
-from taskfuse.sim.memory import Memory, Proxy, Region, Store
+from taskfuse.sim.memory import Memory, Proxy, Store
 from taskfuse.sim.observer import Observer
 from taskfuse.sim.published import GlobalFences, Published
+from taskfuse.sim.region import Region
 from taskfuse.target import MAX_BLOCK, MAX_THREADS, SHARED_BYTES, WARP
 
 Array = npt.NDArray[Any]

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from taskfuse.dtypes import DType, float32
 from taskfuse.ir import fragments
-from taskfuse.ir.elementwise import ELEMENTWISE, Array
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Array
 from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix
@@ -17,8 +18,9 @@ from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.collectives import check_alignment, check_warps
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Env, Lanes
-from taskfuse.sim.memory import Memory, Place, Region, Site, Store, check_incoming, check_registers, stamp
-from taskfuse.sim.names import Names
+from taskfuse.sim.memory import Memory, Place, Site, Store, check_incoming, check_registers, stamp
+from taskfuse.sim.names import Meaning, Meanings, Names
+from taskfuse.sim.region import Region
 from taskfuse.target import WARP
 
 Ints = npt.NDArray[np.int64]
@@ -182,3 +184,6 @@ def mma(names: Names, stmt: Mma) -> Instruction:
         acc.note_write(agent.lanes)
 
     return run
+
+
+MEANINGS: Meanings = {LdMatrix: Meaning(ldmatrix), StMatrix: Meaning(stmatrix), Mma: Meaning(mma)}

@@ -7,73 +7,21 @@ valid mark; memory starts without. Marks are never taken back, so a place that w
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from taskfuse.dtypes import DType
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.types import MemoryType
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Env, Lanes, key_of, next_number
 from taskfuse.sim.published import Published
+from taskfuse.sim.region import Region
 from taskfuse.target import WARP
-
-if TYPE_CHECKING:
-    from taskfuse.sim.observer import Observer
 
 Array = npt.NDArray[Any]
 Index = int | slice | npt.NDArray[np.int64]
-
-
-class Region:
-    """A buffer or tensor argument as laid out for one launch.
-
-    Attributes:
-        strides: elements from one index to the next, per axis; ``elements``: how many there are.
-        origin: byte address in Shared memory, else 0.
-        threads: threads of a block for Local memory, else 0.
-        start: index of the first element in the store; ``step``: from one element (of one thread) to the next.
-        array: number of the region whose elements they are: its own, or that of the input that an output is written into.
-        is_constant: an input that nothing is written into.
-    """
-
-    __slots__ = ("array", "dtype", "elements", "is_constant", "is_input", "memory", "name", "number", "origin", "shape", "start", "step", "strides", "threads")
-
-    def __init__(
-        self,
-        name: str,
-        number: int,
-        dtype: DType,
-        memory: MemoryType,
-        shape: tuple[int, ...],
-        *,
-        origin: int = 0,
-        threads: int = 0,
-        unit: int = 1,
-        is_input: bool = False,
-    ) -> None:
-        self.name = name
-        self.number = number
-        self.dtype = dtype
-        self.memory = memory
-        self.shape = shape
-        self.strides = tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
-        self.elements = math.prod(shape)
-        self.origin = origin
-        self.threads = threads
-        self.start = origin // dtype.itemsize * unit
-        self.step = threads or unit
-        self.is_input = is_input
-        self.array = number
-        self.is_constant = is_input
-
-    def __str__(self) -> str:
-        kind = "input" if self.is_input else self.memory.value
-        return f"{kind} '{self.name}'"
 
 
 @dataclass(slots=True, eq=False)
@@ -134,6 +82,18 @@ class Place:
     unique: bool
 
 
+class AccessObserver(Protocol):
+    """Who watches accesses (:class:`taskfuse.sim.observer.Observer`)."""
+
+    def access(self, memory: Memory, region: Region, index: Any, write: bool) -> None:
+        """Elements of ``region``, at ``index`` of its store, are read or written (or must not be, by anybody else, from now on)."""
+        ...
+
+    def visibility(self, memory: Memory, region: Region, index: Any) -> None:
+        """It is looked up whether these elements of a Shared region, or a tensor, are visible to the asynchronous proxy."""
+        ...
+
+
 class Memory:
     """The storage that the threads of one block see.
 
@@ -148,7 +108,7 @@ class Memory:
 
     __slots__ = ("busy", "clock", "known", "number", "observer", "regions", "stores", "unfenced")
 
-    def __init__(self, regions: list[Region], stores: list[Store], warps: int, number: int = 0, observer: Observer | None = None) -> None:
+    def __init__(self, regions: list[Region], stores: list[Store], warps: int, number: int = 0, observer: AccessObserver | None = None) -> None:
         self.number = number
         self.observer = observer
         self.regions = regions

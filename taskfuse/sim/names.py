@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
 from taskfuse.dtypes import DType
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.values import Values
 from taskfuse.kir.declarations import HostParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.kernel import Kernel
+from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Access, Operand
+from taskfuse.sim.agent import Instruction
 from taskfuse.sim.lanes import Code
 from taskfuse.sim.memory import Site
 
@@ -51,3 +57,19 @@ class Names:
     def is_point(self, *operands: Operand) -> bool:
         """True if others may see an access to one of these."""
         return any(isinstance(o, Access) and o.buffer in self._visible for o in operands)
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What the statements of a class do where each is one instruction, whoever executes it.
+
+    Attributes:
+        instruction: that of a statement.
+        is_point: others may see it, or it depends on what they do, even where no element that it names is one that others may see.
+    """
+
+    instruction: Callable[[Names, Any], Instruction]
+    is_point: bool = False
+
+
+Meanings = Mapping[type[Stmt], Meaning]

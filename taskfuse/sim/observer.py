@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from taskfuse.sim.barriers import BarrierCell, MbarrierCell, SemaphoreCell
     from taskfuse.sim.block import Block
     from taskfuse.sim.engines import Action, Operation
-    from taskfuse.sim.memory import Memory, Region
+    from taskfuse.sim.memory import Memory
+    from taskfuse.sim.region import Region
 
 
 class Observer:

@@ -8,16 +8,14 @@ whenever the operation itself runs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from taskfuse.sim.fault import Fault
-
-if TYPE_CHECKING:
-    from taskfuse.sim.lanes import Lanes
-    from taskfuse.sim.memory import Region
+from taskfuse.sim.lanes import Lanes
+from taskfuse.sim.region import Region
 
 Ints = npt.NDArray[np.int64]
 

@@ -9,6 +9,7 @@ from taskfuse.kir.synchronization import Commit, WaitGroup
 from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.collectives import check_warps
 from taskfuse.sim.engines import Progress
+from taskfuse.sim.names import Meaning, Meanings, Names
 from taskfuse.target import WARP
 
 
@@ -20,7 +21,7 @@ def _owners(agent: Agent, queue: Queue) -> list[int]:
     return sorted(set((agent.lanes.ids // WARP).tolist()))
 
 
-def commit(stmt: Commit) -> Instruction:
+def commit(names: Names, stmt: Commit) -> Instruction:
     """``wgmma.commit_group``, ``cp.async.bulk.commit_group``, ``cp.async.commit_group``."""
 
     def run(agent: Agent) -> Signal:
@@ -57,3 +58,6 @@ def may_pass_wait_group(stmt: WaitGroup) -> Callable[[Agent], bool]:
         return all(queues[stmt.queue, o].done(stmt.pending, wanted) for o in owners if (stmt.queue, o) in queues)
 
     return holds
+
+
+MEANINGS: Meanings = {Commit: Meaning(commit)}

@@ -9,7 +9,7 @@ from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.barriers import SemaphoreCell
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Env, Lanes, groups
-from taskfuse.sim.names import Names
+from taskfuse.sim.names import Meaning, Meanings, Names
 
 
 def _cell(agent: Agent, name: str, codes: tuple[Code, ...], lanes: Lanes, env: Env) -> SemaphoreCell:
@@ -68,3 +68,6 @@ def may_acquire(names: Names, stmt: Acquire) -> Callable[[Agent], bool]:
             return True
 
     return holds
+
+
+MEANINGS: Meanings = {Release: Meaning(release, is_point=True)}

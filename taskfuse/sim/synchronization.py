@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from taskfuse.ir.scalar import Expr
-from taskfuse.ir.types import ParallelType
-from taskfuse.kir.operands import BarrierSlot
-from taskfuse.kir.synchronization import Barrier, InitBarrier, Wait
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir.synchronization import Arrive, Barrier, Expect, FenceInit, FenceProxyAsync, InitBarrier, Wait
 from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.barriers import BarrierCell, MbarrierCell
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Env, Lanes, groups, key_of, next_number
-from taskfuse.sim.names import Names
+from taskfuse.sim.names import Meaning, Meanings, Names
 from taskfuse.target import WARP
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ def init(names: Names, stmt: InitBarrier) -> Instruction:
     return run
 
 
-def fence_init(agent: Agent) -> Signal:
+def _fence_init(agent: Agent) -> Signal:
     """``fence.mbarrier_init``: of the barriers that the executing threads have initialized."""
     threads = set(agent.lanes.ids.tolist())
     for cells in agent.block.mbarriers.values():
@@ -62,10 +60,11 @@ def fence_init(agent: Agent) -> Signal:
     return Signal.POINT
 
 
-def arrive(names: Names, barrier: BarrierSlot, expect: Expr | None, across: tuple[ParallelType, ...] = ()) -> Instruction:
-    """``mbarrier.arrive`` by every thread, after it announced ``expect`` bytes; in all blocks of the cluster that it reaches ``across`` some types."""
-    name, slot = barrier.name, names.expr(barrier.slot)
-    amount = None if expect is None else names.expr(expect)
+def arrive(names: Names, stmt: Arrive | Expect) -> Instruction:
+    """``mbarrier.arrive`` by every thread, after it announced bytes if it expects some; in all blocks of the cluster that it reaches."""
+    name, slot = stmt.barrier.name, names.expr(stmt.barrier.slot)
+    amount = names.expr(stmt.bytes) if isinstance(stmt, Expect) else None
+    across = stmt.across if isinstance(stmt, Arrive) else ()
     codes = tuple(c for c in (slot, amount) if c is not None and c.per_lane)
 
     def run(agent: Agent) -> Signal:
@@ -283,7 +282,7 @@ def _warps_text(agent: Agent, pc: int) -> str:
 # -- fences and exit ----------------------------------------------------------------------------------------------------------------------
 
 
-def fence_proxy(agent: Agent) -> Signal:
+def _fence_proxy(agent: Agent) -> Signal:
     """``fence.proxy.async`` for Shared memory."""
     if (observer := agent.block.machine.observer) is not None:
         observer.proxy_fence(agent.block, agent.lanes.ids)
@@ -291,7 +290,7 @@ def fence_proxy(agent: Agent) -> Signal:
     return Signal.POINT
 
 
-def fence_proxy_global(agent: Agent) -> Signal:
+def _fence_proxy_global(agent: Agent) -> Signal:
     """``fence.proxy.async`` for Global memory."""
     if (observer := agent.block.machine.observer) is not None:
         observer.proxy_fence_global(agent.block, agent.lanes.ids)
@@ -311,3 +310,12 @@ def leave(agent: Agent) -> Signal:
     if block.cluster.barrier.agents:
         raise Fault(f"threads exit while {block.cluster.barrier.arrived} threads of the cluster wait at a cluster barrier")
     return Signal.DONE
+
+
+MEANINGS: Meanings = {
+    InitBarrier: Meaning(init, is_point=True),
+    FenceInit: Meaning(lambda names, stmt: _fence_init, is_point=True),
+    Arrive: Meaning(arrive, is_point=True),
+    Expect: Meaning(arrive, is_point=True),
+    FenceProxyAsync: Meaning(lambda names, stmt: _fence_proxy_global if stmt.memory is MemoryType.Global else _fence_proxy, is_point=True),
+}

@@ -17,8 +17,9 @@ from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.engines import Claim, Progress
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Lanes
-from taskfuse.sim.memory import Region, Site
-from taskfuse.sim.names import Names
+from taskfuse.sim.memory import Site
+from taskfuse.sim.names import Meaning, Meanings, Names
+from taskfuse.sim.region import Region
 from taskfuse.sim.synchronization import cell
 
 if TYPE_CHECKING:
@@ -241,3 +242,6 @@ def store(names: Names, stmt: TmaStore) -> Instruction:
         return Signal.POINT
 
     return run
+
+
+MEANINGS: Meanings = {TmaLoad: Meaning(load, is_point=True), TmaStore: Meaning(store, is_point=True)}

@@ -10,19 +10,22 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.dtypes import DType
-from taskfuse.ir.elementwise import ELEMENTWISE, Array
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Array
 from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.shared_layouts import operand_offsets, swizzle_period, swizzled
 from taskfuse.kir.operands import Access, Descriptor, Queue
 from taskfuse.kir.products import Wgmma
+from taskfuse.kir.synchronization import WgmmaFence
 from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.collectives import check_warps
 from taskfuse.sim.engines import Claim, Engines, Progress
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Lanes
 from taskfuse.sim.matrices import Registers, factor
-from taskfuse.sim.memory import Region, Site
-from taskfuse.sim.names import Names
+from taskfuse.sim.memory import Site
+from taskfuse.sim.names import Meaning, Meanings, Names
+from taskfuse.sim.region import Region
 from taskfuse.sim.synchronization import assemble, pause
 from taskfuse.target import WARP, WARPGROUP
 
@@ -194,7 +197,10 @@ def _warpgroups(agent: Agent, what: str) -> list[int]:
     return sorted([group for group, count in sizes.items() if count == WARPGROUP] + assemble(agent, WARPGROUP, parts))
 
 
-def fence(agent: Agent) -> None:
+def _fence(agent: Agent) -> None:
     """``wgmma.fence`` by the warps of the agent."""
     check_warps(agent, "wgmma.fence")
     agent.block.memory.unfenced.difference_update((agent.lanes.ids // WARP).tolist())
+
+
+MEANINGS: Meanings = {Wgmma: Meaning(multiply, is_point=True), WgmmaFence: Meaning(lambda names, stmt: _fence)}

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.dtypes import DType, float32
-from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Elementwise
 
 Array = npt.NDArray[Any]
 Wide = npt.NDArray[Any]

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import product
 
 from taskfuse.dtypes import DType
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.axes import Axis, iteration_position
-from taskfuse.ir.contraction import factors
+from taskfuse.ir.contraction import computes, factors
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.matrix_instructions import accumulator_dtype
 from taskfuse.ir.scalar import TRUE
 from taskfuse.ir.storage import storage_operands, storage_reads, storage_uses
@@ -70,7 +70,7 @@ class Contraction:
 def contractions(tv: TensorView) -> list[Contraction]:
     """Every way to let an atom compute a tensor: each choice of rows, columns and depth; either factor may have the rows."""
     expr = tv.definition
-    if not SUM_OF_PRODUCTS.is_made_by(expr):
+    if not computes(expr, SUM_OF_PRODUCTS):
         return []
     reads = read_in_place(tv.fusion, expr)
     two = factors(tv.fusion, expr, [read for _, read in reads])

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE, Elementwise
+from taskfuse.ir.combine import COMBINES
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.scalar import Expr, const, not_
 from taskfuse.kir import Kernel
 from taskfuse.kir.operands import Access, Case, Immediate, IndexOf, Operand

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import taskfuse as tf
-from taskfuse.ir.arithmetic import among, place_of
 from taskfuse.ir.atoms import STMATRIX_X4, TMA_STORE
 from taskfuse.ir.axes import Axis
+from taskfuse.ir.identity import among, place_of
 from taskfuse.ir.scalar import Const, Expr, is_multiple
 from taskfuse.ir.shared_layouts import CHUNK, SPANS
 from taskfuse.ir.tensor import TensorView

@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 
 import taskfuse as tf
 from taskfuse.dtypes import DType, bool_, float32, int32
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.dims import Dim
-from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import DTypeRule
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, Const, Expr, evaluate
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ops.registry import OPS, Kind

@@ -12,12 +12,12 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 import taskfuse as tf
-from taskfuse.ir.arithmetic import alike
 from taskfuse.ir.atoms import CP_ASYNC, LDMATRIX_X4, TMA_LOAD, TMA_LOAD_MULTICAST, Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Pointwise, Read
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import alike
 from taskfuse.ir.scalar import TRUE, Const, Expr, const, is_multiple, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import CHUNK, SPANS
 from taskfuse.ir.storage import has_code, storage_reads, storage_uses

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import taskfuse as tf
 from taskfuse.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, int32, uint8
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.dims import Dim
+from taskfuse.ir.identity import among
 from taskfuse.ir.matrix_instructions import Family, accumulator_dtype, rows
 from taskfuse.ir.tensor import TensorView
 from taskfuse.testing.graphs import UNARY, Dimension, Graph

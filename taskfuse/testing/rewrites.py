@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Assemble, Pointwise, Reduction, Scan, Select
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tensor import TensorView

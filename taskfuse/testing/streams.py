@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import taskfuse as tf
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.atoms import TMA_LOAD, TMA_LOAD_MULTICAST, TMA_STORE
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, Const, Expr
 from taskfuse.ir.storage import has_code
 from taskfuse.ir.tensor import TensorView

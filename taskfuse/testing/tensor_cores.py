@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import taskfuse as tf
-from taskfuse.ir.arithmetic import among
 from taskfuse.ir.atoms import WGMMA_ROWS, Completion, Instruction, mma, wgmma
 from taskfuse.ir.axes import WORK, Axis
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.matrix_instructions import Family, rows
 from taskfuse.ir.scalar import Expr, ge, is_multiple, prove, sym
 from taskfuse.ir.storage import has_code

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.dtypes import DType, bool_
-from taskfuse.ir.elementwise import DTypeRule, Elementwise
+from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 
 Array = npt.NDArray[Any]
 

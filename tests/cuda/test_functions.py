@@ -17,7 +17,8 @@ from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
 from taskfuse.cuda.text import Fragment, Helper, Library, closure
 from taskfuse.cuda.writer import Names
 from taskfuse.dtypes import DTYPES, DType, bfloat16, bool_, float8_e4m3, float8_e5m2, float16, float32, float64, int8, int32
-from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule, Elementwise
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 from taskfuse.ir.spelling import Spelling
 from taskfuse.ir.values import NATIVE
 from taskfuse.testing.accuracy import BOUNDS, bound, reference, samples, ulps

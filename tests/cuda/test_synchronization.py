@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 
 import pytest
 
@@ -10,8 +11,15 @@ import taskfuse as tf
 from examples import pipeline
 from taskfuse.cuda import nvrtc
 from taskfuse.cuda.source import emit
+from taskfuse.cuda.synchronization import CALLS
 from taskfuse.errors import VerifyError
 from tests.cuda.adding import ADD, checked
+
+
+def test_calls_name_fields() -> None:
+    """A statement that is one call of a helper says which of its fields are the arguments."""
+    for kind, call in CALLS.items():
+        assert set(call.fields) <= {field.name for field in fields(kind)}
 
 
 def test_a_warp_meets_with_all_its_lanes() -> None:

@@ -6,7 +6,8 @@ import pytest
 import taskfuse as tf
 from taskfuse.dtypes import DTYPES, DType, bool_
 from taskfuse.errors import DTypeError
-from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule, Elementwise
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 from taskfuse.ir.values import NATIVE
 from taskfuse.testing.accuracy import BOUNDS, bound, reference, samples, ulps
 from tests.cuda.elements import Array, differing, elements, operand_dtypes

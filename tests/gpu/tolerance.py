@@ -18,7 +18,9 @@ import numpy.typing as npt
 
 import taskfuse as tf
 from taskfuse.dtypes import DType, float64
-from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE, Combine, Elementwise
+from taskfuse.ir.combine import COMBINES, Combine
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.values import Native

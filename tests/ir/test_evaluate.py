@@ -8,7 +8,8 @@ import pytest
 import taskfuse.ops as tf
 from taskfuse.dtypes import float32
 from taskfuse.ir.axes import AxisKind, axis, iteration_symbol, split_axes
-from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
+from taskfuse.ir.combine import COMBINES
+from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.evaluate import evaluate, evaluate_tensors
 from taskfuse.ir.expr import IndexValue, Literal, Pointwise, Read, Reduction, Select
 from taskfuse.ir.fusion import Fusion

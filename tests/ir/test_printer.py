@@ -17,7 +17,8 @@ from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.printer import fusion_to_text
 from taskfuse.ir.scalar import sym
 from taskfuse.ir.tasks import Group, Task
-from taskfuse.ir.tensor import Scalar, TensorSchedule, TensorView
+from taskfuse.ir.tensor import Scalar, TensorView
+from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.lowering import lower

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.spelling import Spelling, arithmetic, extremum, infix, library, rounding
 
 COLUMNS = ("f32", "f64", "signed", "unsigned", "boolean", "fast")

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskfuse.dtypes import DTYPES, DType, bool_, float8_e4m3, float16, float32, float64, int8, int32, int64, uint8, uint64
-from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE, DTypeRule, Elementwise
+from taskfuse.ir.combine import COMBINES
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 from taskfuse.ir.values import MODULAR, NATIVE, Values
 
 WORDS = st.integers(0, 2**64 - 1).map(lambda n: np.array([n], np.uint64))

@@ -11,7 +11,9 @@ import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse.dtypes import DType
 from taskfuse.errors import VerifyError
-from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE, Combine, Elementwise
+from taskfuse.ir.combine import COMBINES, Combine
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.scalar import Expr, const
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import Param, ScalarParam, TensorParam

@@ -4,7 +4,8 @@ import pytest
 
 from taskfuse.dtypes import bool_, float32, float64
 from taskfuse.errors import ParseError
-from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
+from taskfuse.ir.combine import COMBINES
+from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import const, ge, lt, sym
 from taskfuse.kir import held, parse_kernel, verify_kernel
 from taskfuse.kir.forms import RULE_WORDS

@@ -9,7 +9,10 @@ import pytest
 import taskfuse as tf
 from taskfuse import MemoryType
 from taskfuse import ParallelType as P
+from taskfuse.kir import walk
+from taskfuse.kir.nodes import For
 from taskfuse.kir.synchronization import BarrierScope
+from taskfuse.kir.walk import accesses
 from tests.lowering.faults import missed
 from tests.lowering.running import agrees, barriers, bind, buffer, numbers, scopes
 
@@ -256,3 +259,60 @@ def test_max_and_sum_of_a_softmax_loop_apart() -> None:
             bind(tv, BX)
     fusion.inline_most()
     agrees(fusion, numbers(3, 8), interleavings=FEW, tolerance=1e-5)
+
+
+def sums_of_one_walk(shape: tuple[int, ...], ptypes: tuple[P, ...], reduced: tuple[int, ...]) -> tuple[tf.Fusion, list[tf.TensorView]]:
+    """The sum and the greatest of the same elements, which are loaded once for both."""
+    with tf.Fusion("walk") as fusion:
+        x = tf.define_tensor(list(shape), name="x")
+        both = [tf.sum(x, reduced), tf.max(x, reduced)]
+        fusion.add_output(*both)
+    load = x.cache_after()
+    inner = [out.cache_before() for out in fusion.outputs]
+    for tv in (load, *inner):
+        bind(tv, *ptypes)
+    for tv in fusion.outputs:
+        bind(tv, *(p for k, p in enumerate(ptypes) if k not in reduced))
+    load.inline_at(len(shape))
+    return fusion, inner
+
+
+@pytest.mark.parametrize(
+    ("ptypes", "wanted"),
+    [((BX, S, TX), [BarrierScope.BLOCK]), ((TY, S, BX), [BarrierScope.GRID]), ((S, S, TX), 2 * [BarrierScope.BLOCK])],
+    ids=["threads", "blocks", "in a loop, before the next"],
+)
+def test_reductions_that_end_behind_one_loop_share_their_barriers(ptypes: tuple[P, ...], wanted: list[BarrierScope]) -> None:
+    fusion, _ = sums_of_one_walk((2, 3, 64), ptypes, (1, 2))
+    kernel = agrees(fusion, numbers(2, 3, 64), interleavings=FEW)
+    assert scopes(kernel) == wanted
+    assert missed(kernel, fusion, numbers(2, 3, 64)) == []
+
+
+def test_one_loop_goes_over_the_partial_results_of_all_of_them() -> None:
+    fusion, inner = sums_of_one_walk((2, 3, 64), (TY, S, BX), (1, 2))
+    (loop,) = (s for s in walk(agrees(fusion, numbers(2, 3, 64))) if isinstance(s, For) and s.var == "part.BIDx")
+    assert [str(a.buffer) for s in loop.body for a in accesses(s)[0]] == [tv.name for tv in inner]
+
+
+@pytest.mark.parametrize(
+    ("ptypes", "axes", "shape"),
+    [((BX, TX), (0, 1), ("3",)), ((BX, TX), (0,), ("3", "64")), ((TY, BX, TX), (1, 2), ("2", "3"))],
+    ids=["threads have one result", "each has its own", "rows of threads"],
+)
+def test_threads_that_have_one_result_store_it_once_for_other_blocks(ptypes: tuple[P, ...], axes: tuple[int, ...], shape: tuple[str, ...]) -> None:
+    extents = (3, 64) if len(ptypes) == 2 else (2, 3, 64)
+    fusion, r, _ = reduction(extents, axes, ptypes)
+    kernel = agrees(fusion, numbers(*extents), interleavings=FEW)
+    assert sorted(map(str, buffer(kernel, f"{r.name}.blocks").shape)) == sorted(shape)
+    assert missed(kernel, fusion, numbers(*extents)) == []
+
+
+def test_a_round_over_partial_results_goes_around_the_elements_of_a_thread() -> None:
+    """The sums of the elements wait for their own loads alone: as many are under way as a thread has elements."""
+    fusion, _, _ = reduction((256, 4), (0,), (TX, P.Unroll))
+    kernel = agrees(fusion, numbers(256, 4))
+    (loop,) = (s for s in walk(kernel) if isinstance(s, For) and s.var == "part.slot")
+    (elements,) = loop.body
+    assert isinstance(elements, For)
+    assert elements.unroll

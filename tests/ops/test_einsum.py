@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import taskfuse.ops as tf
 from taskfuse.dtypes import as_dtype
-from taskfuse.ir.elementwise import COMBINES
+from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.expr import Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.tensor import TensorView

@@ -10,10 +10,11 @@ import taskfuse as tf
 from taskfuse.errors import LoweringError, ProofError, UnsupportedError
 from taskfuse.ir.expr import Reduction
 from taskfuse.runtime.chain import Chain
-from taskfuse.schedulers import candidates, segmenter
+from taskfuse.schedulers import candidates
+from taskfuse.schedulers.budget import Budget
 from taskfuse.schedulers.candidates import INTERNAL, Candidates
-from taskfuse.schedulers.fallback import fallback, price
-from taskfuse.schedulers.schedule import Chosen
+from taskfuse.schedulers.fallback import fallback, offer
+from taskfuse.schedulers.schedule import Chosen, Offer
 from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import DEFAULT
@@ -95,7 +96,7 @@ def test_an_op_that_nothing_can_make_says_why() -> None:
 
 def test_a_budget_ends_the_search_with_what_there_is() -> None:
     fusion = built(partial(mlp_of_a_block, tf.float32), "hurried")
-    found = choose_segments(fusion, trial=made, budget=0.0)
+    found = choose_segments(fusion, trial=made, budget=Budget(0.0))
     assert found.is_hurried
     assert "ended by its budget" in found.explain()
     run = tf.compile(fusion, backend="sim", budget=0.0)
@@ -106,8 +107,7 @@ def test_a_budget_ends_the_search_with_what_there_is() -> None:
 
 
 def test_a_plan_that_is_not_cut_is_not_hurried() -> None:
-    assert segmenter.BUDGET == 10.0
-    found = choose_segments(built(product), budget=0.0)
+    found = choose_segments(built(product), budget=Budget(0.0))
     assert isinstance(found, Segmentation)
     assert not found.is_hurried
 
@@ -132,7 +132,7 @@ def test_any_graph_at_all(seed: int) -> None:
     check(found.fusion, found.arguments(), seed)
 
 
-def test_a_price_is_asked_before_a_schedule_is_made() -> None:
+def test_an_offer_is_asked_for_before_a_schedule_is_made() -> None:
     """What is known to be slow is not scheduled; what is wanted is, and costs what was said."""
     scheduled: list[str] = []
 
@@ -140,8 +140,8 @@ def test_a_price_is_asked_before_a_schedule_is_made() -> None:
         scheduled.append(fusion.name)
         return tf.schedulers.fallback(fusion, None, **more)
 
-    def dear(fusion: tf.Fusion, **more: Any) -> float:
-        return 1e6
+    def dear(fusion: tf.Fusion, **more: Any) -> Offer:
+        return Offer(1e6, partial(slow, **more))
 
     found = Candidates(built(product), (slow,), None, None, DEFAULT, {slow: dear})
     assert found.us == 1e6
@@ -152,7 +152,7 @@ def test_a_price_is_asked_before_a_schedule_is_made() -> None:
 
 
 @pytest.mark.parametrize("build", [two_steps, product])
-def test_the_price_of_the_last_resort_is_what_it_costs(build: Build) -> None:
+def test_the_offer_of_the_last_resort_is_what_it_costs(build: Build) -> None:
     fusion = built(build)
-    assert price(fusion) == fallback(tf.copy_fusion(fusion)[0]).us
+    assert offer(fusion).us == fallback(tf.copy_fusion(fusion)[0]).us
     assert not fusion.has_schedule

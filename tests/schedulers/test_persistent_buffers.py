@@ -56,3 +56,18 @@ def test_results_of_a_row_that_others_read_are_computed_once(shape: tuple[int, i
     plain, saved = kernel(saved=False), kernel(saved=True)
     assert barriers(saved) == barriers(plain)
     assert sum(isinstance(s, Shuffle) for s in walk(saved)) == sum(isinstance(s, Shuffle) for s in walk(plain))
+
+
+def test_the_view_of_a_result_is_no_second_phase() -> None:
+    """A keepdims view of a sum has none of the summed elements: they are walked over once."""
+    with tf.Fusion("once") as fusion:
+        x = tf.define_tensor([64, 32], name="x")
+        y = x * 2.0
+        total = tf.sum(y, axis=0, keepdims=True)
+        fusion.add_output(y)
+        fusion.add_output(tf.reshape(tf.exp(total), [32]))
+    chosen = tf.schedulers.reduction(fusion)
+    assert "1 phase" in chosen.problem
+    X = np.linspace(-1, 0, 64 * 32, dtype=np.float32).reshape(64, 32)
+    for found, wanted in zip(proved(tf.lower(fusion)).simulate(X), fusion.evaluate(X), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4)

@@ -56,7 +56,7 @@ def test_all_elements() -> None:
 def test_one_barrier_for_all_elements_of_a_thread() -> None:
     """A thread has a vector of the result, and each step of the join is taken for all of it."""
     kernel = check(make(extremes, (256, 64), axis=0), RowConfig(16, 8, 2))
-    assert barriers(kernel) == [BarrierScope.BLOCK] * 3  # three reductions
+    assert barriers(kernel) == [BarrierScope.BLOCK]  # of three reductions
     kernel = check(make(total, (256, 64), axis=0), RowConfig(8, 8, 2, blocks=2))
     assert barriers(kernel).count(BarrierScope.GRID) == 1
 

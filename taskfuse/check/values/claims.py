@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from taskfuse.check.statement_tree import THREAD_NAMES, Node, linear_thread
 from taskfuse.check.values.solve import Open, solved
-from taskfuse.ir.elementwise import Combine
+from taskfuse.ir.combine import Combine
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, Fragment, matrices
 from taskfuse.ir.scalar import Const, Expr, const, evaluate, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import operand_offset

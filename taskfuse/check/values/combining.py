@@ -12,7 +12,8 @@ from taskfuse.check.values.matching import chosen, folded, inherited, matches
 from taskfuse.check.values.partials import Fold
 from taskfuse.check.values.state import State, points
 from taskfuse.check.values.terms import Bools, Ints, Terms
-from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Content, Holds
 from taskfuse.kir.witness import Accumulate, Reduce

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from taskfuse.check.bounded_variables import Trip
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, Block, Node, conjuncts
 from taskfuse.check.values.claims import taken
 from taskfuse.check.values.match import Storage
+from taskfuse.check.values.partial_results import Bools, Cells, Ints, places, writers_of
 from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.solve import Open, solved
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -30,9 +30,6 @@ from taskfuse.kir.operands import Access, Content, Immediate
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.witness import Definition, Reduce
 
-Ints = NDArray[np.int64]
-Words = NDArray[np.uint64]
-Bools = NDArray[np.bool_]
 STEPS = 4096
 COPY = ELEMENTWISE["copy"]
 
@@ -51,28 +48,6 @@ class Joined:
     blocks: Mapping[str, Expr]
     spans: Mapping[str, tuple[Expr, Expr]]
     assumed: tuple[Expr, ...]
-
-
-@dataclass(slots=True, eq=False)
-class _Cells:
-    """Sets of threads, one per thread or element; those not ``known`` have never been written.
-
-    Attributes:
-        of: the number of the accumulator that these are of, of each; -1 for the empty set.
-        blocks, spans: of how many blocks these are.
-        under: conditions under which they have been joined, but for those of threads alone.
-    """
-
-    sets: Words
-    known: Bools
-    of: Ints
-    blocks: dict[str, Expr]
-    spans: dict[str, tuple[Expr, Expr]]
-    under: frozenset[Expr] = frozenset()
-
-    def is_of_blocks(self, blocks: Mapping[str, Expr], spans: Mapping[str, tuple[Expr, Expr]]) -> bool:
-        """True if these are the blocks that they are of."""
-        return self.blocks == blocks and self.spans == spans
 
 
 class CrossThreadReductions:
@@ -99,9 +74,9 @@ class CrossThreadReductions:
         parts = linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1])
         self.threads: dict[str, Ints] = dict(zip(THREAD_NAMES, parts, strict=True))
         self.words = (self.count + 63) // 64
-        self.registers: dict[tuple[str, tuple[int, ...]], _Cells] = {}
-        self.shared: dict[tuple[str, tuple[int, ...]], _Cells] = {}
-        self.workspace: dict[str, list[tuple[tuple[Expr, ...], _Cells]]] = {}
+        self.registers: dict[tuple[str, tuple[int, ...]], Cells] = {}
+        self.shared: dict[tuple[str, tuple[int, ...]], Cells] = {}
+        self.workspace: dict[str, list[tuple[tuple[Expr, ...], Cells]]] = {}
         self.assumed: dict[Expr, None] = {}
         self.under: frozenset[Expr] = frozenset()  # conditions around the statement at hand that are not of threads alone
         self.steps = 0
@@ -136,7 +111,7 @@ class CrossThreadReductions:
         bits[~cells.known] = False
         return Joined(bits, cells.blocks, cells.spans, tuple(self.assumed))
 
-    def _own(self, index: tuple[int, ...]) -> _Cells:
+    def _own(self, index: tuple[int, ...]) -> Cells:
         """The accumulators before any step: each thread has its own. That whoever joins one has set it is asked apart."""
         found = self.registers.get((self.accumulator, index))
         if found is None:
@@ -144,7 +119,7 @@ class CrossThreadReductions:
             t = np.arange(self.count)
             sets[t, self.alike // 64] = np.uint64(1) << (self.alike % 64).astype(np.uint64)
             of = np.full(self.count, self.numbers.setdefault(index, len(self.numbers)), np.int64)
-            found = self.registers[self.accumulator, index] = _Cells(sets, np.ones(self.count, np.bool_), of, {}, {})
+            found = self.registers[self.accumulator, index] = Cells(sets, np.ones(self.count, np.bool_), of, {}, {})
         return found
 
     # -- control --------------------------------------------------------------------------------------------------------------------
@@ -217,11 +192,11 @@ class CrossThreadReductions:
                 lanes = np.arange(self.count) ^ stmt.mask
                 if self.count % 32:
                     raise Open("a shuffle in a block of no whole warps", node)
-                self._write(node, stmt.out, env, mask, _Cells(value.sets[lanes], value.known[lanes], value.of[lanes], value.blocks, value.spans, value.under))
+                self._write(node, stmt.out, env, mask, Cells(value.sets[lanes], value.known[lanes], value.of[lanes], value.blocks, value.spans, value.under))
             case Compute(op=op, operands=(Immediate() as e,)) if op is COPY:
                 if not is_same_number(e.value, self.rule.combine.neutral(self.rule.dtype)):
                     raise Open(f"partial results start with {e.value}", node)
-                none = _Cells(np.zeros((self.count, self.words), np.uint64), np.ones(self.count, np.bool_), np.full(self.count, -1, np.int64), {}, {})
+                none = Cells(np.zeros((self.count, self.words), np.uint64), np.ones(self.count, np.bool_), np.full(self.count, -1, np.int64), {}, {})
                 self._write(node, stmt.out, env, mask, none)
             case Compute(op=op, operands=(Access() as a,)) if op is COPY:
                 self._write(node, stmt.out, env, mask, self._read(node, a, env, mask))
@@ -241,7 +216,7 @@ class CrossThreadReductions:
     def _is_shared_by_blocks(self, access: Access) -> bool:
         return MEDIA[self.storages[access.buffer].memory].reach is Reach.GRID
 
-    def _sum(self, node: Node, a: _Cells, b: _Cells, mask: Bools) -> _Cells:
+    def _sum(self, node: Node, a: Cells, b: Cells, mask: Bools) -> Cells:
         if not a.is_of_blocks(b.blocks, b.spans) and a.sets[mask].any() and b.sets[mask].any():
             raise Open("it joins results of other blocks with its own", node)
         common = a.sets & b.sets
@@ -253,7 +228,7 @@ class CrossThreadReductions:
         if apart.any() and (mask & (a.of >= 0) & (b.of >= 0) & apart).any():
             raise Open("it joins partial results of different elements", node)
         full = a if a.sets[mask].any() else b
-        return _Cells(a.sets | b.sets, a.known & b.known, np.maximum(a.of, b.of), full.blocks, full.spans, a.under | b.under)
+        return Cells(a.sets | b.sets, a.known & b.known, np.maximum(a.of, b.of), full.blocks, full.spans, a.under | b.under)
 
     def _index(self, access: Access, env: Mapping[str, int]) -> list[Ints] | None:
         """The index of an element, of each thread; ``None`` if it depends on more."""
@@ -262,15 +237,19 @@ class CrossThreadReductions:
             e = self._at(e, env)
             if not e.free <= self.threads.keys():
                 return None
-            found.append(np.broadcast_to(np.asarray(evaluate(e, self.threads), np.int64), self.count))
+            found.append(self._index_of(e))
         return found
+
+    def _index_of(self, e: Expr) -> Ints:
+        """An expression of threads, of each of them."""
+        return np.broadcast_to(np.asarray(evaluate(e, self.threads), np.int64), self.count)
 
     def _only_parts(self, node: Node, access: Access) -> None:
         """Starts and terms are not steps of joining: of all that they write, only the accumulator is known. Raises :class:`Open`."""
         if access.buffer in self.others:
             raise Open(f"partial results are joined in {access.buffer}, which takes terms of its own", node)
 
-    def _read(self, node: Node, access: Access, env: Mapping[str, int], mask: Bools) -> _Cells:
+    def _read(self, node: Node, access: Access, env: Mapping[str, int], mask: Bools) -> Cells:
         self._only_parts(node, access)
         index = self._index(access, env)
         if index is None:
@@ -289,7 +268,7 @@ class CrossThreadReductions:
             raise Open(f"thread {t} reads a partial result that nobody has written", node)
         return found
 
-    def _gathered(self, node: Node, access: Access, index: list[Ints]) -> _Cells:
+    def _gathered(self, node: Node, access: Access, index: list[Ints]) -> Cells:
         sets = np.zeros((self.count, self.words), np.uint64)
         known = np.zeros(self.count, np.bool_)
         of = np.full(self.count, -1, np.int64)
@@ -297,7 +276,7 @@ class CrossThreadReductions:
         spans: dict[str, tuple[Expr, Expr]] = {}
         under: dict[frozenset[Expr], None] = {}
         last = -1
-        readers = _places(index, self.count)
+        readers = places(index, self.count)
         for row, threads in readers.items():
             cell = self.shared.get((access.buffer, row))
             if cell is not None:
@@ -310,16 +289,16 @@ class CrossThreadReductions:
             cell = self.shared.get((access.buffer, row))
             if cell is not None and cell.sets.any() and not cell.is_of_blocks(blocks, spans):
                 known[threads] = False
-        return _Cells(sets, known, of, blocks, spans, frozenset[Expr]().union(*under))
+        return Cells(sets, known, of, blocks, spans, frozenset[Expr]().union(*under))
 
-    def _write(self, node: Node, access: Access, env: Mapping[str, int], mask: Bools, value: _Cells) -> None:
+    def _write(self, node: Node, access: Access, env: Mapping[str, int], mask: Bools, value: Cells) -> None:
         self._only_parts(node, access)
         index = self._index(access, env)
         storage = self.storages[access.buffer]
         under = value.under | self.under
         if self._is_shared_by_blocks(access):
             place = tuple(self._at(e, env) for e in access.index)
-            self.workspace.setdefault(access.buffer, []).append((place, _Cells(value.sets, value.known & mask, value.of, value.blocks, value.spans, under)))
+            self.workspace.setdefault(access.buffer, []).append((place, Cells(value.sets, value.known & mask, value.of, value.blocks, value.spans, under)))
             return
         if index is None:
             raise Open("where it puts partial results depends on more than threads", node)
@@ -329,14 +308,14 @@ class CrossThreadReductions:
             key = access.buffer, tuple(int(i[0]) for i in index)
             old = self._own(key[1]) if access.buffer == self.accumulator else self.registers.get(key)
             if old is None or mask.all():
-                self.registers[key] = _Cells(value.sets.copy(), value.known & mask, value.of.copy(), value.blocks, value.spans, under)
+                self.registers[key] = Cells(value.sets.copy(), value.known & mask, value.of.copy(), value.blocks, value.spans, under)
             else:
                 sets = np.where(mask[:, None], value.sets, old.sets)
                 known, of = np.where(mask, value.known, old.known), np.where(mask, value.of, old.of)
                 full = value if value.sets[mask].any() else old
                 if not value.is_of_blocks(old.blocks, old.spans):  # these are one for all threads: what is of others is not known any more
                     known &= ~sets.any(axis=1) | (mask if full is value else ~mask)
-                self.registers[key] = _Cells(sets, known, of, full.blocks, full.spans, under | old.under)
+                self.registers[key] = Cells(sets, known, of, full.blocks, full.spans, under | old.under)
             return
         made: dict[tuple[int, ...], int] = {}
         writers = np.flatnonzero(mask)
@@ -347,7 +326,7 @@ class CrossThreadReductions:
                 raise Open(f"threads {before} and {t} put different partial results in one place", node)
         for row, t in made.items():
             one = slice(t, t + 1)
-            self.shared[access.buffer, row] = _Cells(value.sets[one].copy(), value.known[one].copy(), value.of[one].copy(), value.blocks, value.spans, under)
+            self.shared[access.buffer, row] = Cells(value.sets[one].copy(), value.known[one].copy(), value.of[one].copy(), value.blocks, value.spans, under)
 
     # -- blocks ---------------------------------------------------------------------------------------------------------------------
 
@@ -360,31 +339,53 @@ class CrossThreadReductions:
         steps = [(out, a) for out, a in steps if self._is_shared_by_blocks(a)]
         if not any(_names(a, loop.var) and not _names(out, loop.var) for out, a in steps):  # a loop over elements of a thread, or of none of this
             return False
-        match [(n.stmt, taken(n.stmt, self.rule.combine)) for n in inner]:
-            case [(Compute(out=out), Access() as b)] if loop.step is const(1) and inner[0].loops[-1] is node:
-                pass
-            case _:
-                raise Open("a loop over the partial results of blocks has an unknown form", node)
-        own, under = self._mask(inner[0].context.conditions[len(node.block.context.conditions) :], env)
-        around, self.under = self.under, self.under | under
-        self._of_blocks(node, out, b, env, mask & own, {loop.var: (self._at(loop.start, env), self._at(loop.stop, env))})
-        self.under = around
+        if loop.step is not const(1):
+            raise Open("a loop over the partial results of blocks has an unknown form", node)
+        spans = {loop.var: (self._at(loop.start, env), self._at(loop.stop, env))}
+        for leaf, at in self._elements(node.blocks[0], env):
+            found = taken(leaf.stmt, self.rule.combine) if isinstance(leaf.stmt, Compute) else None
+            if not (isinstance(leaf.stmt, Compute) and isinstance(found, Access) and self._is_shared_by_blocks(found) and _names(found, loop.var)):
+                raise Open("a loop over the partial results of blocks has an unknown form", leaf)
+            own, under = self._mask(leaf.context.conditions[len(node.block.context.conditions) :], at)
+            around, self.under = self.under, self.under | under
+            self._of_blocks(leaf, leaf.stmt.out, found, at, mask & own, spans)
+            self.under = around
         return True
+
+    def _elements(self, block: Block, env: dict[str, int]) -> Iterator[tuple[Node, dict[str, int]]]:
+        """The steps inside a loop over blocks, once for each element that a thread joins in a trip of it, and what loops over elements are at."""
+        for node in block.nodes:
+            if self._is_mine(node):
+                self.steps += 1
+                if self.steps > STEPS:
+                    raise Open("joining partial results takes too many steps", node)
+                yield node, env
+            elif isinstance(node.stmt, For) and any(self._is_mine(n) for n in _leaves(node.blocks[0])):
+                start, stop, step = (self._constant(e, env) for e in (node.stmt.start, node.stmt.stop, node.stmt.step))
+                if start is None or stop is None or not step:
+                    raise Open("a loop that joins partial results has an unknown number of trips", node)
+                for value in range(start, stop, step):
+                    yield from self._elements(node.blocks[0], {**env, node.stmt.var: value})
+            else:
+                for arm in node.blocks:
+                    yield from self._elements(arm, env)
 
     def _of_blocks(self, node: Node, out: Access, b: Access, env: dict[str, int], mask: Bools, spans: dict[str, tuple[Expr, Expr]]) -> None:
         """The partial results of some blocks, one of each value of ``spans``."""
         before = self._read(node, out, env, mask)
         if before.sets[mask].any():
             raise Open("it joins the results of all blocks with its own", node)
-        written = self.workspace.get(b.buffer, [])
         wanted = tuple(self._at(e, env) for e in b.index)
         unknown = {f"written.{n}": (const(0), const(1 << 30)) for n in (*BLOCKS, *THREAD_NAMES)}
         rename = {n: sym(f"written.{n}") for n in (*BLOCKS, *THREAD_NAMES)}
         facts = self.constraints.about(const(0))[0].facts  # of any thread and block
-        for place, cells in reversed(written):
-            if any(isinstance(x, Const) and isinstance(y, Const) and x is not y for x, y in zip(place, wanted, strict=True)):
+        for place, cells in reversed(self.workspace.get(b.buffer, [])):
+            of_threads = [k for k, (x, y) in enumerate(zip(place, wanted, strict=True)) if x.free | y.free <= self.threads.keys()]
+            here, there = ([self._index_of(index[k]) for k in of_threads] for index in (place, wanted))
+            writers, apart = writers_of(here, there, cells)
+            if (writers[mask] < 0).all():  # all that this stores lies elsewhere
                 continue
-            equations = [(substitute(x, rename), y) for x, y in zip(place, wanted, strict=True)]
+            equations = [(substitute(x, rename), y) for k, (x, y) in enumerate(zip(place, wanted, strict=True)) if k not in of_threads]
             found, left = solved(equations, unknown, lambda e: simplify(e, facts))
             fixed = [(x, y) for x, y in left if x.free.isdisjoint(unknown)]
             if any(proves(self.constraints, ne(x, y)) for x, y in fixed):
@@ -395,20 +396,17 @@ class CrossThreadReductions:
             if left and any(not x.free.isdisjoint(unknown) for x, _ in left):
                 raise Open("whose partial results it takes is not known", node)
             moved = {n.removeprefix("written."): e for n, e in found.items() if e is not sym(n.removeprefix("written."))}
-            if any(n not in BLOCKS for n in moved):
-                raise Open("it takes partial results of other threads in other blocks", node)
-            missing = [n for n in THREAD_NAMES if f"written.{n}" not in found and int(self.threads[n].max()) > 0]
-            if missing:
-                used = cells.known & mask
-                if (cells.sets[used] != cells.sets[used][:1]).any() or (cells.of[used] != cells.of[used][:1]).any():
-                    raise Open("threads put different partial results in one place", node)
-            if not cells.known[mask].all():
+            if any(f"written.{n}" in found for n in THREAD_NAMES) or any(not e.free.isdisjoint(unknown) for e in moved.values()):
+                raise Open("whose partial results it takes depends on blocks and threads together", node)
+            if (writers[mask] < 0).any():
                 raise Open("it reads partial results that nobody has written", node)
+            if apart is not None:
+                raise Open(f"threads {apart[0]} and {apart[1]} put different partial results in one place", node)
             self._exist(node, moved, spans)
             under = before.under.union(substitute(c, moved) for c in cells.under)
             if cells.blocks:
                 moved = {**{n: substitute(e, moved) for n, e in cells.blocks.items()}, **moved}
-            self._write(node, out, env, mask, _Cells(cells.sets, cells.known, cells.of, moved, {**cells.spans, **spans}, under))
+            self._write(node, out, env, mask, Cells(cells.sets[writers], writers >= 0, cells.of[writers], moved, {**cells.spans, **spans}, under))
             return
         raise Open("it reads partial results that nobody has written", node)
 
@@ -419,16 +417,6 @@ class CrossThreadReductions:
         for name, e in moved.items():
             if not (proves(there, ge(e, 0)) and proves(there, lt(e, grid[name]))):
                 raise Open(f"it takes partial results of blocks that there may not be: {name} = {e}", node)
-
-
-def _places(index: list[Ints], count: int) -> dict[tuple[int, ...], slice | list[int]]:
-    """The threads that read each element; a slice: all of them read one."""
-    if all(not any(i.strides) for i in index):  # one number, spread over the threads
-        return {tuple(int(i[0]) for i in index): slice(count)}
-    readers: dict[tuple[int, ...], list[int]] = {}
-    for t, row in enumerate(zip(*(i.tolist() for i in index), strict=True)):
-        readers.setdefault(row, []).append(t)
-    return {**readers}
 
 
 def _names(access: Access, name: str) -> bool:

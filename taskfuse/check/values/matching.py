@@ -12,7 +12,7 @@ from taskfuse.check.values.lanes import Lanes
 from taskfuse.check.values.state import State
 from taskfuse.check.values.terms import NOTHING, WRONG, Bools, Ints, Terms, constants, converted, is_constant, numbers
 from taskfuse.dtypes import DType, bool_
-from taskfuse.ir.elementwise import DTypeRule, Elementwise
+from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Holds
 

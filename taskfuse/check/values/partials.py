@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from taskfuse.check.values.elements import Elements, Tensor, row_major, value
 from taskfuse.check.values.terms import PART, Bools, Ints, Terms, constant, constant_tag, constants, converted, numbers, tensor_tag
 from taskfuse.dtypes import DType
-from taskfuse.ir.elementwise import Combine
+from taskfuse.ir.combine import Combine
 from taskfuse.ir.scalar import Sym
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Access

@@ -15,7 +15,8 @@ from taskfuse.check.values.reductions import Reductions
 from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
 from taskfuse.dtypes import DType
-from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.scalar import TRUE, Expr, ge, lt, not_, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam

@@ -43,8 +43,8 @@ def test_merged_axes_in_parts_of_threads_and_blocks() -> None:
 
 
 GUARD = "IF 8192*blockIdx.y + 1048576*i1 + 1024*i2 + threadIdx.x < M*N && "
-JOIN = "FOR tv1.BIDy in 0..128:"
-STORE = "tv1.blocks[blockIdx.y, threadIdx.x] = copy(tv1.acc)  ~ part tv1\n"
+JOIN = "FOR part.BIDy in 0..128:"
+STORE = "  tv1.blocks[blockIdx.y] = copy(tv1.acc)  ~ part tv1\n"
 TERM = "~ term tv1[(8192*blockIdx.y + 1048576*i1 + 1024*i2 + threadIdx.x)//M, (8192*blockIdx.y + 1048576*i1 + 1024*i2 + threadIdx.x) % M]"
 TWINS = {
     "a block takes no terms": ((GUARD, GUARD + "blockIdx.y < {} && "), "127", "128", "is not visited"),
@@ -52,15 +52,15 @@ TWINS = {
         (GUARD, GUARD + "i1 < {} && "),
         "ceildiv(M*N, 1048576) - blockIdx.y//127",
         "ceildiv(M*N, 1048576) + blockIdx.y",
-        "- tv1.BIDy//127 leaves is not known",
+        "- part.BIDy//127 leaves is not known",
     ),
     "the last element is left out": ((GUARD, GUARD.replace("< M*N", "< {}")), "M*N - 1", "M*N", "< M*N - 1 leaves is not known"),
     "a block joins no result": ((JOIN, JOIN.replace("128", "{}")), "127", "128", "is not visited"),
     "a block puts none into the workspace": (
-        (STORE, "IF blockIdx.y < {}:\n  " + STORE),
+        (STORE, "  IF blockIdx.y < {}:\n  " + STORE),
         "127",
         "128",
-        "joined under tv1.BIDy < 127, which is not known",
+        "joined under part.BIDy < 127, which is not known",
     ),
 }
 
@@ -76,9 +76,9 @@ def test_every_block_takes_its_terms(name: str) -> None:
 
 
 def test_results_are_of_blocks_that_there_are() -> None:
-    wrong = edited(("tv1.blocks: float32[128, 1024]", "tv1.blocks: float32[129, 1024]"), (JOIN, JOIN.replace("128", "129")))
-    assert "it takes partial results of blocks that there may not be: blockIdx.y = tv1.BIDy" in gaps(wrong)
-    edited(("tv1.blocks: float32[128, 1024]", "tv1.blocks: float32[129, 1024]")).verify().require()
+    wrong = edited(("tv1.blocks: float32[128]", "tv1.blocks: float32[129]"), (JOIN, JOIN.replace("128", "129")))
+    assert "it takes partial results of blocks that there may not be: blockIdx.y = part.BIDy" in gaps(wrong)
+    edited(("tv1.blocks: float32[128]", "tv1.blocks: float32[129]")).verify().require()
 
 
 def test_quotient_and_remainder_are_by_the_extent_of_their_axis() -> None:
@@ -89,13 +89,13 @@ def test_quotient_and_remainder_are_by_the_extent_of_their_axis() -> None:
 @pytest.mark.parametrize(("place", "is_right"), [("N - 1", False), ("N", True)])
 def test_a_later_result_that_may_lie_in_the_same_place_hides_an_older_one(place: str, is_right: bool) -> None:
     kernel = edited(
-        ("tv1.blocks: float32[128, 1024]", "tv1.blocks: float32[N + 1, 128, 1024]"),
+        ("tv1.blocks: float32[128]", "tv1.blocks: float32[N + 1, 128]"),
         (STORE, STORE.replace("[blockIdx.y", "[0, blockIdx.y")),
         (
             "tv1.acc = copy(0.0)  ~ part tv1\nSYNC grid",
-            f"tv1.acc = copy(0.0)  ~ part tv1\ntv1.blocks[{place}, blockIdx.y, threadIdx.x] = copy(tv1.acc)  ~ part tv1\nSYNC grid",
+            f"tv1.acc = copy(0.0)  ~ part tv1\nIF threadIdx.x == 0:\n  tv1.blocks[{place}, blockIdx.y] = copy(tv1.acc)  ~ part tv1\nSYNC grid",
         ),
-        ("tv1.blocks[tv1.BIDy", "tv1.blocks[0, tv1.BIDy"),
+        ("tv1.blocks[part.BIDy", "tv1.blocks[0, part.BIDy"),
     )
     assert gaps(kernel) == ([] if is_right else [f"whether the place that is read at 0 is the one that is written at {place} is not known"])
     assert verify(kernel, {"N": 1, "M": 40}).is_proved is is_right
@@ -150,7 +150,70 @@ def test_a_loop_inside_that_of_the_blocks_takes_each_again() -> None:
     step = "  IF {joins}:\n    acc = add("
     assert step in COLUMNS
     again = COLUMNS.replace(step, "  FOR m in 0..2:\n    IF {joins}:\n      acc = add(")
-    assert "a loop over the partial results of blocks has an unknown form" in gaps(parse_kernel(again.format(**RIGHT)))
+    assert "it joins the results of all blocks with its own" in gaps(parse_kernel(again.format(**RIGHT)))
+
+
+ELEMENTS = """\
+KERNEL t(x: float32[N, 8]) -> (y: float32[8])
+  DIM N min 1
+  GRID (ceildiv(N, 4), 1, 1)  BLOCK (4, 2, 1)
+  LOCAL acc: float32[2]
+  GLOBAL w: float32[ceildiv(N, 4) + 1, 2, 4]
+  COUNTER grid0
+  DEFINE y: float32[8] over (N, 8) at (i1) = reduce add of copy(x[i0, i1]) from 0.0
+
+FOR e in 0..2 UNROLL:
+  acc[e] = copy(0.0)  ~ start y
+FOR i in 0..4:
+  FOR e in 0..2 UNROLL:
+    IF 4*blockIdx.x + i < N:
+      acc[e] = add(acc[e], x[4*blockIdx.x + i, 4*e + threadIdx.x])  ~ term y[4*blockIdx.x + i, 4*e + threadIdx.x]
+FOR e in 0..2 UNROLL:
+  IF {leads}:
+    w[{stored}] = copy(acc[e])  ~ part y
+  acc[e] = copy(0.0)  ~ part y
+SYNC grid grid0, 8*ceildiv(N, 4)
+FOR b in 0..ceildiv(N, 4):
+  FOR e in 0..2 UNROLL:
+    {again}
+      acc[e] = add(acc[e], w[{read}])  ~ part y
+IF blockIdx.x == 0 && threadIdx.y == 0:
+  FOR e in 0..2 UNROLL:
+    y[4*e + threadIdx.x] = copy(acc[e])  ~ value y[4*e + threadIdx.x]
+"""
+ONCE = {"leads": "threadIdx.y == 0", "stored": "blockIdx.x, e, threadIdx.x", "read": "b, e, threadIdx.x", "again": "IF threadIdx.y < 2:"}
+STORED_ONCE = {
+    "by the last": {"leads": "threadIdx.y == 1"},
+    "the other way round": {"stored": "blockIdx.x, e, 3 - threadIdx.x", "read": "b, e, 3 - threadIdx.x"},
+    "the other elements first": {"stored": "blockIdx.x, 1 - e, threadIdx.x", "read": "b, 1 - e, threadIdx.x"},
+    "a place further": {"stored": "blockIdx.x + 1, e, threadIdx.x", "read": "b + 1, e, threadIdx.x"},
+}
+NOT_STORED_ONCE = {
+    "by nobody": ({"leads": "threadIdx.y == 2"}, "reads partial results that nobody has written"),
+    "not for the last column": ({"leads": "threadIdx.y == 0 && threadIdx.x < 3"}, "reads partial results that nobody has written"),
+    "where another column is read": ({"stored": "blockIdx.x, e, 3 - threadIdx.x"}, "has terms of another element"),
+    "where the other element is read": ({"read": "b, 1 - e, threadIdx.x"}, "holds joined partial results of another element"),
+    "of all columns in one place": ({"stored": "blockIdx.x, e, 0", "read": "b, e, 0"}, "threads 0 and 1 put different partial results in one place"),
+    "each taken twice": ({"again": "FOR m in 0..2:"}, "it joins the results of all blocks with its own"),
+    "of the block that a thread says": (
+        {"leads": "threadIdx.y >= 0", "stored": "blockIdx.x + threadIdx.y, e, threadIdx.x"},
+        "whose partial results it takes is not known",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STORED_ONCE)
+def test_one_thread_stores_what_several_have_and_all_read(name: str) -> None:
+    kernel = parse_kernel(ELEMENTS.format(**(ONCE | STORED_ONCE[name])))
+    kernel.verify().require()
+    assert difference(kernel, {"N": 9}, 0) is None
+
+
+@pytest.mark.parametrize("name", NOT_STORED_ONCE)
+def test_who_stores_and_who_reads_agree(name: str) -> None:
+    changes, reason = NOT_STORED_ONCE[name]
+    found = gaps(parse_kernel(ELEMENTS.format(**(ONCE | changes))))
+    assert any(reason in gap for gap in found), found
 
 
 @pytest.mark.parametrize("name", NOT_RIGHT)

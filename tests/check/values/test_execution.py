@@ -27,7 +27,8 @@ from taskfuse import ParallelType as P
 from taskfuse.check.trace import Budget, TooLarge
 from taskfuse.check.values.execution import Finding, Witness, execute
 from taskfuse.dtypes import DType
-from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
+from taskfuse.ir.combine import COMBINES
+from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, not_, parse_expr, sym
 from taskfuse.kir import Kernel, map_stmts, parse_kernel, stmt_text, walk
 from taskfuse.kir.nodes import Choose, Compute, For, Gather, Stmt, TmaLoad, TmaStore
@@ -299,9 +300,9 @@ def test_another_combine() -> None:
 
 def test_a_slot_of_a_warp_that_is_stale() -> None:
     kernel = total()
-    slots = [s for s in str(kernel).split("\n") if "FOR tv1.slot" in s]
+    slots = [s for s in str(kernel).split("\n") if "FOR part.slot" in s]
     assert slots
-    finding = found(edited(kernel, "FOR tv1.slot", lambda s: replace(s, start=const(1))))
+    finding = found(edited(kernel, "FOR part.slot", lambda s: replace(s, start=const(1))))
     assert "lacks" in finding.reason
 
 

@@ -6,6 +6,8 @@ was taken for one past its end, so that zeros of a padded copy landed on element
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 import taskfuse as tf
@@ -33,9 +35,9 @@ OVERHANGS = (
 """Extent, transforms and factors of :func:`tests.lowering.test_overhang.of`, who copies, and which terms are lost."""
 
 
-def unjoined(statements: Statements, tv: TensorView, loops: dict[Axis, Expr]) -> list[PNode]:
-    """A result is stored; nothing joins partial results."""
-    return [] if statements.accumulator(tv) == tv.name else [statements.store(tv, loops)]
+def unjoined(statements: Statements, ended: Sequence[tuple[TensorView, dict[Axis, Expr]]]) -> list[PNode]:
+    """Results are stored; nothing joins partial results."""
+    return [statements.store(tv, loops) for tv, loops in ended if statements.accumulator(tv) != tv.name]
 
 
 def past_the_end(tv: TensorView, source: Axis) -> Axis:

@@ -1,0 +1,64 @@
+"""The table of the functions that reductions and scans combine with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from taskfuse.dtypes import DType, bool_
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Elementwise
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Combine:
+    """One row: an associative and commutative function that reductions combine with.
+
+    Attributes:
+        name: name of the row, that of ``op``.
+        op: the function.
+        neutral: the neutral element for a dtype.
+        idempotent: true if an element may be taken twice.
+    """
+
+    name: str
+    op: Elementwise
+    neutral: Callable[[DType], int | float | bool]
+    idempotent: bool = False
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _all_bits(dtype: DType) -> int | bool:
+    if dtype is bool_:
+        return True
+    return -1 if dtype.min_value < 0 else int(dtype.max_value)
+
+
+def _combine(name: str, neutral: Callable[[DType], int | float | bool], idempotent: bool = False) -> Combine:
+    return Combine(name, ELEMENTWISE[name], neutral, idempotent)
+
+
+def _zero(dtype: DType) -> int | float | bool:
+    return False if dtype is bool_ else 0.0 if dtype.is_float else 0
+
+
+def _one(dtype: DType) -> int | float | bool:
+    return True if dtype is bool_ else 1.0 if dtype.is_float else 1
+
+
+COMBINES: dict[str, Combine] = {
+    c.name: c
+    for c in (
+        _combine("add", _zero),
+        _combine("mul", _one),
+        _combine("maximum", lambda dtype: dtype.lowest, idempotent=True),
+        _combine("minimum", lambda dtype: dtype.highest, idempotent=True),
+        _combine("logical_and", _one, idempotent=True),
+        _combine("logical_or", _zero, idempotent=True),
+        _combine("bitwise_and", _all_bits, idempotent=True),
+        _combine("bitwise_or", _zero, idempotent=True),
+        _combine("bitwise_xor", _zero),
+    )
+}

@@ -1,0 +1,117 @@
+"""What is known of an elementwise function: the columns of the table in :mod:`taskfuse.ir.elementwise`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from taskfuse.dtypes import DType, bool_, result_type
+from taskfuse.ir.spelling import Spelling
+
+Array = npt.NDArray[Any]
+Function = Callable[..., Array]
+
+
+class DTypeRule(Enum):
+    """How an elementwise function treats dtypes. Operands are cast to the promoted dtype D first, except where stated.
+
+    - SAME: any D; the result is D.
+    - NUMERIC: D is not bool; the result is D.
+    - FLOAT: bool and integers become the float that NumPy gives them (8 bits: float16, 16 bits: float32, else float64); the result is D.
+    - DIVIDE: as FLOAT, but bool and all integers become float64.
+    - BOOL: any D; the result is bool.
+    - LOGICAL: operands are cast to bool; the result is bool.
+    - BITWISE: D is bool or an integer; the result is D.
+    - SHIFT: D is an integer; the result is D.
+    - CAST: one operand of any dtype; the result is the dtype asked for.
+    - SELECT: the first operand is cast to bool, D is promoted from the others; the result is D.
+    """
+
+    SAME = "same"
+    NUMERIC = "numeric"
+    FLOAT = "float"
+    DIVIDE = "divide"
+    BOOL = "bool"
+    LOGICAL = "logical"
+    BITWISE = "bitwise"
+    SHIFT = "shift"
+    CAST = "cast"
+    SELECT = "select"
+
+
+FUNCTIONS: Final = (DTypeRule.FLOAT, DTypeRule.DIVIDE)
+"""The rules of functions that take many instructions, such as exponentials, roots and quotients: of what gives a float of anything."""
+FUNCTION_INSTRUCTIONS: Final = 16
+"""Instructions of such a function; arithmetic takes one. Assumed, not measured."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Elementwise:
+    """One row: an elementwise function.
+
+    Attributes:
+        name: public name, NumPy's where NumPy has it.
+        operands: names of the operands.
+        rule: how it treats dtypes.
+        function: the NumPy implementation, on arrays of the compute dtype.
+        cpp: how it is written in C++.
+        doc: one sentence for its documentation.
+        modular: the implementation on modular words (``taskfuse.ir.modular``); ``None``: a hash of the words, keyed by the name.
+        commutative: true if the first two operands may change places.
+        ulps: how many units in the last place float32 and float64 may be off on a GPU, from the correctly rounded result; ``None``: exact. Functions
+            of CUDA's library: CUDA C++ Programming Guide, "Mathematical Functions"; others from the errors of their steps.
+        torch: the names that torch has for it; ``None``: this one alone.
+        numpy: NumPy's name, if that of ``function`` is not it.
+    """
+
+    name: str
+    operands: tuple[str, ...]
+    rule: DTypeRule
+    function: Function
+    cpp: Spelling
+    doc: str
+    modular: Function | None = None
+    commutative: bool = False
+    ulps: tuple[float, float] | None = None
+    torch: str | None = None
+    numpy: str | None = None
+
+    @property
+    def instructions(self) -> int:
+        """Instructions of a GPU, of one element."""
+        return FUNCTION_INSTRUCTIONS if self.rule in FUNCTIONS else 1
+
+    @property
+    def arity(self) -> int:
+        """The number of operands."""
+        return len(self.operands)
+
+    @property
+    def numpy_name(self) -> str:
+        """What NumPy calls it; empty if it lacks it."""
+        return self.numpy or (self.function.__name__ if isinstance(self.function, np.ufunc) else "")
+
+    def compute_dtype(self, operands: Sequence[DType], out: DType) -> DType:
+        """The dtype that operands are cast to before ``function`` computes (a SELECT's first operand is cast to bool instead).
+
+        Args:
+            operands: dtypes of the operands.
+            out: dtype of the result.
+        """
+        match self.rule:
+            case DTypeRule.CAST:
+                return operands[0]
+            case DTypeRule.BOOL:
+                return result_type(*operands).compute
+            case DTypeRule.LOGICAL:
+                return bool_
+            case _:
+                return out.compute
+
+    def __repr__(self) -> str:
+        return self.name

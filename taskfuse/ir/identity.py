@@ -1,0 +1,31 @@
+"""Which object one is among several.
+
+``==`` of tensors compares elements, so ``in`` and ``index`` do not say where one is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from operator import is_
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def among(one: T, several: Iterable[T]) -> bool:
+    """True if ``several`` has the very object ``one``."""
+    return True in map(is_, repeat(one), several)
+
+
+def place_of(one: T, several: Iterable[T]) -> int:
+    """The position of the very object ``one`` in ``several``. Raises :class:`ValueError` if it is not there."""
+    for k, other in enumerate(several):
+        if other is one:
+            return k
+    raise ValueError(f"{one!r} is not there")
+
+
+def alike(some: Sequence[object], others: Sequence[object]) -> bool:
+    """True if both hold the very same objects in the same order."""
+    return len(some) == len(others) and all(map(is_, some, others))

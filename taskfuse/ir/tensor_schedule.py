@@ -1,0 +1,42 @@
+"""What scheduling calls decide about one tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from taskfuse.ir.atoms import Atom
+from taskfuse.ir.axes import Axis, Transform
+from taskfuse.ir.types import MemoryType, ParallelType
+
+
+@dataclass(slots=True)
+class TensorSchedule:
+    """The schedule of one tensor.
+
+    Attributes:
+        loop: the loop domain, outermost first: who computes it when.
+        transforms: all transforms between root, loop and allocation axes, in the order they were made.
+        ptypes: what executes an axis; an axis that is absent is Serial.
+        inline: number of outer loop axes shared with every consumer.
+        memory: where it lives; ``None``: follows from who reads it.
+        allocation: the explicit allocation domain, outermost first; ``None``: the loop axes.
+        stages: depth of the circular buffer; 1: none.
+        atom: the instruction that executes the atom axes; ``None``: scalar.
+        atom_axes: the loop axes that the atom covers.
+        in_flight: batches of the atom that may be unfinished while the next one is issued.
+    """
+
+    loop: list[Axis]
+    transforms: list[Transform] = field(default_factory=list["Transform"])
+    ptypes: dict[Axis, ParallelType] = field(default_factory=dict["Axis", ParallelType])
+    inline: int = 0
+    memory: MemoryType | None = None
+    allocation: tuple[Axis, ...] | None = None
+    stages: int = 1
+    atom: Atom | None = None
+    atom_axes: tuple[Axis, ...] = ()
+    in_flight: int = 0
+
+    def ptype(self, axis: Axis) -> ParallelType:
+        """What executes ``axis``."""
+        return self.ptypes.get(axis, ParallelType.Serial)

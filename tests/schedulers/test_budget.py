@@ -1,0 +1,89 @@
+"""Budgets: a search is bounded by its work, so that it finds the same however busy the machine is; the clock is the last safety net."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.schedulers import budget
+from taskfuse.schedulers.budget import NET, Budget, Ended, Work
+from taskfuse.schedulers.schedule import Schedule
+from taskfuse.schedulers.segmenter import choose_segments
+from tests.schedulers.tried import built
+
+
+def layer() -> list[tf.TensorView]:
+    """A product, and sums along both axes of a function of it: several kernels, found by several searches."""
+    x, w = (tf.define_tensor(s, dtype=tf.bfloat16, name=n) for s, n in (([256, 64], "x"), ([64, 64], "w")))
+    h = tf.exp(x) @ w
+    return [tf.sum(tf.reshape(h, [128, 128]), 0), tf.sum(h, 1)]
+
+
+class Clock:
+    """Seconds that pass from one question to the next."""
+
+    def __init__(self, steps: Iterator[float]) -> None:
+        self.steps = steps
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += next(self.steps)
+        return self.now
+
+
+def steps(each: float) -> Iterator[float]:
+    while True:
+        yield each
+
+
+def test_work_is_spent_by_count_and_size() -> None:
+    spent = Budget(Work.MADE.each + 3 * Work.MADE.size, Clock(steps(0.0)))
+    spent.spend(Work.MADE, 2)
+    assert not spent.is_spent
+    spent.spend(Work.MADE, 1)
+    assert spent.is_spent
+    assert spent.ended is Ended.WORK
+
+
+def test_the_clock_is_the_last_safety_net() -> None:
+    late = Budget(2.0, Clock(steps(NET)))
+    assert not late.is_spent
+    assert not late.is_spent
+    assert late.why_spent is Ended.CLOCK
+    late.spend(Work.MADE, 10**9)
+    assert late.why_spent is Ended.CLOCK, "what ended it first is what ended it"
+
+
+@pytest.mark.parametrize("seconds", [0.05, 10.0])
+def test_a_search_finds_the_same_however_slow_the_clock_says_the_machine_is(seconds: float) -> None:
+    """With all the work it wants, and where the work that it may do ends it early."""
+    found = [choose_segments(built(layer), budget=Budget(seconds, Clock(steps(each)))) for each in (0.0, seconds / 1e4)]
+    assert len({segmentation.code for segmentation in found}) == 1
+    assert [segmentation.ended for segmentation in found] == 2 * [Ended.WORK if seconds < 1 else None]
+
+
+def test_what_the_clock_has_ended_says_so_and_is_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TASKFUSE_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("TASKFUSE_CACHE_PLANS")
+    asked: list[float] = []
+
+    def compiled(each: float, seconds: float = 10.0) -> Schedule:
+        clock = Clock(steps(each))
+        asked.clear()
+        monkeypatch.setattr(budget, "thread_time", lambda: asked.append(clock()) or clock.now)
+        run = tf.compile(built(layer), backend="sim", budget=seconds)
+        assert run.schedule is not None
+        return run.schedule
+
+    hurried = compiled(1e6)
+    assert "ended by the clock" in hurried.explain()
+    whole = compiled(0.0)
+    assert "ended" not in whole.explain(), "what the clock has ended is searched again"
+    assert whole.us <= hurried.us
+    assert compiled(0.0).code == whole.code
+    assert not asked, "what was found by work is kept"
+    short = compiled(0.0, 0.0)
+    assert "ended by its budget of work" in short.explain()
+    assert compiled(0.0, 0.0).code == short.code
+    assert not asked, "it follows from the fusion and the budget: no other process finds more"
