@@ -160,10 +160,7 @@ class _Grammar(FusionReader):
     def table(self) -> Table:
         low = self.expression()
         self.expect("..")
-        high = self.expression()
-        nondecreasing = self.take("nondecreasing")
-        first = self.expression() if self.take("first") else None
-        return Table(low, high, nondecreasing, first, self.expression() if self.take("last") else None)
+        return Table(low, self.expression())
 
     def result(self) -> ResultText:
         name = self.tensor_name()

@@ -206,8 +206,7 @@ class _Builder:
                 with self._located(t.name.token):
                     fusion.set_strides(self._tensor(t.name), t.strides)
             if t.table is not None:
-                bounds = (t.table.low, t.table.high, t.table.first, t.table.last)
-                self._check_symbols(t.name.token, [e for e in bounds if e is not None], 0)
+                self._check_symbols(t.name.token, t.table.expressions, 0)
                 fusion.tables[self._tensor(t.name)] = t.table
         for result in text.outputs:
             with self._located(result.tensor.token):

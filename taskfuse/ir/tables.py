@@ -10,38 +10,26 @@ from taskfuse.ir.scalar import Expr
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What is known of the elements of an input of one axis of integers.
+    """The range of the elements of an input of one axis of integers.
 
-    The range holds of every element that an expression reads: what is outside is brought to the nearer end. The rest is the caller's promise: results are
-    defined by it, but no access leaves its tensor, and no kernel hangs, where it is broken.
+    An element outside it is brought to the nearer end where an expression reads it. So whatever a table holds, no access leaves its tensor.
 
     Attributes:
         low: the least value.
         high: the greatest value.
-        nondecreasing: no element is less than the one before it.
-        first: the first element, or ``None``.
-        last: the last element, or ``None``.
     """
 
     low: Expr
     high: Expr
-    nondecreasing: bool = False
-    first: Expr | None = None
-    last: Expr | None = None
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
         """The expressions in it."""
-        return tuple(e for e in (self.low, self.high, self.first, self.last) if e is not None)
+        return self.low, self.high
 
     def mapped(self, change: Callable[[Expr], Expr]) -> Table:
         """With other expressions in the place of its own."""
-        first, last = (None if e is None else change(e) for e in (self.first, self.last))
-        return Table(change(self.low), change(self.high), self.nondecreasing, first, last)
+        return Table(change(self.low), change(self.high))
 
     def __str__(self) -> str:
-        words = [f"{self.low}..{self.high}"]
-        if self.nondecreasing:
-            words.append("nondecreasing")
-        words += [f"{name} {value}" for name, value in (("first", self.first), ("last", self.last)) if value is not None]
-        return " ".join(words)
+        return f"{self.low}..{self.high}"

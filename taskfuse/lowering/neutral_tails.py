@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from taskfuse.ir.identity import among
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Literal, Operand, Pointwise, Read, Reduction, Select, View, is_same_number
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import And, Compare, CompareOp, Expr, and_, ceildiv, elements_of, ge, integers_of, lt, maximum, prove, select, simplify, substitute, sym
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView

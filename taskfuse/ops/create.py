@@ -132,31 +132,17 @@ def define_tensor(
 
 
 @op(Kind.CREATION, same, torch="", numpy="")
-def table(
-    size: Extent,
-    name: str,
-    high: Extent,
-    dtype: DTypeLike = int32,
-    *,
-    low: Extent = 0,
-    nondecreasing: bool = False,
-    first: Extent | None = None,
-    last: Extent | None = None,
-) -> TensorView:
+def table(size: Extent, name: str, high: Extent, dtype: DTypeLike = int32, *, low: Extent = 0) -> TensorView:
     """An input of ``size`` integers that decides which work there is: offsets of ragged rows, their lengths, groups of tiles.
 
-    An element outside ``low..high`` is taken for the nearer end. The other facts are the caller's promise: results are what they should be where it is kept,
-    and no access leaves its tensor where it is not.
+    An element outside ``low..high`` is taken for the nearer end, so that no access leaves its tensor whatever a table holds.
 
     Args:
         size: number of elements.
         name: in the text and in expressions.
         high: the greatest value.
-        dtype: an integer type of at most 64 bits with a sign, or ``uint32`` or smaller.
+        dtype: an integer type other than ``uint64``.
         low: the least value.
-        nondecreasing: no element is less than the one before it.
-        first: the first element.
-        last: the last element.
 
     Raises:
         FusionError: outside ``with Fusion()``, or if the name is taken, or is not an identifier, or is that of a dimension.
@@ -169,10 +155,9 @@ def table(
         raise dtype_error("table", f"{wanted.name} is not a type of the integers that decide work", "use int32 or int64")
     if not _is_identifier(name) or is_map_symbol(name) or name in fusion.dims:
         raise FusionError(fusion=fusion.name, reason=f"{name!r} is not a name for a table", help="use an identifier that no dimension has", location=caller())
-    least, greatest = extent("table", fusion, low), extent("table", fusion, high)
-    begin, end = (None if e is None else extent("table", fusion, e) for e in (first, last))
+    known = Table(extent("table", fusion, low), extent("table", fusion, high))
     made = fusion.add_input(fusion.new_tensor([axis(e) for e in _shape("table", fusion, size)], wanted, name=name, location=caller()))
-    fusion.tables[made] = Table(least, greatest, nondecreasing, begin, end)
+    fusion.tables[made] = known
     return made
 
 
