@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import linecache
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -16,7 +17,7 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A line of a source file. ``line`` counts from 1, ``column`` from 0 (``None`` if unknown)."""
+    """A line of a source file. ``line`` counts from 1, ``column`` from 0 (``None`` if unknown), in bytes of UTF-8, as Python counts columns."""
 
     file: str
     line: int
@@ -40,9 +41,8 @@ class Location:
         text = self.source
         lines = [f"  --> {os.path.basename(self.file)}:{self.line}"]
         if text.strip():
-            indent = len(text) - len(text.lstrip())
-            column = indent if self.column is None else self.column
-            lines += [f"   | {text}", f"   | {' ' * column}^"]
+            before = text[: len(text) - len(text.lstrip())] if self.column is None else text.encode()[: self.column].decode(errors="ignore")
+            lines += [f"   | {text}", "   | " + re.sub(r"[^\t]", " ", before) + "^"]
         return lines
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ops.pointwise import __all__ as BY_HAND
-from taskfuse.ops.registry import OPS, Kind, Op
+from taskfuse.ops.registry import OPS, Op, OpKind
 
 MODULE = '''"""Elementwise functions. Made from the rows of :mod:`taskfuse.ir.elementwise` by `make golden`: change a row, not this module.
 
@@ -77,15 +77,15 @@ def _natural(name: str) -> list[tuple[bool, str, int]]:
 
 def ops_page() -> str:
     """The text of ``docs/ops.md``."""
-    return PAGE.format(sections="\n\n".join(_section(kind) for kind in Kind))
+    return PAGE.format(sections="\n\n".join(_section(kind) for kind in OpKind))
 
 
-def _section(kind: Kind) -> str:
+def _section(kind: OpKind) -> str:
     ops = [op for op in OPS.values() if op.kind is kind]
-    if kind is Kind.MISSING:
+    if kind is OpKind.MISSING:
         rows = [f"| `{op.name}` | {op.doc.removeprefix('Not there: ')} | {op.instead} |" for op in ops]
         return "\n".join([f"## {kind.value}", "| op | why | instead |", "|---|---|---|", *rows])
-    if kind is Kind.ELEMENTWISE:  # also those that the module, which this text is made beside, does not have yet
+    if kind is OpKind.ELEMENTWISE:  # also those that the module, which this text is made beside, does not have yet
         rows = [_row(OPS[row.name]) if row.name in BY_HAND else _new_row(row) for row in ELEMENTWISE.values()]
     else:
         rows = [_row(op) for op in ops]

@@ -55,7 +55,6 @@ TOGETHER = tuple(
         ("sim", "agent barriers block engines observer"),  # an agent runs in a block, whose barriers and queues hold agents
         ("check", "constraints linear samples"),
         ("check", "pingpong rings"),
-        ("testing", "epilogues operands tensor_cores"),
     )
 )
 

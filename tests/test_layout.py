@@ -13,52 +13,12 @@ ROOT = Path(__file__).parents[1]
 
 ELSEWHERE: dict[str, str] = {
     "tests/check": """
-        check/accesses check/arrivals check/barriers check/bounds check/endpoints check/enumeration check/traversals check/slot_release check/counterexample
-        check/bounded_variables check/order check/convergence check/paths check/multibuffers check/statement_tree check/races check/tma_prefetch
-        check/registers check/relation check/remote check/normalize check/threads check/trace
+        check/accesses check/arrivals check/barriers check/bounds check/endpoints check/enumeration check/traversals check/slot_release
+        check/counterexample check/bounded_variables check/order check/convergence check/paths check/multibuffers check/statement_tree check/races
+        check/tma_prefetch check/registers check/relation check/remote check/normalize check/threads check/trace
     """,
     "tests/check/values": """
-        check/values/claims check/values/products check/values/runs check/values/state check/values/tiles check/values/verify
-    """,
-    "tests/cli/test_main.py": """
-        cli/load cli/trial cli/versions
-    """,
-    "tests/cuda/test_functions.py": """
-        testing/accuracy
-    """,
-    "tests/cuda/test_launch.py": """
-        cuda/present cuda/timing
-    """,
-    "tests/cuda/test_source.py": """
-        cuda/c_types cuda/copies cuda/copy_instructions cuda/disassembly cuda/hoisting cuda/instructions cuda/statements
-    """,
-    "tests/lowering": """
-        lowering/domains lowering/emit lowering/fragments lowering/guards lowering/index_maps lowering/insertion_points lowering/locations
-        lowering/matrix_descriptors lowering/plan lowering/prepare lowering/ring_instances lowering/rings lowering/state lowering/statements
-    """,
-    "tests/runtime": """
-        runtime/automatic runtime/readers
-    """,
-    "tests/schedule": """
-        schedule/through_view
-    """,
-    "tests/schedulers": """
-        schedulers/candidates schedulers/contraction schedulers/elementwise schedulers/fallback schedulers/loads schedulers/propose schedulers/schedule
-        schedulers/script
-    """,
-    "tests/sim": """
-        sim/engines sim/fault sim/state
-    """,
-    "tests/test_locations.py": """
-        location
-    """,
-    "tests/testing/machine/test_machine.py": """
-        testing/machine/barriers testing/machine/engines testing/machine/fault testing/machine/launch testing/machine/memory testing/machine/python_kernel
-        testing/machine/refuter testing/machine/threads testing/machine/writer
-    """,
-    "tests/testing/ptx": """
-        testing/ptx/blocks testing/ptx/compare testing/ptx/events testing/ptx/expected testing/ptx/happenings testing/ptx/launch testing/ptx/nodes
-        testing/ptx/operands testing/ptx/operations testing/ptx/reading testing/ptx/text
+        check/values/claims check/values/partial_results check/values/products check/values/runs check/values/state check/values/tiles check/values/verify
     """,
     "tests/testing/test_agreement.py": """
         testing/small/ahead testing/small/barriers testing/small/blocks testing/small/kinds testing/small/pingpong testing/small/pipeline
@@ -74,11 +34,11 @@ ELSEWHERE: dict[str, str] = {
         testing/mutations testing/outcomes
     """,
     "tests/testing/test_products.py": """
-        testing/epilogues testing/operands
+        testing/epilogues testing/operands testing/product_loops
     """,
     "tests/testing/test_refutation.py": """
-        testing/small/sides/engines testing/small/sides/exchanges testing/small/sides/kinds testing/small/sides/participants testing/small/sides/places
-        testing/small/sides/side testing/small/sides/values
+        testing/small/sides/engines testing/small/sides/exchanges testing/small/sides/kinds testing/small/sides/participants
+        testing/small/sides/places testing/small/sides/side testing/small/sides/values
     """,
     "tests/testing/test_value_faults.py": """
         testing/block_operators testing/definition_operators testing/instruction_subjects testing/lie_operators testing/meaning testing/tile_operators

@@ -1,6 +1,5 @@
 """Targets: which one a GPU is, what follows from it, and that everything that depends on a machine hears of it."""
 
-import ctypes
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import pytest
 
 import taskfuse as tf
-from taskfuse.cuda import present
 from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.lowering import LoweringOptions
 from taskfuse.schedulers.segmenter import choose_segments
@@ -67,42 +65,6 @@ def test_rows_are_possible() -> None:
         assert t.limits is LIMITS[t.capability]
         assert t.limits.block_shared < t.limits.shared
         assert t.dram_bytes_per_us < t.l2_bytes_per_us < t.sms * t.shared_bytes_per_cycle * t.clock_mhz
-
-
-class Library:
-    """NVML, as far as it is called."""
-
-    def __init__(self, name: bytes, status: int = 0) -> None:
-        def init() -> int:
-            return status
-
-        def find(what: object, device: object) -> int:
-            return 0
-
-        def said(device: object, text: ctypes.Array[ctypes.c_char], size: object) -> int:
-            text.value = name
-            return 0
-
-        def compute(device: object, major: Any, minor: Any) -> int:
-            ctypes.cast(major, ctypes.POINTER(ctypes.c_int))[0] = 8
-            ctypes.cast(minor, ctypes.POINTER(ctypes.c_int))[0] = 0
-            return 0
-
-        self.nvmlInit_v2, self.nvmlDeviceGetHandleByIndex_v2, self.nvmlDeviceGetHandleByUUID = init, find, find
-        self.nvmlDeviceGetName, self.nvmlDeviceGetCudaComputeCapability = said, compute
-
-
-@pytest.mark.parametrize(("library", "target"), [(lambda: Library(b"NVIDIA A100-PCIE-40GB"), A100), (lambda: Library(b"NVIDIA A100", 9), DEFAULT)])
-def test_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch, library: Callable[[], Library], target: tf.Target) -> None:
-    def opened(name: str) -> Library:
-        return library()
-
-    monkeypatch.setattr(ctypes, "CDLL", opened)
-    present.found.cache_clear()
-    try:
-        assert present.present() is target
-    finally:
-        present.found.cache_clear()
 
 
 def product() -> tf.Fusion:

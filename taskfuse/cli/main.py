@@ -25,7 +25,7 @@ FILE = """an example's name; a Python program, by its path, with :function where
 a fusion or kernel, as print gives it; - for such a text on stdin"""
 
 
-class Stage(Enum):
+class ShownStage(Enum):
     """What ``show`` prints."""
 
     FUSION = "fusion"
@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(required=True, metavar="command")
 
     show = commands.add_parser("show", help="print a stage", description="Print a stage of a fusion. No stage needs a GPU.")
-    show.add_argument("stage", nargs="?", choices=[s.value for s in Stage], help="%(choices)s (default: kernel; with --step: plan)")
+    show.add_argument("stage", nargs="?", choices=[s.value for s in ShownStage], help="%(choices)s (default: kernel; with --step: plan)")
     _add_file(show)
     show.add_argument("--step", metavar="NAME", help=f"what is known after a step of lowering: {', '.join(step.name for step in STEPS)}")
     show.add_argument("--diff", action="store_true", help="only what the step has changed")
@@ -139,34 +139,34 @@ class _Versions(argparse.Action):
 
 
 def _show(options: argparse.Namespace) -> None:
-    stage = Stage(options.stage or ("plan" if options.step else "kernel"))
-    if stage is not Stage.PLAN and (options.step or options.diff):
+    stage = ShownStage(options.stage or ("plan" if options.step else "kernel"))
+    if stage is not ShownStage.PLAN and (options.step or options.diff):
         raise TaskfuseError(message=f"--step and --diff are of the plan, not of the stage {stage.value}", help="python -m taskfuse show plan FILE --step NAME")
     print("\n\n".join(_stage(loaded, stage, options).rstrip("\n") for loaded in load(options.file)))
 
 
-def _stage(loaded: Loaded, stage: Stage, options: argparse.Namespace) -> str:
+def _stage(loaded: Loaded, stage: ShownStage, options: argparse.Namespace) -> str:
     given = dict(options.extents)
     match stage:
-        case Stage.FUSION:
+        case ShownStage.FUSION:
             return str(loaded.required_fusion())
-        case Stage.KERNEL:
+        case ShownStage.KERNEL:
             return loaded.kernel().text(witness=options.witness, locations=options.locations)
-        case Stage.CHANNELS:
+        case ShownStage.CHANNELS:
             return str(loaded.kernel().channels())
-        case Stage.PLAN:
+        case ShownStage.PLAN:
             before, after = plan_texts(loaded.required_fusion(), options.step or "notes", locations=options.locations)
             return changes(before, after) if options.diff else after
-        case Stage.CUDA:
+        case ShownStage.CUDA:
             return loaded.kernel().cuda_source(fast_math=options.fast_math, debug=options.debug, locations=options.locations)
-        case Stage.PTX:
+        case ShownStage.PTX:
             return loaded.kernel().ptx(options.arch, fast_math=options.fast_math, debug=options.debug)
-        case Stage.SASS:
+        case ShownStage.SASS:
             return loaded.kernel().sass(options.arch, fast_math=options.fast_math, debug=options.debug)
-        case Stage.RESOURCES:
+        case ShownStage.RESOURCES:
             kernel = loaded.kernel()
             return f"{kernel.name} on {kernel.resources(options.arch, given, fast_math=options.fast_math, debug=options.debug)}"
-        case Stage.LAUNCH:
+        case ShownStage.LAUNCH:
             kernel = loaded.kernel()
             return f"{kernel.name}: {kernel.launch_shape(**given)}"
 

@@ -131,8 +131,8 @@ class _Walk:
             inner = [s for s in walk(stmt.body) if isinstance(s, For) and not s.unroll]
             if not inner:
                 waits = self.loads(stmt.body)
-                meets = any(isinstance(s, Barrier | Wait | Acquire) for s in walk(stmt.body))
-                self.chain += waits * LOAD_CYCLES * own / (1 if meets else IN_FLIGHT)
+                synchronizes = any(isinstance(s, Barrier | Wait | Acquire) for s in walk(stmt.body))
+                self.chain += waits * LOAD_CYCLES * own / (1 if synchronizes else IN_FLIGHT)
         self.body(stmt.body, Evaluation({**at.env, stmt.var: value}), within, (*loops, _Trip(stmt.var, start, step)))
 
     def loads(self, body: tuple[Stmt, ...]) -> bool:

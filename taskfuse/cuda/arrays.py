@@ -52,7 +52,7 @@ class ArrayView(NamedTuple):
     device: int
 
 
-class Kind(Protocol):
+class Framework(Protocol):
     """A framework."""
 
     name: str
@@ -237,10 +237,10 @@ class Kinds:
     def __init__(self, driver: Driver) -> None:
         self.loan = Loan(driver)
         self.probes: dict[type, Probe] = {Borrowed: self.loan.probe()}
-        self._kinds: dict[type, Kind] = {Borrowed: self.loan}
+        self._kinds: dict[type, Framework] = {Borrowed: self.loan}
         self.driver = driver
 
-    def find(self, array: object) -> Kind | None:
+    def find(self, array: object) -> Framework | None:
         """The framework of ``array``; ``None`` if it must be adopted first."""
         found = self._kinds.get(type(array))
         if found is None:
@@ -250,7 +250,7 @@ class Kinds:
                 self.probes[type(array)] = made.probe()
         return found
 
-    def of(self, array: object) -> Kind:
+    def of(self, array: object) -> Framework:
         """The framework of an array that has a probe."""
         return self._kinds[type(array)]
 

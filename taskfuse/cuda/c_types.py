@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from taskfuse.cuda.text import Fragment, Library
+from taskfuse.cuda.text import Library, Snippet
 from taskfuse.dtypes import DType, DTypeKind, PythonScalar, bfloat16, float8_e4m3, float8_e5m2, float16, float32, float64
 from taskfuse.ir.values import NATIVE
 
@@ -198,14 +198,14 @@ _SMALL_FLOATS = (float16, bfloat16, float8_e4m3, float8_e5m2)
 _SHORT_NAMES = {"int": "int", "unsigned": "uint", "long long": "ll", "unsigned long long": "ull"}
 
 
-def convert(text: str, source: DType, target: DType, packed: bool = False) -> Fragment:
+def convert(text: str, source: DType, target: DType, packed: bool = False) -> Snippet:
     """The value of ``text``, an operand of ``c_type(source)``, as one of ``c_type(target)``; ``text`` is evaluated once.
 
     Args:
         packed: its neighbors are converted beside it, into one register.
     """
     converted = _convert(text, source, target, packed)
-    return Fragment(converted, CONVERSIONS.called(converted))
+    return Snippet(converted, CONVERSIONS.called(converted))
 
 
 def _convert(text: str, source: DType, target: DType, packed: bool = False) -> str:

@@ -17,7 +17,7 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir.clusters import ranks
 from taskfuse.kir.nodes import AsyncCopy, Gather, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access
-from taskfuse.kir.variant import Form
+from taskfuse.kir.variant import ArgumentLayout
 
 ELEMENT = "vector.element"  # the symbol of an element of a vector that is copied element by element
 
@@ -137,11 +137,11 @@ def _elements(w: Writer, stmt: VectorCopy | AsyncCopy | Gather, scope: Scope, li
 def _whole_vectors(w: Writer, access: Access, width: int, scope: Scope) -> bool:
     """True if the vector at ``access`` is contiguous and aligned in this variant."""
     match w.places[access.buffer].form:
-        case Form.DENSE:
+        case ArgumentLayout.DENSE:
             return True
-        case Form.ROWS:
+        case ArgumentLayout.ROWS:
             return is_multiple(access.index[-1], width, scope.indices.facts())
-        case Form.STRIDED:
+        case ArgumentLayout.STRIDED:
             return False
 
 

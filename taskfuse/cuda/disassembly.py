@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -18,7 +19,8 @@ def disassembler() -> Path | None:
         return Path(found)
     spec = find_spec("nvidia")  # a namespace package, in one folder of which each CUDA release has a folder: cu13
     folders = [] if spec is None or spec.submodule_search_locations is None else spec.submodule_search_locations
-    return next((tool for folder in folders for tool in sorted(Path(folder).glob("cu*/bin/nvdisasm"), reverse=True)), None)
+    tools = [tool for folder in folders for tool in Path(folder).glob("cu[0-9]*/bin/nvdisasm")]
+    return max(tools, key=lambda tool: [int(digits) for digits in re.findall(r"\d+", tool.parts[-3])], default=None)
 
 
 def sass(cubin: bytes) -> str:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from taskfuse.cuda.c_types import CONVERSIONS, c_type, convert, wrapping_type
-from taskfuse.cuda.text import Fragment, Helper, Library
+from taskfuse.cuda.text import Helper, Library, Snippet
 from taskfuse.dtypes import DType, DTypeKind, bfloat16, bool_, float32
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -283,7 +283,7 @@ def result_dtype(op: Elementwise, dtype: DType) -> DType:
     return bool_ if op.rule in (DTypeRule.BOOL, DTypeRule.LOGICAL) else dtype
 
 
-def call(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool = False, *, is_bfloat16: bool = False) -> Fragment:
+def call(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool = False, *, is_bfloat16: bool = False) -> Snippet:
     """``op`` on operands of ``dtype`` (a selector is a bool), as C++ of type ``c_type(result_dtype(op, dtype))``.
 
     Args:
@@ -303,15 +303,15 @@ def call(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool
         raise UnsupportedError(what=f"{op.name} of {dtype}", reason="the CUDA backend has no form of it")
     # no minus sign after another one
     apart = [f"({operand})" if operand.startswith("-") else operand for operand in operands]
-    return Fragment(text.format(*apart, T=c_type(dtype), U=wrapping_type(dtype)), DEVICE_FUNCTIONS.called(text))
+    return Snippet(text.format(*apart, T=c_type(dtype), U=wrapping_type(dtype)), DEVICE_FUNCTIONS.called(text))
 
 
-def _in_float(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool) -> Fragment:
+def _in_float(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool) -> Snippet:
     converted = [convert(operand, dtype, dtype.compute) for operand in operands]
     value = call(op, [operand.text for operand in converted], dtype.compute, fast_math, is_bfloat16=dtype is bfloat16)
     result = result_dtype(op, dtype)
     rounded = convert(value.text, result_dtype(op, dtype.compute), result)
-    return Fragment(rounded.text, frozenset[Helper]().union(value.helpers, rounded.helpers, *(operand.helpers for operand in converted)))
+    return Snippet(rounded.text, frozenset[Helper]().union(value.helpers, rounded.helpers, *(operand.helpers for operand in converted)))
 
 
 def _form(row: Spelling, dtype: DType, fast_math: bool) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from taskfuse.cuda.arrays import ArrayView, Kind, Kinds, Unfit, is_on_host, numpy_dtype, stream_handle
+from taskfuse.cuda.arrays import ArrayView, Framework, Kinds, Unfit, is_on_host, numpy_dtype, stream_handle
 from taskfuse.cuda.code import Code, OnCompile
 from taskfuse.cuda.debug import REPORT_BYTES, empty_report, read_report
 from taskfuse.cuda.device_array import DeviceArray
@@ -316,7 +316,7 @@ class Launcher:
             return InputError(index=inputs[position], fusion=self.kernel.name, reason=reason, help=unfit.help)
         return OutputError(index=position - len(inputs), fusion=self.kernel.name, reason=f"'{self._names[position]}': {unfit.reason}", help=unfit.help)
 
-    def _view(self, position: int, array: Any, kind: Kind) -> ArrayView:
+    def _view(self, position: int, array: Any, kind: Framework) -> ArrayView:
         try:
             return kind.view(array)
         except Unfit as unfit:
@@ -368,7 +368,7 @@ class Launcher:
                 self._driver.order(handle, other)
         return made if given is None else given
 
-    def _device(self, position: int, array: Any, kind: Kind | None) -> int:
+    def _device(self, position: int, array: Any, kind: Framework | None) -> int:
         if kind is not None:
             return self._view(position, array, kind).device
         try:
@@ -376,7 +376,7 @@ class Launcher:
         except Unfit as unfit:
             raise self._unfit(position, unfit) from None
 
-    def _common_stream(self, arrays: Sequence[Any], kinds: Sequence[Kind | None], devices: Sequence[int], given: tuple[Any, ...] | None) -> int:
+    def _common_stream(self, arrays: Sequence[Any], kinds: Sequence[Framework | None], devices: Sequence[int], given: tuple[Any, ...] | None) -> int:
         """The stream of the first array that has one; else one of taskfuse's own."""
         for array, kind, device in zip(arrays, kinds, devices, strict=True):
             found = self.kinds.stream_of(array) if kind is None else kind.stream_of(device)
@@ -386,7 +386,7 @@ class Launcher:
             raise self._unfit(len(self._positions), Unfit("no array says in which stream it is used", "pass stream="))
         return self._driver.own_stream(self._driver.device(devices[0]))
 
-    def _take(self, position: int, array: Any, kind: Kind | None, stream: int, device: int) -> Any:
+    def _take(self, position: int, array: Any, kind: Framework | None, stream: int, device: int) -> Any:
         if kind is not None:
             return array
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from taskfuse.cuda.arrays import Kind, Maker
+from taskfuse.cuda.arrays import Framework, Maker
 from taskfuse.cuda.driver import Device, Driver, Function
 from taskfuse.cuda.frame import EMPTY_FRAME, Frame, FrameLayout
 from taskfuse.cuda.outputs import may_overlap
@@ -57,7 +57,7 @@ class LaunchPlan:
     def __init__(
         self,
         driver: Driver,
-        kinds: Sequence[Kind],
+        kinds: Sequence[Framework],
         device: Device,
         source: Source,
         makers: tuple[Maker, ...],

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from taskfuse.kir.variant import Form
+from taskfuse.kir.variant import ArgumentLayout
 
 INT32_LIMIT = 1 << 31
 DENSE_ALIGNMENT = 16  # bytes: the widest vector
@@ -66,7 +66,7 @@ class Layout(NamedTuple):
         low, high = self.reach
         return high - low < INT32_LIMIT
 
-    def form(self, alignment: int, vector_bytes: int) -> Form:
+    def form(self, alignment: int, vector_bytes: int) -> ArgumentLayout:
         """The form that a text may assume.
 
         Args:
@@ -74,14 +74,14 @@ class Layout(NamedTuple):
             vector_bytes: a multiple of the size of every vector copied from or to the array; 0 without vectors.
         """
         if self.is_empty or (self.is_row_major and (alignment >= DENSE_ALIGNMENT or not vector_bytes)):
-            return Form.DENSE
+            return ArgumentLayout.DENSE
         if not self.shape or self.strides[-1] != 1:
-            return Form.STRIDED
+            return ArgumentLayout.STRIDED
         if not vector_bytes:
-            return Form.ROWS
+            return ArgumentLayout.ROWS
         rows = (n * self.itemsize for n, extent in zip(self.strides[:-1], self.shape[:-1], strict=True) if extent > 1)
         aligned = alignment % vector_bytes == 0 and all(row % vector_bytes == 0 for row in rows)
-        return Form.ROWS if aligned else Form.STRIDED
+        return ArgumentLayout.ROWS if aligned else ArgumentLayout.STRIDED
 
     @property
     def overlaps_itself(self) -> bool:

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 
 from taskfuse.cuda.abi import OVERLAP_ARCH
-from taskfuse.cuda.arrays import ArrayView, Kind
+from taskfuse.cuda.arrays import ArrayView, Framework
 from taskfuse.cuda.driver import Driver, Function
 from taskfuse.cuda.frame import WORD, frame_layout
 from taskfuse.cuda.launch_plan import LaunchPlan, Workspace
@@ -103,7 +103,7 @@ def _bytes(
             return bytes(WORD)
 
 
-def _workspace(kind: Kind, device: int, spaces: Sequence[tuple[int, WorkspaceArgument]], symbols: Mapping[str, int]) -> Workspace:
+def _workspace(kind: Framework, device: int, spaces: Sequence[tuple[int, WorkspaceArgument]], symbols: Mapping[str, int]) -> Workspace:
     """One allocation for all workspace buffers, those that start at zero first."""
     words: list[tuple[int, int]] = []
     end = zeroed = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from taskfuse.cuda.arrays import ArrayView, Kind, Maker, Unfit
+from taskfuse.cuda.arrays import ArrayView, Framework, Maker, Unfit
 from taskfuse.cuda.code import Code
 from taskfuse.cuda.driver import Driver
 from taskfuse.cuda.fit import check_limits, launch_shape, prepare, refused
@@ -16,7 +16,7 @@ from taskfuse.cuda.parameters import fill
 from taskfuse.errors import InputError, LaunchError, OutputError
 from taskfuse.kir.arguments import bind_symbols, check_rank, integer, wanted
 from taskfuse.kir.declarations import TensorParam
-from taskfuse.kir.variant import Form, Variant
+from taskfuse.kir.variant import ArgumentLayout, Variant
 from taskfuse.reports.resources import LaunchShape
 
 NEW_ARRAY = 1 << 20  # stands for the address of an array that the call will make: aligned like one
@@ -43,7 +43,7 @@ class Planner:
         self._tensors = [p for p in kernel.params if isinstance(p, TensorParam)]
         self._inputs = [(index, p) for index, p in enumerate(wanted(kernel)) if isinstance(p, TensorParam)]
 
-    def plan(self, kinds: Sequence[Kind], inputs: Sequence[ArrayView], outputs: Sequence[ArrayView] | None, device: int) -> LaunchPlan:
+    def plan(self, kinds: Sequence[Framework], inputs: Sequence[ArrayView], outputs: Sequence[ArrayView] | None, device: int) -> LaunchPlan:
         """The plan for arrays on ``device``.
 
         Args:
@@ -89,21 +89,21 @@ class Planner:
         fill(self._driver, plan, function, shape, views, symbols, order)
         return plan
 
-    def _maker(self, kind: Kind, index: int, param: TensorParam, shape: tuple[int, ...], device: int) -> Maker:
+    def _maker(self, kind: Framework, index: int, param: TensorParam, shape: tuple[int, ...], device: int) -> Maker:
         try:
             return kind.maker(shape, param.dtype, device)
         except Unfit as unfit:
             raise OutputError(index=index, fusion=self.kernel.name, reason=unfit.reason, help=unfit.help) from None
 
     def _variant(self, views: Mapping[str, ArrayView], symbols: Mapping[str, int]) -> Variant:
-        forms: list[Form] = []
+        forms: list[ArgumentLayout] = []
         wide = not self._interface.fits(symbols)
         for param in self._tensors:
             view = views[param.name]
-            form = Form.DENSE  # what only TMA touches is described by its tensor map
+            form = ArgumentLayout.DENSE  # what only TMA touches is described by its tensor map
             if param.name in self._interface.accessed:
                 form = view.layout.form(alignment_of(view.pointer), self._interface.vectors.get(param.name, 0))
-                wide = wide or (form is not Form.DENSE and not view.layout.fits_int32)
+                wide = wide or (form is not ArgumentLayout.DENSE and not view.layout.fits_int32)
             forms.append(form)
         return Variant(tuple(forms), wide)
 

@@ -35,7 +35,7 @@ from taskfuse.kir import Kernel, bodies, expressions
 from taskfuse.kir.declarations import HostParam, TensorParam
 from taskfuse.kir.nodes import For, Gather, Stmt
 from taskfuse.kir.synchronization import Cursor, CursorInit
-from taskfuse.kir.variant import Form, Variant
+from taskfuse.kir.variant import ArgumentLayout, Variant
 from taskfuse.kir.walk import own_symbols
 from taskfuse.target import MAX_BLOCK, MAX_GRID
 
@@ -144,7 +144,7 @@ def cursor_ranges(cursor: CursorInit) -> dict[str, Range]:
 
 def dense(kernel: Kernel) -> Variant:
     """The variant for tensors without gaps whose integers fit 32 bits, where that can be; a kernel of known shapes has no other."""
-    return Variant(tuple(Form.DENSE for p in kernel.params if isinstance(p, TensorParam)), wide=not kernel.extents and not fits(kernel, {}))
+    return Variant(tuple(ArgumentLayout.DENSE for p in kernel.params if isinstance(p, TensorParam)), wide=not kernel.extents and not fits(kernel, {}))
 
 
 def fits(kernel: Kernel, values: Mapping[str, int]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from taskfuse.cuda.arrays import ArrayView, Kind, Kinds, Maker, Unfit
+from taskfuse.cuda.arrays import ArrayView, Framework, Kinds, Maker, Unfit
 from taskfuse.cuda.driver import Driver
 from taskfuse.cuda.launch import Launcher
 from taskfuse.cuda.launch_plan import LaunchPlan, overlapping
@@ -138,7 +138,7 @@ class Routes:
 
     def _route(self, args: Sequence[Any], given: tuple[Any, ...] | None, values: Mapping[str, Any]) -> Route | None:
         arrays = {**values, **dict(zip(self._arguments, args, strict=True)), **dict(zip(self._outputs, given or (), strict=False))}
-        kinds: dict[str, Kind] = {name: self._kinds.of(array) for name, array in arrays.items()}
+        kinds: dict[str, Framework] = {name: self._kinds.of(array) for name, array in arrays.items()}
         if len({kind.name for kind in kinds.values()}) != 1:
             return None
         found = {name: kinds[name].view(array) for name, array in arrays.items()}

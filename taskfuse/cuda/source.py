@@ -29,7 +29,7 @@ from taskfuse.cuda.statements import Statements
 from taskfuse.cuda.storage import Place, elements, shared_layout
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import Helper, closure
-from taskfuse.cuda.writer import INDENT, Names, Scope, Writer
+from taskfuse.cuda.writer import INDENT, Identifiers, Scope, Writer
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, Const, Expr, const, elements_of, sym
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType
@@ -38,7 +38,7 @@ from taskfuse.kir.declarations import HostParam, ScalarParam, TensorMapParam, Te
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.scope import kernel_facts
 from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, SetMaxNReg
-from taskfuse.kir.variant import Form, Variant
+from taskfuse.kir.variant import ArgumentLayout, Variant
 from taskfuse.target import MAX_THREADS
 
 COUNTER_BYTES = 8
@@ -48,7 +48,7 @@ _HARDWARE = {p.index_name: f"{p.index_name[:-5]}Idx.{p.index_name[-1]}" for p in
 class _Used(Mapping[str, str]):
     """Identifiers of symbols; remembers which were asked for."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Identifiers) -> None:
         self._names = names
         self.names: set[str] = set()
 
@@ -89,7 +89,7 @@ class _Emitter:
         self.debug = debug
         self.chaos = chaos
         self.locations = locations
-        self.names = Names()
+        self.names = Identifiers()
         self.function = self.names.reserve(kernel.name)
         self.used = _Used(self.names)
         self.helpers: set[Helper] = {ptx.STREAM_WAIT}
@@ -179,9 +179,11 @@ class _Emitter:
                     form = next(forms)
                     identifier = self.names[p.name]
                     strides: tuple[str, ...] | None = None
-                    if form is not Form.DENSE:
+                    if form is not ArgumentLayout.DENSE:
                         last = len(p.shape) - 1
-                        strides = tuple("" if form is Form.ROWS and d == last else self.names.reserve(f"{identifier}_stride{d}") for d in range(len(p.shape)))
+                        strides = tuple(
+                            "" if form is ArgumentLayout.ROWS and d == last else self.names.reserve(f"{identifier}_stride{d}") for d in range(len(p.shape))
+                        )
                     self.places[p.name] = Place(identifier, p.dtype, MemoryType.Global, p.shape, strides, form)
                     if p.name not in accessed:
                         continue

@@ -15,7 +15,7 @@ from taskfuse.kir import Kernel, accesses, walk
 from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import Choose, Compute, For, Stmt
 from taskfuse.kir.products import Shuffle
-from taskfuse.kir.variant import Form
+from taskfuse.kir.variant import ArgumentLayout
 from taskfuse.kir.walk import bodies
 
 MBARRIER_BYTES = 8
@@ -35,7 +35,7 @@ class Place:
     memory: MemoryType
     shape: tuple[Expr, ...]
     strides: tuple[str, ...] | None = None
-    form: Form = Form.DENSE
+    form: ArgumentLayout = ArgumentLayout.DENSE
 
     @property
     def is_register(self) -> bool:

@@ -38,7 +38,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Fragment:
+class Snippet:
     """An expression of CUDA C++ that may stand as an operand (an atom, a call, or in parentheses), and the helpers that it calls."""
 
     text: str

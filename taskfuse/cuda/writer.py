@@ -9,7 +9,7 @@ from taskfuse.cuda.c_types import convert, literal
 from taskfuse.cuda.expressions import Indices, Level
 from taskfuse.cuda.functions import IDENTIFIERS
 from taskfuse.cuda.storage import Place, packed_in
-from taskfuse.cuda.text import Call, Fragment, Helper, bare
+from taskfuse.cuda.text import Call, Helper, Snippet, bare
 from taskfuse.dtypes import DType, int64
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
@@ -32,13 +32,13 @@ gridDim threadIdx warpSize Divisor Report TensorMap min max report shared counte
 )
 # helpers of integer expressions and of statements (taskfuse/cuda/expressions.py, taskfuse/cuda/instructions.py)
 _HELPERS = re.compile(
-    r"shared_address|copy(\d+|_commit|_wait)|async_copy\d+(_or_zero)?|fence_\w+|mbarrier_\w+|bulk_\w+|tma_\w+|wgmma_\w+|mma_\w+|matrix|(ld|st)matrix_\w+|word|set_word"
+    r"shared_address|store\d+_if|copy(\d+|_commit|_wait)|async_copy\d+(_or_zero)?|fence_\w+|mbarrier_\w+|bulk_\w+|tma_\w+|wgmma_\w+|mma_\w+|matrix|(ld|st)matrix_\w+|word|set_word"
     r"|set_registers_\d+|counter_(arrive|value)|semaphore_\w+|grid_barrier_\w+"
     r"|named_barrier|wait_for_stream|cluster_(barrier|index_[xyz])|report_timeout|nanoseconds|delay_at_random|floor_(divide|modulo)|table_[0-9a-f]+"
 )
 
 
-class Names:
+class Identifiers:
     """Gives every name of kernel IR an identifier of its own, as close to it as C++ allows."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Writer:
         helpers: what it calls.
     """
 
-    def __init__(self, kernel: Kernel, names: Names, places: dict[str, Place], mbarriers: dict[str, str], helpers: set[Helper]) -> None:
+    def __init__(self, kernel: Kernel, names: Identifiers, places: dict[str, Place], mbarriers: dict[str, str], helpers: set[Helper]) -> None:
         self.kernel = kernel
         self.names = names
         self.places = places
@@ -127,7 +127,7 @@ class Writer:
         self.helpers.add(helper)
         self.line(scope, f"{helper.name}{template}({', '.join(arguments)});")
 
-    def use(self, fragment: Fragment) -> str:
+    def use(self, fragment: Snippet) -> str:
         """The text of a fragment, whose helpers the kernel then has."""
         self.helpers |= fragment.helpers
         return fragment.text

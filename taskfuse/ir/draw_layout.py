@@ -21,7 +21,7 @@ _SAMPLES = 24
 
 
 @dataclass(slots=True, eq=False)
-class Box:
+class DrawnBox:
     """A box with boxes in it, or a leaf.
 
     Attributes:
@@ -32,11 +32,11 @@ class Box:
 
     width: float = 0.0
     height: float = 0.0
-    inside: list[Box] = field(default_factory=list["Box"])
+    inside: list[DrawnBox] = field(default_factory=list["DrawnBox"])
     x: float = 0.0
     y: float = 0.0
 
-    def leaves(self) -> Iterator[Box]:
+    def leaves(self) -> Iterator[DrawnBox]:
         """The boxes below (or at) this one that hold none."""
         if not self.inside:
             yield self
@@ -44,17 +44,17 @@ class Box:
             yield from box.leaves()
 
 
-def arrange(root: Box, edges: Iterable[tuple[Box, Box]]) -> None:
+def arrange(root: DrawnBox, edges: Iterable[tuple[DrawnBox, DrawnBox]]) -> None:
     """Place everything in ``root``. ``edges``: from leaf to leaf. Where they form a cycle between the members of a box, one of them leads upwards."""
-    above: dict[Box, Box] = {}
+    above: dict[DrawnBox, DrawnBox] = {}
 
-    def visit(box: Box) -> None:
+    def visit(box: DrawnBox) -> None:
         for inner in box.inside:
             above[inner] = box
             visit(inner)
 
     visit(root)
-    lifted: dict[Box, list[tuple[Box, Box]]] = {}
+    lifted: dict[DrawnBox, list[tuple[DrawnBox, DrawnBox]]] = {}
     for a, b in edges:
         path_a, path_b = _path(a, above), _path(b, above)
         parent, (x, y) = next((above[x], (x, y)) for x, y in zip(path_a, path_b, strict=False) if x is not y)
@@ -63,7 +63,7 @@ def arrange(root: Box, edges: Iterable[tuple[Box, Box]]) -> None:
     _shift(root, 0.0, 0.0)
 
 
-def _path(box: Box, above: Mapping[Box, Box]) -> list[Box]:
+def _path(box: DrawnBox, above: Mapping[DrawnBox, DrawnBox]) -> list[DrawnBox]:
     """The boxes around a box, from outside inwards, without the root, and the box."""
     found = [box]
     while found[-1] in above:
@@ -71,7 +71,7 @@ def _path(box: Box, above: Mapping[Box, Box]) -> list[Box]:
     return found[-2::-1]
 
 
-def _measure(box: Box, lifted: Mapping[Box, list[tuple[Box, Box]]]) -> None:
+def _measure(box: DrawnBox, lifted: Mapping[DrawnBox, list[tuple[DrawnBox, DrawnBox]]]) -> None:
     """Sizes of a box and of all in it, and places relative to it."""
     if not box.inside:
         return
@@ -80,7 +80,7 @@ def _measure(box: Box, lifted: Mapping[Box, list[tuple[Box, Box]]]) -> None:
     edges = lifted.get(box, [])
     rows = [row for layer in _layers(box.inside, edges) for row in _broken(layer)]
     inner_width = max(box.width - 2 * MARGIN, *(_length(row) for row in rows))
-    sources: dict[Box, list[Box]] = {}
+    sources: dict[DrawnBox, list[DrawnBox]] = {}
     for a, b in edges:
         sources.setdefault(b, []).append(a)
     y = HEAD + MARGIN / 2
@@ -95,22 +95,22 @@ def _measure(box: Box, lifted: Mapping[Box, list[tuple[Box, Box]]]) -> None:
     box.width, box.height = inner_width + 2 * MARGIN, y - DROP + MARGIN
 
 
-def _centre(sources: Iterable[Box], place: int, width: float, count: int) -> float:
+def _centre(sources: Iterable[DrawnBox], place: int, width: float, count: int) -> float:
     """Where a box would stand best: below what it reads, else in its turn."""
     centres = [s.x + s.width / 2 for s in sources]
     return sum(centres) / len(centres) if centres else MARGIN + width * (place + 0.5) / count
 
 
-def _layers(boxes: list[Box], edges: list[tuple[Box, Box]]) -> list[list[Box]]:
+def _layers(boxes: list[DrawnBox], edges: list[tuple[DrawnBox, DrawnBox]]) -> list[list[DrawnBox]]:
     """Boxes by the longest way that leads to them; those that nothing leads to just above the first of their readers."""
-    before: dict[Box, set[Box]] = {b: set() for b in boxes}
-    after: dict[Box, set[Box]] = {b: set() for b in boxes}
+    before: dict[DrawnBox, set[DrawnBox]] = {b: set() for b in boxes}
+    after: dict[DrawnBox, set[DrawnBox]] = {b: set() for b in boxes}
     for a, b in edges:
         before[b].add(a)
         after[a].add(b)
-    level: dict[Box, int] = {}
+    level: dict[DrawnBox, int] = {}
 
-    def find(box: Box) -> int:
+    def find(box: DrawnBox) -> int:
         if box not in level:
             level[box] = 0  # where the edges form a cycle, the one that closes it is left out
             level[box] = max((1 + find(b) for b in before[box]), default=0)
@@ -124,12 +124,12 @@ def _layers(boxes: list[Box], edges: list[tuple[Box, Box]]) -> list[list[Box]]:
     return [row for k in range(max(level.values()) + 1) if (row := [b for b in boxes if level[b] == k])]
 
 
-def _broken(layer: list[Box]) -> list[list[Box]]:
+def _broken(layer: list[DrawnBox]) -> list[list[DrawnBox]]:
     """A layer in rows of about one length, none longer than :data:`WIDEST` if that can be."""
     count = -(-_length(layer) // WIDEST)
     if count <= 1:
         return [layer]
-    rows: list[list[Box]] = [[]]
+    rows: list[list[DrawnBox]] = [[]]
     for box in layer:
         if rows[-1] and _length([*rows[-1], box]) > max(WIDEST, box.width):
             rows.append([])
@@ -137,11 +137,11 @@ def _broken(layer: list[Box]) -> list[list[Box]]:
     return rows
 
 
-def _length(row: list[Box]) -> float:
+def _length(row: list[DrawnBox]) -> float:
     return sum(b.width for b in row) + GAP * (len(row) - 1)
 
 
-def _shift(box: Box, x: float, y: float) -> None:
+def _shift(box: DrawnBox, x: float, y: float) -> None:
     box.x, box.y = box.x + x, box.y + y
     for inner in box.inside:
         _shift(inner, box.x, box.y)
@@ -150,7 +150,7 @@ def _shift(box: Box, x: float, y: float) -> None:
 # -- edges ----------------------------------------------------------------------------------------------------------------------------------
 
 
-def route(start: Point, end: Point, obstacles: Iterable[Box]) -> list[Point]:
+def route(start: Point, end: Point, obstacles: Iterable[DrawnBox]) -> list[Point]:
     """The points of a curve from ``start`` down to ``end`` that goes around ``obstacles``, or through as few as it can."""
     between = [b for b in obstacles if b.y + b.height > start[1] + 1 and b.y < end[1] - 1]
     straight = [start, end]
@@ -161,14 +161,14 @@ def route(start: Point, end: Point, obstacles: Iterable[Box]) -> list[Point]:
     return min(ways, key=lambda way: _hits(way, between))
 
 
-def _detour(start: Point, end: Point, x: float, between: list[Box]) -> list[Point]:
+def _detour(start: Point, end: Point, x: float, between: list[DrawnBox]) -> list[Point]:
     """Down a lane at ``x``, from the top of the first box in the way to the bottom of the last one."""
     top, bottom = min(b.y for b in between), max(b.y + b.height for b in between)
     top, bottom = max(top, start[1] + DROP / 2), min(bottom, end[1] - DROP / 2)
     return [start, (x, top), (x, bottom), end] if top < bottom else [start, (x, (start[1] + end[1]) / 2), end]
 
 
-def _hits(way: list[Point], boxes: list[Box]) -> int:
+def _hits(way: list[Point], boxes: list[DrawnBox]) -> int:
     """How many boxes a curve comes too near to."""
     points = [p for a, b in pairwise(way) for p in _samples(a, b)]
     return sum(any(b.x - _CLEAR < x < b.x + b.width + _CLEAR and b.y - 1 < y < b.y + b.height + 1 for x, y in points) for b in boxes)

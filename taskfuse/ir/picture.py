@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taskfuse.ir.assignment import places
-from taskfuse.ir.draw_layout import Box, arrange, route
+from taskfuse.ir.draw_layout import DrawnBox, arrange, route
 from taskfuse.ir.expr import op_text
 from taskfuse.ir.fusion import Fusion, shape_text
 from taskfuse.ir.storage import producers
@@ -31,8 +31,8 @@ class _Picture:
         self.fusion = fusion
         self.place = places(fusion)
         self.drawing = Drawing()
-        self.leaf: dict[TensorView, Box] = {}
-        self.nodes: dict[Box, Node] = {}
+        self.leaf: dict[TensorView, DrawnBox] = {}
+        self.nodes: dict[DrawnBox, Node] = {}
         self.lines: dict[TensorView, list[str]] = {}
 
     def draw(self) -> str:
@@ -40,7 +40,7 @@ class _Picture:
         shown = [tv for tv in fusion.tensors() if tv.is_input or tv in self.place]
         for tv in shown:
             lines = self.lines[tv] = self._lines(tv)
-            self.leaf[tv] = Box(max(map(text_width, lines)) + 2 * _LEAF_PADDING, _LINE_HEIGHT * len(lines) + _LEAF_PADDING)
+            self.leaf[tv] = DrawnBox(max(map(text_width, lines)) + 2 * _LEAF_PADDING, _LINE_HEIGHT * len(lines) + _LEAF_PADDING)
         claimed = [self._box(m) for m in fusion.tasks.root.members]
         rest: dict[Task, list[TensorView]] = {}
         for tv in shown:
@@ -48,7 +48,7 @@ class _Picture:
                 rest.setdefault(self.place[tv], []).append(tv)
         alone = not claimed  # without tasks the picture is of the tensors
         pieces = [self.leaf[tv] for tvs in rest.values() for tv in tvs] if alone else [self._task(task, tvs) for task, tvs in rest.items()]
-        root = Box(text_width(_KEY, FONT - 1) + 2 * _BORDER, 0.0, [*(self.leaf[tv] for tv in shown if tv.is_input), *claimed, *pieces])
+        root = DrawnBox(text_width(_KEY, FONT - 1) + 2 * _BORDER, 0.0, [*(self.leaf[tv] for tv in shown if tv.is_input), *claimed, *pieces])
         edges = {(p, tv): None for tv in shown for p in producers(fusion, tv) if p in self.leaf}
         arrange(root, [(self.leaf[a], self.leaf[b]) for a, b in edges])
         drawing.width, drawing.height = root.width, root.height + _LINE_HEIGHT + _BORDER
@@ -68,19 +68,19 @@ class _Picture:
 
     # -- boxes ------------------------------------------------------------------------------------------------------------------------
 
-    def _box(self, node: Node) -> Box:
+    def _box(self, node: Node) -> DrawnBox:
         match node:
             case Task():
                 return self._task(node, [tv for tv, task in self.place.items() if task is node])
             case Group():
-                box = Box(text_width(_title(node)) + 2 * _BORDER)
+                box = DrawnBox(text_width(_title(node)) + 2 * _BORDER)
                 self.nodes[box] = node
                 box.inside = [self._box(m) for m in node.members]
                 return box
 
-    def _task(self, task: Task, tensors: list[TensorView]) -> Box:
+    def _task(self, task: Task, tensors: list[TensorView]) -> DrawnBox:
         ordered = sorted(tensors, key=self._first_read)
-        box = Box(text_width(_title(task)) + 2 * _BORDER, 0.0, [self.leaf[tv] for tv in ordered])
+        box = DrawnBox(text_width(_title(task)) + 2 * _BORDER, 0.0, [self.leaf[tv] for tv in ordered])
         self.nodes[box] = task
         return box
 
@@ -88,7 +88,7 @@ class _Picture:
         """Tensors that do not depend on each other stand in the order of what they read, so that edges cross less."""
         return min((p.id for p in producers(self.fusion, tv)), default=tv.id)
 
-    def _frames(self, box: Box) -> None:
+    def _frames(self, box: DrawnBox) -> None:
         """The frames of a node and of those in it, outer ones below."""
         node = self.nodes.get(box)
         if node is None:

@@ -20,7 +20,7 @@ def cluster_blocks(cluster: Dim3) -> Expr:
 
 
 def cluster_threads(block: Dim3, cluster: Dim3) -> Expr:
-    """Threads of a cluster: how many meet at a cluster barrier."""
+    """Threads of a cluster: how many arrive at a cluster barrier."""
     return block[0] * block[1] * block[2] * cluster_blocks(cluster)
 
 

@@ -13,7 +13,7 @@ from typing import Any, get_args, get_type_hints
 
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.nodes import Branch, Stmt
-from taskfuse.kir.operands import Access, BarrierSlot, Case, Descriptor, Found, Holds, Immediate, IndexOf, Operand, ScalarValue, SemaphoreSlot, Use
+from taskfuse.kir.operands import Access, BarrierSlot, Case, Descriptor, FieldUse, GatherValue, Holds, Immediate, IndexOf, Operand, ScalarValue, SemaphoreSlot
 
 ExprMap = Callable[[Expr], Expr]
 
@@ -66,7 +66,7 @@ def _nothing(x: object) -> tuple[Access, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FieldKind:
     """What values of a type hold.
 
     Attributes:
@@ -80,38 +80,38 @@ class Kind:
     reads: Callable[[Any], tuple[Access, ...]] = _nothing
 
 
-_ELEMENT = Kind(lambda a: a.index, map_access, lambda a: (a,))
-_FACTOR = Kind(_of_factor, _map_factor, lambda x: (x if isinstance(x, Access) else x.base,))
-KINDS: dict[object, Kind] = {
-    Expr: Kind(lambda e: (e,), lambda e, f: f(e)),
-    Expr | None: Kind(lambda e: () if e is None else (e,), lambda e, f: None if e is None else f(e)),
-    tuple[Expr, ...]: Kind(lambda es: es, map_all),
+_ELEMENT = FieldKind(lambda a: a.index, map_access, lambda a: (a,))
+_FACTOR = FieldKind(_of_factor, _map_factor, lambda x: (x if isinstance(x, Access) else x.base,))
+KINDS: dict[object, FieldKind] = {
+    Expr: FieldKind(lambda e: (e,), lambda e, f: f(e)),
+    Expr | None: FieldKind(lambda e: () if e is None else (e,), lambda e, f: None if e is None else f(e)),
+    tuple[Expr, ...]: FieldKind(lambda es: es, map_all),
     Access: _ELEMENT,
     Descriptor: _FACTOR,
     Descriptor | Access: _FACTOR,
-    tuple[Operand, ...]: Kind(
+    tuple[Operand, ...]: FieldKind(
         lambda found: (e for o in found for e in _of_operand(o)),
         lambda found, f: tuple(map_operand(o, f) for o in found),
         _of_accesses,
     ),
-    tuple[Case, ...]: Kind(
+    tuple[Case, ...]: FieldKind(
         lambda cases: (e for c in cases for e in (*_of_operand(c.operand), c.cond)),
         lambda cases, f: tuple(Case(f(c.cond), map_operand(c.operand, f)) for c in cases),
         lambda cases: _of_accesses(c.operand for c in cases),
     ),
-    tuple[Found, ...]: Kind(
+    tuple[GatherValue, ...]: FieldKind(
         lambda values: (e for v in values for e in (*v.source.index, v.extent)),
-        lambda values, f: tuple(Found(v.symbol, map_access(v.source, f), f(v.extent)) for v in values),
+        lambda values, f: tuple(GatherValue(v.symbol, map_access(v.source, f), f(v.extent)) for v in values),
         lambda values: tuple(v.source for v in values),
     ),
-    tuple[Branch, ...]: Kind(
+    tuple[Branch, ...]: FieldKind(
         lambda branches: (b.cond for b in branches),
         lambda branches, f: tuple(Branch(f(b.cond), b.body, b.label) for b in branches),
     ),
-    BarrierSlot: Kind(lambda b: (b.slot,), lambda b, f: BarrierSlot(b.name, f(b.slot))),
-    SemaphoreSlot: Kind(lambda s: s.index, lambda s, f: SemaphoreSlot(s.name, map_all(s.index, f))),
+    BarrierSlot: FieldKind(lambda b: (b.slot,), lambda b, f: BarrierSlot(b.name, f(b.slot))),
+    SemaphoreSlot: FieldKind(lambda s: s.index, lambda s, f: SemaphoreSlot(s.name, map_all(s.index, f))),
     # the witness of a statement is rebuilt with it, and is not one of its expressions
-    Holds | None: Kind(lambda h: (), lambda h, f: None if h is None else replace(h, index=map_all(h.index, f))),
+    Holds | None: FieldKind(lambda h: (), lambda h, f: None if h is None else replace(h, index=map_all(h.index, f))),
 }
 
 
@@ -126,9 +126,9 @@ class Fields:
         slots, semaphores, maps: those that are mbarriers, semaphores, tensor maps.
     """
 
-    kinds: tuple[tuple[str, Kind], ...]
+    kinds: tuple[tuple[str, FieldKind], ...]
     written: tuple[str, ...]
-    read: tuple[tuple[str, Kind], ...]
+    read: tuple[tuple[str, FieldKind], ...]
     slots: tuple[str, ...]
     semaphores: tuple[str, ...]
     maps: tuple[str, ...]
@@ -150,9 +150,9 @@ def fields_of(statement: type[Stmt]) -> Fields:
     """What the fields of a class of statements hold."""
     types = types_of(statement)
     kinds = tuple((name, KINDS[kind]) for name, (kind, _) in types.items() if kind in KINDS)
-    uses = {name: next((u for u in said if isinstance(u, Use)), Use.READ) for name, (_, said) in types.items()}
-    written = tuple(name for name, use in uses.items() if use is not Use.READ)
-    read = [(name, kind) for name, kind in kinds if kind.reads is not _nothing and uses[name] is not Use.WRITTEN]
-    read.sort(key=lambda found: uses[found[0]] is Use.UPDATED)
+    uses = {name: next((u for u in said if isinstance(u, FieldUse)), FieldUse.READ) for name, (_, said) in types.items()}
+    written = tuple(name for name, use in uses.items() if use is not FieldUse.READ)
+    read = [(name, kind) for name, kind in kinds if kind.reads is not _nothing and uses[name] is not FieldUse.WRITTEN]
+    read.sort(key=lambda found: uses[found[0]] is FieldUse.UPDATED)
     slots, semaphores = (tuple(name for name, (kind, _) in types.items() if kind is wanted) for wanted in (BarrierSlot, SemaphoreSlot))
     return Fields(kinds, written, tuple(read), slots, semaphores, tuple(name for name, (_, said) in types.items() if "map" in said))

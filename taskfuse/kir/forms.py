@@ -45,7 +45,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class OptionalPart:
     """A word and a field, left out where the field is ``default``."""
 
     word: Word
@@ -53,11 +53,11 @@ class Option:
     default: object
 
 
-Piece = Word | Slot | Option
+Piece = Word | Slot | OptionalPart
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class StatementForm:
     """The form of a class of statements.
 
     Attributes:
@@ -84,14 +84,14 @@ class Form:
 
 
 @cache
-def form_of(statement: type[Stmt]) -> Form | None:
+def form_of(statement: type[Stmt]) -> StatementForm | None:
     """The form of a class; ``None`` if it has a printer and a parser of its own."""
     text: str | None = getattr(statement, "FORM", None)
     if text is None:
         return None
     pieces = tuple(_piece(statement, *found) for found in _PIECE.findall(text))
     first = pieces[0]
-    return Form(statement, first.tokens[0] if isinstance(first, Word) else "", pieces)
+    return StatementForm(statement, first.tokens[0] if isinstance(first, Word) else "", pieces)
 
 
 def _piece(statement: type[Stmt], field: str, option: str, text: str) -> Piece:
@@ -104,11 +104,11 @@ def _piece(statement: type[Stmt], field: str, option: str, text: str) -> Piece:
         assert isinstance(slot, Slot)
         (default,) = (f.default for f in fields(statement) if f.name == slot.name)
         assert default is not MISSING
-        return Option(word, slot, default)
+        return OptionalPart(word, slot, default)
     return Word(text, tuple(_TOKEN.findall(text)))
 
 
-FORMS: tuple[Form, ...] = tuple(form for statement in get_args(Stmt) if (form := form_of(statement)) is not None)
+FORMS: tuple[StatementForm, ...] = tuple(form for statement in get_args(Stmt) if (form := form_of(statement)) is not None)
 """Every form."""
 STATEMENT_WORDS: frozenset[str] = frozenset(form.keyword for form in FORMS if form.keyword)
 """The words that they begin with."""

@@ -18,7 +18,7 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.scalar import TRUE, Expr
 from taskfuse.ir.types import ParallelType
-from taskfuse.kir.operands import Access, BarrierSlot, Case, Found, Located, MapName, Operand, Writer, Written
+from taskfuse.kir.operands import Access, BarrierSlot, Case, GatherValue, Located, MapName, Operand, WritingStmt, Written
 from taskfuse.kir.products import WarpStmt
 from taskfuse.kir.synchronization import SyncStmt
 
@@ -63,7 +63,7 @@ class If(Located):
 
 
 @dataclass(frozen=True, slots=True)
-class Compute(Writer):
+class Compute(WritingStmt):
     """``out = op(operands)``: operands are converted to ``dtype``, the op runs in it, the result is converted to ``out``'s dtype."""
 
     out: Written
@@ -73,7 +73,7 @@ class Compute(Writer):
 
 
 @dataclass(frozen=True, slots=True)
-class Choose(Writer):
+class Choose(WritingStmt):
     """``out`` = the operand of the first case whose condition holds (no other operand is read); one always does. ``label`` is its printed name."""
 
     out: Written
@@ -82,7 +82,7 @@ class Choose(Writer):
 
 
 @dataclass(frozen=True, slots=True)
-class Gather(Writer):
+class Gather(WritingStmt):
     """``width`` elements, consecutive along the last index of both sides, copied from an index that values say.
 
     The symbols mean something in ``source`` alone. Where one of them is outside its ``[0, extent)``, zeros are written and ``source`` is not
@@ -92,12 +92,12 @@ class Gather(Writer):
     FORM: ClassVar[str] = "GATHER {out} <- {source}[ width {width}] at {values}"
     out: Written
     source: Access
-    values: tuple[Found, ...]
+    values: tuple[GatherValue, ...]
     width: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class VectorCopy(Writer):
+class VectorCopy(WritingStmt):
     """``width`` elements, consecutive along the last index of both sides, copied by one instruction; both addresses aligned to its size."""
 
     FORM: ClassVar[str] = "COPY {out} <- {source} width {width}"
@@ -107,7 +107,7 @@ class VectorCopy(Writer):
 
 
 @dataclass(frozen=True, slots=True)
-class AsyncCopy(Writer):
+class AsyncCopy(WritingStmt):
     """``width`` elements from Global to Shared memory (``cp.async``), done at any later time, in the generic proxy (PTX ISA, "cp.async").
 
     The copy is done before the executing thread's wait_group of its batch (:attr:`Queue.COPY`), and before the arrival that the thread's next
@@ -127,7 +127,7 @@ class AsyncCopy(Writer):
 
 
 @dataclass(frozen=True, slots=True)
-class TmaLoad(Writer):
+class TmaLoad(WritingStmt):
     """Copy a box from Global to Shared, issued by each executing thread, done by the copy engine at any later time.
 
     The box at ``coords`` (outermost axis first; elements outside the tensor read 0) is written row-major at ``out`` under the map's
@@ -148,7 +148,7 @@ class TmaLoad(Writer):
 
 
 @dataclass(frozen=True, slots=True)
-class TmaStore(Writer):
+class TmaStore(WritingStmt):
     """Copy a box from Shared to Global (clipped), done by the copy engine at any time before the issuing thread's matching wait_group."""
 
     FORM: ClassVar[str] = "TMA {map}{coords} <- {source}"

@@ -20,7 +20,7 @@ from taskfuse.ir.types import ParallelType
 from taskfuse.kir.clusters import cluster_threads
 from taskfuse.kir.declarations import Buffer, Counter, Dim3, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam
 from taskfuse.kir.forms import KEYWORDS, RESERVED, VALUES, Keyword
-from taskfuse.kir.operands import Access, BarrierSlot, Case, Descriptor, Found, Immediate, IndexOf, Operand, Queue, ScalarValue, SemaphoreSlot
+from taskfuse.kir.operands import Access, BarrierSlot, Case, Descriptor, GatherValue, Immediate, IndexOf, Operand, Queue, ScalarValue, SemaphoreSlot
 from taskfuse.kir.printer import block_threads
 
 T = TypeVar("T")
@@ -130,7 +130,7 @@ QUEUES = {q.value: q for q in Queue}
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class DeclaredNames:
     """The declared names by kind, and the number of threads of a block and of a cluster."""
 
     storage: dict[str, TensorParam | Buffer]
@@ -151,10 +151,10 @@ class Names:
         semaphores: Sequence[Semaphore],
         block: Dim3,
         cluster: Dim3,
-    ) -> Names:
+    ) -> DeclaredNames:
         """The names of these declarations."""
         storage: dict[str, TensorParam | Buffer] = {p.name: p for p in params if isinstance(p, TensorParam)}
-        return Names(
+        return DeclaredNames(
             storage | {b.name: b for b in buffers},
             {p.name: p for p in params if isinstance(p, ScalarParam)},
             {p.name: p for p in params if isinstance(p, TensorMapParam)},
@@ -169,7 +169,7 @@ class Names:
 class OperandParser:
     """One method per kind of operand."""
 
-    def __init__(self, reader: Reader, names: Names) -> None:
+    def __init__(self, reader: Reader, names: DeclaredNames) -> None:
         self.reader = reader
         self.names = names
         # how the value of a field is read, by what the field holds: the counterpart of the printer's
@@ -180,7 +180,7 @@ class OperandParser:
             "cursor": lambda: reader.name("a cursor"),
             tuple[Expr, ...]: lambda: reader.expressions("(", ")"),
             tuple[ParallelType, ...]: self.across,
-            tuple[Found, ...]: self.found,
+            tuple[GatherValue, ...]: self.found,
             Access: self.access,
             BarrierSlot: self.slot,
             SemaphoreSlot: self.semaphore,
@@ -269,15 +269,15 @@ class OperandParser:
             found.append(known(token, token.text, INDEX_TYPES, "cluster type"))
         return tuple(found)
 
-    def found(self) -> tuple[Found, ...]:
+    def found(self) -> tuple[GatherValue, ...]:
         """Symbols and the values that they are."""
-        values: list[Found] = []
+        values: list[GatherValue] = []
         while not values or self.reader.take(","):
             symbol = self.reader.name("a symbol")
             self.reader.expect("=")
             source = self.access()
             self.reader.expect("of")
-            values.append(Found(symbol, source, self.reader.expression()))
+            values.append(GatherValue(symbol, source, self.reader.expression()))
         return tuple(values)
 
     def semaphore(self) -> SemaphoreSlot:

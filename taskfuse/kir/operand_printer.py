@@ -13,7 +13,7 @@ from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, Expr, const
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir.forms import Keyword, RuleWord
-from taskfuse.kir.operands import Access, BarrierSlot, Case, Descriptor, Found, Holds, Immediate, IndexOf, Operand, Queue, ScalarValue, SemaphoreSlot
+from taskfuse.kir.operands import Access, BarrierSlot, Case, Descriptor, GatherValue, Holds, Immediate, IndexOf, Operand, Queue, ScalarValue, SemaphoreSlot
 from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
 
 FENCED = {memory: medium.fence for memory, medium in MEDIA.items() if medium.fence is not None}
@@ -60,7 +60,7 @@ class OperandPrinter:
 
     def __init__(self, locals: frozenset[str] = frozenset()) -> None:
         self.locals = locals
-        self.values: dict[object, Callable[[Any], str]] = VALUES | {Access: self.access, tuple[Found, ...]: self.found}
+        self.values: dict[object, Callable[[Any], str]] = VALUES | {Access: self.access, tuple[GatherValue, ...]: self.found}
 
     def access(self, access: Access) -> str:
         if not access.index and access.buffer in self.locals:
@@ -92,7 +92,7 @@ class OperandPrinter:
         suffix = "" if dtype is stored else f".{dtype}"
         return f"{op.name}{suffix}({', '.join(self.operand(o, dtype) for o in operands)})"
 
-    def found(self, values: tuple[Found, ...]) -> str:
+    def found(self, values: tuple[GatherValue, ...]) -> str:
         """The values of a gather."""
         return ", ".join(f"{v.symbol} = {self.access(v.source)} of {v.extent}" for v in values)
 

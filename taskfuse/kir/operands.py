@@ -130,7 +130,7 @@ class Holds:
 # its fields have their defaults (taskfuse.kir.forms). Statements without one have a printer and a parser of their own.
 
 
-class Use(Enum):
+class FieldUse(Enum):
     """What a statement does with an element, or some from it on, that a field names."""
 
     READ = "read"
@@ -138,8 +138,8 @@ class Use(Enum):
     UPDATED = "updated"
 
 
-Written = Annotated[Access, Use.WRITTEN]
-Updated = Annotated[Access, Use.UPDATED]
+Written = Annotated[Access, FieldUse.WRITTEN]
+Updated = Annotated[Access, FieldUse.UPDATED]
 MapName = Annotated[str, "map"]
 CursorName = Annotated[str, "cursor"]
 
@@ -155,7 +155,7 @@ class Located:
 
 
 @dataclass(frozen=True, slots=True)
-class Writer(Located):
+class WritingStmt(Located):
     """A statement that writes elements, and may say what these stand for (:class:`Holds`)."""
 
     holds: Holds | None = field(default=None, compare=False, kw_only=True)
@@ -170,7 +170,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class GatherValue:
     """A symbol that is a value: that of ``source``, an integer; plus ``extent`` where it is negative."""
 
     symbol: str

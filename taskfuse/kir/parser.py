@@ -14,7 +14,7 @@ from taskfuse.kir.declarations import Buffer, Counter, Dim3, HostParam, Mbarrier
 from taskfuse.kir.forms import INTO, Keyword
 from taskfuse.kir.kernel import ONE, Kernel
 from taskfuse.kir.nodes import Stmt
-from taskfuse.kir.operand_parser import Names, Reader
+from taskfuse.kir.operand_parser import DeclaredNames, Reader
 from taskfuse.kir.statement_parser import StatementParser
 from taskfuse.kir.witness import Definition
 from taskfuse.kir.witness_parser import WitnessParser
@@ -35,7 +35,7 @@ def parse_kernel(text: str, file: str | None = None) -> Kernel:
     """
     reader = Reader(text)
     parser, (_, block, cluster, _) = _declared(reader)
-    names = Names.of(parser.params, parser.buffers, parser.mbarriers, parser.counters, parser.semaphores, block, cluster)
+    names = DeclaredNames.of(parser.params, parser.buffers, parser.mbarriers, parser.counters, parser.semaphores, block, cluster)
     witness = WitnessParser(reader, names, [p for p in parser.params if isinstance(p, TensorParam) and not p.is_output])
     while parser.declares(Keyword.DEFINE):
         witness.definition()

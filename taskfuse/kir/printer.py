@@ -12,7 +12,7 @@ from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, Expr, const
 from taskfuse.kir.clusters import cluster_threads
 from taskfuse.kir.declarations import Buffer, Dim3, HostParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
-from taskfuse.kir.forms import FROM, HOLDS, INTO, TF32, Option, Slot, Word, form_of
+from taskfuse.kir.forms import FROM, HOLDS, INTO, TF32, OptionalPart, Slot, Word, form_of
 from taskfuse.kir.kernel import ONE, Kernel
 from taskfuse.kir.nodes import Bind, Choose, Compute, For, If, Stmt
 from taskfuse.kir.operand_printer import OperandPrinter, definition_text, holds_text, listed
@@ -52,7 +52,7 @@ def body_lines(body: Body, kernel: Kernel) -> list[str]:
 
 
 @dataclass(slots=True)
-class Layout:
+class LineMap:
     """The lines of a text and where things are in it.
 
     Attributes:
@@ -68,16 +68,16 @@ class Layout:
     definitions: list[int] = field(default_factory=lambda: [])
 
 
-def layout(kernel: Kernel, *, witness: bool = False, path: Callable[[str], str] | None = None) -> Layout:
+def layout(kernel: Kernel, *, witness: bool = False, path: Callable[[str], str] | None = None) -> LineMap:
     """Print a kernel and remember where each statement and declaration is."""
     printer = _Printer(kernel, witness=witness, path=path)
     printer.header()
     printer.body(kernel.body, 0)
-    return Layout(printer.lines, printer.statements, printer.declarations, printer.definitions)
+    return LineMap(printer.lines, printer.statements, printer.declarations, printer.definitions)
 
 
 def block_threads(block: Dim3) -> Expr:
-    """The number of threads of a block: how many meet at a block-wide barrier."""
+    """The number of threads of a block: how many arrive at a block-wide barrier."""
     return block[0] * block[1] * block[2]
 
 
@@ -230,7 +230,7 @@ class _Printer(OperandPrinter):
                 text += piece.text
             elif type(piece) is Slot:
                 text += values[piece.type](getattr(stmt, piece.name))
-            elif type(piece) is Option and (value := getattr(stmt, piece.slot.name)) != piece.default:
+            elif type(piece) is OptionalPart and (value := getattr(stmt, piece.slot.name)) != piece.default:
                 text += piece.word.text + values[piece.slot.type](value)
         return text
 

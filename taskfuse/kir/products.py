@@ -9,10 +9,10 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.matrix_instructions import Family, MatrixInstruction, find
 from taskfuse.ir.scalar import Expr
-from taskfuse.kir.operands import Access, Descriptor, Updated, Writer, Written
+from taskfuse.kir.operands import Access, Descriptor, Updated, WritingStmt, Written
 
 
-class _Product(Writer):
+class _Product(WritingStmt):
     """What products of matrices have in common: the element types of A and B, and a row in the table of matrix instructions."""
 
     __slots__ = ()
@@ -102,7 +102,7 @@ class Mma(_Product):
 
 
 @dataclass(frozen=True, slots=True)
-class LdMatrix(Writer):
+class LdMatrix(WritingStmt):
     """``ldmatrix``: a warp loads matrices of 8 rows of 16 bytes from Shared memory into registers.
 
     Lane l gives the address ``source`` of row l%8 of matrix l/8; where there are fewer than 4 matrices, the addresses of the last lanes are
@@ -120,7 +120,7 @@ class LdMatrix(Writer):
 
 
 @dataclass(frozen=True, slots=True)
-class StMatrix(Writer):
+class StMatrix(WritingStmt):
     """``stmatrix``: a warp stores matrices of 8 rows of 16 bytes from registers to Shared memory; the inverse of :class:`LdMatrix`.
 
     Lane l gives the address ``out`` of row l%8 of matrix l/8. For 16-bit elements, it holds of row l/4 (of column l/4 if ``transpose``)
@@ -137,7 +137,7 @@ class StMatrix(Writer):
 
 
 @dataclass(frozen=True, slots=True)
-class Shuffle(Writer):
+class Shuffle(WritingStmt):
     """``shfl.sync.bfly``: ``out`` = what the lane whose number is ``lane ^ mask`` holds in ``source``; all 32 lanes of a warp execute it together.
 
     Attributes:

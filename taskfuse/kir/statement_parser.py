@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from taskfuse.dtypes import DTYPES, DType, float32
 from taskfuse.ir.scalar import TRUE, Sym, Token, TokenKind, const
-from taskfuse.kir.forms import FORMS, FROM, HOLDS, STATEMENT_WORDS, TF32, Form, Keyword, Option, Slot, Word
+from taskfuse.kir.forms import FORMS, FROM, HOLDS, STATEMENT_WORDS, TF32, Keyword, OptionalPart, Slot, StatementForm, Word
 from taskfuse.kir.nodes import Bind, Branch, Choose, Compute, For, If, Stmt, TmaLoad, TmaStore
-from taskfuse.kir.operand_parser import INDEX_TYPES, QUEUES, Names, OperandParser, Reader, known, operation
+from taskfuse.kir.operand_parser import INDEX_TYPES, QUEUES, DeclaredNames, OperandParser, Reader, known, operation
 from taskfuse.kir.operand_printer import FENCED
 from taskfuse.kir.operands import Access
 from taskfuse.kir.printer import WARP_SIZE
@@ -38,7 +38,7 @@ TMA_LOAD, TMA_STORE, CURSOR = (next(form for form in FORMS if form.statement is 
 class StatementParser(OperandParser):
     """Recursive descent over the lines; one method per statement."""
 
-    def __init__(self, reader: Reader, names: Names, witness: WitnessParser, file: str | None = None) -> None:
+    def __init__(self, reader: Reader, names: DeclaredNames, witness: WitnessParser, file: str | None = None) -> None:
         super().__init__(reader, names)
         self.witness = witness
         self.file = file
@@ -235,7 +235,7 @@ class StatementParser(OperandParser):
 
     # -- instructions ---------------------------------------------------------------------------------------------------------------
 
-    def one_of(self, forms: Sequence[Form]) -> Stmt:
+    def one_of(self, forms: Sequence[StatementForm]) -> Stmt:
         """A statement of one of these forms, which begin with one word of the grammar."""
         token = self.reader.token
         found = next((form for form in forms if form.head == token.text), None)
@@ -243,7 +243,7 @@ class StatementParser(OperandParser):
             raise token.error(f"expected {' or '.join(form.head for form in forms)}, found {token}")
         return self.formed(found)
 
-    def formed(self, form: Form) -> Stmt:
+    def formed(self, form: StatementForm) -> Stmt:
         """A statement of a form."""
         values: dict[str, object] = {}
         for piece in form.pieces:
@@ -252,7 +252,7 @@ class StatementParser(OperandParser):
                     self.take_all(tokens)
                 case Slot(name=name, type=kind):
                     values[name] = self.values[kind]()
-                case Option(word=word, slot=slot):
+                case OptionalPart(word=word, slot=slot):
                     if self.reader.at(word.tokens[0]):
                         self.take_all(word.tokens)
                         values[slot.name] = self.values[slot.type]()

@@ -15,7 +15,7 @@ from taskfuse.kir.operands import BarrierSlot, CursorName, Located, Queue, Semap
 
 
 class BarrierScope(Enum):
-    """Who meets at a :class:`Barrier`."""
+    """The participants of a :class:`Barrier`."""
 
     BLOCK = "block"
     WARP = "warp"

@@ -23,7 +23,7 @@ MAX_PENDING = 7
 
 
 def barriers_have_participants(subject: Barrier, scope: Scope) -> str | None:
-    """The number of threads that meet, and the hardware barrier where they do, exist."""
+    """The number of participants, and the hardware barrier, exist."""
     match subject.scope:
         case BarrierScope.BLOCK:
             block = block_threads(scope.declarations.kernel.block)
@@ -31,7 +31,7 @@ def barriers_have_participants(subject: Barrier, scope: Scope) -> str | None:
         case BarrierScope.WARP:
             block, count = block_threads(scope.declarations.kernel.block), subject.threads
             whole = count.value == WARP or (count is block and count.value < WARP) if isinstance(count, Const) else count is block
-            return None if whole else f"a warp barrier of {count} threads: all {WARP} of a warp meet, or all of a block that has fewer"
+            return None if whole else f"a warp barrier of {count} threads: all {WARP} of a warp arrive, or all of a block that has fewer"
         case BarrierScope.NAMED:
             if subject.id is None:
                 return "a named barrier without an id"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Form(Enum):
+class ArgumentLayout(Enum):
     """The layout of a tensor argument.
 
     - DENSE: row-major without gaps, the base address a multiple of 16 bytes (of the element size, if no vector is copied).
@@ -32,5 +32,5 @@ class Variant:
         wide: false: every integer expression of the kernel fits 32 bits for the arguments; true: those for which no bound is known use 64.
     """
 
-    forms: tuple[Form, ...]
+    forms: tuple[ArgumentLayout, ...]
     wide: bool = False

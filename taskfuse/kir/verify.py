@@ -15,7 +15,7 @@ from taskfuse.kir.declaration_rules import DECLARATION_RULES
 from taskfuse.kir.instruction_rules import INSTRUCTION_RULES
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Bind, Branch, For, If, Stmt
-from taskfuse.kir.printer import Layout, layout
+from taskfuse.kir.printer import LineMap, layout
 from taskfuse.kir.scope import Declarations, Scope
 from taskfuse.kir.statement_rules import STATEMENT_RULES, StatementRule, Subject
 from taskfuse.kir.synchronization import CursorInit
@@ -96,7 +96,7 @@ class _Verifier:
                 raise _error(self.kernel, laid, laid.statements[self.number], message, None if isinstance(subject, Branch) else subject.location)
 
 
-def _error(kernel: Kernel, laid: Layout, line: int, message: str, location: Location | None = None) -> VerifyError:
+def _error(kernel: Kernel, laid: LineMap, line: int, message: str, location: Location | None = None) -> VerifyError:
     lines = laid.lines
     if line < len(lines):
         indent = len(lines[line]) - len(lines[line].lstrip())

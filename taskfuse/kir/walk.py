@@ -10,7 +10,7 @@ from taskfuse.ir.scalar import Expr
 from taskfuse.kir.fields import ExprMap, fields_of, map_access, map_operand
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Bind, For, Gather, If, Stmt
-from taskfuse.kir.operands import Access, BarrierSlot, Case, Holds, Operand, Writer
+from taskfuse.kir.operands import Access, BarrierSlot, Case, Holds, Operand, WritingStmt
 from taskfuse.kir.synchronization import Cursor, CursorPart
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
 from taskfuse.location import Location
@@ -160,7 +160,7 @@ def map_definition(d: Definition, f: ExprMap) -> Definition:
 
 def held(stmt: Stmt) -> Holds | None:
     """What the results of a statement are said to stand for."""
-    return stmt.holds if isinstance(stmt, Writer) else None
+    return stmt.holds if isinstance(stmt, WritingStmt) else None
 
 
 def own_symbols(stmt: Stmt) -> dict[str, Expr]:

@@ -12,8 +12,8 @@ from taskfuse.ir.scalar import Expr
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.forms import RULE_WORDS, RuleWord
 from taskfuse.kir.nodes import Stmt
-from taskfuse.kir.operand_parser import Names, OperandParser, Reader, known, operation
-from taskfuse.kir.operands import Access, Content, Holds, Writer
+from taskfuse.kir.operand_parser import DeclaredNames, OperandParser, Reader, known, operation
+from taskfuse.kir.operands import Access, Content, Holds, WritingStmt
 from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole, wrong_index
 
 CONTENTS = {c.value: c for c in Content}
@@ -22,7 +22,7 @@ CONTENTS = {c.value: c for c in Content}
 class WitnessParser(OperandParser):
     """Definitions, as read so far, and what refers to them. An access names a tensor here: an input, or one that is defined above."""
 
-    def __init__(self, reader: Reader, names: Names, inputs: Sequence[TensorParam]) -> None:
+    def __init__(self, reader: Reader, names: DeclaredNames, inputs: Sequence[TensorParam]) -> None:
         super().__init__(reader, names)
         self.definitions: list[Definition] = []
         self.defined: dict[str, Definition] = {}
@@ -130,7 +130,7 @@ class WitnessParser(OperandParser):
     def held(self, stmt: Stmt) -> Stmt:
         """A statement with what its results stand for, which follows."""
         token = self.reader.advance()
-        if not isinstance(stmt, Writer):
+        if not isinstance(stmt, WritingStmt):
             raise token.error("what a statement's results stand for is said behind one that writes elements, and this one writes none")
         return replace(stmt, holds=self.holds())
 

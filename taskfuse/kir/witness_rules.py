@@ -17,7 +17,7 @@ from taskfuse.kir.declaration_rules import NO_NAME
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operand_printer import listed
-from taskfuse.kir.operands import Access, Content, Holds, Immediate, IndexOf, Operand, ScalarValue, Writer
+from taskfuse.kir.operands import Access, Content, Holds, Immediate, IndexOf, Operand, ScalarValue, WritingStmt
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.scope import Declarations, Scope
 from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Whole, wrong_index
@@ -239,10 +239,10 @@ DEFINITION_RULES: tuple[DefinitionRule, ...] = (
 # -- statements ---------------------------------------------------------------------------------------------------------------------
 
 
-HoldsRule = Callable[[Writer, Holds, Definition, Scope], str | None]
+HoldsRule = Callable[[WritingStmt, Holds, Definition, Scope], str | None]
 
 
-def holds_problem(subject: Writer, scope: Scope) -> str | None:
+def holds_problem(subject: WritingStmt, scope: Scope) -> str | None:
     """What is wrong with what a statement's results are said to stand for."""
     holds = subject.holds
     if holds is None:
@@ -253,7 +253,7 @@ def holds_problem(subject: Writer, scope: Scope) -> str | None:
     return next((message for rule in HOLDS_RULES if (message := rule(subject, holds, definition, scope)) is not None), None)
 
 
-def contents_fit_tensors(stmt: Writer, holds: Holds, definition: Definition, scope: Scope) -> str | None:
+def contents_fit_tensors(stmt: WritingStmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
     """Terms are those of reductions, and sums those of reductions and scans."""
     match holds.content:
         case Content.BODY if not isinstance(definition.rule, Reduce):
@@ -264,7 +264,7 @@ def contents_fit_tensors(stmt: Writer, holds: Holds, definition: Definition, sco
             return None
 
 
-def contents_fit_statements(stmt: Writer, holds: Holds, definition: Definition, scope: Scope) -> str | None:
+def contents_fit_statements(stmt: WritingStmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
     """Computations and products add terms; instructions that copy several elements copy what has a value."""
     content = holds.content
     match stmt:
@@ -278,12 +278,12 @@ def contents_fit_statements(stmt: Writer, holds: Holds, definition: Definition, 
             return None
 
 
-def indices_match(stmt: Writer, holds: Holds, definition: Definition, scope: Scope) -> str | None:
+def indices_match(stmt: WritingStmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
     """One index per axis of the shape, or of the iteration space."""
     return wrong_index(holds, definition)
 
 
-def symbols_are_in_scope(stmt: Writer, holds: Holds, definition: Definition, scope: Scope) -> str | None:
+def symbols_are_in_scope(stmt: WritingStmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
     """What expressions may use here, and the symbols of the tile, which mean nothing else."""
     own = frozenset(f"tile.{k}" for k in range(len(holds.tile)))
     if own & scope.symbols:
@@ -294,7 +294,7 @@ def symbols_are_in_scope(stmt: Writer, holds: Holds, definition: Definition, sco
     return next(filter(None, map(scope.declarations.misread, holds.index)), None)
 
 
-def tiles_fit(stmt: Writer, holds: Holds, definition: Definition, scope: Scope) -> str | None:
+def tiles_fit(stmt: WritingStmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
     """As many symbols as the instruction has axes, each with as many values."""
     if any(n < 1 for n in holds.tile):
         return f"a tile of {_numbers(holds.tile)}: every number is positive"
@@ -306,7 +306,7 @@ def tiles_fit(stmt: Writer, holds: Holds, definition: Definition, scope: Scope) 
     return f"{f'a tile of {_numbers(holds.tile)}' if holds.tile else 'no tile'}, where this instruction has one of {_numbers(wanted)}"
 
 
-def _tile(stmt: Writer, scope: Scope) -> tuple[int, ...] | None:
+def _tile(stmt: WritingStmt, scope: Scope) -> tuple[int, ...] | None:
     """The tile of an instruction; ``None``: any, as a box says which element is which."""
     match stmt:
         case Gather(width=width) | VectorCopy(width=width) | AsyncCopy(width=width):

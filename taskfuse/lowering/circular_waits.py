@@ -53,7 +53,7 @@ class _Nest:
             inner = self.tree.parent[inner]
         return inner is outer
 
-    def meet(self, a: Node, b: Node) -> bool:
+    def share_threads(self, a: Node, b: Node) -> bool:
         """True if some threads are of both nodes: a wait of one holds up the other."""
         return self.is_within(a, b) or self.is_within(b, a)
 
@@ -87,13 +87,13 @@ def _check(nest: _Nest, channels: list[Channel], channel: Channel, tv: TensorVie
     """Refuse a channel of a tensor whose instances are the iterations of a loop, if its readers hold that loop up."""
     for roles in _roles(nest, channels, loop):
         for first in roles:
-            if not nest.meet(first.node, channel.producer.node) or nest.places[tv] < min(nest.uses(first.channel, first.node)):
+            if not nest.share_threads(first.node, channel.producer.node) or nest.places[tv] < min(nest.uses(first.channel, first.node)):
                 continue
             for chain in _chains(nest, channels, channel, loop):
                 for last in roles:
                     end = chain[-1]
                     if last.channel is not end and any(
-                        nest.meet(last.node, e.node) and min(nest.uses(end, e.node)) <= max(nest.uses(last.channel, last.node)) for e in end.consumers
+                        nest.share_threads(last.node, e.node) and min(nest.uses(end, e.node)) <= max(nest.uses(last.channel, last.node)) for e in end.consumers
                     ):
                         raise _circular(tv, loop, first, chain, last)
 
@@ -105,7 +105,7 @@ def _roles(nest: _Nest, channels: list[Channel], loop: Loop) -> list[list[_Reade
         if not any(loop in nest.shared(tv) and tv.schedule.ptype(loop.axes[tv]).is_loop for tv in ch.tensors):
             continue
         nodes, readers = [ch.producer.node, *(e.node for e in ch.consumers)], [_Reader(e.node, ch) for e in ch.consumers]
-        joined = [f for f in found if any(nest.meet(a, b) for a in f[0] for b in nodes)]
+        joined = [f for f in found if any(nest.share_threads(a, b) for a in f[0] for b in nodes)]
         found = [f for f in found if f not in joined]
         found.append(([*nodes, *(n for f in joined for n in f[0])], [*readers, *(r for f in joined for r in f[1])]))
     return [readers for _, readers in found]
@@ -119,7 +119,7 @@ def _chains(nest: _Nest, channels: list[Channel], first: Channel, loop: Loop) ->
         yield chain
         for ch in channels:
             outside = not any(loop in nest.shared(tv) and tv.schedule.ptype(loop.axes[tv]).is_loop for tv in ch.tensors)
-            if ch not in seen and outside and any(nest.meet(e.node, ch.producer.node) for e in chain[-1].consumers):
+            if ch not in seen and outside and any(nest.share_threads(e.node, ch.producer.node) for e in chain[-1].consumers):
                 seen.append(ch)
                 chains.append([*chain, ch])
 

@@ -1,4 +1,4 @@
-"""Partial results of reductions: which elements of its result a thread joins with others together, and the storage in which they meet.
+"""Partial results of reductions: which elements of its result a thread joins with others together, and the storage through which they do.
 
 A thread has an accumulator for each value of the loops over the result that stand inside the reduction loops, and, if an atom computes, for each
 register of the atom's tile. It takes each step of a join for as many of them as have room in Shared memory together, so that they share its
@@ -50,7 +50,7 @@ def lane_registers(tv: TensorView) -> tuple[str, str]:
 
 
 def workspace(tv: TensorView, memory: MemoryType) -> str:
-    """The name of the buffer in which partial results meet."""
+    """The name of the buffer through which threads join partial results."""
     return f"{tv.name}.{'part' if memory is MemoryType.Shared else 'blocks'}"
 
 

@@ -1,7 +1,7 @@
 """Endpoints of rings between blocks: semaphores in Global memory (docs/channels.md).
 
-The blocks of an endpoint take part one by one: its threads meet, then the first of them releases for the block; the first of them acquires, then
-they meet, so that what it has acquired holds for all (causality order is transitive: PTX ISA, "Memory Consistency Model"). The cursor's
+The blocks of an endpoint take part one by one: its threads wait at a barrier, then the first of them releases for the block; the first of them acquires, then
+they wait at a barrier, so that what it has acquired holds for all (causality order is transitive: PTX ISA, "Memory Consistency Model"). The cursor's
 phase says how many phases must be complete, so a wait can neither pass early nor miss its phase. Semaphores are zero when a launch begins:
 they lie in workspace that belongs to the launch.
 """
@@ -66,5 +66,5 @@ def _elected(ranges: ThreadRanges, ch: Channel, end: Endpoint, stmt: Stmt) -> PS
 
 
 def _barrier_in_block(ranges: ThreadRanges, ch: Channel, end: Endpoint, note: str) -> list[PSync]:
-    """All threads of an endpoint's thread range in one block meet; the sync pass chooses how."""
+    """All threads of an endpoint's thread range in one block wait for each other; the sync pass chooses how."""
     return [] if ranges.count(end.node) is const(1) else [PSync((), ch.tensors[0], True, frozenset(THREAD_TYPES), end.node, note)]

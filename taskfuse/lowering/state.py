@@ -53,9 +53,9 @@ class State:
 
     Attributes:
         fusion: the fusion; from ``prepare`` on, the copy that becomes a kernel.
-        tree, joins, order: the completed task tree, the loops that are one, the nest.
+        tree, shared_loops, order: the completed task tree, the loops that are one, the nest.
         ranges: the launch shape, and which indices each node gets.
-        index maps: the indices around the code of each tensor, memory types and grid-stride loops.
+        index_maps: the indices around the code of each tensor, memory types and grid-stride loops.
         channels, rings: the rings between roles and inside them.
         indexer, statements: the accesses and the statements of each tensor.
         plan: the nest with its dispatch; empty before ``nest``.

@@ -22,7 +22,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import nodes as kir
 from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Stmt, VectorCopy
-from taskfuse.kir.operands import Access, Case, Content, Found, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.operands import Access, Case, Content, GatherValue, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.products import Shuffle
 from taskfuse.lowering.domains import refused
 from taskfuse.lowering.fragments import atom_symbols
@@ -196,7 +196,7 @@ class Statements:
         """The statement of a gather: elements at an index that the other operands say."""
         source, *values = (o for o in operands if isinstance(o, Access))
         symbols = self.indexer.index_maps.value_symbols(tv)
-        found = (Found(str(symbols[k]), value, extent) for k, (value, extent) in enumerate(zip(values, expr.extents, strict=True)))
+        found = (GatherValue(str(symbols[k]), value, extent) for k, (value, extent) in enumerate(zip(values, expr.extents, strict=True)))
         return kir.Gather(out, source, tuple(found), width)
 
     def _is_gathered(self, tv: TensorView) -> bool:

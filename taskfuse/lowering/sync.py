@@ -20,19 +20,16 @@ from taskfuse.ir.medium import MEDIA, Medium
 from taskfuse.ir.scalar import Const, Expr, bounds, const, simplify, substitute, sym
 from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.ir.types import GRID_TYPES, MemoryType, ParallelType
 from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import Stmt
-from taskfuse.kir.operands import Access, BarrierSlot, Queue
-from taskfuse.kir.synchronization import Advance, Arrive, Barrier, BarrierScope, Cursor, CursorInit, FenceProxyAsync, Wait, WaitGroup
+from taskfuse.kir.operands import Access, Queue
+from taskfuse.kir.synchronization import Barrier, BarrierScope, FenceProxyAsync, WaitGroup
+from taskfuse.lowering.barriers import ONE, Barriers
 from taskfuse.lowering.completion import close_batch, drain_at_exit, is_transfer, issues_to, open_batch, wait_for_reads
-from taskfuse.lowering.plan import Origin, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base, statements
+from taskfuse.lowering.plan import PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base, statements
 from taskfuse.lowering.rings import Rings
-from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
-from taskfuse.target import MAX_NAMED, WARP
-
-ONE = const(1)
-
+from taskfuse.lowering.thread_ranges import ThreadRanges
 
 _BLOCKS = frozenset(p.index_name for p in GRID_TYPES)
 
@@ -53,7 +50,7 @@ class _Need:
     Attributes:
         block: where their paths part; ``early`` and ``late`` are the nodes in it that hold them. No ``early``: anywhere in the block before ``late``.
         around: from ``early`` in one iteration of the loop around the block to ``late`` in the next.
-        types: whose indices must meet; empty: none.
+        types: whose threads or blocks wait for each other; empty: none.
         buffer, of: why: the storage, and the tensor that is written there.
         before: what is done before the barrier.
     """
@@ -102,8 +99,7 @@ class Synchronizer:
         in_place: outputs that are written into the array of an input, and that input.
 
     Attributes:
-        mbarriers: arrays that stand in for named barriers where a thread range is not made of whole warps: name, arrivals.
-        counters: counters of barriers across blocks.
+        barriers: their forms, and what is declared for them.
     """
 
     def __init__(
@@ -111,16 +107,11 @@ class Synchronizer:
     ) -> None:
         self.ranges = ranges
         self.root = root
-        self.mbarriers: list[tuple[str, Expr]] = []
-        self.counters: list[str] = []
-        self.cursors: list[str] = []
+        self.barriers = Barriers(ranges)
         self._ordered = ordered
         self._rings = rings.loops
         self._ahead = {tv.name for ahead in rings.prefetches for tv in ahead.tensors}
         self._memory = {b.name: b.memory for b in buffers}
-        self._named: dict[tuple[Node, frozenset[ParallelType]], tuple[int, int]] = {}  # the first and the last id
-        self._stand_in: dict[Node, str] = {}
-        self._counter: dict[Node, str] = {}
         self._shapes = {b.name: b.shape for b in buffers}
         self._alias = [*_aliases(buffers), *map(list, in_place.items())]
         self._memory |= dict.fromkeys(in_place.values(), MemoryType.Global)
@@ -185,7 +176,7 @@ class Synchronizer:
         """The form of each barrier that is in the plan already."""
         for n in nodes:
             if isinstance(n, PSync) and n.node is not None:
-                n.stmts = self._barrier_in_block(n.node, n.of, n.note).stmts
+                n.stmts = self.barriers.in_block(n.node, n.of, n.note).stmts
             for block in children(n):
                 self._choose_forms(block)
 
@@ -360,84 +351,9 @@ class Synchronizer:
             between = nodes[i + 1 : j] if not need.around else nodes[i + 1 :] + nodes[:j]
             ready = next((n for n in between if isinstance(n, PSync) and n.is_barrier and need.types <= n.types), None)
             if ready is None:
-                ready = self._barrier(need.block.node, need.types, need.buffer, need.of) if need.types else PSync((), need.of, True)
+                ready = self.barriers.between(need.block.node, need.types, need.buffer, need.of) if need.types else PSync((), need.of, True)
                 nodes.insert(len(nodes) if need.around and j == 0 else j, ready)
             ready.stmts = _joined(need.before, ready.stmts)
-
-    def _barrier(self, node: Node, types: frozenset[ParallelType], buffer: str, of: Origin) -> PSync:
-        """A barrier of all threads of a node's thread range (and of its blocks, if data crosses them)."""
-        note = f"{buffer} crosses {', '.join(sorted(p.value for p in types))} in {node.name}"
-        threads = self.ranges.count(node)
-        all_threads = frozenset(THREAD_TYPES)
-        if any(p in GRID_TYPES for p in types):
-            counter = self._counter.get(node)
-            if counter is None:
-                counter = self._counter[node] = f"grid{len(self.counters)}"
-                self.counters.append(counter)
-            total = simplify(threads * self.ranges.count(node, GRID_TYPES), self.ranges.facts)
-            return PSync((Barrier(BarrierScope.GRID, total, counter=counter, note=note),), of, True, all_threads | frozenset(GRID_TYPES))
-        return self._slice(node, types, of, note) or self._barrier_in_block(node, of, note)
-
-    def _barrier_in_block(self, node: Node, of: Origin, note: str) -> PSync:
-        """A barrier of all threads of a node's thread range in one block."""
-        threads, all_threads = self.ranges.count(node), frozenset(THREAD_TYPES)
-        if self.ranges.is_whole_block(node):
-            return PSync((Barrier(BarrierScope.BLOCK, self.ranges.threads, note=note),), of, True, all_threads)
-        if self.ranges.is_aligned(node) and isinstance(threads, Const):
-            if threads.value == WARP:
-                return PSync((Barrier(BarrierScope.WARP, threads, note=note),), of, True, all_threads)
-            id = self._ids(node, all_threads, 1)
-            if id is not None:
-                return PSync((Barrier(BarrierScope.NAMED, threads, id=const(id), note=note),), of, True, all_threads)
-        return self._mbarrier(node, of, threads, all_threads)
-
-    def _ids(self, node: Node, types: frozenset[ParallelType], count: int) -> int | None:
-        """The first of ``count`` consecutive named barriers for a node, or ``None`` if too few are left beside those of the same blocks."""
-        known = self._named.get((node, types))
-        if known is not None:
-            return known[0]
-        first = 1 + max((last for (other, _), (_, last) in self._named.items() if self.ranges.may_share_block(node, other)), default=0)
-        last = first + count - 1
-        if last > MAX_NAMED:
-            return None
-        self._named[(node, types)] = (first, last)
-        return first
-
-    def _slice(self, node: Node, types: frozenset[ParallelType], of: Origin, note: str) -> PSync | None:
-        """The barrier of one slice of a node's thread range, if data stays within it and the slice is made of whole warps."""
-        high = max(THREAD_TYPES.index(p) for p in types)
-        inner, outer = THREAD_TYPES[: high + 1], THREAD_TYPES[high + 1 :]
-        width = self.ranges.count(node, inner)
-        slices = self.ranges.count(node, outer)
-        full = all(self.ranges.range(node, p).extent is self.ranges.launch[p] for p in inner)
-        if slices is ONE or not full or not isinstance(width, Const) or width.value % WARP or not isinstance(slices, Const):
-            return None
-        covered = frozenset(inner)
-        if width.value == WARP:
-            return PSync((Barrier(BarrierScope.WARP, width, note=note),), of, True, covered)
-        id = self._ids(node, covered, slices.value)
-        if id is None:
-            return None
-        index = const(0)
-        for p in reversed(outer):
-            index_range = self.ranges.range(node, p)
-            index = index * index_range.extent + (hardware_index(p) - index_range.start if index_range.extent is not ONE else 0)
-        return PSync((Barrier(BarrierScope.NAMED, width, id=simplify(index + id, self.ranges.facts), note=note),), of, True, covered)
-
-    def _mbarrier(self, node: Node, of: Origin, threads: Expr, types: frozenset[ParallelType]) -> PSync:
-        """The form for any thread set: everybody arrives at an mbarrier and waits for the phase."""
-        name = self._stand_in.get(node)
-        if name is None:
-            name = self._stand_in[node] = f"sync{len(self.mbarriers)}"
-            self.mbarriers.append((name, threads))
-            self.cursors.append(f"{name}.c")
-        slot = BarrierSlot(name, const(0))
-        cursor = f"{name}.c"
-        return PSync((Arrive(slot), Wait(slot, Cursor(cursor).parity), Advance(cursor, ONE)), of, True, types)
-
-    def cursor_inits(self) -> list[CursorInit]:
-        """The cursors of the mbarriers that stand in for named barriers."""
-        return [CursorInit(c, 1, 0, 0) for c in self.cursors]
 
 
 def check_trips(nodes: list[PNode], around: tuple[PLoop, ...] = ()) -> None:

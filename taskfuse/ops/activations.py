@@ -16,7 +16,7 @@ from taskfuse.ops.build import cast_tensor, check_symbols, check_tensor, common_
 from taskfuse.ops.elementwise import abs, add, eq, exp, expm1, gt, isnan, log1p, maximum, minimum, mul, neg, where
 from taskfuse.ops.elementwise import copy as copied
 from taskfuse.ops.pointwise import clamp
-from taskfuse.ops.registry import OPS, Kind, floating, op, same
+from taskfuse.ops.registry import OPS, OpKind, floating, op, same
 
 __all__ = ["clip", "elu", "leaky_relu", "masked_fill", "nan_to_num", "softplus", "tril", "triu"]
 
@@ -27,13 +27,13 @@ def wide(x: TensorView) -> tuple[TensorView, DType]:
     return cast_tensor(x, dtype.compute), dtype
 
 
-@op(Kind.ELEMENTWISE, OPS["clamp"].result, torch="clip")
+@op(OpKind.ELEMENTWISE, OPS["clamp"].result, torch="clip")
 def clip(x: Value, min: Value | None = None, max: Value | None = None) -> TensorView:
     """:func:`clamp`, by NumPy's name."""
     return clamp(x, min, max)
 
 
-@op(Kind.COMPOSITE, floating, numpy="")
+@op(OpKind.COMPOSITE, floating, numpy="")
 def softplus(x: TensorView, beta: float = 1.0) -> TensorView:
     """``log(1 + exp(beta * x)) / beta``, a float. Raises :class:`ShapeError` for a ``beta`` of 0."""
     check_tensor("softplus", x)
@@ -46,7 +46,7 @@ def softplus(x: TensorView, beta: float = 1.0) -> TensorView:
         return cast_tensor(found if beta == 1 else mul(found, 1 / beta), dtype)
 
 
-@op(Kind.COMPOSITE, floating, numpy="")
+@op(OpKind.COMPOSITE, floating, numpy="")
 def leaky_relu(x: TensorView, slope: float = 0.01) -> TensorView:
     """``x`` where it is positive, else ``slope * x``, a float."""
     check_tensor("leaky_relu", x)
@@ -55,7 +55,7 @@ def leaky_relu(x: TensorView, slope: float = 0.01) -> TensorView:
         return cast_tensor(where(gt(value, 0.0), value, mul(value, float(slope))), dtype)
 
 
-@op(Kind.COMPOSITE, floating, numpy="")
+@op(OpKind.COMPOSITE, floating, numpy="")
 def elu(x: TensorView, alpha: float = 1.0) -> TensorView:
     """``x`` where it is positive, else ``alpha * (exp(x) - 1)``, a float (Clevert, Unterthiner, Hochreiter, "Exponential Linear Units")."""
     check_tensor("elu", x)
@@ -64,7 +64,7 @@ def elu(x: TensorView, alpha: float = 1.0) -> TensorView:
         return cast_tensor(where(gt(value, 0.0), value, mul(expm1(minimum(value, 0.0)), float(alpha))), dtype)
 
 
-@op(Kind.COMPOSITE, same)
+@op(OpKind.COMPOSITE, same)
 def nan_to_num(x: TensorView, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> TensorView:
     """``x`` with numbers in the place of NaN and of the infinities: by default 0, and the greatest and least of its dtype."""
     check_tensor("nan_to_num", x)
@@ -81,7 +81,7 @@ def nan_to_num(x: TensorView, nan: float = 0.0, posinf: float | None = None, neg
         return where(eq(x, infinite), float(high), where(eq(x, -infinite), float(low), value))
 
 
-@op(Kind.COMPOSITE, same, numpy="")
+@op(OpKind.COMPOSITE, same, numpy="")
 def masked_fill(x: TensorView, mask: TensorView, value: Value) -> TensorView:
     """``x`` with ``value`` where ``mask`` is not 0, in the dtype of ``x``; the three broadcast.
 
@@ -111,13 +111,13 @@ def _triangle(name: str, row: str, x: TensorView, k: IntLike) -> TensorView:
         return where(kept, x, False)
 
 
-@op(Kind.COMPOSITE, same)
+@op(OpKind.COMPOSITE, same)
 def tril(x: TensorView, k: IntLike = 0) -> TensorView:
     """The last two dimensions of ``x`` up to the diagonal ``k``, 0 above it. Raises :class:`ShapeError` for less than two dimensions."""
     return _triangle("tril", "ge", x, k)
 
 
-@op(Kind.COMPOSITE, same)
+@op(OpKind.COMPOSITE, same)
 def triu(x: TensorView, k: IntLike = 0) -> TensorView:
     """The last two dimensions of ``x`` from the diagonal ``k`` on, 0 below it; otherwise as :func:`tril`."""
     return _triangle("triu", "le", x, k)

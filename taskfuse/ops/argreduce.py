@@ -18,13 +18,13 @@ from taskfuse.location import caller
 from taskfuse.ops.build import broadcast_read, check_tensor, define_pointwise, described, normalize_axis, shape_error
 from taskfuse.ops.keywords import axial
 from taskfuse.ops.reduce import count, reduce_axes
-from taskfuse.ops.registry import Kind, always, op
+from taskfuse.ops.registry import OpKind, always, op
 from taskfuse.ops.views import expand_dims
 
 __all__ = ["argmax", "argmin"]
 
 
-@op(Kind.REDUCTION, always(int64))
+@op(OpKind.REDUCTION, always(int64))
 @axial
 def argmax(x: TensorView, axis: int | None = None, keepdims: bool = False) -> TensorView:
     """The index, int64, of the first of the greatest elements along ``axis``; of all elements in row-major order if ``None``. NaN is the greatest.
@@ -34,7 +34,7 @@ def argmax(x: TensorView, axis: int | None = None, keepdims: bool = False) -> Te
     return _position("argmax", "maximum", x, axis, keepdims)
 
 
-@op(Kind.REDUCTION, always(int64))
+@op(OpKind.REDUCTION, always(int64))
 @axial
 def argmin(x: TensorView, axis: int | None = None, keepdims: bool = False) -> TensorView:
     """The index of the first of the least elements; otherwise as :func:`argmax`. NaN is the least."""

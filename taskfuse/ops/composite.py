@@ -15,7 +15,7 @@ from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, describ
 from taskfuse.ops.elementwise import add, exp, isfinite, log, mul, reciprocal, rsqrt, sub, where
 from taskfuse.ops.keywords import axial
 from taskfuse.ops.reduce import centered, mean_square, reduce_axes
-from taskfuse.ops.registry import Kind, floating, op
+from taskfuse.ops.registry import OpKind, floating, op
 from taskfuse.ops.views import squeeze
 
 __all__ = ["layer_norm", "log_softmax", "logsumexp", "rms_norm", "softmax"]
@@ -23,7 +23,7 @@ __all__ = ["layer_norm", "log_softmax", "logsumexp", "rms_norm", "softmax"]
 _ADD, _MAXIMUM = COMBINES["add"], COMBINES["maximum"]
 
 
-@op(Kind.COMPOSITE, floating, torch="softmax _softmax special_softmax", numpy="")
+@op(OpKind.COMPOSITE, floating, torch="softmax _softmax special_softmax", numpy="")
 @axial
 def softmax(x: TensorView, axis: int | Sequence[int] = -1) -> TensorView:
     """exp(x) by the reciprocal of its sum along ``axis``, shifted by the maximum. A float. Raises :class:`ShapeError` for an axis out of range."""
@@ -35,7 +35,7 @@ def softmax(x: TensorView, axis: int | Sequence[int] = -1) -> TensorView:
         return cast_tensor(mul(e, reciprocal(reduce_axes(e, axes, _ADD, e.dtype, keepdims=True))), dtype)
 
 
-@op(Kind.COMPOSITE, floating, torch="log_softmax _log_softmax special_log_softmax", numpy="")
+@op(OpKind.COMPOSITE, floating, torch="log_softmax _log_softmax special_log_softmax", numpy="")
 @axial
 def log_softmax(x: TensorView, axis: int | Sequence[int] = -1) -> TensorView:
     """The logarithm of :func:`softmax`, without its underflow."""
@@ -48,7 +48,7 @@ def log_softmax(x: TensorView, axis: int | Sequence[int] = -1) -> TensorView:
         return cast_tensor(sub(shifted, log(total)), dtype)
 
 
-@op(Kind.COMPOSITE, floating, torch="logsumexp special_logsumexp", numpy="")
+@op(OpKind.COMPOSITE, floating, torch="logsumexp special_logsumexp", numpy="")
 @axial
 def logsumexp(x: TensorView, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> TensorView:
     """log(sum(exp(x))) over ``axis``, shifted by the maximum where that is finite. A float; over no elements -inf."""
@@ -63,7 +63,7 @@ def logsumexp(x: TensorView, axis: int | Sequence[int] | None = None, keepdims: 
         return cast_tensor(found if keepdims else squeeze(found, axes), dtype)
 
 
-@op(Kind.COMPOSITE, floating, numpy="")
+@op(OpKind.COMPOSITE, floating, numpy="")
 @axial
 def layer_norm(
     x: TensorView, weight: TensorView | None = None, bias: TensorView | None = None, axis: int | Sequence[int] = -1, eps: float = 1e-5
@@ -80,7 +80,7 @@ def layer_norm(
         return cast_tensor(_affine(scaled, weight, bias), dtype)
 
 
-@op(Kind.COMPOSITE, floating, numpy="")
+@op(OpKind.COMPOSITE, floating, numpy="")
 @axial
 def rms_norm(x: TensorView, weight: TensorView | None = None, axis: int | Sequence[int] = -1, eps: float = 1e-5) -> TensorView:
     """``x / sqrt(mean(x * x) + eps) * weight`` over ``axis`` (Zhang and Sennrich, "Root Mean Square Layer Normalization").

@@ -20,7 +20,7 @@ from taskfuse.location import caller
 from taskfuse.ops.build import Shape, check_symbols, check_tensor, define_pointwise, dtype_error, literal, normalize_axis, plain, shape_error
 from taskfuse.ops.elementwise import add, mul
 from taskfuse.ops.pointwise import cast
-from taskfuse.ops.registry import Kind, always, op, same
+from taskfuse.ops.registry import OpKind, always, op, same
 
 __all__ = ["arange", "define_scalar", "define_tensor", "dim", "full", "full_like", "iota", "ones", "ones_like", "table", "zeros", "zeros_like"]
 
@@ -28,7 +28,7 @@ Extent = IntLike | str | Dim
 Number = bool | int | float | Expr | Scalar
 
 
-@op(Kind.CREATION, always(int64), torch="", numpy="")
+@op(OpKind.CREATION, always(int64), torch="", numpy="")
 def dim(name: str, multiple_of: int = 1, min: int = 1, max: int | None = None) -> Dim:
     """Facts about the symbolic extent ``name``, to be used in shapes; they are checked when arguments are bound.
 
@@ -104,7 +104,7 @@ def _divisors(e: Expr) -> Iterator[Expr]:
         yield from _divisors(child)
 
 
-@op(Kind.CREATION, same, torch="", numpy="")
+@op(OpKind.CREATION, same, torch="", numpy="")
 def define_tensor(
     shape: Sequence[Extent] | Extent, dtype: DTypeLike = float32, name: str | None = None, *, strides: Sequence[IntLike | str] | None = None
 ) -> TensorView:
@@ -131,7 +131,7 @@ def define_tensor(
     return made
 
 
-@op(Kind.CREATION, same, torch="", numpy="")
+@op(OpKind.CREATION, same, torch="", numpy="")
 def table(size: Extent, name: str, high: Extent, dtype: DTypeLike = int32, *, low: Extent = 0) -> TensorView:
     """An input of ``size`` integers that decides which work there is: offsets of ragged rows, their lengths, groups of tiles.
 
@@ -161,7 +161,7 @@ def table(size: Extent, name: str, high: Extent, dtype: DTypeLike = int32, *, lo
     return made
 
 
-@op(Kind.CREATION, same, torch="", numpy="")
+@op(OpKind.CREATION, same, torch="", numpy="")
 def define_scalar(dtype: DTypeLike = float32, name: str | None = None) -> Scalar:
     """A run-time scalar of the current fusion: an argument of every call, after the tensors.
 
@@ -175,7 +175,7 @@ def _shape(op: str, fusion: Fusion, shape: Sequence[Extent] | Extent) -> Shape:
     return tuple(extent(op, fusion, e) for e in given)
 
 
-@op(Kind.CREATION, same)
+@op(OpKind.CREATION, same)
 def full(shape: Sequence[Extent] | Extent, value: Number, dtype: DTypeLike | None = None) -> TensorView:
     """A tensor of the current fusion with one value everywhere.
 
@@ -206,38 +206,38 @@ def _full(op: str, fusion: Fusion, shape: Shape, value: Number, dtype: DTypeLike
     return define_pointwise(fusion, ELEMENTWISE["copy"], shape, (literal(op, number, wanted),), wanted)
 
 
-@op(Kind.CREATION, same)
+@op(OpKind.CREATION, same)
 def zeros(shape: Sequence[Extent] | Extent, dtype: DTypeLike = float32) -> TensorView:
     """A tensor of zeros."""
     return full(shape, False, dtype)
 
 
-@op(Kind.CREATION, same)
+@op(OpKind.CREATION, same)
 def ones(shape: Sequence[Extent] | Extent, dtype: DTypeLike = float32) -> TensorView:
     """A tensor of ones."""
     return full(shape, True, dtype)
 
 
-@op(Kind.CREATION, same)
+@op(OpKind.CREATION, same)
 def full_like(x: TensorView, value: Number, dtype: DTypeLike | None = None) -> TensorView:
     """A tensor with the shape of ``x``, and its dtype unless given, with one value everywhere."""
     check_tensor("full_like", x)
     return _full("full_like", x.fusion, x.shape, value, x.dtype if dtype is None else dtype)
 
 
-@op(Kind.CREATION, same)
+@op(OpKind.CREATION, same)
 def zeros_like(x: TensorView, dtype: DTypeLike | None = None) -> TensorView:
     """A tensor of zeros with the shape of ``x``."""
     return full_like(x, False, dtype)
 
 
-@op(Kind.CREATION, same)
+@op(OpKind.CREATION, same)
 def ones_like(x: TensorView, dtype: DTypeLike | None = None) -> TensorView:
     """A tensor of ones with the shape of ``x``."""
     return full_like(x, True, dtype)
 
 
-@op(Kind.CREATION, same, torch="", numpy="")
+@op(OpKind.CREATION, same, torch="", numpy="")
 def iota(shape: Sequence[Extent] | Extent, axis: int = 0, dtype: DTypeLike = int64) -> TensorView:
     """A tensor whose elements are their own index along ``axis``. Raises :class:`ShapeError` if the axis is out of range."""
     fusion = Fusion.current()
@@ -269,7 +269,7 @@ def _bound(fusion: Fusion, value: Extent | float) -> IntLike | float:
             return extent("arange", fusion, number)
 
 
-@op(Kind.CREATION, same)
+@op(OpKind.CREATION, same)
 def arange(start: Extent | float, stop: Extent | float | None = None, step: int | float = 1, dtype: DTypeLike | None = None) -> TensorView:
     """``start, start + step, ...`` up to ``stop``, exclusive; ``arange(n)`` is ``0, ..., n - 1``.
 

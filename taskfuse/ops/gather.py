@@ -19,7 +19,7 @@ from taskfuse.location import caller
 from taskfuse.ops.build import Shape, cast_tensor, check_tensor, common_fusion, define_pointwise, described, dtype_error, normalize_axis, shape_error, typed
 from taskfuse.ops.create import extent
 from taskfuse.ops.keywords import axial
-from taskfuse.ops.registry import Kind, indexed, op
+from taskfuse.ops.registry import OpKind, indexed, op
 from taskfuse.ops.views import reshape
 
 __all__ = ["gather", "one_hot", "take", "take_along_axis"]
@@ -48,7 +48,7 @@ def define_gather(x: TensorView, shape: Sequence[Expr], index: Sequence[Expr], v
     return x.fusion.define(Gather(out, operands, tuple(extent for _, extent in values), location))
 
 
-@op(Kind.GATHER, indexed, torch="take index_select")
+@op(OpKind.GATHER, indexed, torch="take index_select")
 @axial
 def take(x: TensorView, indices: TensorView, axis: int | None = None) -> TensorView:
     """The elements of ``x`` along ``axis`` (of all its elements in row-major order if ``None``) at ``indices``, as ``np.take``.
@@ -77,7 +77,7 @@ def take(x: TensorView, indices: TensorView, axis: int | None = None) -> TensorV
         return define_gather(table, shape, index, [(read_shifted(indices, indices.shape, place), table.shape[place])])
 
 
-@op(Kind.GATHER, indexed, torch="take_along_dim")
+@op(OpKind.GATHER, indexed, torch="take_along_dim")
 @axial
 def take_along_axis(x: TensorView, indices: TensorView, axis: int = -1) -> TensorView:
     """``x`` at ``indices`` along ``axis``, each at its own place in the other dimensions, as ``np.take_along_axis``, for instance at the result of ``argmax``.
@@ -103,7 +103,7 @@ def take_along_axis(x: TensorView, indices: TensorView, axis: int = -1) -> Tenso
     return define_gather(x, shape, index, [(read_shifted(indices, tuple(shape), 0), x.shape[place])])
 
 
-@op(Kind.GATHER, indexed, numpy="")
+@op(OpKind.GATHER, indexed, numpy="")
 @axial
 def gather(x: TensorView, dim: int, indices: TensorView) -> TensorView:
     """``x`` at ``indices`` along ``dim``, each at its own place in the other dimensions, as ``torch.gather``.
@@ -127,7 +127,7 @@ def _row(dtypes: Sequence[DType]) -> DType | None:
     return float32 if dtypes[0].is_integer and dtypes[0] is not uint64 else None
 
 
-@op(Kind.GATHER, _row, numpy="")
+@op(OpKind.GATHER, _row, numpy="")
 def one_hot(indices: TensorView, count: IntLike | str, dtype: DTypeLike = float32) -> TensorView:
     """Rows of zeros with a one at each index: ``[..., count]``, as ``torch.nn.functional.one_hot``. An index outside [0, count) gives a row of zeros.
 

@@ -14,7 +14,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import check_tensor, common_fusion, described, dtype_error, literal, shape_error
 from taskfuse.ops.create import Extent, extent
-from taskfuse.ops.registry import Kind, op, same
+from taskfuse.ops.registry import OpKind, op, same
 
 __all__ = ["jagged_to_padded_dense"]
 
@@ -25,7 +25,7 @@ def element_of(table: TensorView, index: IntLike) -> Expr:
     return element(sym(table.name), index, table.shape[0], known.low, known.high)
 
 
-@op(Kind.ASSEMBLY, same, torch="_jagged_to_padded_dense_forward", numpy="")
+@op(OpKind.ASSEMBLY, same, torch="_jagged_to_padded_dense_forward", numpy="")
 def jagged_to_padded_dense(values: TensorView, offsets: TensorView, max_length: Extent, padding_value: bool | int | float = 0) -> TensorView:
     """Rows of unequal length side by side: ``[rows, max_length, ...]`` of ``values[total, ...]``.
 

@@ -15,13 +15,13 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import Shape, cast_tensor, check_tensor, common_fusion, described, dtype_error, shape_error, typed
 from taskfuse.ops.elementwise import mul
-from taskfuse.ops.registry import Kind, op, promoted
+from taskfuse.ops.registry import OpKind, op, promoted
 from taskfuse.ops.views import expand_dims, reshape
 
 __all__ = ["bmm", "dot", "matmul", "outer"]
 
 
-@op(Kind.PRODUCT, promoted, torch="matmul mm mv")
+@op(OpKind.PRODUCT, promoted, torch="matmul mm mv")
 def matmul(a: TensorView, b: TensorView, dtype: DTypeLike | None = None) -> TensorView:
     """The matrix product of ``a [..., M, K]`` and ``b [..., K, N]``, as in NumPy: leading dimensions broadcast, a 1-d operand is a vector.
 
@@ -59,7 +59,7 @@ def matmul(a: TensorView, b: TensorView, dtype: DTypeLike | None = None) -> Tens
         return cast_tensor(_product(a, b, batch, wanted.compute), wanted)
 
 
-@op(Kind.PRODUCT, promoted)
+@op(OpKind.PRODUCT, promoted)
 def dot(a: TensorView, b: TensorView) -> TensorView:
     """The product of two vectors, of two matrices, or of a matrix and a vector, as in NumPy; with a 0-d tensor, the elementwise product.
 
@@ -75,7 +75,7 @@ def dot(a: TensorView, b: TensorView) -> TensorView:
     return matmul(a, b)
 
 
-@op(Kind.PRODUCT, promoted, numpy="")
+@op(OpKind.PRODUCT, promoted, numpy="")
 def bmm(a: TensorView, b: TensorView) -> TensorView:
     """:func:`matmul` of two batches of matrices ``[B, M, K]`` and ``[B, K, N]``. Raises :class:`ShapeError` for anything else."""
     for tv in (a, b):
@@ -85,7 +85,7 @@ def bmm(a: TensorView, b: TensorView) -> TensorView:
     return matmul(a, b)
 
 
-@op(Kind.PRODUCT, promoted, torch="outer ger")
+@op(OpKind.PRODUCT, promoted, torch="outer ger")
 def outer(a: TensorView, b: TensorView) -> TensorView:
     """``a[i] * b[j]`` of two vectors; of other tensors in row-major order."""
     for tv in (a, b):

@@ -15,7 +15,7 @@ from taskfuse.ops.elementwise import add, ne, sub
 from taskfuse.ops.gather import take
 from taskfuse.ops.keywords import axial
 from taskfuse.ops.reduce import sum as total_of
-from taskfuse.ops.registry import Kind, op, same, total
+from taskfuse.ops.registry import OpKind, op, same, total
 from taskfuse.ops.views import broadcast_to, expand_dims, permute, reshape, view
 
 __all__ = ["chunk", "diagonal", "diff", "flatten", "moveaxis", "narrow", "ravel", "repeat", "roll", "split", "swapaxes", "tile", "trace", "unfold"]
@@ -32,7 +32,7 @@ def count(name: str, what: str, value: object, least: int = 0) -> int:
 # -- dimensions -------------------------------------------------------------------------------------------------------------------------
 
 
-@op(Kind.VIEW, same, torch="swapaxes swapdims")
+@op(OpKind.VIEW, same, torch="swapaxes swapdims")
 def swapaxes(x: TensorView, axis1: int, axis2: int) -> TensorView:
     """``x`` with two dimensions exchanged: a view."""
     check_tensor("swapaxes", x)
@@ -40,7 +40,7 @@ def swapaxes(x: TensorView, axis1: int, axis2: int) -> TensorView:
     return permute(x, [b if d == a else a if d == b else d for d in range(x.ndim)])
 
 
-@op(Kind.VIEW, same, torch="moveaxis movedim")
+@op(OpKind.VIEW, same, torch="moveaxis movedim")
 def moveaxis(x: TensorView, source: int | Sequence[int], destination: int | Sequence[int]) -> TensorView:
     """``x`` with the dimensions ``source`` at the places ``destination``, the others in their order: a view. Raises :class:`ShapeError`."""
     check_tensor("moveaxis", x)
@@ -51,7 +51,7 @@ def moveaxis(x: TensorView, source: int | Sequence[int], destination: int | Sequ
     return permute(x, [old[new.index(d)] if d in new else next(rest) for d in range(x.ndim)])
 
 
-@op(Kind.VIEW, same, numpy="")
+@op(OpKind.VIEW, same, numpy="")
 def flatten(x: TensorView, start: int = 0, stop: int = -1) -> TensorView:
     """``x`` with its dimensions ``start`` to ``stop`` (both included, by default all) joined to one: a view."""
     check_tensor("flatten", x)
@@ -66,13 +66,13 @@ def flatten(x: TensorView, start: int = 0, stop: int = -1) -> TensorView:
     return reshape(x, [*x.shape[:first], joined, *x.shape[last + 1 :]])
 
 
-@op(Kind.VIEW, same)
+@op(OpKind.VIEW, same)
 def ravel(x: TensorView) -> TensorView:
     """The elements of ``x`` in row-major order in one dimension: a view."""
     return flatten(x)
 
 
-@op(Kind.VIEW, same)
+@op(OpKind.VIEW, same)
 def diagonal(x: TensorView, offset: int = 0, axis1: int = 0, axis2: int = 1) -> TensorView:
     """The elements of ``x`` whose index along ``axis2`` is that along ``axis1`` plus ``offset``, as the last dimension: a view.
 
@@ -100,7 +100,7 @@ def diagonal(x: TensorView, offset: int = 0, axis1: int = 0, axis2: int = 1) -> 
     return view(x, "diagonal", [*(x.shape[d] for d in kept), simplify(minimum(rows, columns), facts)], index)
 
 
-@op(Kind.REDUCTION, total)
+@op(OpKind.REDUCTION, total)
 def trace(x: TensorView, offset: int = 0, axis1: int = 0, axis2: int = 1) -> TensorView:
     """The sum of the :func:`diagonal`; dtypes as in :func:`sum`."""
     check_tensor("trace", x)
@@ -117,7 +117,7 @@ def sliced(x: TensorView, axis: int, start: IntLike, stop: IntLike) -> TensorVie
     return view(x, "slice", shape, [start + iteration_symbol(d) if d == axis else iteration_symbol(d) for d in range(x.ndim)])
 
 
-@op(Kind.VIEW, same, numpy="")
+@op(OpKind.VIEW, same, numpy="")
 @axial
 def chunk(x: TensorView, chunks: int, axis: int = 0) -> tuple[TensorView, ...]:
     """``x`` in at most ``chunks`` pieces along ``axis``, all but the last one equally long, as ``torch.chunk``: views.
@@ -136,7 +136,7 @@ def chunk(x: TensorView, chunks: int, axis: int = 0) -> tuple[TensorView, ...]:
     return tuple(sliced(x, place, length * k, length * (k + 1)) for k in range(parts))
 
 
-@op(Kind.VIEW, same, torch="split_with_sizes split")
+@op(OpKind.VIEW, same, torch="split_with_sizes split")
 @axial
 def split(
     x: TensorView, *, sizes: Sequence[IntLike] | None = None, sections: int | None = None, indices: Sequence[IntLike] | None = None, axis: int = 0
@@ -192,7 +192,7 @@ def _same(a: Expr, b: Expr, x: TensorView) -> bool:
     return simplify(a - b, x.fusion.facts()) is ZERO
 
 
-@op(Kind.GATHER, same, numpy="")
+@op(OpKind.GATHER, same, numpy="")
 @axial
 def narrow(x: TensorView, axis: int, start: Value, length: IntLike) -> TensorView:
     """``length`` elements of ``x`` along ``axis`` from ``start`` on, as ``torch.narrow``: a view; where ``start`` is a run-time scalar or a 0-d tensor of
@@ -215,7 +215,7 @@ def narrow(x: TensorView, axis: int, start: Value, length: IntLike) -> TensorVie
     return sliced(x, place, first, first + extent)
 
 
-@op(Kind.VIEW, same, numpy="")
+@op(OpKind.VIEW, same, numpy="")
 @axial
 def unfold(x: TensorView, axis: int, size: int, step: int = 1) -> TensorView:
     """Windows of ``size`` elements along ``axis``, one every ``step``, as ``torch.Tensor.unfold``: a view, with the windows as the last dimension.
@@ -236,7 +236,7 @@ def unfold(x: TensorView, axis: int, size: int, step: int = 1) -> TensorView:
 # -- repetitions ------------------------------------------------------------------------------------------------------------------------
 
 
-@op(Kind.VIEW, same, torch="repeat_interleave")
+@op(OpKind.VIEW, same, torch="repeat_interleave")
 @axial
 def repeat(x: TensorView, repeats: int, axis: int | None = None) -> TensorView:
     """Each element of ``x`` ``repeats`` times along ``axis`` (of all elements in row-major order if ``None``), as ``np.repeat``: a view.
@@ -250,7 +250,7 @@ def repeat(x: TensorView, repeats: int, axis: int | None = None) -> TensorView:
     return _spread(source, place, place + 1, times)
 
 
-@op(Kind.VIEW, same)
+@op(OpKind.VIEW, same)
 def tile(x: TensorView, reps: int | Sequence[int]) -> TensorView:
     """``x`` laid side by side ``reps[d]`` times in each dimension, as ``np.tile`` and ``torch.Tensor.repeat``: a view.
 
@@ -273,7 +273,7 @@ def _spread(x: TensorView, axis: int, at: int, times: int) -> TensorView:
         return reshape(wide, [e * times if d == axis else e for d, e in enumerate(x.shape)])
 
 
-@op(Kind.VIEW, same)
+@op(OpKind.VIEW, same)
 @axial
 def roll(x: TensorView, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> TensorView:
     """``x`` with its elements ``shift`` places further along ``axis``, the last ones first (all in row-major order if ``None``): a view.
@@ -312,7 +312,7 @@ def _first(x: TensorView, place: int, by: object) -> Expr:
 # -- differences ------------------------------------------------------------------------------------------------------------------------
 
 
-@op(Kind.COMPOSITE, same)
+@op(OpKind.COMPOSITE, same)
 @axial
 def diff(x: TensorView, n: int = 1, axis: int = -1) -> TensorView:
     """The difference of each element along ``axis`` from the one before it, ``n`` times; for bool, whether they differ.

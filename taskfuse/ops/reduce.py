@@ -20,7 +20,7 @@ from taskfuse.location import caller
 from taskfuse.ops.build import cast_tensor, check_tensor, define_pointwise, divide_by_count, normalize_axes, shape_error, total_dtype
 from taskfuse.ops.elementwise import sqrt, sub
 from taskfuse.ops.keywords import axial
-from taskfuse.ops.registry import Kind, always, floating, op, same, total
+from taskfuse.ops.registry import OpKind, always, floating, op, same, total
 from taskfuse.ops.views import expand_dims, squeeze
 
 __all__ = ["all", "any", "max", "mean", "min", "prod", "std", "sum", "var", "var_mean"]
@@ -55,14 +55,14 @@ def _accumulate(op: str, combine: str, x: TensorView, axis: Axes, keepdims: bool
         return cast_tensor(reduce_axes(x, axes, COMBINES[combine], wanted.compute, keepdims), wanted)
 
 
-@op(Kind.REDUCTION, total)
+@op(OpKind.REDUCTION, total)
 @axial
 def sum(x: TensorView, axis: Axes = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> TensorView:
     """The sum over ``axis`` (all axes if ``None``), in ``dtype``: by default that of ``x``, int64 or uint64 for bool and integers."""
     return _accumulate("sum", "add", x, axis, keepdims, dtype)
 
 
-@op(Kind.REDUCTION, total)
+@op(OpKind.REDUCTION, total)
 @axial
 def prod(x: TensorView, axis: Axes = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> TensorView:
     """The product over ``axis``; dtypes as in :func:`sum`."""
@@ -76,14 +76,14 @@ def _extreme(op: str, combine: str, x: TensorView, axis: Axes, keepdims: bool) -
         return reduce_axes(x, axes, COMBINES[combine], x.dtype, keepdims)
 
 
-@op(Kind.REDUCTION, same, torch="max amax")
+@op(OpKind.REDUCTION, same, torch="max amax")
 @axial
 def max(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView:
     """The maximum over ``axis``, NaN if an element is NaN; the lowest value of the dtype over no elements."""
     return _extreme("max", "maximum", x, axis, keepdims)
 
 
-@op(Kind.REDUCTION, same, torch="min amin")
+@op(OpKind.REDUCTION, same, torch="min amin")
 @axial
 def min(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView:
     """The minimum over ``axis``, NaN if an element is NaN; the highest value of the dtype over no elements."""
@@ -97,14 +97,14 @@ def _truth(op: str, combine: str, x: TensorView, axis: Axes, keepdims: bool) -> 
         return reduce_axes(x, axes, COMBINES[combine], bool_, keepdims)
 
 
-@op(Kind.REDUCTION, always(bool_))
+@op(OpKind.REDUCTION, always(bool_))
 @axial
 def any(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView:
     """True where an element over ``axis`` is not 0."""
     return _truth("any", "logical_or", x, axis, keepdims)
 
 
-@op(Kind.REDUCTION, always(bool_))
+@op(OpKind.REDUCTION, always(bool_))
 @axial
 def all(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView:
     """True where every element over ``axis`` is not 0."""
@@ -139,7 +139,7 @@ def mean_square(x: TensorView, axes: Sequence[int], keepdims: bool, correction: 
     return divide_by_count(total, maximum(count(x, axes) - correction, 0) if correction else count(x, axes))
 
 
-@op(Kind.REDUCTION, floating)
+@op(OpKind.REDUCTION, floating)
 @axial
 def mean(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView:
     """The arithmetic mean over ``axis``, a float: float64 for bool and integers. Over no elements it is NaN."""
@@ -149,7 +149,7 @@ def mean(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView
         return cast_tensor(mean_axes(x, axes, keepdims), _float_dtype(x))
 
 
-@op(Kind.REDUCTION, floating)
+@op(OpKind.REDUCTION, floating)
 @axial
 def var(x: TensorView, axis: Axes = None, keepdims: bool = False, correction: int = 0) -> TensorView:
     """The variance over ``axis``: the sum of squared distances from the mean, divided by the number of elements less ``correction``.
@@ -161,7 +161,7 @@ def var(x: TensorView, axis: Axes = None, keepdims: bool = False, correction: in
         return cast_tensor(mean_square(centered(x, axes), axes, keepdims, correction), _float_dtype(x))
 
 
-@op(Kind.REDUCTION, floating)
+@op(OpKind.REDUCTION, floating)
 @axial
 def std(x: TensorView, axis: Axes = None, keepdims: bool = False, correction: int = 0) -> TensorView:
     """The square root of :func:`var`."""
@@ -170,7 +170,7 @@ def std(x: TensorView, axis: Axes = None, keepdims: bool = False, correction: in
         return cast_tensor(sqrt(mean_square(centered(x, axes), axes, keepdims, correction)), _float_dtype(x))
 
 
-@op(Kind.REDUCTION, floating, numpy="")
+@op(OpKind.REDUCTION, floating, numpy="")
 @axial
 def var_mean(x: TensorView, axis: Axes = None, keepdims: bool = False, correction: int = 0) -> tuple[TensorView, TensorView]:
     """:func:`var` and :func:`mean`, from one mean. ``correction`` is 0 by default, as in NumPy; in torch it is 1."""

@@ -23,7 +23,7 @@ ResultRule = Callable[[Sequence[DType]], DType | None]
 F = TypeVar("F", bound=Callable[..., object])
 
 
-class Kind(Enum):
+class OpKind(Enum):
     """What an op is: the sections of the page."""
 
     ELEMENTWISE = "Elementwise functions"
@@ -52,7 +52,7 @@ class Op:
     """
 
     function: Callable[..., object]
-    kind: Kind
+    kind: OpKind
     result: ResultRule
     torch: tuple[str, ...]
     numpy: str | None
@@ -79,7 +79,7 @@ OPS: dict[str, Op] = {}
 """Every op by its public name."""
 
 
-def op(kind: Kind, result: ResultRule, torch: str | None = None, numpy: str | None = None) -> Callable[[F], F]:
+def op(kind: OpKind, result: ResultRule, torch: str | None = None, numpy: str | None = None) -> Callable[[F], F]:
     """A row for the function below.
 
     Args:
@@ -105,7 +105,7 @@ def elementwise(function: F) -> F:
         promoted = promoted_dtype(row, values)
         return None if refusal(row, promoted) else result_dtype(row, promoted)
 
-    return op(Kind.ELEMENTWISE, result, row.torch, row.numpy_name)(function)
+    return op(OpKind.ELEMENTWISE, result, row.torch, row.numpy_name)(function)
 
 
 def missing(name: str, reason: str, instead: str) -> Callable[..., NoReturn]:
@@ -116,7 +116,7 @@ def missing(name: str, reason: str, instead: str) -> Callable[..., NoReturn]:
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"Not there: {reason}."
-    OPS[name] = Op(call, Kind.MISSING, refused, (name,), None, instead)
+    OPS[name] = Op(call, OpKind.MISSING, refused, (name,), None, instead)
     return call
 
 
@@ -175,7 +175,7 @@ def supports(op: str | Callable[..., object], *dtypes: DTypeLike | object) -> bo
     Raises :class:`~taskfuse.errors.DTypeError` for what is not a dtype of taskfuse.
     """
     found = _find(op)
-    if found is None or found.kind is Kind.MISSING:
+    if found is None or found.kind is OpKind.MISSING:
         return False
     return not dtypes or found.result([_dtype(d) for d in dtypes]) is not None
 

@@ -14,13 +14,13 @@ from taskfuse.location import caller
 from taskfuse.ops.build import broadcast_read, cast_tensor, check_tensor, described, normalize_axis
 from taskfuse.ops.keywords import axial
 from taskfuse.ops.reduce import accumulated_dtype
-from taskfuse.ops.registry import Kind, op, same, total
+from taskfuse.ops.registry import OpKind, op, same, total
 from taskfuse.ops.views import reshape
 
 __all__ = ["cummax", "cummin", "cumprod", "cumsum"]
 
 
-@op(Kind.SCAN, total)
+@op(OpKind.SCAN, total)
 @axial
 def cumsum(x: TensorView, axis: int | None = None, dtype: DTypeLike | None = None) -> TensorView:
     """The sums of the elements up to each one along ``axis`` (of all elements in row-major order if ``None``), as ``np.cumsum``.
@@ -30,21 +30,21 @@ def cumsum(x: TensorView, axis: int | None = None, dtype: DTypeLike | None = Non
     return _scan("cumsum", "add", x, axis, accumulated_dtype(check_tensor("cumsum", x), dtype))
 
 
-@op(Kind.SCAN, total)
+@op(OpKind.SCAN, total)
 @axial
 def cumprod(x: TensorView, axis: int | None = None, dtype: DTypeLike | None = None) -> TensorView:
     """The products of the elements up to each one; otherwise as :func:`cumsum`."""
     return _scan("cumprod", "mul", x, axis, accumulated_dtype(check_tensor("cumprod", x), dtype))
 
 
-@op(Kind.SCAN, same, torch="", numpy="maximum.accumulate")
+@op(OpKind.SCAN, same, torch="", numpy="maximum.accumulate")
 @axial
 def cummax(x: TensorView, axis: int | None = None) -> TensorView:
     """The greatest of the elements up to each one along ``axis``, as ``np.maximum.accumulate``: NaN from the first NaN on."""
     return _scan("cummax", "maximum", x, axis, None)
 
 
-@op(Kind.SCAN, same, torch="", numpy="minimum.accumulate")
+@op(OpKind.SCAN, same, torch="", numpy="minimum.accumulate")
 @axial
 def cummin(x: TensorView, axis: int | None = None) -> TensorView:
     """The least of the elements up to each one along ``axis``, as ``np.minimum.accumulate``: NaN from the first NaN on."""

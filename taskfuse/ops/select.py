@@ -36,7 +36,7 @@ from taskfuse.ops.build import (
     shape_error,
 )
 from taskfuse.ops.keywords import axial
-from taskfuse.ops.registry import Kind, op, promoted, same
+from taskfuse.ops.registry import OpKind, op, promoted, same
 from taskfuse.ops.views import broadcast_to, flip, view
 
 __all__ = ["CatForm", "cat", "pad", "stack"]
@@ -65,7 +65,7 @@ def _parts(op: str, tensors: Sequence[TensorView]) -> tuple[Fusion, DType]:
     return common_fusion(op, given), result_type(*(tv.dtype for tv in given))
 
 
-@op(Kind.ASSEMBLY, promoted, torch="cat concat concatenate", numpy="concatenate")
+@op(OpKind.ASSEMBLY, promoted, torch="cat concat concatenate", numpy="concatenate")
 @axial
 def cat(tensors: Sequence[TensorView], dim: int = 0, form: CatForm | str = CatForm.GATHER) -> TensorView:
     """``tensors`` one after another along ``dim``; all other extents are equal.
@@ -102,7 +102,7 @@ def cat(tensors: Sequence[TensorView], dim: int = 0, form: CatForm | str = CatFo
                 return _assemble(fusion, shape, parts, places, dtype)
 
 
-@op(Kind.ASSEMBLY, promoted)
+@op(OpKind.ASSEMBLY, promoted)
 @axial
 def stack(tensors: Sequence[TensorView], dim: int = 0, form: CatForm | str = CatForm.GATHER) -> TensorView:
     """``tensors`` of one shape along a new dimension ``dim``; forms as in :func:`cat`.
@@ -143,7 +143,7 @@ class PadMode(Enum):
 _TORCH_MODES = {"replicate": "edge", "circular": "wrap"}
 
 
-@op(Kind.ASSEMBLY, same, torch="pad constant_pad_nd")
+@op(OpKind.ASSEMBLY, same, torch="pad constant_pad_nd")
 def pad(x: TensorView, widths: Widths, value: bool | int | float | None = None, mode: PadMode | str = PadMode.CONSTANT) -> TensorView:
     """``x`` with ``widths[d] = (before, after)`` elements around it in each dimension, as ``mode`` says.
 

@@ -16,7 +16,7 @@ from taskfuse.location import caller
 from taskfuse.ops.build import Shape, broadcast_read, check_tensor, described, listed, normalize_axes, normalize_axis, plain, shape_error
 from taskfuse.ops.create import extent
 from taskfuse.ops.keywords import axial
-from taskfuse.ops.registry import Kind, op, same
+from taskfuse.ops.registry import OpKind, op, same
 
 __all__ = ["broadcast_to", "expand_dims", "flip", "permute", "reshape", "squeeze", "transpose"]
 
@@ -28,7 +28,7 @@ def view(x: TensorView, label: str, shape: Sequence[Expr], index: Sequence[Expr]
     return x.fusion.define(View(out, label, Read(x, tuple(index)), location))
 
 
-@op(Kind.VIEW, same, torch="broadcast_to expand")
+@op(OpKind.VIEW, same, torch="broadcast_to expand")
 def broadcast_to(x: TensorView, shape: Sequence[IntLike | str]) -> TensorView:
     """``x`` repeated along its dimensions of extent 1 and along new leading dimensions: a view.
 
@@ -42,7 +42,7 @@ def broadcast_to(x: TensorView, shape: Sequence[IntLike | str]) -> TensorView:
     return view(x, "broadcast_to", wanted, broadcast_read(x, wanted).index)
 
 
-@op(Kind.VIEW, same, torch="unsqueeze")
+@op(OpKind.VIEW, same, torch="unsqueeze")
 @axial
 def expand_dims(x: TensorView, axis: int | Sequence[int]) -> TensorView:
     """``x`` with new dimensions of extent 1 at the positions ``axis`` of the result: a view. Raises :class:`ShapeError`."""
@@ -59,7 +59,7 @@ def expand_dims(x: TensorView, axis: int | Sequence[int]) -> TensorView:
     return view(x, "expand_dims", shape, [iteration_symbol(d) for d in kept])
 
 
-@op(Kind.VIEW, same)
+@op(OpKind.VIEW, same)
 @axial
 def squeeze(x: TensorView, axis: int | Sequence[int] | None = None) -> TensorView:
     """``x`` without the dimensions ``axis``, each of extent 1 (by default all that have the constant extent 1): a view.
@@ -78,7 +78,7 @@ def squeeze(x: TensorView, axis: int | Sequence[int] | None = None) -> TensorVie
     return view(x, "squeeze", [x.shape[d] for d in kept], index)
 
 
-@op(Kind.VIEW, same, numpy="")
+@op(OpKind.VIEW, same, numpy="")
 def permute(x: TensorView, dims: Sequence[int]) -> TensorView:
     """``x`` with its dimensions in the order ``dims``: a view. Raises :class:`ShapeError` if ``dims`` is not a permutation."""
     check_tensor("permute", x)
@@ -89,14 +89,14 @@ def permute(x: TensorView, dims: Sequence[int]) -> TensorView:
     return view(x, "permute", [x.shape[d] for d in order], [iteration_symbol(order.index(d)) for d in range(x.ndim)])
 
 
-@op(Kind.VIEW, same, torch="t")
+@op(OpKind.VIEW, same, torch="t")
 def transpose(x: TensorView, axes: Sequence[int] | None = None) -> TensorView:
     """:func:`permute`; by default all dimensions reversed."""
     check_tensor("transpose", x)
     return permute(x, tuple(reversed(range(x.ndim))) if axes is None else axes)
 
 
-@op(Kind.VIEW, same)
+@op(OpKind.VIEW, same)
 @axial
 def flip(x: TensorView, axis: int | Sequence[int] | None = None) -> TensorView:
     """``x`` with the order of its elements reversed along ``axis`` (all dimensions if ``None``): a view."""
@@ -106,7 +106,7 @@ def flip(x: TensorView, axis: int | Sequence[int] | None = None) -> TensorView:
     return view(x, "flip", x.shape, index)
 
 
-@op(Kind.VIEW, same, torch="reshape view _unsafe_view")
+@op(OpKind.VIEW, same, torch="reshape view _unsafe_view")
 def reshape(x: TensorView, shape: Sequence[IntLike | str]) -> TensorView:
     """The elements of ``x`` in row-major order in another shape; one extent may be -1. A view.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from taskfuse.reports.recording import Kind, Recording, Span
+from taskfuse.reports.recording import Recording, Span, SpanKind
 from taskfuse.svg import FONT, Drawing, text_width
 
 SLOTS = ("#9ecae1", "#fdd0a2", "#a1d99b", "#dadaeb", "#fcc5c0", "#c7c7c7", "#fff2ae", "#b3e2cd")
@@ -22,7 +22,7 @@ _MARKS = "marks: a phase of that slot's mbarrier is complete"
 class _Bar:
     """One colour from step to step."""
 
-    kind: Kind
+    kind: SpanKind
     slot: int
     start: int
     end: int
@@ -103,7 +103,7 @@ class _Picture:
     def _bar(self, bar: _Bar, y: float) -> None:
         x = self._x(bar.start)
         width = self._x(bar.end) - x
-        if bar.kind is Kind.WAIT:
+        if bar.kind is SpanKind.WAIT:
             self.drawing.box(x, y + 4, width, _BAR - 8, self.drawing.hatched(_WAIT), line=_WAIT, weight=0.6, round=0, note=bar.note)
             return
         self.drawing.box(x, y, width, _BAR, self._colour(bar.slot), line="#ffffff", weight=0.6, round=1, note=bar.note)
@@ -131,7 +131,7 @@ class _Picture:
 
     def _key(self) -> None:
         x = self.margin
-        items = [(_NO_SLOT, "at work")] if any(s.slot < 0 and s.kind is not Kind.WAIT for s in self.timeline.spans) else []
+        items = [(_NO_SLOT, "at work")] if any(s.slot < 0 and s.kind is not SpanKind.WAIT for s in self.timeline.spans) else []
         items += [(SLOTS[k], f"on slot {k}") for k in sorted(self.used)] + [(self.drawing.hatched(_WAIT), "waits")]
         for fill, text in items:
             self.drawing.box(x, self.y, 14, 12, fill, line="#999999", weight=0.6, round=1)
@@ -154,9 +154,9 @@ def _bars(spans: Sequence[Span]) -> list[_Bar]:
     found: list[_Bar] = []
     ordered = sorted(spans, key=lambda s: (s.start, s.end))
     for span, follow in zip(ordered, [*ordered[1:], None], strict=True):
-        end = span.end if follow is None or span.kind is Kind.OPERATION else max(span.end, follow.start)
+        end = span.end if follow is None or span.kind is SpanKind.OPERATION else max(span.end, follow.start)
         last = found[-1] if found else None
-        if last is not None and span.kind is not Kind.OPERATION and (last.kind, last.slot, last.end) == (span.kind, span.slot, span.start):
+        if last is not None and span.kind is not SpanKind.OPERATION and (last.kind, last.slot, last.end) == (span.kind, span.slot, span.start):
             note = last.note if last.note.endswith(" …") else f"{last.note} …"
             found[-1] = _Bar(span.kind, span.slot, last.start, end, note)
         elif end > span.start:

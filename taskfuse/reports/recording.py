@@ -8,7 +8,7 @@ from enum import Enum
 from taskfuse.errors import SimulationError
 
 
-class Kind(Enum):
+class SpanKind(Enum):
     """What happens during a span: a statement is executed, threads wait, or an engine has an operation."""
 
     STATEMENT = "statement"
@@ -42,7 +42,7 @@ class Span:
     """
 
     lane: int
-    kind: Kind
+    kind: SpanKind
     name: str
     start: int
     end: int
@@ -50,7 +50,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
+class PhaseCompletion:
     """A phase of an mbarrier is complete: ``barrier`` is its name, ``slot`` its number, ``step`` when."""
 
     block: int
@@ -84,6 +84,6 @@ class Recording:
     blocks: tuple[tuple[int, int, int], ...]
     lanes: tuple[Lane, ...]
     spans: tuple[Span, ...]
-    completions: tuple[Completion, ...]
+    completions: tuple[PhaseCompletion, ...]
     flows: tuple[Flow, ...]
     error: SimulationError | None = None

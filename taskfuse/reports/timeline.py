@@ -10,7 +10,7 @@ from string import ascii_lowercase, digits
 from typing import Any
 
 from taskfuse.reports.picture import timeline_picture
-from taskfuse.reports.recording import Kind, Recording
+from taskfuse.reports.recording import Recording, SpanKind
 
 WIDTH = 100  # columns of the text
 _SLOTS = digits + ascii_lowercase
@@ -90,10 +90,10 @@ class Timeline(Recording):
         spans = sorted((s for s in self.spans if s.lane in lanes), key=lambda s: s.start)
         for span, follow in zip(spans, [*spans[1:], None], strict=True):
             # threads that do not wait are at work, though it may be others' turn
-            end = span.end if follow is None or span.kind is Kind.OPERATION else follow.start
+            end = span.end if follow is None or span.kind is SpanKind.OPERATION else follow.start
             for k in range(span.start, end):
                 if cells[k] == " ":
-                    cells[k] = _WAITS if span.kind is Kind.WAIT else _slot(span.slot)
+                    cells[k] = _WAITS if span.kind is SpanKind.WAIT else _slot(span.slot)
         return "".join(_most(cells[k : k + step]) for k in range(0, self.steps, step))
 
     def _marks(self, block: int, barrier: str, step: int) -> str:

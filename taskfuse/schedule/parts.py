@@ -185,9 +185,7 @@ def _skeleton(expr: MathExpr) -> Hashable:
     """All of an expression but which tensors and scalars it reads."""
     root = {a: k for k, a in enumerate(expr.output.root)}
     logical = tuple(root[a] if a in root else _axis(a) for a in expr.output.logical)
-    operands = tuple(
-        (o.index, o.valid, o.tensor.dtype) if isinstance(o, Read) else o.scalar.dtype if isinstance(o, ScalarRead) else o for o in expr.operands
-    )
+    operands = tuple((o.index, o.valid, o.tensor.dtype) if isinstance(o, Read) else o.scalar.dtype if isinstance(o, ScalarRead) else o for o in expr.operands)
     own = tuple(getattr(expr, f.name) for f in fields(expr) if f.name not in _NAMED)
     return type(expr), own, tuple(map(_axis, expr.output.root)), logical, operands
 

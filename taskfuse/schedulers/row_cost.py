@@ -270,7 +270,7 @@ def _kept(problem: RowProblem, threads: int, rows: int, blocks: int) -> Iterator
 
 
 def _fits(problem: RowProblem, config: RowConfig) -> bool:
-    """True if blocks that meet are all on the device at once."""
+    """True if blocks that wait for each other are all on the device at once."""
     return config.blocks == 1 or ceil(problem.row_vectors / config.rows) * config.blocks <= problem.target.sms * residents(problem, config)
 
 

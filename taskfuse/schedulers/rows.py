@@ -39,7 +39,7 @@ class RowConfig(Parameters):
         threads: that share a row, in each of its blocks.
         rows: of a block at a time; where the contiguous axis is kept, vectors of rows.
         unroll: vectors of a row that each thread loads at once; a row kept in registers has no others.
-        blocks: that share a row; more than one meet in a barrier of the grid, and all of them are on the device at once.
+        blocks: that share a row; several wait at a barrier of the grid, and all of them are on the device at once.
         keep: where later phases find a row again.
     """
 

@@ -244,7 +244,7 @@ class Sizes:
                 raise _strange(fusion, f"sizes has '{name}', which is not a dimension of it", f"its dimensions are: {', '.join(fusion.dims) or 'none'}")
             if isinstance(size, bool) or not isinstance(cast("object", size), Integral) or not 0 <= size <= MAX_EXTENT:
                 raise _strange(fusion, f"sizes has {size!r} for '{name}'", f"give an integer from 0 to {MAX_EXTENT}")
-        self._values = {name: given.get(name, min(max(ASSUMED, d.min), d.max or ASSUMED)) for name, d in fusion.dims.items()}
+        self._values = {name: given.get(name, d.near(ASSUMED)) for name, d in fusion.dims.items()}
 
     def __call__(self, extent: Expr) -> int:
         """The number of an extent, 1 or more."""

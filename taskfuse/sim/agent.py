@@ -1,6 +1,6 @@
 """Agents: sets of threads that execute together.
 
-All threads of a block start as one agent (or as a few pieces, if the interleaving wants so). Where threads part, the agent splits; where they meet again,
+All threads of a block start as one agent (or as a few pieces, if the interleaving wants so). Where threads diverge, the agent splits; where they reconverge,
 the parts may merge.
 """
 
@@ -30,7 +30,7 @@ class Detour:
     """Divergent lanes under one agent, one part after another, up to the join.
 
     Attributes:
-        join: where the parts meet.
+        join: where the parts reconverge.
         everyone: the lanes that go on there.
         rest: parts still to run, and where they start.
     """
@@ -45,7 +45,7 @@ class Join:
     """Agents that were one and may be one again.
 
     Attributes:
-        pc: where they meet.
+        pc: where they reconverge.
         live: agents that have not come past ``pc``.
         parked: those that are there.
     """

@@ -1,4 +1,4 @@
-"""The state of what threads wait for: mbarriers (PTX ISA, "mbarrier"), barriers at which threads meet (``bar.sync``, ``__syncwarp``, grid barriers),
+"""The state of what threads wait for: mbarriers (PTX ISA, "mbarrier"), barriers of threads (``bar.sync``, ``__syncwarp``, grid barriers),
 semaphores."""
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class BarrierCell:
     Attributes:
         arrived: threads that are there.
         agents: agents that wait.
-        pc: statement at which the threads of a block-wide barrier meet, -1 while nobody waits.
+        pc: statement of a block-wide barrier, -1 while nobody waits.
     """
 
     __slots__ = ("agents", "arrived", "name", "needed", "pc")

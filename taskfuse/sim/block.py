@@ -48,10 +48,10 @@ class Host(Protocol):
         ...
 
     def split(self, agent: Agent, parts: list[tuple[Lanes, int]], join: int) -> Signal:
-        """Let the parts of an agent go their own ways until they come to ``join``."""
+        """Let the parts of an agent go their own ways until they reconverge at ``join``."""
         ...
 
-    def meet(self, agent: Agent, pc: int) -> Signal | None:
+    def reconverge(self, agent: Agent, pc: int) -> Signal | None:
         """An agent comes to the join at ``pc``: it goes on, or it waits for the agents it was split from."""
         ...
 

@@ -15,7 +15,7 @@ from taskfuse.sim.names import Names
 from taskfuse.target import WARP
 
 
-class CompiledKernel(Names):
+class SimulatedKernel(Names):
     """A compiled kernel.
 
     Attributes:

@@ -19,9 +19,9 @@ from taskfuse.kir.synchronization import Acquire, Advance, Barrier, BarrierScope
 from taskfuse.kir.walk import all_accesses, phased, walk
 from taskfuse.sim import collectives, computation, copies, matrices, queues, semaphores, synchronization, tma, wgmma
 from taskfuse.sim.agent import Agent, Detour, Instruction, Signal
-from taskfuse.sim.compiled_kernel import CompiledKernel
+from taskfuse.sim.compiled_kernel import SimulatedKernel
 from taskfuse.sim.fault import Fault
-from taskfuse.sim.lanes import Code, groups
+from taskfuse.sim.lanes import CompiledExpr, groups
 from taskfuse.sim.names import Meanings
 
 _CACHED_KERNELS = 64
@@ -31,7 +31,7 @@ MEANINGS: Meanings = {
 """The statements that are one instruction. Those that wait, part threads or move cursors take more, and are compiled here."""
 
 
-class Target:
+class Label:
     """A place in the code that may not be known yet."""
 
     __slots__ = ("pc",)
@@ -43,14 +43,14 @@ class Target:
 class _Compiler:
     """One kernel in progress."""
 
-    def __init__(self, compiled: CompiledKernel) -> None:
+    def __init__(self, compiled: SimulatedKernel) -> None:
         self.compiled = compiled
         self._phased = phased(tuple(walk(compiled.kernel)))
         self._stmt: Stmt | None = None
         self._label: str | None = None
-        self._path: list[tuple[Code, bool]] = []
+        self._path: list[tuple[CompiledExpr, bool]] = []
 
-    def run(self) -> CompiledKernel:
+    def run(self) -> SimulatedKernel:
         """The compiled kernel."""
         for stmt in self.compiled.kernel.body:
             self._compile(stmt)
@@ -104,7 +104,7 @@ class _Compiler:
         if not codes:
             self._emit(make(), point, guard)
             return
-        join = Target()
+        join = Label()
 
         def part(agent: Agent) -> Signal | None:
             machine = agent.block.machine
@@ -115,8 +115,8 @@ class _Compiler:
         self._emit(make(), point, guard)
         self._join(join, frozenset())
 
-    def _join(self, target: Target, dead: frozenset[str]) -> None:
-        """Where threads that parted meet. ``dead``: symbols that nobody needs any more, which must not keep agents apart."""
+    def _join(self, target: Label, dead: frozenset[str]) -> None:
+        """Where threads that diverged reconverge. ``dead``: symbols that nobody needs any more, which must not keep agents apart."""
 
         def join(agent: Agent) -> Signal | None:
             here = agent.pc - 1
@@ -129,12 +129,12 @@ class _Compiler:
                 agent.lanes = detour.everyone
             for name in dead:
                 agent.env.pop(name, None)
-            return agent.block.machine.meet(agent, here) if agent.joins else None
+            return agent.block.machine.reconverge(agent, here) if agent.joins else None
 
         target.pc = self._emit(join)
 
     def _if(self, stmt: If) -> None:
-        end = Target()
+        end = Label()
         inline = not any(_waits(s) for b in stmt.branches for s in walk(b.body))
         depth = len(self._path)
         label = self._label
@@ -145,9 +145,9 @@ class _Compiler:
         del self._path[depth:]
         self._join(end, frozenset(n for b in stmt.branches for s in walk(b.body) for n in _defines(s)))
 
-    def _branch(self, branch: Branch, end: Target, inline: bool) -> None:
+    def _branch(self, branch: Branch, end: Label, inline: bool) -> None:
         cond = self.compiled.expr(branch.cond)
-        body, otherwise = Target(), Target()
+        body, otherwise = Label(), Label()
 
         def test(agent: Agent) -> Signal | None:
             machine = agent.block.machine
@@ -181,7 +181,7 @@ class _Compiler:
         var, hidden = stmt.var, f"{stmt.var}.bounds"
         diverges = tuple(c for c in bounds if c.per_lane)
         inline = not any(_waits(s) for s in walk(stmt.body))
-        enter, body, end = Target(), Target(), Target()
+        enter, body, end = Label(), Label(), Label()
 
         def part(agent: Agent) -> Signal | None:
             machine = agent.block.machine
@@ -238,7 +238,7 @@ class _Compiler:
 
     def _shuffle(self, stmt: Shuffle) -> None:
         """Warps of which an agent has only a part wait for the rest apart from its other warps."""
-        join = Target()
+        join = Label()
 
         def part(agent: Agent) -> Signal | None:
             machine = agent.block.machine
@@ -278,7 +278,7 @@ def _cursor_init(stmt: CursorInit, phased: bool) -> Instruction:
     return init
 
 
-def _advance(stmt: Advance, count: Code, slots: int, phased: bool) -> Instruction:
+def _advance(stmt: Advance, count: CompiledExpr, slots: int, phased: bool) -> Instruction:
     slot_name, parity_name, phase_name = Cursor(stmt.cursor).symbols
 
     def advance(agent: Agent) -> None:
@@ -291,15 +291,15 @@ def _advance(stmt: Advance, count: Code, slots: int, phased: bool) -> Instructio
     return advance
 
 
-_compiled: OrderedDict[tuple[int, str], CompiledKernel] = OrderedDict()
+_compiled: OrderedDict[tuple[int, str], SimulatedKernel] = OrderedDict()
 
 
-def compiled(kernel: Kernel, values: Values) -> CompiledKernel:
+def compiled(kernel: Kernel, values: Values) -> SimulatedKernel:
     """The compiled kernel; the last ones are kept. Keys are identities, which the kept kernels hold on to."""
     key = (id(kernel), values.name)
     found = _compiled.get(key)
     if found is None:
-        found = _compiled[key] = _Compiler(CompiledKernel(kernel, values)).run()
+        found = _compiled[key] = _Compiler(SimulatedKernel(kernel, values)).run()
         if len(_compiled) > _CACHED_KERNELS:
             _compiled.popitem(last=False)
     else:

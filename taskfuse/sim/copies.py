@@ -18,7 +18,7 @@ from taskfuse.kir.nodes import AsyncCopy
 from taskfuse.kir.operands import Queue
 from taskfuse.kir.synchronization import ArriveAsync
 from taskfuse.sim.agent import Agent, Instruction, Signal
-from taskfuse.sim.engines import Progress
+from taskfuse.sim.engines import OperationState
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Env, Lanes, LaneTable, groups
 from taskfuse.sim.memory import Place, Site, stamp
@@ -58,7 +58,7 @@ class CopyOperation:
     places: Ints
     zero: Any
     held: set[int]
-    progress: Progress = Progress.ISSUED
+    progress: OperationState = OperationState.ISSUED
     arrivals: list[ArriveOperation] = field(default_factory=lambda: list["ArriveOperation"]())
 
     @property
@@ -79,7 +79,7 @@ class CopyOperation:
         assert target.valid is not None
         target.data[self.index] = values
         target.valid[self.index] = target.full
-        self.progress = Progress.DONE
+        self.progress = OperationState.DONE
         block.engines.progressed()
         for arrival in self.arrivals:
             arrival.progressed()
@@ -88,7 +88,7 @@ class CopyOperation:
         """False if the thread ``owner`` knows that its copy is done."""
         return owner in self.held
 
-    def waited_for(self, owner: int, wanted: Progress) -> None:
+    def waited_for(self, owner: int, wanted: OperationState) -> None:
         """The thread ``owner`` knows that its copy is done: from now on it is a write of its own."""
         if owner in self.held:
             self.held.discard(owner)
@@ -133,7 +133,7 @@ class ArriveOperation:
             observer.count(self.barrier, len(self.owners))
         for owner in self.owners:
             for copy in self.covered:
-                copy.waited_for(owner, Progress.DONE)
+                copy.waited_for(owner, OperationState.DONE)
             queue = engines.fifo(Queue.COPY, owner)
             queue.open = [op for op in queue.open if op not in self.covered]
         engines.arrivals.remove(self)
@@ -207,7 +207,7 @@ def arrive(names: Names, stmt: ArriveAsync) -> Instruction:
             owners: list[int] = lanes.ids.tolist()
             copies = [op for thread in owners for op in block.engines.fifo(Queue.COPY, thread).operations() if isinstance(op, CopyOperation)]
             covered = list(dict.fromkeys(copies))
-            waiting = [op for op in covered if op.progress is not Progress.DONE]
+            waiting = [op for op in covered if op.progress is not OperationState.DONE]
             operation = ArriveOperation(block, pc, lanes.first, owners, barrier, covered, len(waiting))
             block.engines.arrivals.append(operation)
             if (observer := block.machine.observer) is not None:

@@ -32,7 +32,7 @@ Ints = npt.NDArray[np.int64]
 OPERATIONS = {Queue.WGMMA: "a wgmma", Queue.BULK: "a TMA store", Queue.COPY: "an asynchronous copy"}
 
 
-class Progress(IntEnum):
+class OperationState(IntEnum):
     """How far an operation is."""
 
     ISSUED = 0
@@ -81,13 +81,13 @@ class Arrival(Action, Protocol):
 class Operation(Protocol):
     """An operation in a queue."""
 
-    progress: Progress
+    progress: OperationState
 
     def holds(self, owner: int) -> bool:
         """True if the owner of a queue that it is in has not waited for it in another way."""
         ...
 
-    def waited_for(self, owner: int, wanted: Progress) -> None:
+    def waited_for(self, owner: int, wanted: OperationState) -> None:
         """The owner of a queue that it is in has waited for it to be as far as ``wanted``."""
         ...
 
@@ -109,21 +109,21 @@ class Fifo:
         """All but the last ``pending`` batches."""
         return self.batches[: max(0, len(self.batches) - pending)]
 
-    def done(self, pending: int, wanted: Progress) -> bool:
+    def done(self, pending: int, wanted: OperationState) -> bool:
         """True if all but the last ``pending`` batches are at least as far as ``wanted``."""
         return all(op.progress >= wanted for batch in self.covered(pending) for op in batch)
 
-    def wait(self, pending: int, wanted: Progress, observer: Observer | None) -> bool:
+    def wait(self, pending: int, wanted: OperationState, observer: Observer | None) -> bool:
         """True if all but the last ``pending`` batches are at least as far as ``wanted``; those are then waited for."""
         covered = self.covered(pending)
         if not self.done(pending, wanted):
             return False
         if observer is not None:
-            observer.waited_for([op for batch in covered for op in batch], (self.owner,), wanted is not Progress.DONE)
+            observer.waited_for([op for batch in covered for op in batch], (self.owner,), wanted is not OperationState.DONE)
         for batch in covered:
             for op in batch:
                 op.waited_for(self.owner, wanted)
-        if wanted is Progress.DONE:
+        if wanted is OperationState.DONE:
             del self.batches[: len(covered)]
         return True
 

@@ -338,7 +338,7 @@ class HappensBefore(Observer):
 
     # -- barriers of threads, exit ----------------------------------------------------------------------------------------------------
 
-    def meet(self, agent: Agent, barrier: BarrierCell, complete: bool) -> None:
+    def arrive(self, agent: Agent, barrier: BarrierCell, complete: bool) -> None:
         number, step, rounds = len(self.steps) - 1, self.steps[-1], self._rounds[barrier]
         self._earlier(rounds.complete, number)
         step.past |= self._past(rounds.complete)

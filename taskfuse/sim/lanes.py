@@ -115,7 +115,7 @@ def _no_key(env: Env) -> Hashable:
     return None
 
 
-class Code:
+class CompiledExpr:
     """A compiled integer expression.
 
     Attributes:
@@ -186,7 +186,7 @@ class Code:
         return found
 
 
-def groups(codes: tuple[Code, ...], lanes: Lanes, env: Env, table: LaneTable) -> list[Lanes]:
+def groups(codes: tuple[CompiledExpr, ...], lanes: Lanes, env: Env, table: LaneTable) -> list[Lanes]:
     """The lanes in sets on which every expression has one value."""
     parts = [lanes]
     for code in codes:

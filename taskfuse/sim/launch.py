@@ -23,7 +23,7 @@ from taskfuse.kir.declarations import Buffer, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
 from taskfuse.sim.barriers import SemaphoreArray
 from taskfuse.sim.block import Block, Cluster
-from taskfuse.sim.compiled_kernel import CompiledKernel
+from taskfuse.sim.compiled_kernel import SimulatedKernel
 from taskfuse.sim.compiler import compiled
 from taskfuse.sim.interleaving import Policy
 from taskfuse.sim.lanes import Env, LaneTable
@@ -82,7 +82,7 @@ def _value(kernel: Kernel, expr: Expr, symbols: Mapping[str, int]) -> int:
 class Launch:
     """A launch, which may be run several times: every :meth:`machine` starts from fresh memory."""
 
-    def __init__(self, code: CompiledKernel, symbols: dict[str, int], tensors: dict[str, Array], scalars: dict[str, Array]) -> None:
+    def __init__(self, code: SimulatedKernel, symbols: dict[str, int], tensors: dict[str, Array], scalars: dict[str, Array]) -> None:
         self.code = code
         self.tensors = tensors
         self.scalars = scalars

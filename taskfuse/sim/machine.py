@@ -14,7 +14,7 @@ from taskfuse.kir.printer import stmt_text
 from taskfuse.sim.agent import Agent, Join, Signal
 from taskfuse.sim.barriers import BarrierCell, SemaphoreArray
 from taskfuse.sim.block import Block
-from taskfuse.sim.compiled_kernel import CompiledKernel
+from taskfuse.sim.compiled_kernel import SimulatedKernel
 from taskfuse.sim.engines import Action
 from taskfuse.sim.fault import Fault, TornWarp
 from taskfuse.sim.interleaving import Policy, Timing
@@ -47,7 +47,7 @@ class Machine:
 
     def __init__(
         self,
-        compiled: CompiledKernel,
+        compiled: SimulatedKernel,
         table: LaneTable,
         policy: Policy,
         scalars: dict[str, Any],
@@ -101,7 +101,7 @@ class Machine:
             self.preempted = self.policy.preempts
 
     def split(self, agent: Agent, parts: list[tuple[Lanes, int]], join: int) -> Signal:
-        """Let the parts of an agent go their own ways until they meet at ``join``."""
+        """Let the parts of an agent go their own ways until they reconverge at ``join``."""
         if self.compiled.unit > 1:
             parts = self._carve(parts)
         joins = (*agent.joins, Join(join, len(parts)))
@@ -114,7 +114,7 @@ class Machine:
         agent.order = (agent.block.number, lanes.first)
         return Signal.POINT
 
-    def meet(self, agent: Agent, pc: int) -> Signal | None:
+    def reconverge(self, agent: Agent, pc: int) -> Signal | None:
         """An agent comes to the join at ``pc``: it goes on, or it waits for the agents it was split from."""
         while agent.joins and agent.joins[-1].pc == pc:
             join = agent.joins[-1]

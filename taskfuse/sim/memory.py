@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from taskfuse.ir.medium import MEDIA
 from taskfuse.sim.fault import Fault
-from taskfuse.sim.lanes import Code, Env, Lanes, key_of, next_number
+from taskfuse.sim.lanes import CompiledExpr, Env, Lanes, key_of, next_number
 from taskfuse.sim.published import Published
 from taskfuse.sim.region import Region
 from taskfuse.target import WARP
@@ -128,7 +128,7 @@ class Site:
 
     __slots__ = ("buffer", "codes", "key", "lane_codes", "lane_key", "number", "uniform_codes", "width")
 
-    def __init__(self, buffer: int, codes: tuple[Code, ...], width: int = 1) -> None:
+    def __init__(self, buffer: int, codes: tuple[CompiledExpr, ...], width: int = 1) -> None:
         self.buffer = buffer
         self.codes = codes
         self.width = width

@@ -15,7 +15,7 @@ from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Access, Operand
 from taskfuse.sim.agent import Instruction
-from taskfuse.sim.lanes import Code
+from taskfuse.sim.lanes import CompiledExpr
 from taskfuse.sim.memory import Site
 
 
@@ -41,13 +41,13 @@ class Names:
         self.fixed = frozenset((*(e.name for e in kernel.extents), *host, *(p.name for p in kernel.tables)))
         visible = {p.name for p in tensors if p.is_output} | {*kernel.in_place.values()} | {b.name for b in kernel.buffers if not MEDIA[b.memory].is_private}
         self._visible = frozenset(visible)
-        self._codes: dict[Expr, Code] = {}
+        self._codes: dict[Expr, CompiledExpr] = {}
 
-    def expr(self, expr: Expr) -> Code:
+    def expr(self, expr: Expr) -> CompiledExpr:
         """The compiled expression."""
         found = self._codes.get(expr)
         if found is None:
-            found = self._codes[expr] = Code(expr, self.fixed)
+            found = self._codes[expr] = CompiledExpr(expr, self.fixed)
         return found
 
     def site(self, access: Access, width: int = 1) -> Site:

@@ -63,7 +63,7 @@ class Observer:
     def acquired(self, semaphore: SemaphoreCell, phases: int) -> None:
         """A wait for so many phases of a semaphore succeeded."""
 
-    def meet(self, agent: Agent, barrier: BarrierCell, complete: bool) -> None:
+    def arrive(self, agent: Agent, barrier: BarrierCell, complete: bool) -> None:
         """An agent comes to a barrier of threads; if that completes it, ``barrier.agents`` are those that waited."""
 
     def issue(self, operation: Action) -> None:

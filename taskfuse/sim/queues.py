@@ -8,7 +8,7 @@ from taskfuse.kir.operands import Queue
 from taskfuse.kir.synchronization import Commit, WaitGroup
 from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.collectives import check_warps
-from taskfuse.sim.engines import Progress
+from taskfuse.sim.engines import OperationState
 from taskfuse.sim.names import Meaning, Meanings, Names
 from taskfuse.target import WARP
 
@@ -34,7 +34,7 @@ def commit(names: Names, stmt: Commit) -> Instruction:
 
 def wait_group(stmt: WaitGroup) -> Instruction:
     """``wgmma.wait_group``, ``cp.async.bulk.wait_group`` (``.read``), ``cp.async.wait_group``."""
-    wanted = Progress.SOURCE_READ if stmt.read_only else Progress.DONE
+    wanted = OperationState.SOURCE_READ if stmt.read_only else OperationState.DONE
 
     def run(agent: Agent) -> Signal:
         engines = agent.block.engines
@@ -50,7 +50,7 @@ def wait_group(stmt: WaitGroup) -> Instruction:
 
 def may_pass_wait_group(stmt: WaitGroup) -> Callable[[Agent], bool]:
     """False where the wait_group would block."""
-    wanted = Progress.SOURCE_READ if stmt.read_only else Progress.DONE
+    wanted = OperationState.SOURCE_READ if stmt.read_only else OperationState.DONE
 
     def holds(agent: Agent) -> bool:
         queues = agent.block.engines.queues

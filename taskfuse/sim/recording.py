@@ -14,7 +14,7 @@ from taskfuse.kir.nodes import AsyncCopy, Bind, For, If, Stmt, TmaLoad, TmaStore
 from taskfuse.kir.printer import stmt_text
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.synchronization import ArriveAsync
-from taskfuse.reports.recording import Completion, Flow, Kind, Lane, Span
+from taskfuse.reports.recording import Flow, Lane, PhaseCompletion, Span, SpanKind
 from taskfuse.reports.timeline import Timeline
 from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.barriers import MbarrierCell
@@ -30,7 +30,7 @@ from taskfuse.target import WARP
 if TYPE_CHECKING:
     from taskfuse.sim.barriers import SemaphoreCell
     from taskfuse.sim.block import Block
-    from taskfuse.sim.compiled_kernel import CompiledKernel
+    from taskfuse.sim.compiled_kernel import SimulatedKernel
 
 ENGINES = {TmaLoad: "TMA load", TmaStore: "TMA store", Wgmma: "tensor core", AsyncCopy: "async copy", ArriveAsync: "async arrival"}
 
@@ -87,13 +87,13 @@ def _place(barrier: MbarrierCell | SemaphoreCell) -> tuple[str, int]:
 class _Recording(Observer):
     """Records a run. Time is the number of statements executed and operations done so far."""
 
-    def __init__(self, compiled: CompiledKernel) -> None:
+    def __init__(self, compiled: SimulatedKernel) -> None:
         self.compiled = compiled
         self.time = 0
         self.blocks: dict[int, tuple[int, int, int]] = {}
         self.rows: dict[tuple[Any, ...], _Row] = {}
         self.spans: list[tuple[_Row, Span]] = []
-        self.completions: list[Completion] = []
+        self.completions: list[PhaseCompletion] = []
         self.flows: list[tuple[_Row, int, _Row, int, str]] = []
         self.texts: dict[int, str] = {}
         self.current: tuple[_Row, int] | None = None  # who is doing something, since when
@@ -120,12 +120,12 @@ class _Recording(Observer):
             try:
                 signal = instruction(agent)
             except Fault:
-                self._span(row, Kind.STATEMENT, self._text(pc), start, start + 1)
+                self._span(row, SpanKind.STATEMENT, self._text(pc), start, start + 1)
                 raise
             if signal is Signal.BLOCKED and agent.pc == pc:
                 self.time = start  # nothing was done: it will try again
             else:
-                self._span(row, Kind.STATEMENT, self._text(pc), start, start + 1)
+                self._span(row, SpanKind.STATEMENT, self._text(pc), start, start + 1)
                 self._complete(start)
             return signal
 
@@ -149,7 +149,7 @@ class _Recording(Observer):
             found = self.texts[pc] = "" if stmt is None else stmt_text(stmt, self.compiled.kernel).split("  # ")[0]
         return found
 
-    def _span(self, row: _Row, kind: Kind, name: str, start: int, end: int) -> None:
+    def _span(self, row: _Row, kind: SpanKind, name: str, start: int, end: int) -> None:
         if end > start:
             self.spans.append((row, Span(0, kind, name, start, end, row.slot)))
 
@@ -162,7 +162,7 @@ class _Recording(Observer):
     def wake(self, agents: Iterable[Agent]) -> None:
         for agent in agents:
             row, pc, since = self.waits.pop(agent)
-            self._span(row, Kind.WAIT, self._text(pc), since, self.time)
+            self._span(row, SpanKind.WAIT, self._text(pc), since, self.time)
 
     def count(self, barrier: MbarrierCell | SemaphoreCell, arrivals: int) -> None:
         if self.current is not None:
@@ -175,7 +175,7 @@ class _Recording(Observer):
         for barrier, phase, block in self.pending:
             if barrier.phases > phase:
                 name, slot = _place(barrier)
-                self.completions.append(Completion(block, name, slot, step))
+                self.completions.append(PhaseCompletion(block, name, slot, step))
         self.pending.clear()
 
     def passed(self, barrier: MbarrierCell) -> None:
@@ -226,7 +226,7 @@ class _Recording(Observer):
 
     def end_part(self, operation: Action) -> None:
         row, since, slot = self.operations[operation]
-        self._span(row, Kind.OPERATION, self._text(operation.pc), since, self.time)
+        self._span(row, SpanKind.OPERATION, self._text(operation.pc), since, self.time)
         self._complete(self.time - 1)
         self.operations[operation] = (row, self.time, slot)
         self.parts[operation] -= 1
@@ -239,9 +239,9 @@ class _Recording(Observer):
         """What was recorded; what still waits or is in flight ends here."""
         self.time += bool(self.waits)
         for row, pc, since in self.waits.values():
-            self._span(row, Kind.WAIT, self._text(pc), since, self.time)
+            self._span(row, SpanKind.WAIT, self._text(pc), since, self.time)
         for operation, (row, since, _) in self.operations.items():
-            self._span(row, Kind.OPERATION, self._text(operation.pc), since, self.time)
+            self._span(row, SpanKind.OPERATION, self._text(operation.pc), since, self.time)
         used = {id(row): row for row, _ in self.spans}
         rows = sorted(used.values(), key=lambda r: (r.block, r.order))
         numbers = {row: k for k, row in enumerate(rows)}

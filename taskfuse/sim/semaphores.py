@@ -8,11 +8,11 @@ from taskfuse.kir.synchronization import Acquire, Release
 from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.barriers import SemaphoreCell
 from taskfuse.sim.fault import Fault
-from taskfuse.sim.lanes import Code, Env, Lanes, groups
+from taskfuse.sim.lanes import CompiledExpr, Env, Lanes, groups
 from taskfuse.sim.names import Meaning, Meanings, Names
 
 
-def _cell(agent: Agent, name: str, codes: tuple[Code, ...], lanes: Lanes, env: Env) -> SemaphoreCell:
+def _cell(agent: Agent, name: str, codes: tuple[CompiledExpr, ...], lanes: Lanes, env: Env) -> SemaphoreCell:
     return agent.block.machine.semaphores[name].cell(tuple(c.value(lanes, env) for c in codes), lanes.first)
 
 

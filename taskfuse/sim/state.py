@@ -73,7 +73,7 @@ def _block(block: Block) -> Hashable:
             proxy, part = store.proxy, slice(region.start, region.start + region.elements * region.step, region.step)
             unfenced = proxy.stamps[part] > engines.fences[proxy.writers[part]]
             contents.append(_bytes(np.where(unfenced, proxy.writers[part], -1), proxy.readers[part], proxy.incoming[part], proxy.copying[part]))
-    barriers = tuple((c.count, c.pending, c.bytes, c.phases, c.fenced) for cells in block.mbarriers.values() for c in cells)
+    mbarriers = tuple((c.count, c.pending, c.bytes, c.phases, c.fenced) for cells in block.mbarriers.values() for c in cells)
     barriers = (
         block.barrier.arrived,
         block.cluster.barrier.arrived,
@@ -88,4 +88,4 @@ def _block(block: Block) -> Hashable:
     )
     tensor = tuple(sorted((group, len(queue)) for group, queue in engines.tensor.items()))
     arrivals = tuple(sorted((a.pc, a.thread, a.barrier.name, len(a.owners), a.left) for a in engines.arrivals))
-    return (block.number, tuple(contents), barriers, barriers, queues, tensor, engines.loads, arrivals, block.exited, tuple(sorted(memory.unfenced)))
+    return (block.number, tuple(contents), mbarriers, barriers, queues, tensor, engines.loads, arrivals, block.exited, tuple(sorted(memory.unfenced)))

@@ -10,14 +10,14 @@ from taskfuse.kir.synchronization import Arrive, Barrier, Expect, FenceInit, Fen
 from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.barriers import BarrierCell, MbarrierCell
 from taskfuse.sim.fault import Fault
-from taskfuse.sim.lanes import Code, Env, Lanes, groups, key_of, next_number
+from taskfuse.sim.lanes import CompiledExpr, Env, Lanes, groups, key_of, next_number
 from taskfuse.sim.names import Meaning, Meanings, Names
 from taskfuse.target import WARP
 
 if TYPE_CHECKING:
     from taskfuse.sim.block import Block
 
-Path = tuple[tuple[Code, bool], ...]
+Path = tuple[tuple[CompiledExpr, bool], ...]
 
 
 # -- mbarriers --------------------------------------------------------------------------------------------------------------------------
@@ -111,13 +111,13 @@ def may_pass(names: Names, stmt: Wait) -> Callable[[Agent], bool]:
     return holds
 
 
-# -- barriers at which threads meet -------------------------------------------------------------------------------------------------------
+# -- barriers of threads ------------------------------------------------------------------------------------------------------------------
 
 
-def _meet(agent: Agent, barrier: BarrierCell, needed: int) -> Signal:
+def _arrive(agent: Agent, barrier: BarrierCell, needed: int) -> Signal:
     machine, pc = agent.block.machine, agent.pc - 1
     if machine.observer is not None:
-        machine.observer.meet(agent, barrier, barrier.arrived + agent.lanes.count == needed)
+        machine.observer.arrive(agent, barrier, barrier.arrived + agent.lanes.count == needed)
     if barrier.arrive(agent, needed, pc, machine.wake):
         return Signal.POINT
     return machine.block(agent, pc, lambda: f"{barrier.name}: {barrier.describe()}")
@@ -135,7 +135,7 @@ def block_barrier(names: Names, stmt: Barrier) -> Instruction:
             raise Fault(f"block barrier after {block.exited} threads of the block have exited")
         if block.barrier.agents and block.barrier.pc != pc:
             raise Fault("block barrier reached while other threads of the block wait at another one")
-        return _meet(agent, block.barrier, block.threads)
+        return _arrive(agent, block.barrier, block.threads)
 
     return run
 
@@ -152,12 +152,12 @@ def cluster_barrier(names: Names, stmt: Barrier) -> Instruction:
             raise Fault(f"cluster barrier after {cluster.exited} threads of the cluster have exited")
         if cluster.barrier.agents and cluster.barrier.pc != pc:
             raise Fault("cluster barrier reached while other threads of the cluster wait at another one")
-        return _meet(agent, cluster.barrier, needed)
+        return _arrive(agent, cluster.barrier, needed)
 
     return run
 
 
-def named_barrier(number: Code, threads: Code) -> Instruction:
+def named_barrier(number: CompiledExpr, threads: CompiledExpr) -> Instruction:
     """``bar.sync id, threads``."""
 
     def run(agent: Agent) -> Signal:
@@ -169,16 +169,16 @@ def named_barrier(number: Code, threads: Code) -> Instruction:
             raise Fault(f"named barrier {which} of {needed} threads, not a multiple of {WARP}")
         barrier = agent.block.named[which]
         barrier.name = f"named barrier {which}"
-        return _meet(agent, barrier, needed)
+        return _arrive(agent, barrier, needed)
 
     return run
 
 
-def grid_barrier(counter: str, threads: Code) -> Instruction:
+def grid_barrier(counter: str, threads: CompiledExpr) -> Instruction:
     """A barrier of threads of several blocks."""
 
     def run(agent: Agent) -> Signal:
-        return _meet(agent, agent.block.machine.counters[counter], threads.value(agent.lanes, agent.env))
+        return _arrive(agent, agent.block.machine.counters[counter], threads.value(agent.lanes, agent.env))
 
     return run
 
@@ -209,7 +209,7 @@ def warp_barrier(path: Path) -> Instruction:
                     raise Fault(
                         f"warp barrier executed by {count} of the {everyone.count} threads of warp {warp}",
                         thread=int(agent.lanes.ids[mine == warp][0]),
-                        help="all threads of a warp must execute it; let a part of one meet at an mbarrier",
+                        help="all threads of a warp must execute it; let a part of one wait at an mbarrier",
                     )
                 rows.append((warp, count, own))
             found = tuple(rows)
@@ -242,7 +242,7 @@ def assemble(agent: Agent, unit: int, rows: Iterable[tuple[int, int, int]]) -> l
         barrier.needed = needed
         barrier.arrived += own
         if block.machine.observer is not None:
-            block.machine.observer.meet(agent, barrier, barrier.arrived == needed)
+            block.machine.observer.arrive(agent, barrier, barrier.arrived == needed)
         if barrier.arrived < needed:
             barrier.agents.append(agent)
             agent.missing += 1

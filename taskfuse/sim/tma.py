@@ -14,9 +14,9 @@ from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.kir.nodes import TmaLoad, TmaStore
 from taskfuse.kir.operands import Queue
 from taskfuse.sim.agent import Agent, Instruction, Signal
-from taskfuse.sim.engines import Claim, Progress
+from taskfuse.sim.engines import Claim, OperationState
 from taskfuse.sim.fault import Fault
-from taskfuse.sim.lanes import Code, Lanes
+from taskfuse.sim.lanes import CompiledExpr, Lanes
 from taskfuse.sim.memory import Site
 from taskfuse.sim.names import Meaning, Meanings, Names
 from taskfuse.sim.region import Region
@@ -50,7 +50,7 @@ class Transfer:
         return len(self.inside) * self.tensor.dtype.itemsize
 
 
-def _transfers(agent: Agent, param: TensorMapParam, tensor: int, site: Site, coords: tuple[Code, ...]) -> Iterator[tuple[int, Lanes, Transfer]]:
+def _transfers(agent: Agent, param: TensorMapParam, tensor: int, site: Site, coords: tuple[CompiledExpr, ...]) -> Iterator[tuple[int, Lanes, Transfer]]:
     """What each lane transfers: (thread, the lane alone, box)."""
     block = agent.block
     memory, table = block.memory, block.machine.table
@@ -181,7 +181,7 @@ class StoreOperation:
     thread: int
     transfer: Transfer
     claim: Claim
-    progress: Progress = Progress.ISSUED
+    progress: OperationState = OperationState.ISSUED
     claimed: bool = True
     values: Any = None
 
@@ -193,21 +193,21 @@ class StoreOperation:
         """True: a wait_group is the only way to wait for it."""
         return True
 
-    def waited_for(self, owner: int, wanted: Progress) -> None:
+    def waited_for(self, owner: int, wanted: OperationState) -> None:
         if self.claimed:
             self.claimed = False
             self.claim.drop()
         published = self.block.memory.stores[self.transfer.tensor.number].published
-        if wanted is Progress.DONE and published is not None:
+        if wanted is OperationState.DONE and published is not None:
             if (observer := self.block.machine.observer) is not None:
                 observer.access(self.block.memory, self.transfer.tensor, self.transfer.index, write=True)
             published.waited_for(self.transfer.index, self.block.number, self.thread)
 
     def execute(self) -> None:
         block, transfer = self.block, self.transfer
-        if self.progress is Progress.ISSUED:
+        if self.progress is OperationState.ISSUED:
             self.values = block.engines.gather(transfer.shared, transfer.addresses, transfer.inside)[transfer.inside]
-            self.progress = Progress.SOURCE_READ
+            self.progress = OperationState.SOURCE_READ
             block.machine.post(self)
         else:
             target = block.memory.stores[transfer.tensor.number]
@@ -217,7 +217,7 @@ class StoreOperation:
                 observer.access(block.memory, transfer.tensor, transfer.index, write=True)
             target.data[transfer.index] = self.values
             target.valid[transfer.index] = target.full
-            self.progress = Progress.DONE
+            self.progress = OperationState.DONE
         block.engines.progressed()
 
 

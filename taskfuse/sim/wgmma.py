@@ -19,9 +19,9 @@ from taskfuse.kir.products import Wgmma
 from taskfuse.kir.synchronization import WgmmaFence
 from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.collectives import check_warps
-from taskfuse.sim.engines import Claim, Engines, Progress
+from taskfuse.sim.engines import Claim, Engines, OperationState
 from taskfuse.sim.fault import Fault
-from taskfuse.sim.lanes import Code, Lanes
+from taskfuse.sim.lanes import CompiledExpr, Lanes
 from taskfuse.sim.matrices import Registers, factor
 from taskfuse.sim.memory import Site
 from taskfuse.sim.names import Meaning, Meanings, Names
@@ -74,7 +74,7 @@ class WgmmaOperation:
     b: Tile
     accumulate: bool
     holders: int = WARPGROUP // WARP
-    progress: Progress = Progress.ISSUED
+    progress: OperationState = OperationState.ISSUED
 
     def hold(self, change: int, threads: slice = slice(None)) -> None:
         """Registers of some threads of the warpgroup belong to it (1), or do no longer (-1)."""
@@ -92,7 +92,7 @@ class WgmmaOperation:
         """True: a wait_group is the only way to wait for it."""
         return True
 
-    def waited_for(self, owner: int, wanted: Progress) -> None:
+    def waited_for(self, owner: int, wanted: OperationState) -> None:
         first = owner * WARP - self.thread
         self.hold(-1, slice(first, first + WARP))
         self.block.memory.busy -= 1
@@ -112,7 +112,7 @@ class WgmmaOperation:
         if self.accumulate:
             result = values.apply(_ADD, (self.accumulators.matrices()[0], result), (dtype, dtype), dtype, dtype)
         self.accumulators.put(result[None])
-        self.progress = Progress.DONE
+        self.progress = OperationState.DONE
         queue = engines.tensor[self.thread // WARPGROUP]
         queue.pop(0)
         if queue:
@@ -120,7 +120,7 @@ class WgmmaOperation:
         engines.progressed()
 
 
-def _tile(agent: Agent, descriptor: Descriptor, site: Site, offset: Code, shape: tuple[int, int], dtype: DType, lanes: Lanes) -> Tile:
+def _tile(agent: Agent, descriptor: Descriptor, site: Site, offset: CompiledExpr, shape: tuple[int, int], dtype: DType, lanes: Lanes) -> Tile:
     engines = agent.block.engines
     region = agent.block.memory.regions[site.buffer]
     first = site.offset(lanes, agent.env, region)

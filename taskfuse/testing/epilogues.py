@@ -8,7 +8,6 @@ of the threads.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import taskfuse as tf
 from taskfuse.ir.atoms import STMATRIX_X4, TMA_STORE
@@ -24,10 +23,8 @@ from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.contractions import Contraction, epilogue, outside
 from taskfuse.testing.loops import Loops
 from taskfuse.testing.operands import MOST_BULK, is_copy
+from taskfuse.testing.product_loops import Nest
 from taskfuse.testing.program import Recorder, Spelled
-
-if TYPE_CHECKING:
-    from taskfuse.testing.tensor_cores import Nest
 
 _P = ParallelType
 MOST_BOX = 256

@@ -18,7 +18,7 @@ from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, Const, Expr, evaluate
 from taskfuse.ir.tensor import Scalar, TensorView
-from taskfuse.ops.registry import OPS, Kind
+from taskfuse.ops.registry import OPS, OpKind
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.program import Recorder, Spelled
@@ -40,7 +40,7 @@ EVERY_UNARY, EVERY_BINARY, EVERY_TERNARY = (
 )
 
 
-def _every(kind: Kind, *parameters: str) -> tuple[str, ...]:
+def _every(kind: OpKind, *parameters: str) -> tuple[str, ...]:
     """The ops of a kind that give one tensor, and take these parameters."""
     found: list[str] = []
     for row in OPS.values():
@@ -51,7 +51,7 @@ def _every(kind: Kind, *parameters: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-EVERY_REDUCTION, EVERY_SCAN, EVERY_COMPOSITE = _every(Kind.REDUCTION, "axis", "keepdims"), _every(Kind.SCAN, "axis"), _every(Kind.COMPOSITE, "axis")
+EVERY_REDUCTION, EVERY_SCAN, EVERY_COMPOSITE = _every(OpKind.REDUCTION, "axis", "keepdims"), _every(OpKind.SCAN, "axis"), _every(OpKind.COMPOSITE, "axis")
 
 Dimension = str | int
 

@@ -19,6 +19,7 @@ from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, sym
 from taskfuse.kir import Kernel, held, parse_kernel, walk
 from taskfuse.kir.operands import Access, Case, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
+from taskfuse.testing.definition_operators import operands_of
 from taskfuse.testing.mutations import at
 from taskfuse.testing.value_edits import Writer, with_holds
 
@@ -109,7 +110,7 @@ def _with_space(d: Definition, chance: random.Random) -> Definition:
 
 def _rule(d: Definition, every: list[Definition], chance: random.Random) -> Rule:
     """The same rule of others, or another one of the same."""
-    operands = [_operand(o, every, chance) for o in _operands_of(d.rule)]
+    operands = [_operand(o, every, chance) for o in operands_of(d.rule)]
     if chance.random() < 0.3 and operands:
         if chance.random() < 0.5:
             operands.pop()
@@ -140,20 +141,6 @@ def _rule(d: Definition, every: list[Definition], chance: random.Random) -> Rule
             return Find(accesses[0], tuple(accesses[1:]), d.shape)
         case _:
             return Apply(op if chance.random() < 0.5 else ELEMENTWISE["copy"], tuple(operands), dtype)
-
-
-def _operands_of(rule: Rule) -> tuple[Operand, ...]:
-    match rule:
-        case Apply(operands=operands) | Reduce(operands=operands):
-            return operands
-        case Pick(cases=cases):
-            return tuple(c.operand for c in cases)
-        case Accumulate(operand=operand):
-            return (operand,)
-        case Find(source=source, values=values):
-            return (source, *values)
-        case Whole(parts=parts, places=places):
-            return tuple(Access(p, e) for p, e in zip(parts, places, strict=True))
 
 
 def _operand(operand: Operand, every: list[Definition], chance: random.Random) -> Operand:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import gcd
-from typing import TYPE_CHECKING
 
 import taskfuse as tf
 from taskfuse.ir.atoms import CP_ASYNC, LDMATRIX_X4, TMA_LOAD, TMA_LOAD_MULTICAST, Instruction
@@ -27,10 +26,8 @@ from taskfuse.schedule.layouts import FRAGMENT_HALF, FRAGMENT_ROWS
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.contractions import Contraction, Factor, positions, read_in_place
 from taskfuse.testing.loops import Loops
+from taskfuse.testing.product_loops import Nest
 from taskfuse.testing.program import Recorder, Spelled
-
-if TYPE_CHECKING:
-    from taskfuse.testing.tensor_cores import Nest
 
 _P = ParallelType
 WORD = 4

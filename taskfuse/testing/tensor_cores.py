@@ -6,9 +6,8 @@ operands come to it is in :mod:`taskfuse.testing.operands`, what becomes of its 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import taskfuse as tf
 from taskfuse.ir.atoms import WGMMA_ROWS, Completion, Instruction, mma, wgmma
@@ -20,7 +19,7 @@ from taskfuse.ir.scalar import Expr, ge, is_multiple, prove, sym
 from taskfuse.ir.storage import has_code
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
-from taskfuse.target import WARP, WARPGROUP
+from taskfuse.target import WARP
 from taskfuse.testing import epilogues, operands
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.contractions import Contraction, contractions
@@ -29,81 +28,13 @@ from taskfuse.testing.loops import Loops
 from taskfuse.testing.operands import LDMATRIX_ITEMSIZE, Feed, Needs
 from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.partitions import launched
+from taskfuse.testing.product_loops import Nest, TileShape
 from taskfuse.testing.program import REFUSALS, Recorder, Spelled
 
 WIDTHS = (64, 32, 16, 8, 24, 128, 40, 256)
 X, Y, Z = THREAD_TYPES
 _P = ParallelType
 CLUSTER_X = _P.CIDx
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What computes a tile of the result.
-
-    Attributes:
-        instruction: WGMMA or MMA.
-        unit: rows, columns and depth of the instruction.
-        warps: how many warpgroups (of WGMMA) or warps (of MMA) share the rows and the columns of a tile.
-        types: what they differ in.
-        each: instructions of each along rows and columns.
-        steps: instructions along the depth of a tile.
-    """
-
-    instruction: Instruction
-    unit: tuple[int, int, int]
-    warps: tuple[int, int]
-    types: tuple[ParallelType, ParallelType]
-    each: tuple[int, int]
-    steps: int
-
-    @property
-    def own(self) -> tuple[int, int]:
-        """Rows and columns of one warpgroup or warp."""
-        return self.unit[0] * self.each[0], self.unit[1] * self.each[1]
-
-    @property
-    def tile(self) -> tuple[int, int, int]:
-        """Rows, columns and depth of a tile."""
-        return self.own[0] * self.warps[0], self.own[1] * self.warps[1], self.unit[2] * self.steps
-
-    @property
-    def lanes(self) -> int:
-        """Threads that execute an instruction together."""
-        return WARPGROUP if self.instruction is Instruction.WGMMA else WARP
-
-    @property
-    def threads(self) -> int:
-        """Threads that share a tile."""
-        return self.lanes * math.prod(self.warps)
-
-
-@dataclass(slots=True)
-class Nest:
-    """The loops around a tile.
-
-    Attributes:
-        head: loops over tiles of the result, which all tensors around the product share.
-        steps: loops along what is summed, which its operands share, too.
-        ends_inside: what is summed may end inside a tile.
-        is_blocked: some of the loops are blocks.
-        in_roles: the operands are loaded by a role of their own.
-        turn: the place in ``head`` of the loop whose trips the instances of the role that multiplies take in turns, and what these differ in.
-    """
-
-    shape: Shape
-    head: list[Axis]
-    steps: list[Axis]
-    ends_inside: bool
-    is_blocked: bool
-    in_roles: bool
-    turn: tuple[int, ParallelType] | None
-
-    @property
-    def threads(self) -> int:
-        """Threads along TIDx of the role that multiplies."""
-        shape = self.shape
-        return shape.lanes * math.prod(n for n, p in zip(shape.warps, shape.types, strict=True) if p is X)
 
 
 class TensorCores:
@@ -187,7 +118,7 @@ class TensorCores:
 
     # -- parameters -----------------------------------------------------------------------------------------------------------------
 
-    def _shape(self, c: Contraction) -> Shape:
+    def _shape(self, c: Contraction) -> TileShape:
         wide, narrow = (rows(family, *c.dtypes) for family in (Family.WGMMA, Family.MMA))
         depth = wide[0].k
         whole = [n for n in (2, 1, 4, 3) if is_multiple(c.k.extent, n * depth, self.fusion.facts())]
@@ -200,16 +131,16 @@ class TensorCores:
             warps = self.chooser.pick((1, 1, 2)) if height > WGMMA_ROWS else 1
             each = self.chooser.pick((1, 2)) if height > WGMMA_ROWS * warps else 1
             across = self.chooser.pick((1, 2)) if columns > width and width <= 64 else 1
-            return Shape(Instruction.WGMMA, (WGMMA_ROWS, width, depth), (warps, 1), (self.chooser.pick((Y, Z, Y, _P.Unroll)), Z), (each, across), steps)
+            return TileShape(Instruction.WGMMA, (WGMMA_ROWS, width, depth), (warps, 1), (self.chooser.pick((Y, Z, Y, _P.Unroll)), Z), (each, across), steps)
         down, along = self.chooser.pick((1, 2, 2, 4)), self.chooser.pick((1, 1, 2))
         each = self.chooser.pick((1, 1, 2)), self.chooser.pick((1, 2, 4) if steps in whole else (2, 4))
         types = self.chooser.pick(((Y, Z), (Z, Y)))
         row = narrow[0] if len(narrow) == 1 else self.chooser.pick(narrow)
-        return Shape(Instruction.MMA, (row.m, row.widths[0], row.k), (down, along), types, each, steps)
+        return TileShape(Instruction.MMA, (row.m, row.widths[0], row.k), (down, along), types, each, steps)
 
     # -- loops ----------------------------------------------------------------------------------------------------------------------
 
-    def _tiles(self, c: Contraction, shape: Shape, result: Result, feeds: list[Feed], ends: bool, in_roles: bool, pingpong: bool) -> Nest:
+    def _tiles(self, c: Contraction, shape: TileShape, result: Result, feeds: list[Feed], ends: bool, in_roles: bool, pingpong: bool) -> Nest:
         """[head, steps, m, n, k] of the result, [head, m, n] of what follows, [head, steps, rows, k] of the operands."""
         loops = Loops(self.recorder, c.tv)
         (mo, m), (no, n), (ko, k) = (loops.split(axis, f) for axis, f in zip((c.m, c.n, c.k), shape.tile, strict=True))
@@ -287,7 +218,7 @@ class TensorCores:
         head[place : place + 1] = parts
         return parts
 
-    def _bind_steps(self, loops: Loops, steps: list[Axis], shape: Shape) -> None:
+    def _bind_steps(self, loops: Loops, steps: list[Axis], shape: TileShape) -> None:
         """At times, parts of the sum on other threads or blocks."""
         if not self.chooser.chance(self.options.split_sums):
             return

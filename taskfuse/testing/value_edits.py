@@ -12,7 +12,7 @@ from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel, held, map_expressions, walk
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, Stmt, TmaLoad, TmaStore, VectorCopy
-from taskfuse.kir.operands import Access, Case, Descriptor, Found, Holds, Operand
+from taskfuse.kir.operands import Access, Case, Descriptor, GatherValue, Holds, Operand
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.testing.mutations import Edit, Mutants, at
 
@@ -50,7 +50,9 @@ def reads(s: Writer) -> Iterator[Site]:
         case Gather():
             yield Site(s.source, lambda new: replace(s, source=element(new)))
             for k, v in enumerate(s.values):
-                yield Site(v.source, lambda new, k=k, v=v: replace(s, values=(*s.values[:k], Found(v.symbol, element(new), v.extent), *s.values[k + 1 :])))
+                yield Site(
+                    v.source, lambda new, k=k, v=v: replace(s, values=(*s.values[:k], GatherValue(v.symbol, element(new), v.extent), *s.values[k + 1 :]))
+                )
         case VectorCopy() | AsyncCopy() | LdMatrix() | StMatrix() | Shuffle() | TmaStore():
             yield Site(s.source, lambda new: replace(s, source=element(new)))
         case Wgmma():

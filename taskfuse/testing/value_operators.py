@@ -18,7 +18,7 @@ from taskfuse.ir.scalar import TRUE, And, Compare, Const, Expr, FloorDiv, Mod, a
 from taskfuse.kir import Kernel, bodies, held, map_stmts, walk, with_bodies
 from taskfuse.kir.declarations import HostParam, ScalarParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Branch, Choose, Compute, For, Gather, If, Stmt, VectorCopy
-from taskfuse.kir.operands import Access, Case, Content, Found, Immediate, Operand, ScalarValue
+from taskfuse.kir.operands import Access, Case, Content, GatherValue, Immediate, Operand, ScalarValue
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.synchronization import CursorInit
 from taskfuse.testing.lie_operators import LIE_OPERATORS
@@ -395,7 +395,7 @@ def _gathers(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
     if isinstance(s, Gather):
         for k, v in enumerate(s.values):
             for other in (v.extent - 1, v.extent + 1):
-                yield replace(s, values=(*s.values[:k], Found(v.symbol, v.source, other), *s.values[k + 1 :]))
+                yield replace(s, values=(*s.values[:k], GatherValue(v.symbol, v.source, other), *s.values[k + 1 :]))
             at_first = tuple(substitute(e, {v.symbol: const(0)}) if v.symbol in e.free else e for e in s.source.index)
             yield replace(s, source=Access(s.source.buffer, at_first))
         for k in range(len(s.values) - 1):

@@ -6,14 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import taskfuse as tf
 from examples import founding
-from taskfuse.cli import trial
-from taskfuse.cli.main import Stage, main
-from taskfuse.ir.dims import Dim
+from taskfuse.cli.main import ShownStage, main
 from tests.lines import line_of
 
 ROOT = Path(__file__).parents[2]
@@ -110,8 +107,8 @@ def test_stages_of_an_example(run: Run) -> None:
 
 
 def test_every_stage_of_a_kernel_text(run: Run) -> None:
-    for stage in Stage:
-        if stage in (Stage.FUSION, Stage.PLAN):
+    for stage in ShownStage:
+        if stage in (ShownStage.FUSION, ShownStage.PLAN):
             assert "kernel 'gemm' comes without a fusion" in run.fails("show", stage.value, GEMM)
         else:
             assert run("show", stage.value, GEMM, "--set", "M=128", "N=128", "K=64").strip()
@@ -123,15 +120,6 @@ def test_a_file_with_several_fusions(run: Run) -> None:
     assert run("show", "kernel", f"{ROOT}/examples/cat.py:gather") == everything[: everything.index("\n\nKERNEL") + 1]
 
 
-def test_programs(run: Run, program: Path) -> None:
-    assert run("show", "kernel", program).startswith("KERNEL sums(")
-    assert run("show", "kernel", f"{program}:made") == run("show", "kernel", program)
-    assert run("show", "kernel", f"{program}:pair").count("KERNEL sums(") == 2
-    assert str(program.parent) not in sys.path
-    assert run.fails("show", "kernel", f"{program}:missing").startswith(f"{program} has no function 'missing'\nhelp: name the one")
-    assert "sums.py:number gives int, no fusion" in run.fails("show", "kernel", f"{program}:number")
-
-
 def test_texts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "text"
     text = run("show", "fusion", "founding")
@@ -141,29 +129,6 @@ def test_texts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert kernel == run("show", "kernel", "founding")
     monkeypatch.setattr("sys.stdin", io.StringIO(kernel))
     assert tf.parse_kernel(run("show", "kernel", "-")) == tf.parse_kernel(kernel)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "line 1, column 1: "),
-        (b"\xff\xfe", "is not text"),
-        (b"KERNEL k(", "line 1, column "),
-        (b"KERNEL k(x: float32[4]) -> (y: float32[4])\n  GRID (1, 1, 1)  BLOCK (4, 1, 1)\n\nx[threadIdx.x] = copy(1.0)\n", "input 'x' is written"),
-    ],
-)
-def test_texts_at_fault(run: Run, tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "text"
-    path.write_bytes(content)
-    assert message in run.fails("show", "kernel", path)
-
-
-def test_files_at_fault(run: Run, tmp_path: Path) -> None:
-    assert run.fails("show", "kernel", "found").startswith("there is no file or example 'found'\nhelp: give a Python program")
-    assert "(block_roles, cat, founding, gemm, gemm_cluster, gemm_multistage, gemm_pingpong, horizontal_fusion," in run.fails("show", "kernel", "found")
-    assert run.fails("show", "kernel", tmp_path / "no.py") == f"cannot read {tmp_path}/no.py: No such file or directory\n"
-    assert run.fails("show", "kernel", tmp_path) == f"cannot read {tmp_path}: Is a directory\n"
-    assert "gemm.kir is not a Python program, so it has no function 'f'" in run.fails("show", "kernel", f"{GEMM}:f")
 
 
 def test_errors_of_the_stage(run: Run) -> None:
@@ -210,21 +175,6 @@ def test_simulate_at_fault(run: Run) -> None:
     assert "B is 0; it must be at least 1" in run.fails("simulate", "founding", "--set", "B=0")
     assert "it has no extent Q" in run.fails("simulate", "founding", "--set", "Q=0")
     assert "threads per block" in run.fails("simulate", "founding", "--set", "T=1000")
-
-
-def test_usual_extents_obey_their_facts() -> None:
-    extents = (Dim("A", 0), Dim("B", min=30), Dim("C", 0, max=4), Dim("D", min=1, multiple_of=8), Dim("E", 0, max=6, multiple_of=4))
-    assert trial.complete(extents, {"A": 2, "Z": 1}) == {"A": 2, "B": 30, "C": 4, "D": 8, "E": 4}
-
-
-def test_differences() -> None:
-    wanted = np.array([1, 2, np.nan, np.inf, 0, 5], np.float32)
-    same = trial.difference(wanted, wanted)
-    assert (same.absolute, same.relative, same.wrong) == (0, 0, 0)
-    found = trial.difference(np.array([1, 1, 3, -np.inf, 0, np.nan], np.float32), wanted)
-    assert (found.absolute, found.relative, found.wrong) == (1, 0.5, 3)
-    assert str(found) == "largest difference from NumPy 1 (relative 0.5); 3 elements are NaN or infinite in one of the two"
-    assert trial.difference(np.zeros((0, 2)), np.zeros((0, 2))).absolute == 0
 
 
 # -- verify -------------------------------------------------------------------------------------------------------------------------
@@ -279,32 +229,6 @@ def test_versions(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(rows) == ["taskfuse", "Python", "NumPy", "cuda-bindings", "NVRTC", "driver", "nvdisasm"]
     assert rows["taskfuse"] == tf.__version__
     assert rows["NVRTC"].startswith("13.")
-
-
-def test_versions_of_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def missing() -> None:
-        raise tf.errors.CudaUnavailableError(what="it", reason="it is not there")
-
-    monkeypatch.setattr("taskfuse.cuda.nvrtc.version", missing)
-    monkeypatch.setattr("taskfuse.cuda.driver.driver", missing)
-    monkeypatch.setattr("taskfuse.cuda.disassembly.disassembler", lambda: None)
-    monkeypatch.setattr("taskfuse.cli.versions.version", lambda name: missing_package(name))
-    with pytest.raises(SystemExit):
-        main(["--version"])
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split(maxsplit=1)[1] for line in lines[2:]] == [
-        "not installed",
-        "not installed",
-        "not available: it is not there",
-        "not available: it is not there",
-        "not installed",
-    ]
-
-
-def missing_package(name: str) -> str:
-    from importlib.metadata import PackageNotFoundError
-
-    raise PackageNotFoundError(name)
 
 
 # -- usage --------------------------------------------------------------------------------------------------------------------------

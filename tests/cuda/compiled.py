@@ -11,22 +11,22 @@ from taskfuse.cuda.signature import Source
 from taskfuse.cuda.source import emit
 from taskfuse.errors import CudaCompileError
 from taskfuse.kir.declarations import TensorParam
-from taskfuse.kir.variant import Form, Variant
+from taskfuse.kir.variant import ArgumentLayout, Variant
 
 BATCH = 10
 
 
-def variant(kernel: tf.Kernel, form: Form, wide: bool = False) -> Variant:
+def variant(kernel: tf.Kernel, form: ArgumentLayout, wide: bool = False) -> Variant:
     """All tensors of one form."""
     return Variant(tuple(form for p in kernel.params if isinstance(p, TensorParam)), wide)
 
 
 # What is assumed of the arguments, and how the text is made.
-FORMS: dict[str, tuple[Form, bool, bool, bool]] = {
-    "dense": (Form.DENSE, False, False, False),
-    "rows": (Form.ROWS, False, False, False),
-    "strided, wide": (Form.STRIDED, True, False, False),
-    "debug, fast math": (Form.DENSE, False, True, True),
+FORMS: dict[str, tuple[ArgumentLayout, bool, bool, bool]] = {
+    "dense": (ArgumentLayout.DENSE, False, False, False),
+    "rows": (ArgumentLayout.ROWS, False, False, False),
+    "strided, wide": (ArgumentLayout.STRIDED, True, False, False),
+    "debug, fast math": (ArgumentLayout.DENSE, False, True, True),
 }
 
 

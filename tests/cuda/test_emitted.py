@@ -14,7 +14,7 @@ from taskfuse.cuda.source import emit
 from taskfuse.cuda.sources import Sources
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.kir.declarations import TensorParam
-from taskfuse.kir.variant import Form, Variant
+from taskfuse.kir.variant import ArgumentLayout, Variant
 from taskfuse.options import Options, read_options
 
 SCALARS = """
@@ -50,7 +50,7 @@ def made(kernel: Kernel, *rest: object) -> Source:
 
 def variants(kernel: Kernel) -> list[Variant]:
     tensors = [p for p in kernel.params if isinstance(p, TensorParam)]
-    return [dense(kernel), *(Variant(tuple(form for _ in tensors), wide) for form in Form for wide in (False, True))]
+    return [dense(kernel), *(Variant(tuple(form for _ in tensors), wide) for form in ArgumentLayout for wide in (False, True))]
 
 
 def test_what_is_read_is_what_was_printed(settings: Options, printed: list[Kernel]) -> None:
@@ -71,7 +71,7 @@ def test_what_the_key_depends_on(settings: Options, printed: list[Kernel], monke
     made(kernel, plain, False, False, settings)
     made(other, dense(other), False, False, settings)
     made(kernel, replace(plain, wide=True), False, False, settings)
-    made(kernel, replace(plain, forms=(Form.ROWS, *plain.forms[1:])), False, False, settings)
+    made(kernel, replace(plain, forms=(ArgumentLayout.ROWS, *plain.forms[1:])), False, False, settings)
     made(kernel, plain, True, False, settings)
     for name, value in {"VERSION": "999", "_FORM": 2, "sources": lambda _: Sources("another", "state")}.items():
         with monkeypatch.context() as patch:

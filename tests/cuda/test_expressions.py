@@ -10,7 +10,7 @@ import pytest
 from taskfuse.cuda.expressions import Divisors, Indices
 from taskfuse.cuda.ranges import INT32, Ranges
 from taskfuse.cuda.text import Helper, closure
-from taskfuse.cuda.writer import Names
+from taskfuse.cuda.writer import Identifiers
 from taskfuse.ir.scalar import Expr, Facts, and_, children, const, eq, evaluate, le, lt, maximum, minimum, ne, not_, or_, parse_expr, select, sym, table, xor
 from tests.cuda.host import needs_compiler, run
 
@@ -94,7 +94,7 @@ def test_random_expressions(tmp_path: Path, ranges: dict[str, tuple[int, int]], 
     functions: list[str] = []
     calls: list[str] = []
     expected: list[int] = []
-    names = Names()
+    names = Identifiers()
     uniform = frozenset({"S", "T"})
     wide_symbols = frozenset(n for n, (_, hi) in ranges.items() if hi > INT32[1])
     parameters = ", ".join(f"{'long long' if n in wide_symbols else 'int'} {names[n]}" for n in ranges)
@@ -150,6 +150,6 @@ def test_prepared_divisors_divide_every_dividend(d: int) -> None:
     ],
 )
 def test_text(text: str, printed: str) -> None:
-    names = Names()
+    names = Identifiers()
     indices = Indices({n: names[n] for n in SMALL}, Ranges(SMALL), Facts, False, frozenset(), Divisors(frozenset({"S", "T"}), names.reserve), set())
     assert indices.text(parse_expr(text)) == printed

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskfuse.cuda.layout import Layout, alignment_of, ranges_overlap, row_major, vector_bytes_of
-from taskfuse.kir.variant import Form
+from taskfuse.kir.variant import ArgumentLayout
 
 AXES = st.lists(st.tuples(st.integers(0, 4), st.integers(-12, 12)), max_size=4)
 ITEMSIZES = st.sampled_from([1, 2, 4, 8])
@@ -58,11 +58,11 @@ def test_what_a_form_promises_holds(axes: list[tuple[int, int]], itemsize: int, 
     dense = found.is_empty or (contiguous and (not vector or base % 16 == 0))
     last = not axes or shape[-1] <= 1 or strides[-1] == 1
     aligned = not vector or (base % vector == 0 and all(s * itemsize % vector == 0 for s in rows))
-    assert (form is Form.DENSE) == dense
-    if form is Form.ROWS:
+    assert (form is ArgumentLayout.DENSE) == dense
+    if form is ArgumentLayout.ROWS:
         assert last
         assert aligned
-    if form is Form.STRIDED and axes:
+    if form is ArgumentLayout.STRIDED and axes:
         assert not (last and aligned)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from taskfuse.kir.variant import Form
+from taskfuse.kir.variant import ArgumentLayout
 from tests.cuda.calls import COPY, OVERLAP
 from tests.cuda.fakes import FakeDriver, FakeTensor, FakeTorch, FakeTorchDevice, Interface, aligned
 from tests.cuda.launched import Case, tensor
@@ -20,7 +20,7 @@ def test_out(driver: FakeDriver, torch: FakeTorch) -> None:
     assert case.arguments()["y"] == y.data_ptr()
     strided = FakeTensor(aligned((32, 3), "float32").T)
     case.run((x,), out=strided)
-    assert case.sources[-1].variant.forms == (Form.DENSE, Form.STRIDED)
+    assert case.sources[-1].variant.forms == (ArgumentLayout.DENSE, ArgumentLayout.STRIDED)
     assert torch.made == []
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from taskfuse.cuda.launch import LaunchPlans
 from taskfuse.cuda.launch_plan import LaunchPlan
-from taskfuse.kir.variant import Form
+from taskfuse.kir.variant import ArgumentLayout
 from tests.cuda.calls import COPY
 from tests.cuda.fakes import FakeDriver, FakeTensor, FakeTorch, FakeTorchDevice, aligned
 from tests.cuda.launched import Case, tensor
@@ -18,18 +18,18 @@ def test_the_variant_follows_from_the_arrays(driver: FakeDriver, torch: FakeTorc
     case = Case(COPY, driver)
     wide = tensor(3, 64)
     for view, form, strides in (
-        (wide.array[:, :32], Form.ROWS, {"x.0": 64}),
-        (wide.array[::-1, 32:], Form.ROWS, {"x.0": -64}),
-        (wide.array[:, ::2], Form.STRIDED, {"x.0": 64, "x.1": 2}),
-        (np.broadcast_to(wide.array[:1, :1], (3, 32)), Form.STRIDED, {"x.0": 0, "x.1": 0}),
-        (tensor(32, 3).array.T, Form.STRIDED, {"x.0": 1, "x.1": 3}),
+        (wide.array[:, :32], ArgumentLayout.ROWS, {"x.0": 64}),
+        (wide.array[::-1, 32:], ArgumentLayout.ROWS, {"x.0": -64}),
+        (wide.array[:, ::2], ArgumentLayout.STRIDED, {"x.0": 64, "x.1": 2}),
+        (np.broadcast_to(wide.array[:1, :1], (3, 32)), ArgumentLayout.STRIDED, {"x.0": 0, "x.1": 0}),
+        (tensor(32, 3).array.T, ArgumentLayout.STRIDED, {"x.0": 1, "x.1": 3}),
     ):
         case.run((FakeTensor(view),))
-        assert {source.variant.forms[0] for source in case.sources[-1:]} <= {form, Form.STRIDED}
+        assert {source.variant.forms[0] for source in case.sources[-1:]} <= {form, ArgumentLayout.STRIDED}
         arguments = case.arguments()
         assert {name: v for name, v in arguments.items() if name.startswith("x.")} == strides
         assert arguments["x"] == view.ctypes.data
-    assert [s.variant.forms for s in case.sources] == [(Form.ROWS, Form.DENSE), (Form.STRIDED, Form.DENSE)]
+    assert [s.variant.forms for s in case.sources] == [(ArgumentLayout.ROWS, ArgumentLayout.DENSE), (ArgumentLayout.STRIDED, ArgumentLayout.DENSE)]
 
 
 def test_vectors_ask_for_alignment(driver: FakeDriver, torch: FakeTorch) -> None:
@@ -47,7 +47,7 @@ COPY y[blockIdx.x, 4*threadIdx.x] <- r[0] width 4
     views = [tensor(3, 128).array, wide[:, :128], wide[:, 4:132], wide[:, 2:130], aligned((3, 128), "float32", 4), aligned((3, 130), "float32")[:, :128]]
     for view in views:
         case.run((FakeTensor(view),))
-    dense, rows, strided = ((form, Form.DENSE) for form in (Form.DENSE, Form.ROWS, Form.STRIDED))
+    dense, rows, strided = ((form, ArgumentLayout.DENSE) for form in (ArgumentLayout.DENSE, ArgumentLayout.ROWS, ArgumentLayout.STRIDED))
     assert [s.variant.forms for s in case.sources] == [dense, rows, strided]
     assert [launch.function for launch in driver.launches] == [0xF001, 0xF002, 0xF002, 0xF003, 0xF003, 0xF003]
 

@@ -11,7 +11,7 @@ from taskfuse.cuda.debug import Timeout, WaitPoint
 from taskfuse.cuda.signature import WorkspaceArgument
 from taskfuse.cuda.source import emit
 from taskfuse.kir import parse_kernel
-from taskfuse.kir.variant import Form, Variant
+from taskfuse.kir.variant import ArgumentLayout, Variant
 from tests.cuda.fakes import FakeDriver, FakeTorch
 from tests.cuda.launched import Case, tensor
 
@@ -65,7 +65,7 @@ def test_symbolic_rings_compile() -> None:
     a.inline_at(2)
     fusion.group([fusion.task([a]), fusion.task([b])]).parallelize(tf.ParallelType.BIDx)
     kernel = tf.lower(fusion)
-    source = emit(kernel, Variant((Form.DENSE, Form.DENSE), wide=True))
+    source = emit(kernel, Variant((ArgumentLayout.DENSE, ArgumentLayout.DENSE), wide=True))
     assert [str(a.bytes) for a in source.arguments if isinstance(a, WorkspaceArgument) and a.zero] == ["24*B", "24*B"]
     assert kernel.cubin()
 

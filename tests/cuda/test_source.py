@@ -10,7 +10,7 @@ import taskfuse as tf
 from taskfuse.cuda import instructions
 from taskfuse.cuda.signature import DivisorArgument, IntegerArgument, PointerArgument, StrideArgument, WorkspaceArgument
 from taskfuse.cuda.source import emit
-from taskfuse.kir.variant import Form, Variant
+from taskfuse.kir.variant import ArgumentLayout, Variant
 from tests.cuda.adding import ADD, checked
 
 
@@ -34,18 +34,20 @@ def test_the_text_has_one_line_for_one_statement() -> None:
 
 
 def test_wide_integers_stand_where_they_may_be_needed() -> None:
-    text = emit(checked(ADD), Variant((Form.DENSE,) * 3, wide=True)).text
+    text = emit(checked(ADD), Variant((ArgumentLayout.DENSE,) * 3, wide=True)).text
     assert "long long N" in text
     assert "for (long long i = 0; i < (N + 127) / 128; ++i)" in text
     small = ADD.replace("DIM M, N", "DIM M max 1000, N max 1000")
-    assert "long long" not in emit(checked(small), Variant((Form.DENSE,) * 3, wide=True)).text
+    assert "long long" not in emit(checked(small), Variant((ArgumentLayout.DENSE,) * 3, wide=True)).text
 
 
-@pytest.mark.parametrize(("form", "index"), [(Form.STRIDED, "* x_stride1"), (Form.ROWS, "x[blockIdx_x * x_stride0 + (128 * i + threadIdx_x)]")])
-def test_strides_are_parameters(form: Form, index: str) -> None:
-    source = emit(checked(ADD), Variant((form, Form.DENSE, Form.DENSE)))
+@pytest.mark.parametrize(
+    ("form", "index"), [(ArgumentLayout.STRIDED, "* x_stride1"), (ArgumentLayout.ROWS, "x[blockIdx_x * x_stride0 + (128 * i + threadIdx_x)]")]
+)
+def test_strides_are_parameters(form: ArgumentLayout, index: str) -> None:
+    source = emit(checked(ADD), Variant((form, ArgumentLayout.DENSE, ArgumentLayout.DENSE)))
     assert index in source.text
-    assert [a.axis for a in source.arguments if isinstance(a, StrideArgument)] == ([0, 1] if form is Form.STRIDED else [0])
+    assert [a.axis for a in source.arguments if isinstance(a, StrideArgument)] == ([0, 1] if form is ArgumentLayout.STRIDED else [0])
 
 
 def test_uniform_divisors_are_prepared_by_the_host() -> None:

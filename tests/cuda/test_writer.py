@@ -10,7 +10,7 @@ from taskfuse.cuda.expressions import DIVISOR, FLOOR_DIVIDE, FLOOR_MODULO
 from taskfuse.cuda.signature import ScalarArgument
 from taskfuse.cuda.source import emit
 from taskfuse.cuda.text import Helper
-from taskfuse.cuda.writer import Names
+from taskfuse.cuda.writer import Identifiers
 from taskfuse.ir.scalar import const
 from taskfuse.ir.shared_layouts import Major
 from taskfuse.kir.operands import Access, Descriptor
@@ -44,7 +44,7 @@ FOR for in 0..2 UNROLL:
 def test_names_of_helpers_are_taken() -> None:
     helpers = [h for module in (instructions, copy_instructions, matrices) for h in vars(module).values() if isinstance(h, Helper)]
     helpers += [copy_instructions.copy_vector(16), copy_instructions.async_copy(4, fills=True), copy_instructions.async_copy(16, fills=False)]
-    helpers += [copy_instructions.tma_load(3), copy_instructions.tma_store(1), instructions.set_registers(40, 168)]
+    helpers += [copy_instructions.tma_load(3), copy_instructions.tma_store(1), instructions.set_registers(40, 168), copy_instructions.store_vector_if(4)]
     helpers += [instructions.cluster_index("x"), copy_instructions.tma_multicast(2), FLOOR_DIVIDE, FLOOR_MODULO, DIVISOR]
     register = Access("r", (const(0),))
     tile = Descriptor(register, const(0), 0, 0, 0, Major.MN)
@@ -54,5 +54,5 @@ def test_names_of_helpers_are_taken() -> None:
     assert len(helpers) > 30
     for helper in helpers:
         for defined in re.findall(r"(?:\w+\*? )(\w+)\([^)]*\) \{", helper.text):
-            assert Names()[defined] != defined or defined == "operator"
-        assert Names()[helper.name] != helper.name
+            assert Identifiers()[defined] != defined or defined == "operator"
+        assert Identifiers()[helper.name] != helper.name

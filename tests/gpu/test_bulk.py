@@ -6,16 +6,16 @@ torch = pytest.importorskip("torch", reason="needs torch")
 
 import taskfuse as tf
 from tests.gpu.device import poisoned, same, to_numpy, to_torch
-from tests.lowering.bulk_cases import cases, lowered, operands
+from tests.lowering.bulk_cases import CASES
 
 LAUNCHES = 50
 
 
 @pytest.mark.usefixtures("hopper")
-@pytest.mark.parametrize("name", cases())
+@pytest.mark.parametrize("name", CASES)
 def test_results_are_those_of_the_simulator(name: str) -> None:
-    fusion, kernel = lowered(name)
-    arguments = operands(name)
+    fusion, kernel = CASES.lowered(name)
+    arguments = CASES.operands(name)
     simulated = kernel.simulate(*arguments)
     run = tf.compile(kernel, backend="cuda", debug=True)
     given = [to_torch(a) for a in arguments]

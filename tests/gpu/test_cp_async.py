@@ -7,16 +7,16 @@ torch = pytest.importorskip("torch", reason="needs torch")
 import taskfuse as tf
 from taskfuse import ParallelType as P
 from tests.gpu.device import poisoned, same, to_numpy, to_torch
-from tests.lowering.copying import cases, lowered, operands, pipeline
+from tests.lowering.copying import CASES, pipeline
 
 LAUNCHES = 50
 
 
 @pytest.mark.usefixtures("hopper")
-@pytest.mark.parametrize("name", cases())
+@pytest.mark.parametrize("name", CASES)
 def test_results_are_those_of_the_simulator(name: str) -> None:
-    fusion, kernel = lowered(name)
-    arguments = operands(name)
+    fusion, kernel = CASES.lowered(name)
+    arguments = CASES.operands(name)
     simulated = kernel.simulate(*arguments)
     run = tf.compile(kernel, backend="cuda", debug=True)
     given = [to_torch(a) for a in arguments]

@@ -6,20 +6,20 @@ from itertools import combinations, pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskfuse.ir.draw_layout import MARGIN, Box, arrange, route
+from taskfuse.ir.draw_layout import MARGIN, DrawnBox, arrange, route
 
 
-def boxes(box: Box) -> Iterator[Box]:
+def boxes(box: DrawnBox) -> Iterator[DrawnBox]:
     yield box
     for inner in box.inside:
         yield from boxes(inner)
 
 
-def overlap(a: Box, b: Box) -> bool:
+def overlap(a: DrawnBox, b: DrawnBox) -> bool:
     return a.x < b.x + b.width and b.x < a.x + a.width and a.y < b.y + b.height and b.y < a.y + a.height
 
 
-def check(root: Box, wires: list[tuple[Box, Box]]) -> None:
+def check(root: DrawnBox, wires: list[tuple[DrawnBox, DrawnBox]]) -> None:
     for box in boxes(root):
         for inner in box.inside:
             assert box.x < inner.x
@@ -34,37 +34,37 @@ def check(root: Box, wires: list[tuple[Box, Box]]) -> None:
 
 
 @st.composite
-def layouts(draw: st.DrawFn) -> tuple[Box, list[tuple[Box, Box]]]:
+def layouts(draw: st.DrawFn) -> tuple[DrawnBox, list[tuple[DrawnBox, DrawnBox]]]:
     """Leaves in order, cut into consecutive ranges, these into others; edges lead from earlier leaves to later ones."""
-    leaves = [Box(draw(st.floats(5, 200)), draw(st.floats(5, 60))) for _ in range(draw(st.integers(1, 14)))]
+    leaves = [DrawnBox(draw(st.floats(5, 200)), draw(st.floats(5, 60))) for _ in range(draw(st.integers(1, 14)))]
     count = len(leaves)
     pairs = draw(st.lists(st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)), max_size=20))
     wires = [(leaves[i], leaves[j]) for i, j in sorted(set(pairs)) if i < j]
     level = leaves
     for _ in range(draw(st.integers(1, 3))):
         cuts = sorted({0, len(level), *draw(st.lists(st.integers(0, len(level)), max_size=4))})
-        level = [Box(0.0, 0.0, level[a:b]) for a, b in pairwise(cuts)]
-    return Box(50.0, 0.0, level), wires
+        level = [DrawnBox(0.0, 0.0, level[a:b]) for a, b in pairwise(cuts)]
+    return DrawnBox(50.0, 0.0, level), wires
 
 
 @given(layouts())
 @settings(max_examples=80)
-def test_nothing_overlaps_and_edges_lead_down(case: tuple[Box, list[tuple[Box, Box]]]) -> None:
+def test_nothing_overlaps_and_edges_lead_down(case: tuple[DrawnBox, list[tuple[DrawnBox, DrawnBox]]]) -> None:
     root, wires = case
     arrange(root, wires)
     check(root, wires)
 
 
 def test_a_long_row_is_broken() -> None:
-    root = Box(0.0, 0.0, [Box(0.0, 0.0, [Box(200.0, 30.0) for _ in range(20)])])
+    root = DrawnBox(0.0, 0.0, [DrawnBox(0.0, 0.0, [DrawnBox(200.0, 30.0) for _ in range(20)])])
     arrange(root, [])
     check(root, [])
     assert root.width < 1700
 
 
 def test_an_edge_goes_around_what_is_between() -> None:
-    first, second, third = (Box(100.0, 30.0) for _ in range(3))
-    root = Box(0.0, 0.0, [first, second, third])
+    first, second, third = (DrawnBox(100.0, 30.0) for _ in range(3))
+    root = DrawnBox(0.0, 0.0, [first, second, third])
     arrange(root, [(first, second), (second, third), (first, third)])
     start, end = (first.x + 50, first.y + 30), (third.x + 50, third.y)
     assert route(start, end, []) == [start, end]

@@ -5,7 +5,7 @@ from typing import get_args
 from taskfuse.ir.scalar import const, sym
 from taskfuse.kir.fields import KINDS, fields_of
 from taskfuse.kir.nodes import Gather, Stmt, TmaLoad
-from taskfuse.kir.operands import Access, Writer
+from taskfuse.kir.operands import Access, WritingStmt
 from taskfuse.kir.products import Mma, Wgmma
 
 CLASSES = get_args(Stmt)
@@ -21,7 +21,7 @@ def test_uses() -> None:
     gather = fields_of(Gather)
     assert [name for name, _ in gather.kinds] == ["holds", "out", "source", "values"]
     assert [name for name, _ in gather.read] == ["source", "values"]
-    assert {c.__name__ for c in CLASSES if fields_of(c).written} == {c.__name__ for c in CLASSES if issubclass(c, Writer)} - {"TmaStore"}
+    assert {c.__name__ for c in CLASSES if fields_of(c).written} == {c.__name__ for c in CLASSES if issubclass(c, WritingStmt)} - {"TmaStore"}
 
 
 def test_a_kind_rebuilds_what_it_finds() -> None:

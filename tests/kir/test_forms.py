@@ -7,7 +7,7 @@ import pytest
 from taskfuse.ir.scalar import const
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir.fields import types_of
-from taskfuse.kir.forms import FORMS, RESERVED, STATEMENT_WORDS, Form, Option, Slot, Word, form_of
+from taskfuse.kir.forms import FORMS, RESERVED, STATEMENT_WORDS, OptionalPart, Slot, StatementForm, Word, form_of
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operand_printer import OperandPrinter
 from taskfuse.kir.operands import BarrierSlot, Located
@@ -28,8 +28,8 @@ def test_a_statement_has_a_form_or_a_syntax_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f.statement.__name__)
-def test_what_a_form_names_is_printed_and_read(form: Form) -> None:
-    slots = [p.slot if isinstance(p, Option) else p for p in form.pieces if not isinstance(p, Word)]
+def test_what_a_form_names_is_printed_and_read(form: StatementForm) -> None:
+    slots = [p.slot if isinstance(p, OptionalPart) else p for p in form.pieces if not isinstance(p, Word)]
     assert all(slot.type in OperandPrinter().values for slot in slots)
     named = {slot.name for slot in slots}
     assert named == types_of(form.statement).keys() - {"location", "holds"}
@@ -42,6 +42,6 @@ def test_pieces() -> None:
     assert form.pieces == (
         Word("ARRIVE ", ("ARRIVE",)),
         Slot("barrier", BarrierSlot),
-        Option(Word(" across ", ("across",)), Slot("across", tuple[ParallelType, ...]), ()),
+        OptionalPart(Word(" across ", ("across",)), Slot("across", tuple[ParallelType, ...]), ()),
     )
     assert form.made({"barrier": BarrierSlot("b", const(0))}) == Arrive(BarrierSlot("b", const(0)))

@@ -8,7 +8,7 @@ from taskfuse.errors import ParseError, VerifyError
 from taskfuse.ir.scalar import sym
 from taskfuse.kir import parse_kernel, verify_kernel
 from taskfuse.kir.nodes import Gather
-from taskfuse.kir.operands import Access, Found
+from taskfuse.kir.operands import Access, GatherValue
 from taskfuse.kir.walk import accesses, expressions, map_expressions, own_symbols
 from tests.sim.kernels import INTERLEAVINGS, X, error, kernel, run_all
 
@@ -93,7 +93,7 @@ def test_walk() -> None:
     assert own_symbols(stmt) == {"v": sym("N")}
     moved = map_expressions(stmt, lambda e: e + 1)
     assert isinstance(moved, Gather)
-    assert moved.values == (Found("v", Access("i", (sym("threadIdx.x") + 1,)), sym("N") + 1),)
+    assert moved.values == (GatherValue("v", Access("i", (sym("threadIdx.x") + 1,)), sym("N") + 1),)
 
 
 def test_values_wrap_and_outside_is_zero() -> None:

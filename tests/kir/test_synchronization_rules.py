@@ -8,7 +8,7 @@ from tests.kir.refused import is_refused
 SYNCHRONIZATION = [
     # synchronization
     ("SYNC block 64", "a block barrier of 64 threads in blocks of 128", "SYNC block 128"),
-    ("SYNC warp 16", "a warp barrier of 16 threads: all 32 of a warp meet, or all of a block that has fewer", "SYNC warp 32"),
+    ("SYNC warp 16", "a warp barrier of 16 threads: all 32 of a warp arrive, or all of a block that has fewer", "SYNC warp 32"),
     ("SYNC named 0, 64", "named barrier 0: ids are 1 to 15", "SYNC named 15, 64"),
     ("SYNC named 16, 64", "named barrier 16: ids are 1 to 15", "SYNC named threadIdx.y + 1, 64"),
     ("SYNC named 1, 48", "a named barrier of 48 threads: not a multiple of 32", "SYNC named 1, S"),

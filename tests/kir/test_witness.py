@@ -9,7 +9,7 @@ import pytest
 import taskfuse.kir.witness_rules as rules
 from taskfuse.cli.load import load
 from taskfuse.kir import Kernel, held, parse_kernel, specialized, verify_kernel, walk
-from taskfuse.kir.operands import Writer
+from taskfuse.kir.operands import WritingStmt
 from taskfuse.kir.scope import Declarations
 from taskfuse.lowering.state import State
 from taskfuse.lowering.steps import Step
@@ -71,7 +71,7 @@ def test_every_pass_keeps_what_every_statement_holds(monkeypatch: pytest.MonkeyP
         step.change(state)
         if not hasattr(state, "kernel"):
             return
-        writers = [s for s in walk(state.kernel) if isinstance(s, Writer)]
+        writers = [s for s in walk(state.kernel) if isinstance(s, WritingStmt)]
         assert all(s.holds is not None for s in writers)
         assert definitions is None or state.kernel.definitions is definitions
         verify_kernel(state.kernel)

@@ -1,13 +1,13 @@
 """Fusions whose tiles come and go by bulk copies."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
 
 import taskfuse as tf
 from taskfuse import MemoryType, atoms
 from taskfuse import ParallelType as P
 from taskfuse.ir.tasks import Node
-from tests.lowering.running import Array, bind, numbers
+from tests.lowering.cases import Case, Cases
+from tests.lowering.running import bind
 
 S, U, TX, TY, TZ, BX, BY = P.Serial, P.Unroll, P.TIDx, P.TIDy, P.TIDz, P.BIDx, P.BIDy
 
@@ -329,9 +329,6 @@ def again(
     return fusion
 
 
-Case = tuple[Callable[[], tf.Fusion], tuple[tuple[int, ...], ...], tf.DType]
-
-
 def cases() -> dict[str, Case]:
     """Kernels by name: how to build it, the shapes of its inputs, and their dtype."""
     found: dict[str, Case] = {}
@@ -392,16 +389,4 @@ def cases() -> dict[str, Case]:
     return found
 
 
-CASES = cases()
-
-
-@cache
-def lowered(name: str) -> tuple[tf.Fusion, tf.Kernel]:
-    """A case and its kernel."""
-    fusion = CASES[name][0]()
-    return fusion, tf.lower(fusion)
-
-
-def operands(name: str) -> list[Array]:
-    """Arguments of a case."""
-    return [numbers(*shape, dtype=CASES[name][2].numpy, seed=k) for k, shape in enumerate(CASES[name][1])]
+CASES = Cases(cases())

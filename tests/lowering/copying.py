@@ -1,13 +1,10 @@
 """Fusions whose tiles come by asynchronous copies (cp.async)."""
 
-from collections.abc import Callable
-from functools import cache
-
 import taskfuse as tf
 from taskfuse import MemoryType, atoms
 from taskfuse import ParallelType as P
 from taskfuse.ir.types import THREAD_TYPES
-from tests.lowering.running import Array, numbers
+from tests.lowering.cases import Case, Cases
 
 TX, TY, TZ, BX = P.TIDx, P.TIDy, P.TIDz, P.BIDx
 
@@ -195,9 +192,6 @@ def from_workspace() -> tf.Fusion:
     return fusion
 
 
-Case = tuple[Callable[[], tf.Fusion], tuple[tuple[int, ...], ...], tf.DType]
-
-
 TWO = ((4, 8, 32),) * 2
 
 
@@ -231,16 +225,4 @@ def cases() -> dict[str, Case]:
     return found
 
 
-CASES = cases()
-
-
-@cache
-def lowered(name: str) -> tuple[tf.Fusion, tf.Kernel]:
-    """A case and its kernel."""
-    fusion = CASES[name][0]()
-    return fusion, tf.lower(fusion)
-
-
-def operands(name: str) -> list[Array]:
-    """Arguments of a case."""
-    return [numbers(*shape, dtype=CASES[name][2].numpy, seed=k) for k, shape in enumerate(CASES[name][1])]
+CASES = Cases(cases())

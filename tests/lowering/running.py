@@ -127,3 +127,15 @@ def body(kernel: tf.Kernel) -> str:
     lines = str(kernel).split("\n\n", 1)[1].splitlines()
     starts = [k for k, line in enumerate(lines) if "barriers are initialized" in line]
     return "\n".join(lines[starts[0] + 1 :] if starts else lines)
+
+
+def turned(rows: int, columns: int, ptypes: tuple[P, ...], reader: tuple[P, ...] | None = None, flips: tuple[int, ...] = (1,)) -> tf.Fusion:
+    """a = -x, then its reversal along ``flips``, [rows, columns]."""
+    with tf.Fusion("turned") as fusion:
+        x = tf.define_tensor([rows, columns], name="x")
+        a = tf.neg(x)
+        b = tf.add(tf.flip(a, flips), 1.0)
+        fusion.add_output(b)
+    bind(a, *ptypes)
+    bind(b, *(reader or ptypes))
+    return fusion

@@ -12,7 +12,7 @@ from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.kir.nodes import If, TmaStore
 from taskfuse.kir.synchronization import Expect, FenceProxyAsync, InitBarrier, Wait, WaitGroup
 from tests.cuda.compiled import compiles, texts
-from tests.lowering.bulk_cases import BX, CASES, LOAD, SHARED, STORE, TX, TY, after_another_group, lowered, made_and_read, operands, side_by_side, stream, view
+from tests.lowering.bulk_cases import BX, CASES, LOAD, SHARED, STORE, TX, TY, after_another_group, made_and_read, side_by_side, stream, view
 from tests.lowering.faults import missed
 from tests.lowering.running import agrees, buffer, numbers, refused
 
@@ -24,34 +24,34 @@ def box(kernel: tf.Kernel, name: str) -> TensorMapParam:
 
 @pytest.mark.parametrize("name", CASES)
 def test_results_are_those_of_numpy(name: str) -> None:
-    agrees(lowered(name)[0], *operands(name))
+    agrees(CASES.lowered(name)[0], *CASES.operands(name))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_kernel_is_proved(name: str) -> None:
-    lowered(name)[1].verify().require()
+    CASES.lowered(name)[1].verify().require()
 
 
 def test_every_kernel_compiles() -> None:
-    compiles(texts({name: lowered(name)[1] for name in CASES}, "dense"), "sm_90a")
+    compiles(texts({name: CASES.lowered(name)[1] for name in CASES}, "dense"), "sm_90a")
 
 
 # -- boxes --------------------------------------------------------------------------------------------------------------------------
 
 
 def test_the_box_is_the_tile_and_the_swizzle_that_of_the_layout() -> None:
-    kernel = lowered("bfloat16 128")[1]
+    kernel = CASES.lowered("bfloat16 128")[1]
     assert (box(kernel, "tv2.map").box, box(kernel, "tv2.map").swizzle, box(kernel, "tv2.map").tensor) == ((16, 64), 128, "x")
     assert buffer(kernel, "tv2").align == 1024
-    kernel = lowered("4d both")[1]
+    kernel = CASES.lowered("4d both")[1]
     assert [(p.box, p.swizzle) for p in kernel.params if isinstance(p, TensorMapParam)] == [((2, 2, 2, 4), 0)] * 2
 
 
 def test_a_fill_brings_all_its_boxes() -> None:
-    kernel = lowered("boxes, store=True")[1]
+    kernel = CASES.lowered("boxes, store=True")[1]
     assert [str(s.bytes) for s in walk(kernel) if isinstance(s, Expect)] == [str(3 * 8 * 32 * 4)]
     assert sum(isinstance(s, TmaStore) for s in walk(kernel)) == 1
-    kernel = lowered("three loads")[1]
+    kernel = CASES.lowered("three loads")[1]
     assert [str(s.bytes) for s in walk(kernel) if isinstance(s, Expect)] == [str(3 * 8 * 32 * 4)]
 
 
@@ -80,13 +80,13 @@ def test_any_number_of_trips_over_any_number_of_stages(stages: int) -> None:
 
 @pytest.mark.parametrize("name", ["2d both", "load and stores", "load beside stores", "stored and read, apart=True"])
 def test_waits_and_arrivals_are_all_needed(name: str) -> None:
-    fusion, kernel = lowered(name)
-    assert set(missed(kernel, fusion, *operands(name))) <= {"Barrier before one lane arrives for the warp"}  # one of two in a row
+    fusion, kernel = CASES.lowered(name)
+    assert set(missed(kernel, fusion, *CASES.operands(name))) <= {"Barrier before one lane arrives for the warp"}  # one of two in a row
 
 
 def test_full_counts_the_engine_and_the_threads_that_store() -> None:
     def counts(name: str) -> dict[str, str]:
-        return {s.barrier.name: str(s.count) for s in walk(lowered(name)[1]) if isinstance(s, InitBarrier)}
+        return {s.barrier.name: str(s.count) for s in walk(CASES.lowered(name)[1]) if isinstance(s, InitBarrier)}
 
     assert counts("two loads")["ch0.full"] == "1"
     assert counts("load and stores")["ch0.full"] == "2"
@@ -94,29 +94,29 @@ def test_full_counts_the_engine_and_the_threads_that_store() -> None:
 
 def test_threads_that_do_not_arrive_do_not_wait() -> None:
     """Eight columns of threads, padded to a warp: four of the load's threads run its loop, and the first of them waits and copies."""
-    kernel = lowered("3d load")[1]
+    kernel = CASES.lowered("3d load")[1]
     (first,) = (b for s in walk(kernel) if isinstance(s, If) for b in s.branches if any(isinstance(t, Expect) for t in b.body))
     assert str(first.cond) == "threadIdx.y == 0"
     assert [type(t) for t in first.body] == [Wait, Expect]
 
 
 def test_what_threads_store_is_fenced_before_a_bulk_copy_reads_it_and_stores_are_retired() -> None:
-    kernel = lowered("stored and read, apart=True")[1]
+    kernel = CASES.lowered("stored and read, apart=True")[1]
     assert sum(isinstance(s, FenceProxyAsync) for s in walk(kernel)) == 1
     assert [s.read_only for s in walk(kernel) if isinstance(s, WaitGroup)] == [True, False]
-    assert not any(isinstance(s, FenceProxyAsync | WaitGroup) for s in walk(lowered("two loads")[1]))
+    assert not any(isinstance(s, FenceProxyAsync | WaitGroup) for s in walk(CASES.lowered("two loads")[1]))
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if n.startswith("read again")])
 def test_an_output_that_a_bulk_copy_reads_again_is_fenced_in_global_memory(name: str) -> None:
     """Without the fence, the simulator and the proof name it; the barrier behind it is needed, too."""
-    kernel = lowered(name)[1]
+    kernel = CASES.lowered(name)[1]
     assert [s.memory for s in walk(kernel) if isinstance(s, FenceProxyAsync)] == [MemoryType.Global]
     text = str(kernel)
     without = tf.parse_kernel(text.replace("FENCE proxy.async.global", "PASS"))
     assert "FENCE proxy.async.global of the writer" in without.verify().failures[-1].reason
     with pytest.raises(SimulationError, match=r"missing fence\.proxy\.async\.global: Global '\w+' was written by a thread"):
-        without.simulate(*operands(name))
+        without.simulate(*CASES.operands(name))
     lines = text.splitlines()
     (at,) = (k for k, line in enumerate(lines) if "FENCE proxy.async.global" in line)
     assert lines[at + 1].strip().startswith("SYNC ")
@@ -126,7 +126,7 @@ def test_an_output_that_a_bulk_copy_reads_again_is_fenced_in_global_memory(name:
 
 def test_bytes_that_bulk_copies_touch_are_no_other_buffers() -> None:
     fusion = after_another_group()
-    kernel = agrees(fusion, *operands("after another group"), options=tf.LoweringOptions(shared_limit=1))
+    kernel = agrees(fusion, *CASES.operands("after another group"), options=tf.LoweringOptions(shared_limit=1))
     assert len({str(b.offset) for b in kernel.buffers}) == 2
 
 

@@ -10,7 +10,7 @@ from taskfuse.kir.nodes import AsyncCopy, For, If
 from taskfuse.kir.operands import Queue
 from taskfuse.kir.synchronization import ArriveAsync, Commit, InitBarrier, WaitGroup
 from tests.cuda.compiled import compiles, texts
-from tests.lowering.copying import CASES, COPY, SHARED, TX, TY, lowered, operands, pipeline, ring
+from tests.lowering.copying import CASES, COPY, SHARED, TX, TY, pipeline, ring
 from tests.lowering.faults import is_caught, without
 from tests.lowering.running import agrees, buffer, numbers, refused
 
@@ -73,28 +73,28 @@ MIXED_WITH_BULK = ("copy and bulk copy", "all kinds")
 
 @pytest.mark.parametrize("name", CASES)
 def test_results_are_those_of_numpy(name: str) -> None:
-    agrees(lowered(name)[0], *operands(name))
+    agrees(CASES.lowered(name)[0], *CASES.operands(name))
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in MIXED_WITH_BULK])
 def test_kernels_are_proved(name: str) -> None:
-    lowered(name)[1].verify().require()
+    CASES.lowered(name)[1].verify().require()
 
 
 @pytest.mark.parametrize("name", MIXED_WITH_BULK)
 def test_kernels_with_bulk_copies_are_not_refuted(name: str) -> None:
-    assert lowered(name)[1].verify().verdict is not Verdict.REFUTED
+    assert CASES.lowered(name)[1].verify().verdict is not Verdict.REFUTED
 
 
 @pytest.mark.parametrize("how", ["dense", "rows", "strided, wide"])
 def test_every_kernel_compiles(how: str) -> None:
     bulk = (*MIXED_WITH_BULK, "through")
-    compiles(texts({name: lowered(name)[1] for name in CASES if how == "dense" or name not in bulk}, how), "sm_90a")
+    compiles(texts({name: CASES.lowered(name)[1] for name in CASES if how == "dense" or name not in bulk}, how), "sm_90a")
 
 
 def test_kernels_compile_for_sm_80() -> None:
     names = ("two roles", "one role", "copy and store", "two tiles", "float16 x 8")
-    compiles(texts({name: lowered(name)[1] for name in names}, "dense"), "sm_80")
+    compiles(texts({name: CASES.lowered(name)[1] for name in names}, "dense"), "sm_80")
 
 
 @pytest.mark.parametrize("stages", [1, 2, 4])
@@ -106,7 +106,7 @@ def test_any_number_of_trips_over_any_number_of_stages(stages: int, group: P | N
 
 
 def counts(name: str) -> dict[str, str]:
-    return {s.barrier.name: str(s.count) for s in walk(lowered(name)[1]) if isinstance(s, InitBarrier)}
+    return {s.barrier.name: str(s.count) for s in walk(CASES.lowered(name)[1]) if isinstance(s, InitBarrier)}
 
 
 def test_full_counts_each_kind_of_arrival() -> None:
@@ -119,15 +119,15 @@ def test_full_counts_each_kind_of_arrival() -> None:
 
 
 def test_tails_are_filled_where_there_is_room() -> None:
-    (filled,) = (s for s in walk(lowered("two roles")[1]) if isinstance(s, AsyncCopy))
+    (filled,) = (s for s in walk(CASES.lowered("two roles")[1]) if isinstance(s, AsyncCopy))
     assert str(filled.valid).endswith("< M")
-    (guarded,) = (s for s in walk(lowered("no room")[1]) if isinstance(s, AsyncCopy))
+    (guarded,) = (s for s in walk(CASES.lowered("no room")[1]) if isinstance(s, AsyncCopy))
     assert guarded.valid is tf.scalar.TRUE
 
 
 def test_the_instruction_is_that_of_the_size() -> None:
     def ptx(name: str) -> str:
-        return lowered(name)[1].ptx("sm_80")
+        return CASES.lowered(name)[1].ptx("sm_80")
 
     assert "cp.async.cg.shared.global" in ptx("two roles")
     assert "cp.async.mbarrier.arrive.noinc" in ptx("two roles")
@@ -160,12 +160,12 @@ def test_storage_that_copies_fill_is_no_other_buffers() -> None:
 
 @pytest.mark.parametrize("name", ["two roles", "one role", "one role, one slot", "copy and store", "through"])
 def test_commits_retires_and_arrivals_are_all_needed(name: str) -> None:
-    fusion, kernel = lowered(name)
+    fusion, kernel = CASES.lowered(name)
     last = kernel.body[-1]  # behind a loop that fills ahead no copy is left, which only the conditions of all its trips say
     for s in (s for s in walk(kernel) if s is not last):
         if isinstance(s, ArriveAsync) or (isinstance(s, Commit | WaitGroup) and s.queue is Queue.COPY):
             broken = without(kernel, s)
-            assert is_caught(broken, fusion, *operands(name), seeds=2)
+            assert is_caught(broken, fusion, *CASES.operands(name), seeds=2)
             assert broken.verify().verdict is Verdict.REFUTED
 
 

@@ -3,12 +3,12 @@
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import AsyncCopy, Stmt
 from taskfuse.kir.synchronization import ArriveAsync, BarrierScope, Commit, FenceProxyAsync, WaitGroup
-from tests.lowering.copying import lowered
+from tests.lowering.copying import CASES
 from tests.lowering.running import scopes
 
 
 def asynchronous(name: str) -> list[Stmt]:
-    return [s for s in walk(lowered(name)[1]) if isinstance(s, AsyncCopy | ArriveAsync | Commit | WaitGroup | FenceProxyAsync)]
+    return [s for s in walk(CASES.lowered(name)[1]) if isinstance(s, AsyncCopy | ArriveAsync | Commit | WaitGroup | FenceProxyAsync)]
 
 
 def test_what_waits_for_copies() -> None:
@@ -16,8 +16,8 @@ def test_what_waits_for_copies() -> None:
     assert [type(s) for s in asynchronous("one role")] == [AsyncCopy, Commit, WaitGroup, AsyncCopy, Commit, WaitGroup]  # before, in and after the loop
     assert [type(s) for s in asynchronous("one role, one slot")] == [AsyncCopy, Commit, WaitGroup]
     assert [type(s) for s in asynchronous("through")][:4] == [AsyncCopy, Commit, WaitGroup, FenceProxyAsync]
-    assert scopes(lowered("one role")[1]) == [BarrierScope.BLOCK]  # the ring makes the second barrier of an iteration unnecessary
-    assert scopes(lowered("one role, one slot")[1]) == [BarrierScope.BLOCK, BarrierScope.BLOCK]
+    assert scopes(CASES.lowered("one role")[1]) == [BarrierScope.BLOCK]  # the ring makes the second barrier of an iteration unnecessary
+    assert scopes(CASES.lowered("one role, one slot")[1]) == [BarrierScope.BLOCK, BarrierScope.BLOCK]
 
 
 def test_copies_next_to_each_other_share_a_retire() -> None:

@@ -12,7 +12,7 @@ from taskfuse.errors import ProofError, TaskfuseError
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import Gather
 from taskfuse.kir.synchronization import BarrierScope
-from taskfuse.kir.variant import Form, Variant
+from taskfuse.kir.variant import ArgumentLayout, Variant
 from tests.lowering.faults import faults, is_caught
 from tests.lowering.running import Array, agrees, bind, buffer, numbers, refused, scopes
 from tests.proofs import proved, sizes_of
@@ -211,6 +211,6 @@ def test_wide_and_strided_texts_compile() -> None:
         with tf.Fusion("wide") as fusion:
             x, i, j = tf.define_tensor(["V", "W"], dtype), tf.define_tensor(["N"], tf.int64), tf.define_tensor(["N"], tf.uint8)
             fusion.add_output(x[i, j])
-        source = emit(tf.lower(fusion), Variant((Form.STRIDED,) * 4, True), debug=True)
+        source = emit(tf.lower(fusion), Variant((ArgumentLayout.STRIDED,) * 4, True), debug=True)
         assert "const long long tv3_v0 = tv3_v0_value;" in source.text
         assert compile_ptx(source.text, source.name, CompileOptions(arch="sm_90a"))

@@ -18,17 +18,14 @@ from taskfuse.kir.synchronization import CursorInit, Wait
 from taskfuse.kir.walk import expressions
 from taskfuse.lowering.plan import PGuard, PLoop, PNode, PStmt, PSync, children
 from taskfuse.lowering.plan_rules import verify_plan
-from taskfuse.lowering.state import LoweringOptions, State
+from taskfuse.lowering.state import State
 from taskfuse.lowering.steps import STEPS
-from tests.lowering.stepped import NAMES
+from tests.lowering.stepped import state_after
 
 
 def planned(until: str = "notes") -> State:
     """The state of a pipeline after a step."""
-    state = State(stream.build(), LoweringOptions())
-    for step in STEPS[: NAMES.index(until) + 1]:
-        step.run(state)
-    return state
+    return state_after(stream.build(), until)
 
 
 def nodes(plan: list[PNode]) -> Iterator[tuple[list[PNode], PNode]]:

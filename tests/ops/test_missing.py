@@ -4,9 +4,9 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
-from taskfuse.ops.registry import OPS, Kind
+from taskfuse.ops.registry import OPS, OpKind
 
-MISSING = [row.function for row in OPS.values() if row.kind is Kind.MISSING]
+MISSING = [row.function for row in OPS.values() if row.kind is OpKind.MISSING]
 
 
 @pytest.mark.parametrize("op", MISSING, ids=lambda op: op.__name__)

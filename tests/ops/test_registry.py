@@ -13,7 +13,7 @@ from taskfuse.dtypes import DTYPES, DType, bool_, float8_e4m3, float32, float64,
 from taskfuse.errors import DTypeError, TaskfuseError
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ops.registry import OPS, Kind
+from taskfuse.ops.registry import OPS, OpKind
 from tests.derived import elementwise_module, ops_page
 from tests.golden import Golden
 
@@ -82,7 +82,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "stack": lambda *x: tf.stack(x),
 }
 OPERANDS = {"masked_fill": 2, "dot": 2, "bmm": 2, "outer": 2, "matmul": 2, "einsum": 2, "cat": 2, "stack": 2, "take": 2, "take_along_axis": 2, "gather": 2}
-MADE = {name for name, row in OPS.items() if row.kind is Kind.CREATION and not name.endswith("_like")}
+MADE = {name for name, row in OPS.items() if row.kind is OpKind.CREATION and not name.endswith("_like")}
 
 
 def called(name: str, dtypes: tuple[DType, ...]) -> DType | None:
@@ -102,7 +102,7 @@ def operands(name: str) -> int:
     return row.arity if row is not None else OPERANDS.get(name, 1)
 
 
-@pytest.mark.parametrize("name", [name for name, row in OPS.items() if row.kind is not Kind.MISSING and name not in MADE])
+@pytest.mark.parametrize("name", [name for name, row in OPS.items() if row.kind is not OpKind.MISSING and name not in MADE])
 def test_the_dtypes_of_results_are_those_of_the_table(name: str) -> None:
     count = operands(name)
     choices = [(d,) for d in DTYPES.values()] if count == 1 else [(a, *[b] * (count - 1)) for a in DTYPES.values() for b in (a, bool_, int32, float32)]

@@ -4,10 +4,10 @@ import xml.etree.ElementTree as ET
 
 from taskfuse.errors import SimulationError
 from taskfuse.reports.picture import timeline_picture
-from taskfuse.reports.recording import Completion, Kind, Lane, Recording, Span
+from taskfuse.reports.recording import Lane, PhaseCompletion, Recording, Span, SpanKind
 
 LANES = (Lane(0, "load", "threads 0-31"), Lane(1, "load", "threads 0-31"))
-SPANS = (Span(0, Kind.STATEMENT, "ARRIVE full[0]", 0, 2, 0), Span(0, Kind.WAIT, "WAIT full[1]", 2, 8, 1), Span(1, Kind.STATEMENT, "x", 0, 3))
+SPANS = (Span(0, SpanKind.STATEMENT, "ARRIVE full[0]", 0, 2, 0), Span(0, SpanKind.WAIT, "WAIT full[1]", 2, 8, 1), Span(1, SpanKind.STATEMENT, "x", 0, 3))
 
 
 def texts(recording: Recording, blocks: int) -> list[str]:
@@ -16,7 +16,7 @@ def texts(recording: Recording, blocks: int) -> list[str]:
 
 
 def test_rows_and_slots() -> None:
-    recording = Recording("k", 8, ((0, 0, 0), (1, 0, 0)), LANES, SPANS, (Completion(0, "full", 0, 2),), ())
+    recording = Recording("k", 8, ((0, 0, 0), (1, 0, 0)), LANES, SPANS, (PhaseCompletion(0, "full", 0, 2),), ())
     found = texts(recording, 1)
     assert found[0] == "k: 8 steps"
     assert {"block (0, 0, 0)", "load threads 0-31", "full", "on slot 0", "waits", "and 1 more block"} <= set(found)

@@ -9,7 +9,7 @@ from taskfuse.runtime.chain import Chain
 from taskfuse.schedulers import alpha_equivalence
 from taskfuse.schedulers.auto import candidates
 from taskfuse.schedulers.segmenter import choose_segments
-from tests.schedulers.planned import pasted
+from tests.schedulers.oracle import pasted
 
 
 def layers(count: int) -> tf.Fusion:

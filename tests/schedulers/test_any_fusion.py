@@ -12,15 +12,13 @@ from taskfuse.ir.expr import Reduction
 from taskfuse.runtime.chain import Chain
 from taskfuse.schedulers import candidates
 from taskfuse.schedulers.budget import Budget
-from taskfuse.schedulers.candidates import INTERNAL, Candidates
-from taskfuse.schedulers.fallback import fallback, offer
-from taskfuse.schedulers.schedule import Chosen, Offer
+from taskfuse.schedulers.candidates import INTERNAL
+from taskfuse.schedulers.schedule import Chosen
 from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.segmenter import choose_segments
-from taskfuse.target import DEFAULT
 from taskfuse.testing.anything import case, check
-from tests.schedulers.fusions import FUSIONS, Build, halves_of_a_product, mlp_of_a_block, tensor
-from tests.schedulers.planned import checked
+from tests.schedulers.fusions import FUSIONS, halves_of_a_product, mlp_of_a_block, tensor
+from tests.schedulers.oracle import checked
 from tests.schedulers.tried import arguments, built, made
 
 
@@ -57,17 +55,6 @@ def test_a_candidate_that_is_not_proved_is_dropped_and_the_search_goes_on() -> N
     assert found.scheduler == "simt_gemm"
     assert "not matmul: with " in found.explain()
     assert "outside the model: a gap" in found.explain()
-
-
-def test_a_scheduler_that_fails_costs_a_candidate_alone() -> None:
-    def broken(fusion: tf.Fusion, config: object = None, **more: object) -> Chosen[Any]:
-        fusion.outputs[0].axis(0).parallelize(tf.ParallelType.BIDx)  # what it leaves behind is nobody else's
-        raise KeyError("nobody's fault")
-
-    found = Candidates(built(product), (broken, tf.schedulers.fallback), None, None, DEFAULT)
-    assert found.best is not None
-    assert found.best.schedule.scheduler == "fallback"
-    assert found.refused == [("broken", f'{INTERNAL}, KeyError: "nobody\'s fault"')]
 
 
 def two_steps() -> list[tf.TensorView]:
@@ -130,29 +117,3 @@ def test_any_graph_at_all(seed: int) -> None:
     """All ops and dtypes, extents of 0, 1, primes and powers of two: kernels are made and proved, and are right over the ring."""
     found = case(seed)
     check(found.fusion, found.arguments(), seed)
-
-
-def test_an_offer_is_asked_for_before_a_schedule_is_made() -> None:
-    """What is known to be slow is not scheduled; what is wanted is, and costs what was said."""
-    scheduled: list[str] = []
-
-    def slow(fusion: tf.Fusion, config: object = None, **more: Any) -> Chosen[Any]:
-        scheduled.append(fusion.name)
-        return tf.schedulers.fallback(fusion, None, **more)
-
-    def dear(fusion: tf.Fusion, **more: Any) -> Offer:
-        return Offer(1e6, partial(slow, **more))
-
-    found = Candidates(built(product), (slow,), None, None, DEFAULT, {slow: dear})
-    assert found.us == 1e6
-    assert not scheduled
-    assert found.best is not None
-    assert scheduled == ["fusion"]
-    assert found.us == found.best.schedule.us
-
-
-@pytest.mark.parametrize("build", [two_steps, product])
-def test_the_offer_of_the_last_resort_is_what_it_costs(build: Build) -> None:
-    fusion = built(build)
-    assert offer(fusion).us == fallback(tf.copy_fusion(fusion)[0]).us
-    assert not fusion.has_schedule

@@ -17,7 +17,7 @@ from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.program import Recorder
 from tests.proofs import proved
 from tests.schedulers.automatic import founding, transposed
-from tests.schedulers.planned import RNG, array, checked
+from tests.schedulers.oracle import RNG, array, checked
 
 MIXES = (
     CaseOptions(ops=7),

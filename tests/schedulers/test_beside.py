@@ -14,7 +14,7 @@ from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import DEFAULT
 from tests.schedulers.fusions import tensor
-from tests.schedulers.planned import checked
+from tests.schedulers.oracle import checked
 from tests.schedulers.tried import arguments, built
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.errors import ScheduleError
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.expr import Reduction, View
 from taskfuse.ir.values import MODULAR
@@ -20,7 +19,7 @@ from taskfuse.testing.graphs import Graph
 from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.program import Recorder
 from tests.schedulers.fusions import HALF, Build, tensor
-from tests.schedulers.planned import checked
+from tests.schedulers.oracle import checked
 from tests.schedulers.tried import arguments, built, made
 
 
@@ -128,38 +127,6 @@ def test_the_law_on_random_graphs(seed: int) -> None:
     case = Case(program, program, graph.sizes, seed, fusion, fusion, Outcome(None, None, None), CaseOptions())
     for a, b in zip(evaluate(fusion, case.arguments(), MODULAR), evaluate(found, case.arguments(), MODULAR), strict=True):
         assert np.array_equal(a, b)
-
-
-# -- the call ---------------------------------------------------------------------------------------------------------------------------------
-
-
-def test_through_view() -> None:
-    with tf.Fusion("rows") as fusion:
-        x, w = tf.define_tensor([8, 2, 4], name="x"), tf.define_tensor([4, 8], name="w")
-        y = tf.matmul(x.permute(1, 0, 2).reshape(16, 4), w)
-        fusion.add_output(y)
-    before = fusion.evaluate(*(args := arguments(fusion)))
-    view = y.through_view(0)
-    assert fusion.is_view(view)
-    assert [str(e) for e in view.shape] == ["16", "4"]
-    assert np.array_equal(before[0], fusion.evaluate(*args)[0])
-
-
-def test_what_has_no_view() -> None:
-    with tf.Fusion("none") as fusion:
-        x = tf.define_tensor([8], name="x")
-        padded = tf.pad(x, [(1, 1)])
-        y = x * 2.0
-        fusion.add_output(padded)
-        fusion.add_output(y)
-    for call, text in (
-        (lambda: x.through_view(0), "x has no operands"),
-        (lambda: y.through_view(5), "it has no operand 5"),
-        (lambda: y.through_view(1), "operand 1 reads no tensor"),
-        (lambda: padded.through_view(0), "for some iterations alone"),
-    ):
-        with pytest.raises(ScheduleError, match=text):
-            call()
 
 
 def heads_side_by_side() -> list[tf.TensorView]:

@@ -8,7 +8,7 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.schedulers import CatConfig, Form
 from tests.proofs import proved, sizes_of
 from tests.schedulers.automatic import founding
-from tests.schedulers.planned import array, checked
+from tests.schedulers.oracle import array, checked
 
 
 @pytest.mark.parametrize("form", Form)

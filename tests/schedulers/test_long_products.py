@@ -10,7 +10,7 @@ from taskfuse.schedulers.long_products import chunk_long_products
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import DEFAULT
-from tests.schedulers.planned import checked
+from tests.schedulers.oracle import checked
 from tests.schedulers.tried import arguments
 
 

@@ -5,7 +5,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.schedulers import PointwiseConfig
 from taskfuse.schedulers.segmenter import choose_segments
-from tests.schedulers.planned import array, checked
+from tests.schedulers.oracle import array, checked
 
 
 def test_pointwise_loads_before_it_uses() -> None:

@@ -7,7 +7,7 @@ import taskfuse as tf
 from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.segmenter import choose_segments
 from tests.proofs import proved
-from tests.schedulers.planned import checked
+from tests.schedulers.oracle import checked
 from tests.schedulers.programs import ALIKE, BIG, Program
 
 

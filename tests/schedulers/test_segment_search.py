@@ -5,7 +5,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
 from taskfuse.schedulers.segmenter import choose_segments
-from tests.schedulers.planned import array, checked
+from tests.schedulers.oracle import array, checked
 
 
 def test_what_scans_cannot_share_is_cut() -> None:

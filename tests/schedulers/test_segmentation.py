@@ -4,7 +4,7 @@ import numpy as np
 
 import taskfuse as tf
 from taskfuse.schedulers.segmenter import choose_segments
-from tests.schedulers.planned import array, checked
+from tests.schedulers.oracle import array, checked
 
 
 def test_one_segment_may_be_all() -> None:

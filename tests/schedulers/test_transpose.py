@@ -6,7 +6,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.schedulers import TransposeConfig
 from tests.schedulers.automatic import transposed
-from tests.schedulers.planned import array, checked
+from tests.schedulers.oracle import array, checked
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16, tf.int8, tf.float64])

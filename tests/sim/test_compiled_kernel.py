@@ -4,12 +4,12 @@ from taskfuse.ir.values import NATIVE
 from taskfuse.kir import parse_kernel
 from taskfuse.kir.nodes import For
 from taskfuse.sim.agent import Agent
-from taskfuse.sim.compiled_kernel import CompiledKernel
+from taskfuse.sim.compiled_kernel import SimulatedKernel
 from tests.sim.kernels import load
 
 
 def test_whole_warps_execute_tensor_cores() -> None:
-    ring, gemm = (CompiledKernel(parse_kernel(load(name)), NATIVE) for name in ("ring", "gemm"))
+    ring, gemm = (SimulatedKernel(parse_kernel(load(name)), NATIVE) for name in ("ring", "gemm"))
     assert (ring.unit, gemm.unit) == (1, 32)
     assert (ring.uses_engines, gemm.uses_engines) == (False, True)
     assert not ring.accumulators
@@ -17,7 +17,7 @@ def test_whole_warps_execute_tensor_cores() -> None:
 
 
 def test_instructions_keep_their_statement_and_label() -> None:
-    compiled = CompiledKernel(parse_kernel(load("ring")), NATIVE)
+    compiled = SimulatedKernel(parse_kernel(load("ring")), NATIVE)
     loop = next(s for s in compiled.kernel.body if not isinstance(s, For))
 
     def nothing(agent: Agent) -> None:

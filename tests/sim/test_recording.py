@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from taskfuse.kir import parse_kernel
-from taskfuse.reports.recording import Kind
+from taskfuse.reports.recording import SpanKind
 from taskfuse.sim import Interleaving, explore, timeline
 from tests.reports.streams import RING, X, streamed
 from tests.sim.kernels import INTERLEAVINGS, replaced
@@ -16,8 +16,8 @@ def test_a_ring() -> None:
     found = timeline(parse_kernel(RING), [X[:3, :32]], interleaving=Interleaving.LOW_FIRST)
     assert [(lane.name, lane.threads) for lane in found.lanes] == [("producer", "threads 0-31"), ("consumer", "threads 32-63")]
     producer = [(s.kind, s.name, s.slot) for s in found.spans if s.lane == 0 and "ARRIVE" in s.name]
-    assert producer == [(Kind.STATEMENT, "ARRIVE full[p.slot]", slot) for slot in (0, 1, 0)]
-    assert [(s.name, s.slot) for s in found.spans if s.kind is Kind.WAIT and s.lane == 0] == [("SYNC block", -1), ("WAIT empty[p.slot] parity p.parity", 1)]
+    assert producer == [(SpanKind.STATEMENT, "ARRIVE full[p.slot]", slot) for slot in (0, 1, 0)]
+    assert [(s.name, s.slot) for s in found.spans if s.kind is SpanKind.WAIT and s.lane == 0] == [("SYNC block", -1), ("WAIT empty[p.slot] parity p.parity", 1)]
     assert sorted((c.barrier, c.slot) for c in found.completions) == [("empty", 0), ("empty", 0), ("empty", 1), ("full", 0), ("full", 0), ("full", 1)]
     # three waits for full, one for empty: the first two pass on a fresh barrier
     assert Counter(f.name for f in found.flows) == {"full[0]": 2, "full[1]": 1, "empty[0]": 1}
@@ -33,7 +33,7 @@ def test_spans_of_a_lane_do_not_overlap(interleaving: Interleaving) -> None:
         assert all(0 <= start < end <= found.steps for start, end in spans)
         assert all(a[1] <= b[0] for a, b in pairwise(spans))
     trips = 3 * 4  # tiles of 8 x 64
-    counts = Counter(s.name.split(" ")[0] for s in found.spans if s.kind is Kind.STATEMENT)
+    counts = Counter(s.name.split(" ")[0] for s in found.spans if s.kind is SpanKind.STATEMENT)
     assert (counts["TMA"], counts["EXPECT"], counts["COMMIT"]) == (2 * trips, trips, trips)
     assert Counter(c.barrier for c in found.completions) == {"ch0.full": trips, "ch1.full": trips, "ch0.empty": trips, "ch1.empty": trips}
 
@@ -42,7 +42,7 @@ def test_a_run_that_fails() -> None:
     found = parse_kernel(replaced(RING, "parity 1", "parity 0")).timeline(X[:3, :32])
     assert found.error is not None
     assert str(found).endswith(str(found.error))
-    assert {(s.lane, s.name) for s in found.spans if s.end == found.steps and s.kind is Kind.WAIT} == {
+    assert {(s.lane, s.name) for s in found.spans if s.end == found.steps and s.kind is SpanKind.WAIT} == {
         (0, "WAIT empty[p.slot] parity p.parity"),
         (1, "WAIT full[c.slot] parity c.parity"),
     }

@@ -31,7 +31,7 @@ def test_warp_barrier_of_the_warps_that_a_condition_selects() -> None:
 def test_a_warp_barrier_of_a_part_of_a_warp(condition: str, threads: str, warp: int) -> None:
     found = error(kernel(f"IF {condition}:\n  SYNC warp", block="(64, 1, 1)")).splitlines()
     assert found[0] == f"k: warp barrier executed by {threads} threads of warp {warp}"
-    assert found[-1] == "help: all threads of a warp must execute it; let a part of one meet at an mbarrier"
+    assert found[-1] == "help: all threads of a warp must execute it; let a part of one wait at an mbarrier"
 
 
 def test_a_warp_barrier_that_some_threads_do_not_reach() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.ops.registry import OPS, Kind
+from taskfuse.ops.registry import OPS, OpKind
 from taskfuse.testing import anything
 from taskfuse.testing.anything import case, check, main
 
@@ -14,8 +14,10 @@ from taskfuse.testing.anything import case, check, main
 def test_all_kinds_of_ops_are_drawn() -> None:
     made = Counter(line.partition("tf.")[2].partition("(")[0] for seed in range(150) for line in case(seed).program.lines)
     by_kind = Counter(OPS[name].kind for name in made if name in OPS)
-    assert by_kind.keys() == set(Kind) - {Kind.MISSING}
-    missing = {name for name, row in OPS.items() if row.kind in (Kind.VIEW, Kind.REDUCTION, Kind.GATHER, Kind.PRODUCT, Kind.ASSEMBLY, Kind.SCAN)} - made.keys()
+    assert by_kind.keys() == set(OpKind) - {OpKind.MISSING}
+    missing = {
+        name for name, row in OPS.items() if row.kind in (OpKind.VIEW, OpKind.REDUCTION, OpKind.GATHER, OpKind.PRODUCT, OpKind.ASSEMBLY, OpKind.SCAN)
+    } - made.keys()
     assert len(missing) < 12, missing
 
 

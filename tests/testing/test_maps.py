@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from taskfuse.check.values import cover, outputs
+from taskfuse.check.values import cover, outputs, reductions, verify
 from taskfuse.kir import parse_kernel
 from taskfuse.testing import maps
 from taskfuse.testing.maps import Row, difference, drawn, look
@@ -18,9 +18,9 @@ def test_nothing_that_is_proved_computes_something_else(capsys: pytest.CaptureFi
 
 
 def test_kernels_of_every_kind_are_drawn_right_and_wrong() -> None:
-    rows = [row for n in range(120) for row in look(5, n)]
+    rows = [row for n in range(150) for row in look(6, n)]
     found = Counter((row.kind, bool(row.fault)) for row in rows)
-    assert min(found[kind, wrong] for kind in ("copied", "staged", "summed") for wrong in (False, True)) >= 3, found
+    assert min(found[kind, wrong] for kind in ("copied", "staged", "summed", "gathered") for wrong in (False, True)) >= 3, found
     assert sum(bool(row.said) for row in rows) >= len(rows) // 2
 
 
@@ -32,6 +32,23 @@ def test_a_hole_in_the_proof_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "covered", credulous)
     rows = [row for n in range(120) for row in look(17, n)]
     assert sum(row.false_accept for row in rows) >= 3
+
+
+def test_a_sum_without_its_start_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def anything(a: float, b: float) -> bool:
+        return True
+
+    monkeypatch.setattr(reductions, "is_same_number", anything)
+    assert look(79, 164)[0].false_accept
+    assert look(79, 917)[0].false_accept
+
+
+def test_a_table_of_which_some_entries_are_looked_at_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any) -> bool:
+        return False
+
+    monkeypatch.setattr(verify, "is_sampled", never)
+    assert look(80, 36)[0].false_accept
 
 
 def test_a_checker_that_fails_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,10 @@ class Barriers:
         match scope:
             case BarrierScope.NAMED:
                 assert stmt.id is not None
-                keys, needed, count = lanes.blocks * NAMED + lanes.values(stmt.id), lanes.value(stmt.threads), launch.blocks * NAMED
+                ids = lanes.values(stmt.id)
+                if ((ids < 1) | (ids >= NAMED)).any():
+                    raise Refuted("named barrier", f"there is no barrier {int(ids[(ids < 1) | (ids >= NAMED)][0])}: ids are 1 to {NAMED - 1}")
+                keys, needed, count = lanes.blocks * NAMED + ids, lanes.value(stmt.threads), launch.blocks * NAMED
             case BarrierScope.CLUSTER:
                 (gx, gy, _), (cx, cy, cz) = launch.grid, launch.cluster
                 b = lanes.blocks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from taskfuse.check.values.lanes import Lanes
 from taskfuse.check.values.matching import claimed
 from taskfuse.check.values.state import State, points
 from taskfuse.check.values.terms import NOTHING, Terms
+from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, VectorCopy
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.witness import Find
@@ -95,6 +97,13 @@ def gather(state: State, stmt: Gather, lanes: Lanes) -> None:
 
         found[bad] = state.wrong(stmt, lanes.role, some.ids[bad], say)
     state.write_wide(stmt.out, lanes, found.reshape(n, width), stmt)
+
+
+def is_sampled(kernel: Kernel, stmt: Gather) -> bool:
+    """True if a run at constant extents does not look at all values of the indices of a gather."""
+    tensor = None if stmt.holds is None else stmt.holds.tensor
+    rule = next((d.rule for d in kernel.definitions if d.tensor == tensor), None)
+    return isinstance(rule, Find) and prod(int(value(e, {})) for e in rule.extents) > SAMPLES
 
 
 def _choices(extents: list[Any]) -> list[tuple[int, ...]]:

@@ -289,6 +289,8 @@ class Reductions:
         if starts:
             if any(f is not TRUE for f in flags):
                 raise Open("an accumulator that was set before is set again by its first product", first.node)
+            if joined is not None and not is_same_number(rule.init.value, rule.combine.neutral(rule.dtype)):
+                raise Open(f"it starts with {rule.init.value}, which no partial result has", first.node)
             for s in starts:
                 self._value(s, rule, joined is not None)
             if any(s.node.number > first.node.number for s in starts):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.structure import Structure
 from taskfuse.check.trace import Budget, TooLarge
 from taskfuse.check.values.claims import Instructions
+from taskfuse.check.values.copies import is_sampled
 from taskfuse.check.values.definitions import meaningless
 from taskfuse.check.values.execution import Finding, execute
 from taskfuse.check.values.in_place import read_before_written
@@ -19,7 +20,7 @@ from taskfuse.check.values.solve import Open
 from taskfuse.check.values.statements import Statements, Written
 from taskfuse.kir import Kernel, held
 from taskfuse.kir.nodes import Gather
-from taskfuse.kir.operands import Content, Writer
+from taskfuse.kir.operands import Content, WritingStmt
 from taskfuse.kir.walk import looked_up
 from taskfuse.kir.witness import Accumulate
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
@@ -42,8 +43,7 @@ def right(structure: Structure) -> Iterator[Obligation]:
     checked = _everywhere(structure)
     found = [o for o, _ in checked]
     left = [node for o, node in checked if o.verdict is not Verdict.PROVED]
-    samples = looked_up(kernel) or any(n is not None and isinstance(n.stmt, Gather) for n in left)  # a run is one of what values say
-    if not left or kernel.extents or samples:
+    if not left or kernel.extents or looked_up(kernel) or _samples(structure, left):
         yield from found
         return
     try:
@@ -57,6 +57,18 @@ def right(structure: Structure) -> Iterator[Obligation]:
         case _:
             reason = f"every element of {', '.join(sorted(p.name for p in kernel.outputs))} is what it is defined to be, in the one run there is of its values"
             yield Obligation(Layer.VALUES, "launch", Verdict.PROVED, reason)
+
+
+def _samples(structure: Structure, left: Iterable[Node | None]) -> bool:
+    """True if one run of the launch does not decide what is open, since it looks at some values only of an index that is data.
+
+    What a proved statement gathers from an input that nothing overwrites is right for all of them. What the kernel itself makes may be wrong at the others.
+    """
+    kernel = structure.tree.kernel
+    kept = {p.name for p in kernel.inputs} - {p.into for p in kernel.outputs}
+    gathers = [n.stmt for n in left if n is not None and isinstance(n.stmt, Gather)]
+    gathers += [n.stmt for n in structure.tree.leaves() if isinstance(n.stmt, Gather) and n.stmt.source.buffer not in kept]
+    return any(is_sampled(kernel, g) for g in gathers)
 
 
 def wrong_value(kernel: Kernel, extents: Mapping[str, int], budget: Budget) -> Obligation | None:
@@ -94,7 +106,7 @@ def _symbolic(structure: Structure) -> Iterator[tuple[Obligation, Node | None]]:
     failed = False
     written: list[Written] = []
     for node in tree.leaves():
-        if not isinstance(node.stmt, Writer):
+        if not isinstance(node.stmt, WritingStmt):
             continue
         try:
             written.append(_entered(node, writes, reductions, scans, statements))

@@ -34,7 +34,7 @@ class Batches:
 
     def retired(self, pending: int) -> Iterator[Operation]:
         """What is done when at most ``pending`` batches are unfinished."""
-        for batch in self.closed[: len(self.closed) - pending] if pending else self.closed:
+        for batch in self.closed[: max(0, len(self.closed) - pending)]:
             yield from batch
 
     def all(self) -> Iterator[Operation]:

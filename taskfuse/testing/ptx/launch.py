@@ -28,7 +28,7 @@ from taskfuse.ir.scalar import Expr, evaluate
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import HostParam, TensorParam
-from taskfuse.kir.variant import Form
+from taskfuse.kir.variant import ArgumentLayout
 from taskfuse.kir.walk import looked_up
 from taskfuse.target import MAX_BLOCK, MAX_GRID, MAX_THREADS, SHARED_BYTES
 from taskfuse.testing.ptx.nodes import Function
@@ -176,14 +176,14 @@ def launches(kernel: Kernel, source: Source, function: Function, extents: Mappin
     return Launch(kernel, symbols, tables, grid, block, cluster, bases, strides, at, words, data, sizes, number(source.shared_bytes, symbols))
 
 
-def _strides(shape: tuple[int, ...], form: Form) -> tuple[int, ...]:
+def _strides(shape: tuple[int, ...], form: ArgumentLayout) -> tuple[int, ...]:
     """Strides that a form allows: with gaps of 16 elements behind rows, or everywhere."""
     match form:
-        case Form.DENSE:
+        case ArgumentLayout.DENSE:
             return row_major(shape)
-        case Form.ROWS:
+        case ArgumentLayout.ROWS:
             return row_major((*shape[:-1], -(-shape[-1] // 16) * 16 + 16)) if shape else ()
-        case Form.STRIDED:
+        case ArgumentLayout.STRIDED:
             return tuple(3 * s for s in row_major(shape))
 
 

@@ -137,3 +137,11 @@ def test_a_semaphore_counts_releases_of_all_blocks_that_share_it() -> None:
 def test_the_blocks_that_a_block_reaches() -> None:
     _, _, barriers = run()
     assert barriers.reached((ParallelType.CIDx,)).tolist() == [[0, 1], [0, 1], [2, 3], [2, 3]]
+
+
+@pytest.mark.parametrize("number", [0, 16, 40])
+def test_there_are_fifteen_named_barriers(number: int) -> None:
+    kernel, launch, barriers = run()
+    sync = replace(next(s for s in walk(kernel) if isinstance(s, Barrier) and s.id is not None), id=const(number))
+    with pytest.raises(Refuted, match=f"there is no barrier {number}: ids are 1 to 15"):
+        barriers.arrive(sync, threads(launch, *range(32)))

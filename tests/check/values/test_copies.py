@@ -2,6 +2,7 @@
 
 import pytest
 
+from taskfuse.kir import parse_kernel
 from tests.executions import changed, finding
 
 CHOICE = """\
@@ -77,3 +78,46 @@ WRONG = {
 def test_what_is_wrong(name: str) -> None:
     text, old, new, reason = WRONG[name]
     assert reason in finding(changed(text, old, new))
+
+
+TABLE = """\
+KERNEL k(x: float32[{n}], at: int32[32]) -> (y: float32[32])
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+  SHARED b: float32[{n}]
+  DEFINE b: float32[{n}] = mul(x[i0], 2.0)
+  DEFINE y: float32[32] = find b[v0] at at[i0] of {n}
+
+FOR k in 0..{trips}:
+  IF 32*k + threadIdx.x < {n}:
+    b[32*k + threadIdx.x] = mul(x[{entry}], 2.0)  ~ value b[32*k + threadIdx.x]
+SYNC block
+GATHER y[threadIdx.x] <- b[v] at v = at[threadIdx.x] of {n}  ~ value y[threadIdx.x]
+"""
+OTHER = "select(32*k + threadIdx.x == 37, 0, 32*k + threadIdx.x)"
+
+
+@pytest.mark.parametrize("n", [64, 500, 4000])
+def test_a_table_with_a_wrong_entry_is_not_proved_by_looking_at_some(n: int) -> None:
+    right = parse_kernel(TABLE.format(n=n, trips=-(-n // 32), entry="32*k + threadIdx.x"))
+    right.verify().require()
+    assert not parse_kernel(TABLE.format(n=n, trips=-(-n // 32), entry=OTHER)).verify().is_proved
+
+
+def test_a_run_that_looks_at_all_entries_of_a_table_decides() -> None:
+    same = "select(32*k + threadIdx.x == 37, 37, xor(xor(32*k + threadIdx.x, 5), 5))"
+    certificate = parse_kernel(TABLE.format(n=64, trips=2, entry=same)).verify()
+    certificate.require()
+
+
+def test_an_input_that_is_gathered_from_and_overwritten_is_not_proved_by_looking_at_some() -> None:
+    text = """\
+KERNEL k(x: float32[500], at: int32[500]) -> (y: float32[500] into x)
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL r: float32[]
+  DEFINE y: float32[500] = find x[v0] at at[i0] of 500
+
+FOR k in 0..500:
+  GATHER r <- x[v] at v = at[k] of 500  ~ value y[k]
+  y[k] = copy(r)  ~ value y[k]
+"""
+    assert not parse_kernel(text).verify().is_proved

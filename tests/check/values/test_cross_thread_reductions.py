@@ -369,3 +369,41 @@ def test_rows_that_do_not_exist_bring_the_neutral_element(starts: str, joins: st
     found = gaps(parse_kernel(ROWS.format(starts=starts, joins=joins)))
     assert bool(found) is bool(reason), found
     assert all(reason in gap for gap in found), found
+
+
+FROM = """\
+KERNEL k(x: float32[N]) -> (y: float32[1])
+  DIM N
+  GRID (1, 1, 1)  BLOCK (4, 1, 1)
+  LOCAL acc: float32[]
+  SHARED slots: float32[4] align 16
+  DEFINE y: float32[1] over (1, N) at (i0) = reduce {combine} of copy(x[i1]) from {init}
+
+acc = copy({own})  ~ start y
+IF threadIdx.x == 0:
+  acc = copy({first})  ~ start y
+FOR j in 0..ceildiv(N, 4):
+  IF 4*j + threadIdx.x < N:
+    acc = {combine}(acc, x[4*j + threadIdx.x])  ~ term y[0, 4*j + threadIdx.x]
+slots[threadIdx.x] = copy(acc)  ~ part y
+SYNC block
+IF threadIdx.x == 0:
+  acc = {combine}(slots[0], slots[1])  ~ part y
+  acc = {combine}(acc, slots[2])  ~ part y
+  acc = {combine}(acc, slots[3])  ~ part y
+  y[0] = copy(acc)  ~ value y[0]
+"""
+
+
+@pytest.mark.parametrize(("combine", "neutral", "init"), [("add", "0.0", "2.0"), ("mul", "1.0", "2.0"), ("minimum", "inf", "1.0"), ("add", "0.0", "-0.0")])
+def test_an_initial_value_that_is_no_neutral_element_comes_once(combine: str, neutral: str, init: str) -> None:
+    def made(**values: str) -> Kernel:
+        return parse_kernel(FROM.format(combine=combine, **values))
+
+    made(init=neutral, own=neutral, first=neutral).verify().require()
+    nobody = made(init=init, own=neutral, first=neutral)
+    assert [gap for gap in gaps(nobody) if "which no partial result has" in gap]
+    assert not nobody.verify({"N": 5}).is_proved
+    one = made(init=init, own=neutral, first=init)
+    assert one.verify({"N": 5}).is_proved
+    assert difference(one, {"N": 5}, 0) is None

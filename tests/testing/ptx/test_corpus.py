@@ -7,7 +7,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy
-from taskfuse.kir.variant import Form, Variant
+from taskfuse.kir.variant import ArgumentLayout, Variant
 from taskfuse.kir.walk import walk
 from taskfuse.testing import seeded_case
 from taskfuse.testing.options import Mix
@@ -52,11 +52,11 @@ def test_random_kernels(mix: Mix, seed: int) -> None:
         assert compared(kernel).difference is None
 
 
-@pytest.mark.parametrize(("form", "wide"), [(Form.DENSE, True), (Form.ROWS, False), (Form.STRIDED, True)])
-def test_other_variants(form: Form, wide: bool) -> None:
+@pytest.mark.parametrize(("form", "wide"), [(ArgumentLayout.DENSE, True), (ArgumentLayout.ROWS, False), (ArgumentLayout.STRIDED, True)])
+def test_other_variants(form: ArgumentLayout, wide: bool) -> None:
     kernels = [tf.parse_kernel(path.read_text(encoding="utf-8")) for path in WRITTEN[::5]]
     for kernel in kernels:
-        if any(isinstance(s, AsyncCopy) for s in walk(kernel)) and form is not Form.DENSE:
+        if any(isinstance(s, AsyncCopy) for s in walk(kernel)) and form is not ArgumentLayout.DENSE:
             continue  # its copies become other instructions
         variant = Variant(tuple(form for p in kernel.params if isinstance(p, TensorParam)), wide)
         assert compared(kernel, variant).difference is None, kernel.name

@@ -8,33 +8,13 @@ from functools import cache
 
 import pytest
 
-from taskfuse.testing.ptx.blocks import blocks, joins
 from taskfuse.testing.ptx.events import Kind
 from taskfuse.testing.ptx.machine import Machine, TooLong, machine
-from taskfuse.testing.ptx.nodes import Integer, Memory, PtxError, Register, Vector
+from taskfuse.testing.ptx.nodes import PtxError
 from taskfuse.testing.ptx.text import read
 from taskfuse.testing.ptx.unknown import UNKNOWN, Unknown, Value
+from tests.testing.ptx.entry import TEXT
 
-TEXT = """\
-.version 9.5
-.target sm_90a
-.address_size 64
-.extern .shared .align 1024 .b8 shared[];
-.visible .entry k(
-	.param .u64 k_param_0,
-	.param .align 4 .b8 k_param_1[12]
-)
-.maxntid 64, 1, 1
-.minnctapersm 1
-{
-	.reg .pred 	%p<9>;
-	.reg .b32 	%r<99>;
-	.reg .b64 	%rd<99>;
-	mov.u32 	%r1, %tid.x;
-	mov.u32 	%r2, %tid.y;
-BODY	ret;
-}
-"""
 MASK = (1 << 32) - 1
 
 
@@ -168,23 +148,6 @@ def test_accesses() -> None:
     assert log.accesses[:3] == [(False, 1032 + k, 1) for k in range(3)]
     assert log.accesses[3][0]
     assert log.accesses[3][2] == 8
-
-
-def test_the_text() -> None:
-    function = read(TEXT.replace("BODY", "ld.shared.v2.f32 {%r3, %r4}, [%r1+-4];\n"))
-    assert (function.name, function.target, function.limits["maxntid"]) == ("k", "sm_90a", (64, 1, 1))
-    assert [(p.name, p.size) for p in function.params] == [("k_param_0", 8), ("k_param_1", 12)]
-    assert function.code[2].operands == (Vector((Register("%r3"), Register("%r4"))), Memory(Register("%r1"), -4))
-    two = read(TEXT.replace("BODY", "{ .reg .b32 t; mov.u32 t, 1; }\n{ .reg .b32 t; mov.u32 t, 2; }\n")).code[2:4]
-    assert [i.operands[1] for i in two] == [Integer(1), Integer(2)]
-    assert two[0].operands[0] != two[1].operands[0]
-
-
-def test_joins() -> None:
-    body = "setp.eq.s32 %p1, %r1, 0;\n@%p1 bra $A;\nmov.u32 %r3, 1;\n$A:\nmov.u32 %r4, 1;\n$B:\n@%p1 bra $B;\n"
-    found = blocks(read(TEXT.replace("BODY", body)))
-    assert [b.after for b in found] == [(2, 1), (2,), (3,), (3, 4), (5,)]
-    assert joins(found) == (2, 2, 3, 4, 5)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,111 @@
+"""The forms of barriers: which statements make all threads of a node wait for each other.
+
+The whole block has one of its own, a warp another one; whole warps have a named barrier while there is one left. Any other set of threads arrives at an
+mbarrier and waits for its phase. Blocks of a grid count in Global memory.
+"""
+
+from __future__ import annotations
+
+from taskfuse.ir.scalar import Const, Expr, const, simplify
+from taskfuse.ir.tasks import Node
+from taskfuse.ir.types import GRID_TYPES, THREAD_TYPES, ParallelType
+from taskfuse.kir.operands import BarrierSlot
+from taskfuse.kir.synchronization import Advance, Arrive, Barrier, BarrierScope, Cursor, CursorInit, Wait
+from taskfuse.lowering.plan import Origin, PSync
+from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
+from taskfuse.target import MAX_NAMED, WARP
+
+ONE = const(1)
+
+
+class Barriers:
+    """The barriers of one plan.
+
+    Attributes:
+        mbarriers: arrays that stand in for named barriers where a thread range is not made of whole warps: name, arrivals.
+        counters: counters of barriers across blocks.
+    """
+
+    def __init__(self, ranges: ThreadRanges) -> None:
+        self.mbarriers: list[tuple[str, Expr]] = []
+        self.counters: list[str] = []
+        self._ranges = ranges
+        self._cursors: list[str] = []
+        self._named: dict[tuple[Node, frozenset[ParallelType]], tuple[int, int]] = {}  # the first and the last id
+        self._stand_in: dict[Node, str] = {}
+        self._counter: dict[Node, str] = {}
+
+    def between(self, node: Node, types: frozenset[ParallelType], buffer: str, of: Origin) -> PSync:
+        """A barrier of all threads of a node's thread range, or of the part between which ``buffer`` passes data; of its blocks, too, if data crosses them."""
+        note = f"{buffer} crosses {', '.join(sorted(p.value for p in types))} in {node.name}"
+        threads = self._ranges.count(node)
+        all_threads = frozenset(THREAD_TYPES)
+        if any(p in GRID_TYPES for p in types):
+            counter = self._counter.get(node)
+            if counter is None:
+                counter = self._counter[node] = f"grid{len(self.counters)}"
+                self.counters.append(counter)
+            total = simplify(threads * self._ranges.count(node, GRID_TYPES), self._ranges.facts)
+            return PSync((Barrier(BarrierScope.GRID, total, counter=counter, note=note),), of, True, all_threads | frozenset(GRID_TYPES))
+        return self._slice(node, types, of, note) or self.in_block(node, of, note)
+
+    def in_block(self, node: Node, of: Origin, note: str) -> PSync:
+        """A barrier of all threads of a node's thread range in one block."""
+        threads, all_threads = self._ranges.count(node), frozenset(THREAD_TYPES)
+        if self._ranges.is_whole_block(node):
+            return PSync((Barrier(BarrierScope.BLOCK, self._ranges.threads, note=note),), of, True, all_threads)
+        if self._ranges.is_aligned(node) and isinstance(threads, Const):
+            if threads.value == WARP:
+                return PSync((Barrier(BarrierScope.WARP, threads, note=note),), of, True, all_threads)
+            id = self._ids(node, all_threads, 1)
+            if id is not None:
+                return PSync((Barrier(BarrierScope.NAMED, threads, id=const(id), note=note),), of, True, all_threads)
+        return self._mbarrier(node, of, threads, all_threads)
+
+    def _ids(self, node: Node, types: frozenset[ParallelType], count: int) -> int | None:
+        """The first of ``count`` consecutive named barriers for a node, or ``None`` if too few are left beside those of the same blocks."""
+        known = self._named.get((node, types))
+        if known is not None:
+            return known[0]
+        first = 1 + max((last for (other, _), (_, last) in self._named.items() if self._ranges.may_share_block(node, other)), default=0)
+        last = first + count - 1
+        if last > MAX_NAMED:
+            return None
+        self._named[(node, types)] = (first, last)
+        return first
+
+    def _slice(self, node: Node, types: frozenset[ParallelType], of: Origin, note: str) -> PSync | None:
+        """The barrier of one slice of a node's thread range, if data stays within it and the slice is made of whole warps."""
+        high = max(THREAD_TYPES.index(p) for p in types)
+        inner, outer = THREAD_TYPES[: high + 1], THREAD_TYPES[high + 1 :]
+        width = self._ranges.count(node, inner)
+        slices = self._ranges.count(node, outer)
+        full = all(self._ranges.range(node, p).extent is self._ranges.launch[p] for p in inner)
+        if slices is ONE or not full or not isinstance(width, Const) or width.value % WARP or not isinstance(slices, Const):
+            return None
+        covered = frozenset(inner)
+        if width.value == WARP:
+            return PSync((Barrier(BarrierScope.WARP, width, note=note),), of, True, covered)
+        id = self._ids(node, covered, slices.value)
+        if id is None:
+            return None
+        index = const(0)
+        for p in reversed(outer):
+            index_range = self._ranges.range(node, p)
+            index = index * index_range.extent + (hardware_index(p) - index_range.start if index_range.extent is not ONE else 0)
+        return PSync((Barrier(BarrierScope.NAMED, width, id=simplify(index + id, self._ranges.facts), note=note),), of, True, covered)
+
+    def _mbarrier(self, node: Node, of: Origin, threads: Expr, types: frozenset[ParallelType]) -> PSync:
+        """The form for any thread set: everybody arrives at an mbarrier and waits for the phase."""
+        name = self._stand_in.get(node)
+        if name is None:
+            name = self._stand_in[node] = f"sync{len(self.mbarriers)}"
+            self.mbarriers.append((name, threads))
+            self._cursors.append(f"{name}.c")
+        slot = BarrierSlot(name, const(0))
+        cursor = f"{name}.c"
+        return PSync((Arrive(slot), Wait(slot, Cursor(cursor).parity), Advance(cursor, ONE)), of, True, types)
+
+    def cursor_inits(self) -> list[CursorInit]:
+        """The cursors of the mbarriers that stand in for named barriers."""
+        return [CursorInit(c, 1, 0, 0) for c in self._cursors]

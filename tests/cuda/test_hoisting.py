@@ -1,0 +1,86 @@
+"""Divisions that a body begins with: those that repeat, and that have a value there."""
+
+import pytest
+
+from taskfuse.cuda.hoisting import Divisions
+from taskfuse.ir.scalar import parse_expr
+from taskfuse.kir import Kernel, parse_kernel
+from taskfuse.kir.nodes import For, If
+
+HEAD = """\
+KERNEL k(x: float32[64]) -> (y: float32[64])
+  DIM N, M
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+
+"""
+
+
+def kernel(body: str) -> Kernel:
+    return parse_kernel(HEAD + body.strip("\n") + "\n")
+
+
+def named(body: str, uniform: str = "", known: str = "") -> list[str]:
+    found = kernel(body)
+    divisions = Divisions(found, frozenset(uniform.split()))
+    return [str(e) for e in divisions.of(found.body, {parse_expr(e): None for e in known.split(",") if e})]
+
+
+def test_what_a_body_uses_once_stays_where_it_is() -> None:
+    assert named("y[threadIdx.x // N] = copy(1.0)") == []
+
+
+def test_what_it_uses_twice_has_a_name() -> None:
+    assert named("y[threadIdx.x // N] = copy(x[threadIdx.x // N])") == ["threadIdx.x//N"]
+    assert named("y[threadIdx.x % N] = copy(1.0)\ny[threadIdx.x % N + 1] = copy(1.0)") == ["threadIdx.x % N"]
+
+
+def test_what_iterations_repeat_has_a_name_where_the_loop_begins() -> None:
+    loop = "FOR i in 0..4:\n  y[threadIdx.x // N + i] = copy(1.0)"
+    assert named(loop) == ["threadIdx.x//N"]
+    outer = kernel(loop)
+    (inner,) = outer.body
+    assert isinstance(inner, For)
+    assert Divisions(outer, frozenset()).of(inner.body, {parse_expr("threadIdx.x // N"): None}) == []
+
+
+def test_what_differs_between_iterations_waits_for_them() -> None:
+    text = "FOR i in 0..4:\n  y[i // N] = copy(x[i // N])"
+    assert named(text) == []
+    found = kernel(text)
+    (loop,) = found.body
+    assert isinstance(loop, For)
+    assert [str(e) for e in Divisions(found, frozenset()).of(loop.body, {})] == ["i//N"]
+
+
+def test_dividing_by_what_the_launch_fixes_is_cheap() -> None:
+    twice = "y[threadIdx.x // N] = copy(x[threadIdx.x // N])"
+    assert named(twice, uniform="N") == []
+    assert named(twice.replace("// N", "// 3")) == []
+    assert named(twice.replace("// N", "// (N + threadIdx.x)"), uniform="N") == ["threadIdx.x//(threadIdx.x + N)"]
+
+
+def test_the_largest_part_has_the_name_and_what_it_shares_with_others_comes_first() -> None:
+    one = "y[threadIdx.x // N // M] = copy(x[threadIdx.x // N // M])\n"
+    found = named(one)
+    assert len(found) == 1
+    both = one + "y[threadIdx.x // N] = copy(x[threadIdx.x // N])"
+    names = named(both)
+    assert names[0] == "threadIdx.x//N" or len(names) == 1
+    assert len(names) == len(set(names))
+
+
+def test_what_has_a_name_already_gets_no_second() -> None:
+    assert named("y[threadIdx.x // N] = copy(x[threadIdx.x // N])", known="threadIdx.x // N") == []
+
+
+def test_branches_count_like_their_body() -> None:
+    text = "IF threadIdx.x < N:\n  y[threadIdx.x // N] = copy(x[threadIdx.x // N])"
+    assert named(text) == ["threadIdx.x//N"]
+    (branch,) = kernel(text).body
+    assert isinstance(branch, If)
+
+
+@pytest.mark.parametrize("part", ["slot", "parity"])
+def test_a_cursor_moves(part: str) -> None:
+    text = f"c = CURSOR(slots 2, slot 0, parity 0)\ny[c.{part} // N] = copy(x[c.{part} // N])\nc.advance(1)"
+    assert named(text) == []

@@ -1,0 +1,119 @@
+"""Executables of automatic schedules: every kernel was made by the maker of the call; equal segments are made once."""
+
+from typing import Any
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.errors import UnsupportedError
+from taskfuse.kir import Kernel
+from taskfuse.runtime import automatic
+from taskfuse.runtime.automatic import as_scheduled, auto_scheduled
+from taskfuse.runtime.chain import Chain
+from taskfuse.runtime.executable import Executable
+from taskfuse.runtime.kernel import CompiledKernel, Maker
+from taskfuse.schedulers.segmentation import Segmentation
+from taskfuse.schedulers.segmenter import choose_segments
+from taskfuse.target import DEFAULT
+from tests.runtime.simulated import scaled
+from tests.schedulers.fusions import tensor
+from tests.schedulers.tried import built
+
+
+class Counting(Maker):
+    """A maker that says what it made."""
+
+    made: list[str]
+
+    def __call__(self, fusion: tf.Fusion | Kernel, schedule: Any = None) -> Executable:
+        self.made.append(fusion.name)
+        return super().__call__(fusion, schedule)
+
+
+def maker() -> Counting:
+    made = Counting("sim", cache=False)
+    object.__setattr__(made, "made", [])
+    return made
+
+
+def one() -> list[tf.TensorView]:
+    return [tf.exp(tensor("x", 4, 64))]
+
+
+def columns_after_rows() -> list[tf.TensorView]:
+    x = tf.softmax(tensor("x", 64, 64), axis=1)
+    return [tf.softmax(x, axis=0), x]
+
+
+def test_one_kernel_and_its_schedule() -> None:
+    make = maker()
+    run = auto_scheduled(built(one), make, sizes=None, target=DEFAULT)
+    assert isinstance(run, CompiledKernel)
+    assert make.made == ["fusion"]
+    assert run.schedule is not None
+    assert run.schedule.scheduler == "pointwise"
+    assert run.schedule.count is not None  # what its kernel does was counted
+
+
+def test_several_kernels_are_a_chain_of_what_was_made() -> None:
+    make = maker()
+    fusion = built(columns_after_rows)
+    run = auto_scheduled(fusion, make, sizes=None, target=DEFAULT)
+    assert isinstance(run, Chain)
+    assert run.arguments == ("x",)
+    assert len(run.kernels) == 2
+    assert not fusion.has_schedule
+    assert {k.name for k in run.kernels} <= set(make.made)
+
+
+def test_a_schedule_that_is_there_is_not_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    fusion = built(one)
+    known = choose_segments(fusion)
+
+    def search(*_: object, **__: object) -> Segmentation:
+        raise AssertionError("it is known")
+
+    monkeypatch.setattr(automatic, "choose_segments", search)
+    make = maker()
+    run = auto_scheduled(fusion, make, sizes=None, target=DEFAULT, known=known)
+    assert make.made == ["fusion"]
+    assert run.schedule is known.steps[0].schedule
+
+
+def test_one_that_makes_no_kernel_is_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    fusion = built(one)
+    known = choose_segments(fusion)
+    searched: list[tf.Fusion] = []
+
+    def search(asked: tf.Fusion, **options: Any) -> Segmentation:
+        searched.append(asked)
+        return choose_segments(asked, **options)
+
+    class Refusing(Counting):
+        def __call__(self, fusion: tf.Fusion | Kernel, schedule: Any = None) -> Executable:
+            if schedule is known.steps[0].schedule:
+                raise UnsupportedError(what="this", reason="not here")
+            return super().__call__(fusion, schedule)
+
+    make = Refusing("sim", cache=False)
+    object.__setattr__(make, "made", [])
+    monkeypatch.setattr(automatic, "choose_segments", search)
+    run = auto_scheduled(fusion, make, sizes=None, target=DEFAULT, known=known)
+    assert searched == [fusion]
+    assert run.schedule is not known.steps[0].schedule
+
+
+def test_sizes_are_checked_before_anything_is_made() -> None:
+    make = maker()
+    known = choose_segments(built(one))  # a decision that is there asks nobody for sizes
+    with pytest.raises(UnsupportedError, match="sizes has 'Q', which is not a dimension of it"):
+        auto_scheduled(built(one), make, sizes={"Q": 1}, target=DEFAULT, known=known)
+    assert make.made == []
+
+
+def test_as_it_is_scheduled() -> None:
+    make = maker()
+    run = as_scheduled(scaled(), make)
+    assert make.made == ["scaled"]
+    assert run.schedule is None
+    assert run.arguments == ("x", "a")

@@ -1,0 +1,107 @@
+"""through_view: an operand read at any index is read at the reader's own axes, through a view that has the index."""
+
+import numpy as np
+
+import taskfuse as tf
+from taskfuse.ir.expr import Pointwise, Read, Reduction
+from taskfuse.ir.storage import storage_reads
+from taskfuse.schedule.through_view import is_whole, own_index
+from tests.schedule.points import refused
+
+
+def rows(*, permuted: bool = False) -> tuple[tf.Fusion, tf.TensorView]:
+    """A product whose factor is a reshaped array."""
+    with tf.Fusion("rows") as fusion:
+        x, w = tf.define_tensor([8, 2, 4], name="x"), tf.define_tensor([4, 8], name="w")
+        y = tf.matmul((x.permute(1, 0, 2) if permuted else x).reshape(16, 4), w)
+        fusion.add_output(y)
+    return fusion, y
+
+
+def operand(fusion: tf.Fusion, y: tf.TensorView) -> Read:
+    """The first operand of ``y``."""
+    expr = fusion.definition(y)
+    assert isinstance(expr, Pointwise | Reduction)
+    found = expr.operands[0]
+    assert isinstance(found, Read)
+    return found
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
+
+
+def test_the_operand_is_a_view_with_the_axes_that_the_reader_uses() -> None:
+    for permuted in (False, True):
+        fusion, y = rows(permuted=permuted)
+        args = numbers(8, 2, 4), numbers(4, 8)
+        (before,) = fusion.evaluate(*args)
+        view = y.through_view(0)
+        assert fusion.is_view(view)
+        assert [str(e) for e in view.shape] == ["16", "4"]
+        read = operand(fusion, y)
+        assert read.tensor is view
+        assert [str(e) for e in read.index] == ["i0", "i2"]  # rows and k, of rows, columns and k
+        assert np.array_equal(before, fusion.evaluate(*args)[0])
+
+
+def test_views_that_nobody_reads_any_more_are_gone() -> None:
+    fusion, y = rows(permuted=True)
+    y.through_view(0)
+    assert sum(map(fusion.is_view, fusion.tensors())) == 1
+
+
+def test_neighbors_in_memory_are_the_last_axis() -> None:
+    """``y[m, n] = x.T[m, n] + z[m, n]``: neighbors along m lie side by side in x, so that its view is [n, m]."""
+    with tf.Fusion("turned") as fusion:
+        x, z = tf.define_tensor([8, 4], name="x"), tf.define_tensor([4, 8], name="z")
+        y = x.T + z
+        fusion.add_output(y)
+    args = numbers(8, 4), numbers(4, 8)
+    (before,) = fusion.evaluate(*args)
+    view = y.through_view(0)
+    assert [str(e) for e in view.shape] == ["8", "4"]
+    assert [str(e) for e in operand(fusion, y).index] == ["i1", "i0"]
+    assert np.array_equal(before, fusion.evaluate(*args)[0])
+
+
+def test_a_list_of_different_whole_axes_is_whole() -> None:
+    with tf.Fusion("reads") as fusion:
+        x, b, s = tf.define_tensor([4, 4], name="x"), tf.define_tensor([1, 4], name="b"), tf.define_tensor([4, 8], name="s")
+        y = x.T + b + s[:, :4] + tf.flip(x, 0)
+        fusion.add_output(y)
+    found = {}
+    for expr in fusion.exprs():
+        if not fusion.is_view(expr.output):
+            for read in storage_reads(fusion, expr):
+                index = own_index(fusion, expr, read)
+                found[read.tensor.name, ", ".join(map(str, index))] = is_whole(expr, read, index)
+    assert found[x.name, "i1, i0"]
+    assert found[b.name, "0, i1"]
+    assert not found[s.name, "i0, i1"]  # a part of the axis
+    assert not found[x.name, "3 - i0, i1"]
+
+
+def test_one_axis_twice_is_not_whole() -> None:
+    with tf.Fusion("square") as fusion:
+        x = tf.define_tensor([4, 4], name="x")
+        fusion.add_output(tf.neg(x))
+    (expr,) = fusion.exprs()
+    (read,) = storage_reads(fusion, expr)
+    first, second = read.index
+    assert is_whole(expr, read, (second, first))
+    assert not is_whole(expr, read, (first, first))
+
+
+def test_refusals() -> None:
+    with tf.Fusion("none") as fusion:
+        x = tf.define_tensor([8], name="x")
+        padded = tf.pad(x, [(1, 1)])
+        y = x * 2.0
+        fusion.add_output(padded)
+        fusion.add_output(y)
+    assert refused(lambda: x.through_view(0), fusion) == "through_view(x): x has no operands\nhelp: name what reads the view"
+    for operand in (2, -1):
+        assert refused(lambda operand=operand: y.through_view(operand), fusion) == f"through_view({y.name}): it has no operand {operand}\nhelp: it has 2"
+    assert refused(lambda: y.through_view(1), fusion) == f"through_view({y.name}): operand 1 reads no tensor"
+    assert refused(lambda: padded.through_view(0), fusion) == f"through_view({padded.name}): operand 0 has elements of x for some iterations alone"

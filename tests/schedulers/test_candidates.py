@@ -1,0 +1,195 @@
+"""Schedules of one fusion, one after another: who is asked when, and what drops a candidate."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+from typing import Any
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.count import Count, count
+from taskfuse.errors import LoweringError, ProofError, UnsupportedError
+from taskfuse.schedulers.candidates import INTERNAL, MOST_ASIDE, MOST_PARAMETERS, Candidates, failure, tried
+from taskfuse.schedulers.schedule import Chosen, Offer, Option, Scheduler, refuse
+from taskfuse.target import DEFAULT
+from tests.schedulers.fusions import tensor
+from tests.schedulers.tried import built
+
+
+@dataclass(frozen=True)
+class Numbered:
+    number: int
+
+    @property
+    def words(self) -> str:
+        return f"number {self.number}"
+
+
+def scheduler(name: str, us: float, others: int = 0) -> Scheduler:
+    """One that marks its fusion and has some more parameters to offer."""
+    options = [Option(Numbered(k), us + k) for k in range(others + 1)]
+
+    def schedule(fusion: tf.Fusion, config: Any = None, **_: Any) -> Chosen[Any]:
+        fusion.outputs[0].axis(0).parallelize(tf.ParallelType.BIDx)
+        option = options[0] if config is None else options[config.number]
+        return Chosen(name, "of it", option, tuple(options), config is not None, "")
+
+    schedule.__name__ = name
+    return schedule
+
+
+def refusing(fusion: tf.Fusion, config: object = None, **_: Any) -> Chosen[Any]:
+    raise refuse(fusion, "refusing", "not its kind")
+
+
+def fusion() -> tf.Fusion:
+    return built(lambda: [tf.exp(tensor("x", 8, 4))])
+
+
+def candidates(*schedulers: Scheduler, config: object = None) -> Candidates:
+    return Candidates(fusion(), schedulers, config, None, DEFAULT)
+
+
+def here(found: Candidates) -> tuple[str, int]:
+    assert found.best is not None
+    return found.best.schedule.scheduler, found.best.schedule.config.number
+
+
+def test_the_first_that_takes_it() -> None:
+    asked = fusion()
+    found = Candidates(asked, (refusing, scheduler("a", 2.0), scheduler("b", 1.0)), None, None, DEFAULT)
+    assert here(found) == ("a", 0)
+    assert found.refused == [("refusing", "not its kind")]
+    assert found.best is not None
+    assert found.best.schedule.refused == (("refusing", "not its kind"),)
+    assert not asked.has_schedule
+    assert found.best.fusion.has_schedule
+
+
+def test_dropped_ones_are_followed_by_other_parameters_then_by_other_schedulers() -> None:
+    found = candidates(scheduler("a", 2.0, others=9), scheduler("b", 1.0))
+    seen: list[tuple[str, int]] = []
+    while found.best is not None:
+        seen.append(here(found))
+        found.drop("a gap")
+    assert seen == [*(("a", k) for k in range(1 + MOST_PARAMETERS)), ("b", 0)]
+    assert found.us == inf
+    assert found.refused[:2] == [("a", "with number 0: a gap"), ("a", "with number 1: a gap")]
+    error = found.error()
+    assert "one kernel for fusion 'fusion' is not supported: no scheduler takes it" in str(error)
+    assert error.notes[0] == "a: with number 0: a gap"
+
+
+def test_given_parameters_are_the_only_ones() -> None:
+    found = candidates(scheduler("a", 2.0, others=3), config=Numbered(2))
+    assert here(found) == ("a", 2)
+    found.drop("no")
+    assert found.best is None
+
+
+def counted(us: float) -> Count:
+    made = fusion()
+    tf.schedulers.pointwise(made)
+    found = count(tf.lower(made), {}, DEFAULT)
+    return replace(found, chain=us * DEFAULT.clock_mhz)
+
+
+def aside(found: Candidates, us: float) -> None:
+    assert found.best is not None
+    found.put_aside(found.best.schedule.counted(counted(us), 0.001))
+
+
+def test_what_is_put_aside_comes_back_if_nothing_is_expected_to_be_faster() -> None:
+    found = candidates(scheduler("a", 2.0, others=9), scheduler("b", 50.0), scheduler("c", 3.0))
+    aside(found, 40.0)
+    assert here(found) == ("c", 0)  # other parameters of a are passed over; b is slower than a was counted
+    assert not found.is_last
+    found.drop("a gap")
+    assert here(found) == ("a", 0)
+    assert found.is_last
+
+
+def test_the_fastest_of_a_few_that_were_put_aside() -> None:
+    found = candidates(*(scheduler(name, 1.0) for name in "abcde"))
+    for us in (30.0, 20.0, 25.0):
+        assert not found.is_last
+        aside(found, us)
+    assert MOST_ASIDE == 3
+    assert here(found) == ("b", 0)
+    assert found.is_last
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (UnsupportedError(what="this", reason="not here", help="there"), "not here"),
+        (LoweringError(what="a kernel", reason="too large"), "LoweringError: cannot lower a kernel: too large"),
+        (ProofError(kernel="k", verdict="refuted", reason="a race"), "ProofError: k: refuted: a race"),
+        (KeyError("x"), f"{INTERNAL}, KeyError: 'x'"),
+    ],
+)
+def test_why_a_call_fails(error: Exception, reason: str) -> None:
+    def call() -> None:
+        raise error
+
+    assert failure(call) == reason
+    assert failure(lambda: None) is None
+
+
+def test_what_comes_of_a_trial() -> None:
+    chosen = scheduler("a", 2.0)(fusion())
+    made = counted(7.0)
+    assert tried(None, fusion(), chosen) == (chosen, "")
+    assert tried(lambda *_: None, fusion(), chosen, 1.0).schedule.count is None
+    assert tried(lambda *_: made, fusion(), chosen, 0.5) == (chosen.counted(made, 0.5), "")
+    assert tried(lambda *_: made, fusion(), chosen).schedule.count is None  # nobody asked for the bound
+
+    def failing(*_: object) -> None:
+        raise LoweringError(what="a kernel", reason="too large")
+
+    assert tried(failing, fusion(), chosen, 1.0).refused == "LoweringError: cannot lower a kernel: too large"
+
+
+def test_a_scheduler_that_fails_costs_a_candidate_alone() -> None:
+    def broken(fusion: tf.Fusion, config: object = None, **more: object) -> Chosen[Any]:
+        fusion.outputs[0].axis(0).parallelize(tf.ParallelType.BIDx)  # what it leaves behind is nobody else's
+        raise KeyError("nobody's fault")
+
+    found = candidates(broken, tf.schedulers.fallback)
+    assert found.best is not None
+    assert found.best.schedule.scheduler == "fallback"
+    assert found.refused == [("broken", f'{INTERNAL}, KeyError: "nobody\'s fault"')]
+
+
+def offered(us: float | None) -> tuple[Candidates, list[str]]:
+    """Candidates of one scheduler that offers so many microseconds, or fails to."""
+    scheduled: list[str] = []
+
+    def slow(fusion: tf.Fusion, config: object = None, **more: Any) -> Chosen[Any]:
+        scheduled.append(fusion.name)
+        return tf.schedulers.fallback(fusion, None, **more)
+
+    def offer(fusion: tf.Fusion, **more: Any) -> Offer:
+        if us is None:
+            raise KeyError("no offer")
+        return Offer(us, partial(slow, **more))
+
+    return Candidates(fusion(), (slow,), None, None, DEFAULT, {slow: offer}), scheduled
+
+
+def test_an_offer_is_asked_for_before_a_schedule_is_made() -> None:
+    """What is known to be slow is not scheduled; what is wanted is, and costs what was said."""
+    found, scheduled = offered(1e6)
+    assert found.us == 1e6
+    assert not scheduled
+    assert found.best is not None
+    assert scheduled == ["fusion"]
+    assert found.us == found.best.schedule.us
+
+
+def test_who_cannot_make_an_offer_refuses() -> None:
+    found, scheduled = offered(None)
+    assert found.best is None
+    assert scheduled == []
+    assert found.refused == [("slow", f"{INTERNAL}, KeyError: 'no offer'")]

@@ -1,0 +1,166 @@
+"""The contraction of a fusion, found by structure: its axes, its factors, and what stands behind it."""
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.errors import UnsupportedError
+from taskfuse.schedulers.contraction import find
+from tests.schedulers.fusions import Build
+from tests.schedulers.tried import built
+
+
+def tensor(name: str, *shape: int | str | tf.Dim, dtype: tf.DType = tf.bfloat16) -> tf.TensorView:
+    return tf.define_tensor(list(shape), dtype=dtype, name=name)
+
+
+def factors() -> tuple[tf.TensorView, tf.TensorView]:
+    """[M, K] and [N, K], K contiguous."""
+    return tensor("a", "M", tf.dim("K", multiple_of=8)), tensor("b", tf.dim("N", multiple_of=8), "K")
+
+
+def product() -> tf.TensorView:
+    a, b = factors()
+    return tf.matmul(a, b.T, dtype=tf.float32)
+
+
+def test_axes_and_factors() -> None:
+    p = find(built(lambda: [product()]))
+    assert (p.axes.m, p.axes.n, p.axes.k, p.axes.batch) == (0, 1, 2, ())
+    assert (p.a.tensor.name, p.a.position, p.a.is_k_major, p.a.is_bulk, p.a.size) == ("a", 0, True, True, 16)
+    assert (p.b.tensor.name, p.b.position, p.b.is_k_major) == ("b", 1, True)
+    assert (p.epilogue, p.sides, p.reductions, p.finals) == ((), (), (), ())
+    assert [out.tensor for out in p.outputs] == [p.axes.result]
+    assert not p.outputs[0].is_bulk  # 4 bytes
+    assert p.outputs[0].is_paired
+
+
+def test_the_contiguous_axis_of_the_output_is_the_columns() -> None:
+    p = find(built(lambda: [tf.cast(product().T, tf.bfloat16)]))
+    assert (p.axes.m, p.axes.n) == (1, 0)
+    assert (p.a.tensor.name, p.b.tensor.name) == ("b", "a")
+    assert (p.a.position, p.b.position) == (1, 0)
+
+
+def test_rows_contiguous_and_odd_strides() -> None:
+    def turned() -> list[tf.TensorView]:
+        a, b = tensor("a", "K", tf.dim("M", multiple_of=4)), tensor("b", "N", "K")
+        return [tf.matmul(a.T, b.T, dtype=tf.float32)]
+
+    p = find(built(turned))
+    assert (p.a.is_k_major, p.a.is_bulk, p.a.size) == (False, False, 8)
+    assert (p.b.is_k_major, p.b.is_bulk, p.b.size) == (True, False, 2)
+    assert not p.outputs[0].is_paired  # N may be odd
+
+
+def test_batch_axes() -> None:
+    def batched() -> list[tf.TensorView]:
+        a, b = tensor("a", "B", "M", "K"), tensor("b", 1, "K", "N")
+        return [tf.matmul(a, b, dtype=tf.float32)]
+
+    p = find(built(batched))
+    assert (p.axes.batch, p.axes.m, p.axes.n, p.axes.k) == ((0,), 1, 2, 3)
+
+
+def test_an_epilogue_and_what_it_reads() -> None:
+    def behind() -> list[tf.TensorView]:
+        x = product() + tensor("bias", "N", dtype=tf.float32)
+        y = x * tensor("rows", "M", 1, dtype=tf.float32) + tensor("residual", "M", "N")
+        return [tf.cast(y, tf.bfloat16), tf.relu(x)]
+
+    p = find(built(behind))
+    assert {side.tensor.name: (side.is_paired, side.is_wide) for side in p.sides} == {
+        "bias": (True, False),
+        "rows": (False, False),
+        "residual": (True, True),
+    }
+    assert [(out.is_bulk, out.is_paired) for out in p.outputs] == [(True, True), (False, True)]
+    assert p.held == (4, 4, 2, 2, 4)
+    assert len(p.epilogue) == 6
+
+
+def test_reductions_of_the_result_and_what_is_computed_from_them() -> None:
+    def reduced() -> list[tf.TensorView]:
+        x = tf.relu(product())
+        return [x, tf.sqrt(tf.sum(x * x, axis=1)), tf.max(x, axis=0)]
+
+    p = find(built(reduced))
+    assert [(r.places, r.over, r.kept) for r in p.reductions] == [((0, 1), {1}, (0,)), ((0, 1), {0}, (1,))]
+    assert len(p.finals) == 1
+    assert len(p.outputs) == 1
+
+
+def two_sums() -> list[tf.TensorView]:
+    a, b = factors()
+    return [tf.matmul(a, b.T, dtype=tf.float32), tf.matmul(a, b.T, dtype=tf.float32)]
+
+
+def reads_the_whole_again() -> list[tf.TensorView]:
+    x = product()
+    return [x / tf.expand_dims(tf.sum(x, axis=1), 1)]
+
+
+def batch_sum() -> list[tf.TensorView]:
+    return [tf.sum(tf.matmul(tensor("a", "B", "M", "K"), tensor("b", "B", "K", "N"), dtype=tf.float32), axis=0)]
+
+
+def empty_rows() -> list[tf.TensorView]:
+    return [tf.matmul(tensor("a", tf.dim("M", min=0), "K"), tensor("b", "K", "N"), dtype=tf.float32)]
+
+
+def other_output() -> list[tf.TensorView]:
+    return [product(), tf.exp(tensor("z", 8))]
+
+
+def scan_behind() -> list[tf.TensorView]:
+    return [tf.cumsum(product(), 1)]
+
+
+def sliced_factor() -> list[tf.TensorView]:
+    return [tf.matmul(tensor("a", 64, 128)[:, :64], tensor("b", 64, 32), dtype=tf.float32)]
+
+
+def batch_contiguous() -> list[tf.TensorView]:
+    return [tf.matmul(tensor("a", "M", "K", "B").permute(2, 0, 1), tensor("b", "B", "K", "N"), dtype=tf.float32)]
+
+
+def gram() -> list[tf.TensorView]:
+    x = tensor("x", 64, 64)
+    return [tf.matmul(x, x.T, dtype=tf.float32) + x]
+
+
+def shared_input() -> list[tf.TensorView]:
+    bias = tensor("bias", "M", dtype=tf.float32)
+    x = product() + tf.expand_dims(bias, 1)
+    return [x, tf.sum(x, axis=1) + bias]
+
+
+def turned_final() -> list[tf.TensorView]:
+    x = tf.matmul(tensor("a", 64, 32), tensor("b", 32, 64), dtype=tf.float32)
+    return [tf.sum(x, axis=1) * tf.sum(x, axis=0)]
+
+
+REFUSED: dict[Build, str] = {
+    two_sums: "it takes one contraction, and there are 2",
+    reads_the_whole_again: "a reduction of all tiles, which are complete when their registers are gone",
+    batch_sum: "reduces batch axes, and neither rows nor columns",
+    empty_rows: "the extent M of tv2 may be 0",
+    other_output: "does not need the product",
+    scan_behind: "is not computed element by element",
+    sliced_factor: "reads a at [",
+    batch_contiguous: "the last axis of a is a batch axis",
+    gram: "x is read by more than the contraction",
+    shared_input: "bias is read by the epilogue and behind a reduction",
+    turned_final: "along other axes than its own",
+}
+
+
+@pytest.mark.parametrize("build", REFUSED, ids=lambda f: f.__name__)
+def test_refusals(build: Build) -> None:
+    fusion = built(build)
+    before = str(fusion)
+    with pytest.raises(UnsupportedError) as caught:
+        find(fusion)
+    assert REFUSED[build] in caught.value.message
+    assert caught.value.message.startswith("a matmul schedule of fusion 'fusion' is not supported: ")
+    assert caught.value.help
+    assert str(fusion) == before

@@ -1,0 +1,108 @@
+"""The last resort: a thread for each element, all else serial in it."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse import ParallelType as P
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir.storage import needed
+from taskfuse.schedulers import FallbackConfig
+from taskfuse.schedulers.elementwise import recompute_all
+from taskfuse.schedulers.fallback import AGAIN_US, SERIAL_US, fallback, offer, separate
+from taskfuse.schedulers.script import Script
+from tests.errors import text_of
+from tests.schedulers.fusions import Build, product_of_odd_rows, tensor
+from tests.schedulers.tried import arguments, built, made
+
+
+def softmax_of_a_product() -> list[tf.TensorView]:
+    return [tf.softmax(tensor("x", 6, 8) @ tensor("w", 8, 5), 1)]
+
+
+def two_scans() -> list[tf.TensorView]:
+    return [tf.cumsum(tensor("x", 6, 8), 0) + 1.0, tf.cumprod(tensor("y", 6, 8), 1)]
+
+
+def all_reduced() -> list[tf.TensorView]:
+    return [tf.sum(tensor("x", 6, 8), (0, 1))]
+
+
+def first_axis() -> list[tf.TensorView]:
+    return [tf.sum(tensor("x", 6, 8, 3), 0)]
+
+
+@pytest.mark.parametrize("build", [softmax_of_a_product, two_scans, all_reduced, first_axis, partial(product_of_odd_rows, tf.float32)])
+def test_it_is_proved_and_right(build: Build) -> None:
+    fusion = built(build)
+    args = arguments(fusion)
+    expected = fusion.evaluate(*args)
+    other, _ = tf.copy_fusion(fusion)
+    chosen = fallback(fusion, FallbackConfig(32))
+    made(fusion, chosen)
+    for found, wanted in zip(tf.lower(fusion).simulate(*args), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    exec(chosen.code, {"fusion": other})
+    assert str(other) == str(fusion)
+
+
+def test_a_thread_for_each_kept_element() -> None:
+    fusion = built(first_axis)
+    chosen = fallback(fusion, FallbackConfig(4))
+    (out,) = fusion.outputs
+    assert [(str(a.extent), out.schedule.ptype(a)) for a in out.loop] == [("6", P.BIDx), ("4", P.TIDx), ("6", P.Serial)]
+    assert out.loop[2].is_reduction
+    assert chosen.expected == "6 serial steps in each thread"
+    assert chosen.option.block == (4, 1, 1)
+
+
+@pytest.mark.parametrize("build", [softmax_of_a_product, two_scans, partial(product_of_odd_rows, tf.float32)])
+def test_the_offer_is_what_it_costs(build: Build) -> None:
+    fusion = built(build)
+    assert offer(fusion).us == fallback(tf.copy_fusion(fusion)[0]).us
+    assert not fusion.has_schedule
+
+
+def test_serial_steps_and_reductions_that_are_done_again_cost() -> None:
+    once, longer = (offer(built(lambda n=n: [tf.sum(tensor("x", 4, n), 1)])).us for n in (64, 1064))
+    assert longer - once == pytest.approx(1000 * SERIAL_US, rel=0.1)
+    again = offer(built(lambda: [tf.sum(tensor("x", 4, 64), 1).reshape(2, 2) + 1.0])).us
+    assert again - once == pytest.approx(AGAIN_US, rel=0.1)
+    assert offer(built(lambda: [tf.sum(tf.define_tensor(["N", "M"], name="x"), 1)]), sizes={"N": 1, "M": 1}).us < once
+
+
+def test_what_several_outputs_need_is_computed_for_each() -> None:
+    fusion = built(lambda: [tf.exp(y := tf.sum(tensor("x", 4, 8), 1)), tf.neg(y)])
+    script = Script(fusion)
+    recompute_all(script, fusion)
+    owner = separate(script)
+    assert {tv: owner[tv] for tv in fusion.outputs} == {tv: tv for tv in fusion.outputs}
+    inner = [e.output for e in needed(fusion) if not e.output.is_output]
+    assert sorted(owner[tv].name for tv in inner) == sorted(tv.name for tv in fusion.outputs)
+
+
+REFUSED: list[tuple[Build, str]] = [
+    (lambda: [tf.cumsum(tf.cumsum(tensor("x", 4, 8), 0), 1)], "needs scans of different axes"),
+    (lambda: [tf.sum(tf.cumsum(tensor("x", 4, 8), 1), 1)], "whose elements a thread computes one after another"),
+    (lambda: [tf.neg(tf.cat([tensor("x", 4), tensor("y", 4)], 0, "scatter"))], "which is put together in scatter form"),
+    (lambda: [tf.cumsum(tensor("x", 4), 0)[::-1] + 1.0], "which cannot be computed again where it is read"),
+    (lambda: [tf.take(tf.sum(tensor("x", 8, 4), 1), tensor("i", 3, dtype=tf.int64), 0)], "at computed indices"),
+]
+
+
+@pytest.mark.parametrize(("build", "text"), REFUSED)
+def test_refusals(build: Build, text: str) -> None:
+    fusion = built(build)
+    before = str(fusion)
+    with pytest.raises(UnsupportedError) as caught:
+        fallback(fusion)
+    assert text in caught.value.message
+    assert caught.value.help == "tf.compile makes several kernels"
+    assert str(fusion) == before
+
+
+def test_a_block_has_a_limit() -> None:
+    assert text_of(lambda: FallbackConfig(2048)) == "this FallbackConfig is not supported: 2048 threads\nhelp: a block has at most 1024 threads"
+    assert FallbackConfig(1024).words == "a thread for each element, 1024 in a block"

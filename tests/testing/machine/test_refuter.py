@@ -1,0 +1,68 @@
+"""The search for a fault in small launches: which are run, in which orders, and where it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from taskfuse.kir import parse_kernel
+from taskfuse.testing.machine import FaultKind, find_fault, refuter
+from taskfuse.testing.machine.machine import Machine, Order
+
+TEXT = """\
+KERNEL k(x: float32[N]) -> (y: float32[N])
+  DIM N min 1 max 64
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+
+IF threadIdx.x < N:
+  SYNC warp
+  y[threadIdx.x] = copy(x[threadIdx.x])
+"""
+SMALL = parse_kernel(TEXT)
+RACE = parse_kernel(TEXT.replace("y[threadIdx.x]", "y[threadIdx.x % 8]"))
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Order, int]]:
+    """The launches that are run: N, the order, the seed."""
+    found: list[tuple[int, Order, int]] = []
+
+    class Noted(Machine):
+        def __init__(self, code: Any, launch: Any, order: Order, seed: int, most_steps: int) -> None:
+            found.append((launch.values["N"], order, seed))
+            super().__init__(code, launch, order, seed, most_steps)
+
+    monkeypatch.setattr(refuter, "Machine", Noted)
+    return found
+
+
+def test_each_launch_in_a_few_orders(runs: list[tuple[int, Order, int]]) -> None:
+    assert find_fault(SMALL, [{"N": 8}, {"N": 3}], 4) is None
+    orders = [Order.RANDOM, Order.FIRST, Order.LAST, Order.RANDOM]
+    assert runs == [(n, order, seed) for n in (8, 3) for seed, order in enumerate(orders)]
+
+
+def test_without_synchronization_one_order_says_all(runs: list[tuple[int, Order, int]]) -> None:
+    assert find_fault(parse_kernel(TEXT.replace("  SYNC warp\n", "")), [{"N": 8}], 4) is None
+    assert len(runs) == 1
+
+
+def test_what_is_no_launch_is_left_out(runs: list[tuple[int, Order, int]]) -> None:
+    assert find_fault(SMALL, [{}, {"N": 65}, {"N": 8}], 1) is None
+    assert [n for n, _, _ in runs] == [8]
+
+
+def test_the_first_fault_ends_the_search(runs: list[tuple[int, Order, int]]) -> None:
+    found = find_fault(RACE, [{"N": 8}, {"N": 9}, {"N": 10}], 1)
+    assert found is not None
+    assert found.kind is FaultKind.RACE
+    assert found.launch == "extents {'N': 9}, schedule 0 (random)"
+    assert found.statement == "y[threadIdx.x % 8] = copy(x[threadIdx.x])"
+    assert [n for n, _, _ in runs] == [8, 9]
+
+
+def test_a_run_that_is_too_long_says_nothing_of_its_launch(runs: list[tuple[int, Order, int]]) -> None:
+    long = parse_kernel(TEXT.replace("  SYNC warp\n", "  SYNC warp\n  FOR k in 0..100*N:\n    SYNC warp\n"))
+    assert find_fault(long, [{"N": 8}, {"N": 7}], 3, most_steps=50) is None
+    assert [n for n, _, _ in runs] == [8, 7]

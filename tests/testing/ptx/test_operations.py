@@ -1,0 +1,89 @@
+"""What one instruction does, by itself. What it computes is run in test_machine.py."""
+
+import pytest
+
+from taskfuse.testing.ptx.events import Kind
+from taskfuse.testing.ptx.nodes import PtxError, Register
+from taskfuse.testing.ptx.operands import Access, Compute, Happening, Operation
+from taskfuse.testing.ptx.operations import operations
+from tests.testing.ptx.entry import instruction
+
+
+def of(line: str) -> Operation:
+    (found,) = operations(instruction(line))
+    return found
+
+
+def test_integers_are_computed() -> None:
+    found = of("add.s32 %r3, %r1, -1;")
+    assert isinstance(found, Compute)
+    assert found.out == Register("%r3")
+    assert found.value is not None
+    assert eval(found.value, {"r__r1": 5}) == 4
+    assert found.reads == {"r__r1"}
+
+
+@pytest.mark.parametrize("line", ["add.f32 %r3, %r1, %r2;", "ex2.approx.ftz.f32 %r3, %r1;", "setp.lt.f32 %p1, %r1, %r2;", "cvt.rn.bf16x2.f32 %r3, %r1, %r2;"])
+def test_floats_are_unknown(line: str) -> None:
+    found = of(line)
+    assert isinstance(found, Compute)
+    assert (found.value, found.reads) == (None, frozenset())
+
+
+def test_halves_of_a_register() -> None:
+    low, high = operations(instruction("mov.b64 {%r3, %r4}, %rd1;"))
+    assert isinstance(low, Compute)
+    assert isinstance(high, Compute)
+    assert low.value is not None
+    assert high.value is not None
+    value = {"r__rd1": 7 << 32 | 5}
+    assert (eval(low.value, value), eval(high.value, value)) == (5, 7)
+    (only,) = operations(instruction("mov.b64 {_, %r4}, %rd1;"))
+    assert isinstance(only, Compute)
+    assert only.out == Register("%r4")
+
+
+@pytest.mark.parametrize(
+    ("line", "store", "space", "size", "outs"),
+    [
+        ("ld.shared.u32 %r3, [%r1+8];", False, "shared", 4, ("%r3",)),
+        ("ld.shared::cta.v4.f32 {%r3, %r4, %r5, %r6}, [%r1];", False, "shared", 16, ("%r3", "%r4", "%r5", "%r6")),
+        ("st.global.v2.b64 [%rd1], {%rd2, %rd3};", True, "global", 16, ()),
+        ("ld.u8 %r3, [%rd1];", False, "generic", 1, ("%r3",)),
+        ("ld.param.u64 %rd1, [k_param_0];", False, "param", 8, ("%rd1",)),
+    ],
+)
+def test_accesses(line: str, store: bool, space: str, size: int, outs: tuple[str, ...]) -> None:
+    found = of(line)
+    assert isinstance(found, Access)
+    assert (found.store, found.space, found.size, tuple(r.name for r in found.outs)) == (store, space, size, outs)
+
+
+def test_an_address_is_what_is_read() -> None:
+    found = of("st.shared.u32 [%r1+8], %r2;")
+    assert isinstance(found, Access)
+    assert eval(found.address, {"r__r1": 100}) == 108
+    assert found.reads == {"r__r1"}  # not what is stored
+
+
+def test_events_come_first() -> None:
+    found = of("bar.sync 0;")
+    assert isinstance(found, Happening)
+    assert found.kind is Kind.BARRIER
+    assert operations(instruction("call.uni f, ();")) == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ld.relaxed.gpu.global.u32 %r3, [%rd1];",
+        "st.release.gpu.global.u32 [%rd1], %r1;",
+        "setp.equ.s32 %p1, %r1, %r2;",
+        "add.q32 %r3, %r1, %r2;",
+        "sad.s32 %r3, %r1, %r2, %r4;",
+        "shl.pred %p1, %p2, %p3;",
+    ],
+)
+def test_what_is_not_known_is_refused(line: str) -> None:
+    with pytest.raises(PtxError, match=r"PTX line 17: .* not known"):
+        operations(instruction(line))
