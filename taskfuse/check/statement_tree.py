@@ -15,7 +15,7 @@ from taskfuse.check.masks import THREAD_NAMES, THREADS, Masks
 from taskfuse.check.normalize import BLOCK_NAMES, CLUSTER_NAMES, copied_out, in_blocks, in_iteration, unrolled
 from taskfuse.check.ranges import Ranges, Span
 from taskfuse.ir.dims import facts_of
-from taskfuse.ir.scalar import TRUE, And, Expr, Facts, IntLike, ge, lt, not_, sym
+from taskfuse.ir.scalar import TRUE, And, Expr, Facts, IntLike, ge, le, lt, not_, sym
 from taskfuse.kir import Kernel, stmt_text, walk
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.nodes import Bind, Branch, Choose, For, If, Stmt
@@ -299,6 +299,9 @@ def declared(kernel: Kernel, params: Iterable[HostParam]) -> Context:
     facts, ranges = facts_of(kernel.extents), Ranges({})
     for e in kernel.extents:
         ranges = ranges.with_span(sym(e.name), (e.min, e.max))
+    for e in kernel.extents:
+        if e.bound is not None:
+            facts, ranges = facts.with_assumption(le(sym(e.name), e.bound)), ranges.under(le(sym(e.name), e.bound))
     for p in params:
         facts = facts.with_range(p.name, p.value, p.value)
         ranges = ranges.with_span(sym(p.name), ranges.of(p.value))

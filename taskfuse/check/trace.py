@@ -15,6 +15,7 @@ from taskfuse.check.drawn_tables import drawn_tables
 from taskfuse.check.fences import Fences, operands
 from taskfuse.check.statement_tree import BLOCK_NAMES, CLUSTER_NAMES, THREAD_NAMES, together
 from taskfuse.check.tiles import Storage, tile_elements
+from taskfuse.ir.dims import nearest
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, matrices
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, ZERO, Const, Expr, compile_expr, evaluate
@@ -543,9 +544,7 @@ def samples(kernel: Kernel) -> Iterator[dict[str, int]]:
     wanted += [[LARGE if k == i else 1 for k in range(count)] for i in reversed(range(count))]
     wanted += [[base + k for k in range(count)] for base in (1, 0, 5, 9, 40, LARGE, 130)]
     for values in wanted:
-        extents: dict[str, int] = {}
-        for value, e in zip(values, kernel.extents, strict=True):
-            extents[e.name] = e.near(value)
-        if tuple(extents.values()) not in seen:
+        extents = nearest(kernel.extents, {e.name: value for value, e in zip(values, kernel.extents, strict=True)})
+        if extents is not None and tuple(extents.values()) not in seen:
             seen.add(tuple(extents.values()))
             yield extents

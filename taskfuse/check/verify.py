@@ -32,6 +32,7 @@ LAUNCHES = 9
 
 ASSUMPTIONS = (
     "extents and arguments are as declared, and arguments do not overlap",
+    "integers fit 64 bits, which the launch checks, and no cursor passes the end of its ring 2**31 times",
     "a thread that can go on does, whatever the others of its warp do",
     "a generic read needs no proxy fence before an asynchronous write that it is ordered before",
 )

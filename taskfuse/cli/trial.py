@@ -15,7 +15,7 @@ from taskfuse.dtypes import DType, DTypeKind
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel
-from taskfuse.kir.declarations import HostParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.declarations import HostParam, IntegerParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.sim import Exploration, Interleaving, Timeline
 
 Array = NDArray[Any]
@@ -43,19 +43,24 @@ class Difference:
 
 def complete(extents: tuple[Dim, ...], given: Mapping[str, int]) -> dict[str, int]:
     """A value for every extent: the one given, or a usual one that its facts allow."""
-    return {e.name: given.get(e.name, e.near(USUAL)) for e in extents}
+    found = dict(given)
+    for e in sorted(extents, key=lambda e: e.bound is not None):
+        found.setdefault(e.name, e.near(USUAL, found))
+    return {e.name: found[e.name] for e in extents}
 
 
-def random_arguments(kernel: Kernel, sizes: Mapping[str, int], seed: int) -> list[Array]:
-    """Arguments of ``kernel``: normal floats, small integers, either truth value."""
+def random_arguments(kernel: Kernel, sizes: Mapping[str, int], seed: int) -> list[Array | int]:
+    """Arguments of ``kernel``: normal floats, small integers, either truth value; its integers are those of ``sizes``."""
     rng = np.random.default_rng(seed)
-    found: list[Array] = []
+    found: list[Array | int] = []
     for param in kernel.params:
         match param:
             case TensorParam(is_output=False):
                 found.append(_random(rng, param.dtype, tuple(int(evaluate(e, sizes)) for e in param.shape)))
             case ScalarParam():
                 found.append(_random(rng, param.dtype, ()))
+            case IntegerParam():
+                found.append(sizes[param.name])
             case TensorParam() | HostParam() | TensorMapParam():
                 pass
     return found
@@ -84,7 +89,7 @@ def difference(found: Array, wanted: Array) -> Difference:
     return Difference(float(apart.max(initial=0)), float(relative.max(initial=0)), int((~finite & ~same).sum()))
 
 
-def _launch(loaded: Loaded, given: Mapping[str, int], seed: int) -> tuple[Kernel, dict[str, int], list[Array]]:
+def _launch(loaded: Loaded, given: Mapping[str, int], seed: int) -> tuple[Kernel, dict[str, int], list[Array | int]]:
     """The kernel of a program, its extents, and random arguments."""
     kernel = loaded.kernel()
     check_extents(kernel, given)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from taskfuse.cuda.layout import vector_bytes_of
-from taskfuse.cuda.ranges import fits
+from taskfuse.cuda.ranges import INT64, fits
 from taskfuse.kir import Kernel, accesses, to_text, walk
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Gather, VectorCopy
@@ -40,6 +40,10 @@ class KernelInterface:
     def fits(self, symbols: Mapping[str, int]) -> bool:
         """Whether 32-bit integers hold all indices of a launch."""
         return fits(self.whole(), symbols) if self.is_narrow is None else self.is_narrow
+
+    def fits_long(self, symbols: Mapping[str, int]) -> bool:
+        """Whether 64-bit integers do."""
+        return fits(self.whole(), symbols, INT64)
 
 
 def interface_of(kernel: Kernel) -> KernelInterface:

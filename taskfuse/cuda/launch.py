@@ -26,11 +26,11 @@ from taskfuse.cuda.outputs import check_host_outputs, check_overlaps, outputs_gi
 from taskfuse.cuda.planner import NEW_ARRAY, Admit, Planner
 from taskfuse.dtypes import DType, DTypeKind, float32, float64
 from taskfuse.errors import CudaError, HangError, InputError, LaunchError, OutputError
-from taskfuse.ir.arguments import scalar_argument
+from taskfuse.ir.arguments import integer_argument, scalar_argument
 from taskfuse.ir.values import NATIVE
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import check_count, wanted
-from taskfuse.kir.declarations import ScalarParam
+from taskfuse.kir.declarations import IntegerParam, ScalarParam, TensorParam
 from taskfuse.options import read_options
 
 PLANS = 1024  # of one generation
@@ -111,15 +111,16 @@ class Launcher:
         params = wanted(kernel)
         self._count = len(params)
         self._scalars = [(index, p) for index, p in enumerate(params) if isinstance(p, ScalarParam)]
-        self._positions = [index for index, p in enumerate(params) if not isinstance(p, ScalarParam)]
+        self._integers = [(index, p.name) for index, p in enumerate(params) if isinstance(p, IntegerParam)]
+        self._positions = [index for index, p in enumerate(params) if isinstance(p, TensorParam)]
         self._packers = [_packer(p.dtype) for _, p in self._scalars]
-        self._names = [p.name for p in params if not isinstance(p, ScalarParam)] + [p.name for p in kernel.outputs]
+        self._names = [params[k].name for k in self._positions] + [p.name for p in kernel.outputs]
 
     def __call__(self, args: Sequence[Any], out: Out = None, stream: Any = None) -> tuple[Any, ...]:
         """Launch on arrays of a GPU; NumPy arrays are copied there and back.
 
         Args:
-            args: the inputs and the run-time scalars, in the order of the kernel's parameters.
+            args: the inputs, the run-time scalars and integers, in the order of the kernel's parameters.
             out: arrays for the outputs; ``None``: new ones.
             stream: where to; ``None``: the current stream of the first array's framework.
 
@@ -132,7 +133,7 @@ class Launcher:
         """
         if len(args) != self._count:
             check_count(self.kernel, len(args))
-        arrays: Sequence[Any] = [args[k] for k in self._positions] if self._scalars else args
+        arrays: Sequence[Any] = [args[k] for k in self._positions] if self._scalars or self._integers else args
         given: tuple[Any, ...] | None = None
         if out is not None:
             given = outputs_given(self.kernel, out)
@@ -140,6 +141,8 @@ class Launcher:
         probes = self.probes
         addresses: list[int] = []
         signature: Hashable = given is None
+        if self._integers:
+            signature = signature, self._values(args)
         try:
             for array in arrays:
                 address, key = probes[type(array)](array)
@@ -157,7 +160,7 @@ class Launcher:
         if plan is None:
             if not arrays:
                 return self._adopt(args, arrays, given, stream)
-            plan = self._plans.older(signature) or self._new_plan(signature, arrays, given)
+            plan = self._plans.older(signature) or self._new_plan(signature, arrays, given, args)
         if stream is None:
             if plan.current is None:
                 return self._adopt(args, arrays, given, stream)
@@ -192,7 +195,7 @@ class Launcher:
         return given
 
     def plan_of(self, arrays: Sequence[Any], given: tuple[Any, ...]) -> LaunchPlan:
-        """The plan of calls with such arrays and outputs, all of which have a probe.
+        """The plan of calls of a kernel without integers with such arrays and outputs, all of which have a probe.
 
         Raises:
             InputError, OutputError, LaunchError, CudaError: see :meth:`__call__`.
@@ -201,7 +204,7 @@ class Launcher:
         for array in (*arrays, *given):
             _, key = self.probes[type(array)](array)
             signature = signature, key
-        return self._plans.young.get(signature) or self._plans.older(signature) or self._new_plan(signature, (*arrays, *given), given)
+        return self._plans.young.get(signature) or self._plans.older(signature) or self._new_plan(signature, (*arrays, *given), given, ())
 
     def enqueue(self, plan: LaunchPlan, addresses: Sequence[int], stream: int) -> None:
         """Launch a plan without run-time scalars in the current context.
@@ -324,18 +327,25 @@ class Launcher:
         except RuntimeError as error:  # of the framework: an array without memory, such as one that stands for others while a graph is traced
             raise self._unfit(position, Unfit(f"{kind.name} says: {error}")) from error
 
-    def _new_plan(self, signature: Hashable, arrays: Sequence[Any], given: tuple[Any, ...] | None) -> LaunchPlan:
+    def _values(self, args: Sequence[Any]) -> tuple[int, ...]:
+        """The integers of a call. Raises :class:`InputError` if one is none."""
+        return tuple([args[k] if type(args[k]) is int else integer_argument(self.kernel.name, k, name, args[k]) for k, name in self._integers])
+
+    def _new_plan(self, signature: Hashable, arrays: Sequence[Any], given: tuple[Any, ...] | None, args: Sequence[Any]) -> LaunchPlan:
         kinds = [self.kinds.of(a) for a in arrays]
         views = [self._view(position, a, kind) for position, (a, kind) in enumerate(zip(arrays, kinds, strict=True))]
         split = len(self._positions)
         try:
-            plan = self._planner.plan(kinds, views[:split], views[split:] if given is not None else None, views[0].device)
+            plan = self._planner.plan(kinds, views[:split], views[split:] if given is not None else None, views[0].device, self._named(args))
         except CudaError as error:
             if "CAPTURE" in str(error.fields["name"]):
                 error.help = "call it with such arrays once before the capture: that loads the kernel"
             raise
         self._plans.add(signature, plan)
         return plan
+
+    def _named(self, args: Sequence[Any]) -> dict[str, object]:
+        return {name: args[k] for k, name in self._integers}
 
     def _adopt(self, args: Sequence[Any], arrays: Sequence[Any], given: tuple[Any, ...] | None, stream: Any) -> tuple[Any, ...]:
         """A call with arrays that have no probe, or of several frameworks, or none at all."""
@@ -410,13 +420,13 @@ class Launcher:
         if given is not None:
             check_host_outputs(self.kernel, hosts[:split], given, self._touched)
         loan = self.kinds.loan
-        signature: Hashable = given is None
+        signature: Hashable = given is None, self._values(args)
         for view in views:
             signature = signature, (view.layout, view.dtype, device.ordinal, NEW_ARRAY & 15)
         plan = self._plans.young.get(signature) or self._plans.older(signature)
         with self._driver.current(device):
             if plan is None:
-                plan = self._planner.plan([loan], views[:split], views[split:] if given is not None else None, device.ordinal)
+                plan = self._planner.plan([loan], views[:split], views[split:] if given is not None else None, device.ordinal, self._named(args))
                 self._plans.add(signature, plan)
             held = [DeviceArray.empty(self._driver, v.layout.shape, v.dtype, device, handle) for v in views]
             for array, copy in zip(hosts[:split], held, strict=False):

@@ -15,7 +15,7 @@ from taskfuse.cuda.layout import Layout, alignment_of, row_major
 from taskfuse.cuda.parameters import fill
 from taskfuse.errors import InputError, LaunchError, OutputError
 from taskfuse.kir.arguments import bind_symbols, check_rank, integer, wanted
-from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.declarations import IntegerParam, TensorParam
 from taskfuse.kir.variant import ArgumentLayout, Variant
 from taskfuse.reports.resources import LaunchShape
 
@@ -41,15 +41,20 @@ class Planner:
         self._code = code
         self._admit = admit
         self._tensors = [p for p in kernel.params if isinstance(p, TensorParam)]
+        self._integers = frozenset(p.name for p in kernel.params if isinstance(p, IntegerParam))
+        self._narrow: tuple[tuple[int, ...], bool] | None = None
         self._inputs = [(index, p) for index, p in enumerate(wanted(kernel)) if isinstance(p, TensorParam)]
 
-    def plan(self, kinds: Sequence[Framework], inputs: Sequence[ArrayView], outputs: Sequence[ArrayView] | None, device: int) -> LaunchPlan:
+    def plan(
+        self, kinds: Sequence[Framework], inputs: Sequence[ArrayView], outputs: Sequence[ArrayView] | None, device: int, integers: Mapping[str, object]
+    ) -> LaunchPlan:
         """The plan for arrays on ``device``.
 
         Args:
             kinds: the framework of each array; the first one's makes the outputs.
             inputs: the inputs, in the order of the parameters.
             outputs: the outputs; ``None``: the call makes them.
+            integers: the integer arguments, by name.
 
         Raises:
             InputError, OutputError: an array that does not fit its parameter.
@@ -58,7 +63,7 @@ class Planner:
         """
         views = self._check_inputs(inputs, device)
         try:
-            symbols = bind_symbols(self.kernel, {name: v.layout.shape for name, v in views.items()})
+            symbols = bind_symbols(self.kernel, {name: v.layout.shape for name, v in views.items()}, integers=integers)
             shapes = {p.name: tuple(integer(e, symbols) for e in p.shape) for p in self._tensors}
         except (ZeroDivisionError, IndexError) as error:
             raise LaunchError(kernel=self.kernel.name, reason=f"an extent or a host parameter has no value: {error}") from None
@@ -97,7 +102,10 @@ class Planner:
 
     def _variant(self, views: Mapping[str, ArrayView], symbols: Mapping[str, int]) -> Variant:
         forms: list[ArgumentLayout] = []
-        wide = not self._interface.fits(symbols)
+        wide = not self._fits(symbols)
+        if wide and not self._interface.fits_long(symbols):
+            sizes = ", ".join(f"{name} = {value}" for name, value in sorted(symbols.items()))
+            raise LaunchError(kernel=self.kernel.name, reason=f"its integers do not fit 64 bits at {sizes}", help="pass smaller arrays")
         for param in self._tensors:
             view = views[param.name]
             form = ArgumentLayout.DENSE  # what only TMA touches is described by its tensor map
@@ -106,6 +114,16 @@ class Planner:
                 wide = wide or (form is not ArgumentLayout.DENSE and not view.layout.fits_int32)
             forms.append(form)
         return Variant(tuple(forms), wide)
+
+    def _fits(self, symbols: Mapping[str, int]) -> bool:
+        """Whether 32-bit integers hold all indices: for all values of the integers, as a rule, so that another value asks nothing again."""
+        if not self._integers:
+            return self._interface.fits(symbols)
+        others = {e.name: symbols[e.name] for e in self.kernel.extents if e.name not in self._integers}
+        key = tuple(others.values())
+        if self._narrow is None or self._narrow[0] != key:
+            self._narrow = key, self._interface.fits(others)
+        return self._narrow[1] or self._interface.fits(symbols)
 
     # -- checks -------------------------------------------------------------------------------------------------------------------------
 

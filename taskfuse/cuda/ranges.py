@@ -44,18 +44,21 @@ Range = tuple[int, int]
 INT32: Range = (-(2**31), 2**31 - 1)
 UNKNOWN = 2**62
 """Where nothing is known of an integer, its magnitude is at most this: nothing that a GPU addresses is larger."""
+INT64: Range = (1 - UNKNOWN, UNKNOWN - 1)
+"""Integers that are computed in 64 bits: one bit less, for sums on the way."""
 
 
 class Ranges:
     """Ranges of expressions, given those of symbols. Each scope has its own: see :meth:`child`."""
 
-    def __init__(self, symbols: Mapping[str, Range], within: Facts = NO_FACTS) -> None:
+    def __init__(self, symbols: Mapping[str, Range], within: Facts = NO_FACTS, limits: Range = INT32) -> None:
+        self._limits = limits
         self._facts = within.with_ranges(symbols)
         self._fits: dict[Expr, bool] = {}
 
     def child(self, symbols: Mapping[str, Range]) -> Ranges:
         """The ranges of a scope with more symbols."""
-        return Ranges(symbols, self._facts)
+        return Ranges(symbols, self._facts, self._limits)
 
     def loop(self, var: str, start: Expr, stop: Expr) -> Ranges:
         """The ranges in the body of a loop ``start <= var < stop``."""
@@ -72,7 +75,7 @@ class Ranges:
         return -UNKNOWN if lo is None else max(lo, -UNKNOWN), UNKNOWN if hi is None else min(hi, UNKNOWN)
 
     def fits(self, e: Expr) -> bool:
-        """True if ``e`` and every value on the way to it are 32-bit integers."""
+        """True if ``e`` and every value on the way to it are within the limits: 32-bit integers, unless said otherwise."""
         found = self._fits.get(e)
         if found is None:
             found = self._fits[e] = self._fit(e)
@@ -85,13 +88,13 @@ class Ranges:
                 parts = [(k * lo, k * hi) if k > 0 else (k * hi, k * lo) for (lo, hi), k in ((self.of(t), k) for t, k in terms)]
                 low = sum(min(lo, 0) for lo, _ in parts) + min(constant, 0)
                 high = sum(max(hi, 0) for _, hi in parts) + max(constant, 0)
-                return INT32[0] <= low and high <= INT32[1] and all(self.fits(t) for t, _ in terms)
+                return self._limits[0] <= low and high <= self._limits[1] and all(self.fits(t) for t, _ in terms)
             case Product(factors):
                 magnitude = 1
                 for factor in factors:
                     lo, hi = self.of(factor)
                     magnitude *= max(abs(lo), abs(hi), 1)
-                return magnitude <= INT32[1] and all(map(self.fits, factors))
+                return magnitude <= self._limits[1] and all(map(self.fits, factors))
             case FloorDiv(a, b) | Mod(a, b) | Xor(a, b) | Compare(_, a, b):
                 return self._in(e) and self.fits(a) and self.fits(b)
             case Min(args) | Max(args) | And(args) | Or(args):
@@ -109,25 +112,29 @@ class Ranges:
 
     def _in(self, e: Expr) -> bool:
         lo, hi = self.of(e)
-        return INT32[0] <= lo and hi <= INT32[1]
+        return self._limits[0] <= lo and hi <= self._limits[1]
 
 
-def kernel_ranges(kernel: Kernel, values: Mapping[str, int] | None = None) -> Ranges:
-    """Ranges of extents, host parameters and hardware indices; with ``values``, for these extents."""
+def kernel_ranges(kernel: Kernel, values: Mapping[str, int] | None = None, limits: Range = INT32) -> Ranges:
+    """Ranges of extents, host parameters and hardware indices; with ``values``, for these extents: others have any of their values."""
     symbols: dict[str, Range] = {}
     for e in kernel.extents:
+        if values is not None and e.name not in values:
+            most = e.most(values)
+            symbols[e.name] = e.min, UNKNOWN if most is None else most
+            continue
         low, high = (e.min, UNKNOWN if e.max is None else e.max) if values is None else (values[e.name], values[e.name])
         symbols[e.name] = low, high
-    ranges = Ranges(symbols)
+    ranges = Ranges(symbols, limits=limits)
     for p in kernel.params:
         if isinstance(p, HostParam):
             ranges = ranges.child({p.name: ranges.of(p.value)})
     indices: dict[str, Range] = {}
-    for types, shape, limits in (
+    for types, shape, most in (
         (BLOCK_TYPES, kernel.grid, MAX_GRID),
         (THREAD_TYPES, kernel.block, MAX_BLOCK),
     ):
-        for ptype, extent, limit in zip(types, shape, limits, strict=True):
+        for ptype, extent, limit in zip(types, shape, most, strict=True):
             indices[ptype.index_name] = (0, max(min(ranges.of(extent)[1], limit) - 1, 0))
     for d, extent in zip("xyz", kernel.cluster, strict=True):
         indices[f"clusterIdx.{d}"] = (0, max(ranges.of(extent)[1] - 1, 0))
@@ -147,12 +154,13 @@ def dense(kernel: Kernel) -> Variant:
     return Variant(tuple(ArgumentLayout.DENSE for p in kernel.params if isinstance(p, TensorParam)), wide=not kernel.extents and not fits(kernel, {}))
 
 
-def fits(kernel: Kernel, values: Mapping[str, int]) -> bool:
-    """True if for these extents every integer of the kernel fits 32 bits, offsets in row-major tensors included."""
-    ranges = kernel_ranges(kernel, values)
+def fits(kernel: Kernel, values: Mapping[str, int], limits: Range = INT32) -> bool:
+    """True if for these extents, and all values of others, all integers are within the limits (32 bits), offsets in row-major tensors included."""
+    ranges = kernel_ranges(kernel, values, limits)
+    low, high = limits
     shapes = {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.shape for b in kernel.buffers}
-    inside = all(INT32[0] <= ranges.of(p.value)[0] and ranges.of(p.value)[1] <= INT32[1] for p in kernel.params if isinstance(p, HostParam))
-    return inside and all(ranges.of(prod(s, start=ONE))[1] <= INT32[1] for s in shapes.values()) and all(_fit(kernel.body, ranges))
+    inside = all(low <= ranges.of(p.value)[0] and ranges.of(p.value)[1] <= high for p in kernel.params if isinstance(p, HostParam))
+    return inside and all(ranges.of(prod(s, start=ONE))[1] <= high for s in shapes.values()) and all(_fit(kernel.body, ranges))
 
 
 def _fit(body: tuple[Stmt, ...], ranges: Ranges) -> Iterator[bool]:

@@ -49,7 +49,7 @@ def check_extents(kernel: Kernel, extents: Mapping[str, int]) -> None:
         if name not in declared:
             raise LaunchError(kernel=kernel.name, reason=f"it has no extent {name}", help=_instead(name, declared))
         extent = declared[name]
-        if not extent.admits(value):
+        if not extent.admits(value, extents):
             raise LaunchError(kernel=kernel.name, reason=f"{name} is {value}; it must be {extent.allowed}")
 
 

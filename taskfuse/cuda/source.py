@@ -34,7 +34,7 @@ from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, Const, Expr, const, elements_of, sym
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType
 from taskfuse.kir import Kernel, accesses, expressions, walk
-from taskfuse.kir.declarations import HostParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.declarations import HostParam, IntegerParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.scope import kernel_facts
 from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, SetMaxNReg
@@ -201,7 +201,7 @@ class _Emitter:
                     arguments.append(TensorMapArgument(p.name))
                     parameters.append(f"const __grid_constant__ TensorMap {self.names[p.name]}")
                     self.helpers.add(copy_instructions.TENSOR_MAP)
-                case HostParam():
+                case HostParam() | IntegerParam():  # one that the text uses is among the integers
                     pass
         return arguments, parameters
 

@@ -1,8 +1,9 @@
-"""The arguments of a call: its input arrays, then its run-time scalars, checked against a fusion; shapes give the symbols their values."""
+"""The arguments of a call: input arrays, then run-time scalars and integers, checked against a fusion; shapes and integers give the symbols their values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,24 +11,25 @@ import numpy.typing as npt
 
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError, InputError
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.fusion import Fusion, shape_text
 from taskfuse.ir.scalar import Expr, Sym, evaluate, substitute, sym
-from taskfuse.ir.tensor import Scalar, TensorView
+from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.values import Values
 
 Argument = npt.ArrayLike
 
 
 def check_count(fusion: Fusion, given: int) -> None:
-    """Raises :class:`FusionError` unless ``given`` is the number of inputs and scalars."""
-    wanted: list[TensorView | Scalar] = [*fusion.inputs, *fusion.scalars]
+    """Raises :class:`FusionError` unless ``given`` is the number of inputs, scalars and integers."""
+    wanted: list[str] = [*map(repr, (*fusion.inputs, *fusion.scalars)), *fusion.integers]
     if given != len(wanted):
-        takes = ", ".join(repr(x) for x in wanted) or "none"
+        takes = ", ".join(wanted) or "none"
         raise FusionError(fusion=fusion.name, reason=f"takes {len(wanted)} arguments, got {given}", help=f"the arguments are: {takes}")
 
 
-def bind_symbols(fusion: Fusion, arrays: Sequence[npt.NDArray[Any]], values: Values) -> dict[str, int]:
-    """The values of the symbolic dimensions, from the input arrays.
+def bind_symbols(fusion: Fusion, arrays: Sequence[npt.NDArray[Any]], integers: Sequence[object], values: Values) -> dict[str, int]:
+    """The values of the symbolic dimensions, from the input arrays and the integers of a call.
 
     Raises :class:`InputError` for an array whose dtype or rank is wrong, and as :func:`bind_shapes`.
     """
@@ -39,20 +41,27 @@ def bind_symbols(fusion: Fusion, arrays: Sequence[npt.NDArray[Any]], values: Val
                 reason=f"{tv.name} is {tv.dtype.name}, the array is {array.dtype}",
                 help=f"pass it converted to {tv.dtype.name}",
             )
-    return bind_shapes(fusion, [a.shape for a in arrays])
+    return bind_shapes(fusion, [a.shape for a in arrays], integers)
 
 
-def bind_shapes(fusion: Fusion, shapes: Sequence[Sequence[int]]) -> dict[str, int]:
-    """The values of the symbolic dimensions, from the shapes of the inputs.
+def bind_shapes(fusion: Fusion, shapes: Sequence[Sequence[int]], integers: Sequence[object] = ()) -> dict[str, int]:
+    """The values of the symbolic dimensions: those of ``fusion.integers``, and those that follow from the shapes of the inputs.
 
     An extent that is a symbol gives its value; any other that is linear in its one unknown symbol is solved for it. What is left is checked.
 
     Raises:
-        InputError: if a rank is wrong, an extent is not what the fusion says, or a value breaks the facts of its dimension.
+        InputError: if a rank is wrong, an extent is not what the fusion says, an integer is none, or a value breaks the facts of its dimension.
         FusionError: if the inputs leave a dimension undetermined.
     """
+    first = len(fusion.inputs) + len(fusion.scalars)
     bound: dict[str, int] = {}
     source: dict[str, str] = {}
+    position_of: dict[str, int] = {}
+    for position, (name, value) in enumerate(zip(fusion.integers, integers, strict=True), start=first):
+        bound[name] = integer_argument(fusion.name, position, name, value)
+        if not fusion.dims[name].admits(bound[name], {}):
+            raise _unfit(fusion, position, fusion.dims[name], bound)
+        source[name], position_of[name] = "the argument", position
     waiting: list[tuple[int, TensorView, int, Expr, int]] = []
     for position, (tv, shape) in enumerate(zip(fusion.inputs, shapes, strict=True)):
         if len(shape) != tv.ndim:
@@ -71,8 +80,9 @@ def bind_shapes(fusion: Fusion, shapes: Sequence[Sequence[int]]) -> dict[str, in
             if solved is None:
                 raise InputError(index=position, fusion=fusion.name, reason=f"dimension {d} of {tv.name} is {extent}, which is never {size}")
             bound[name] = solved
-            source[name] = f"dimension {d} of {tv.name}"
-            _check_facts(fusion, position, name, solved)
+            source[name], position_of[name] = f"dimension {d} of {tv.name}", position
+            if name in fusion.dims and not fusion.dims[name].admits(solved, {}):
+                raise _unfit(fusion, position, fusion.dims[name], bound)
         if not unknown and _value(extent, bound) != size:
             origin = [f"{name} = {bound[name]} from {source[name]}" for name in sorted(extent.free)]
             raise InputError(
@@ -86,9 +96,22 @@ def bind_shapes(fusion: Fusion, shapes: Sequence[Sequence[int]]) -> dict[str, in
         raise FusionError(
             fusion=fusion.name,
             reason=f"no input determines dimension '{min(missing)}'",
-            help="use the dimension itself as an extent of an input",
+            help="use the dimension itself as an extent of an input, or make it an argument: tf.define_integer",
         )
+    for name, position in position_of.items():
+        if name in fusion.dims and not fusion.dims[name].admits(bound[name], bound):
+            raise _unfit(fusion, position, fusion.dims[name], bound)
     return bound
+
+
+def integer_argument(fusion: str, position: int, name: str, value: object) -> int:
+    """The run-time integer ``name``. Raises :class:`InputError` if it is none: a bool, a float, an array."""
+    if isinstance(value, Integral) and value is not True and value is not False:
+        return int(value)
+    is_array = hasattr(value, "shape")
+    help = f"pass int({name}): it decides on shapes and launches, so the host has to know it" if is_array else "pass an int"
+    what = f"an array of type {type(value).__name__}" if is_array else repr(value)
+    raise InputError(index=position, fusion=fusion, reason=f"{name} is an integer, got {what}", help=help)
 
 
 def scalar_argument(fusion: str, position: int, name: str, dtype: DType, value: Argument, values: Values) -> npt.NDArray[Any]:
@@ -137,16 +160,14 @@ def solve_extent(extent: Expr, name: str, bound: Mapping[str, int], size: int) -
     return candidate if candidate >= 0 and _value(extent, {**bound, name: candidate}) == size else None
 
 
-def _check_facts(fusion: Fusion, position: int, name: str, value: int) -> None:
-    facts = fusion.dims.get(name)
-    if facts is None:
-        return
-    if value < facts.min:
-        reason = f"dimension '{name}' is {value}, less than its minimum {facts.min}"
-    elif facts.max is not None and value > facts.max:
-        reason = f"dimension '{name}' is {value}, more than its maximum {facts.max}"
-    elif value % facts.multiple_of:
-        reason = f"dimension '{name}' is {value}, not a multiple of {facts.multiple_of}"
+def _unfit(fusion: Fusion, position: int, dim: Dim, values: Mapping[str, int]) -> InputError:
+    """The error about the value of a dimension that breaks its facts."""
+    value, most = values[dim.name], dim.most(values)
+    if value < dim.min:
+        reason = f"dimension '{dim.name}' is {value}, less than its minimum {dim.min}"
+    elif most is not None and value > most:
+        limit = "" if dim.bound is None else f" = {dim.limit}"
+        reason = f"dimension '{dim.name}' is {value}, more than its maximum {most}{limit}"
     else:
-        return
-    raise InputError(index=position, fusion=fusion.name, reason=reason)
+        reason = f"dimension '{dim.name}' is {value}, not a multiple of {dim.multiple_of}"
+    return InputError(index=position, fusion=fusion.name, reason=reason)

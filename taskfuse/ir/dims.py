@@ -2,58 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
 
-from taskfuse.ir.scalar import Facts
+from taskfuse.ir.scalar import Const, Expr, Facts, evaluate, minimum, substitute
+
+NO_OTHERS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """Facts about a symbolic extent, made by ``tf.dim`` or a kernel's ``DIM``; checked when arguments are bound.
+    """Facts about a symbolic extent, made by ``tf.dim``, ``tf.define_integer`` or a kernel's ``DIM``; checked when arguments are bound.
 
     Attributes:
         name: the symbol.
         min: least value (1 by default; give 0 for an extent that may be 0).
         max: greatest value, or ``None``.
         multiple_of: a divisor of every value.
+        bound: an expression of other extents that no value exceeds, or ``None``.
     """
 
     name: str
     min: int = 1
     max: int | None = None
     multiple_of: int = 1
+    bound: Expr | None = None
 
     def __str__(self) -> str:
         default = Dim(self.name)
-        facts = {"min": (self.min, default.min), "max": (self.max, default.max), "multiple_of": (self.multiple_of, default.multiple_of)}
-        return f"tf.dim({', '.join([repr(self.name), *(f'{name}={value}' for name, (value, usual) in facts.items() if value != usual)])})"
+        limit = str(self.limit) if self.bound is not None else self.max
+        facts = {"min": (self.min, default.min), "max": (limit, None), "multiple_of": (self.multiple_of, default.multiple_of)}
+        return f"tf.dim({', '.join([repr(self.name), *(f'{name}={value!r}' for name, (value, usual) in facts.items() if value != usual)])})"
+
+    @property
+    def limit(self) -> int | Expr | None:
+        """What no value exceeds, as one expression; ``None``: there is no such bound."""
+        if self.bound is None or self.max is None:
+            return self.max if self.bound is None else self.bound
+        return minimum(self.bound, self.max)
 
     @property
     def allowed(self) -> str:
         """The allowed values, in words."""
         words = [f"at least {self.min}"]
-        if self.max is not None:
-            words.append(f"at most {self.max}")
+        if self.limit is not None:
+            words.append(f"at most {self.limit}")
         if self.multiple_of > 1:
             words.append(f"a multiple of {self.multiple_of}")
         return ", ".join(words)
 
-    def admits(self, value: int) -> bool:
-        """True if it may have this value."""
-        return value >= self.min and (self.max is None or value <= self.max) and value % self.multiple_of == 0
+    def most(self, others: Mapping[str, int]) -> int | None:
+        """The greatest value where the extents that the bound speaks of have these values; ``None``: there is none. An unknown one bounds nothing."""
+        if self.bound is None or not self.bound.free <= others.keys():
+            return self.max
+        found = int(evaluate(self.bound, others))
+        return found if self.max is None else min(found, self.max)
 
-    def near(self, value: int) -> int:
-        """The least allowed value that is at least ``value``, or the greatest allowed value if there is none."""
-        found = -(-max(value, self.min) // self.multiple_of) * self.multiple_of
-        return found if self.max is None else min(found, self.max // self.multiple_of * self.multiple_of)
+    def admits(self, value: int, others: Mapping[str, int] = NO_OTHERS) -> bool:
+        """True if it may have this value where other extents have theirs."""
+        most = self.most(others)
+        return value >= self.min and (most is None or value <= most) and value % self.multiple_of == 0
+
+    def near(self, value: int, others: Mapping[str, int] = NO_OTHERS) -> int:
+        """The least allowed value that is at least ``value``, or the greatest allowed value if there is none; a value that is not allowed if none is."""
+        found, most = -(-max(value, self.min) // self.multiple_of) * self.multiple_of, self.most(others)
+        return found if most is None else min(found, most // self.multiple_of * self.multiple_of)
+
+    def with_symbols(self, symbols: Mapping[str, Expr]) -> Dim:
+        """The same facts where the bound speaks of other symbols or of constants."""
+        bound = None if self.bound is None else substitute(self.bound, symbols)
+        if isinstance(bound, Const):
+            return replace(self, max=bound.value if self.max is None else min(bound.value, self.max), bound=None)
+        return replace(self, bound=bound)
 
 
 def facts_of(dims: Iterable[Dim]) -> Facts:
     """What is known of the symbols, for the simplifier."""
     facts = Facts()
     for dim in dims:
-        facts = facts.with_range(dim.name, dim.min, dim.max)
+        facts = facts.with_range(dim.name, dim.min, dim.limit)
         if dim.multiple_of > 1:
             facts = facts.with_multiple(dim.name, dim.multiple_of)
     return facts
+
+
+def circular(dims: Iterable[Dim]) -> str | None:
+    """The name of an extent whose bound leads back to it; ``None``: there is none."""
+    bounds = {d.name: d.bound.free for d in dims if d.bound is not None}
+    for name in bounds:
+        seen: set[str] = set()
+        waiting = set(bounds[name])
+        while waiting - seen:
+            seen |= waiting
+            waiting = {other for one in waiting for other in bounds.get(one, ())}
+        if name in seen:
+            return name
+    return None
+
+
+def nearest(dims: Iterable[Dim], wanted: Mapping[str, int]) -> dict[str, int] | None:
+    """Allowed values of all extents, each near the one that is wanted; ``None``: some extent has none beside the values of those that bound it."""
+    waiting = list(dims)
+    found: dict[str, int] = {}
+    while waiting:
+        dim = next((d for d in waiting if d.bound is None or d.bound.free <= found.keys()), waiting[0])
+        waiting.remove(dim)
+        found[dim.name] = dim.near(wanted[dim.name], found)
+        if not dim.admits(found[dim.name], found):
+            return None
+    return found

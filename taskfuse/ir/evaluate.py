@@ -34,7 +34,7 @@ def evaluate(fusion: Fusion, arguments: Sequence[Argument], values: Values = NAT
 
     Args:
         fusion: the fusion.
-        arguments: one array per input, then one number per run-time scalar.
+        arguments: one array per input, then one number per run-time scalar, then the run-time integers.
         values: what elements are; with ``MODULAR``, floats may be given as floats or as uint64 words and come out as words.
 
     Raises:
@@ -50,9 +50,10 @@ def evaluate_tensors(fusion: Fusion, arguments: Sequence[Argument], values: Valu
     check_count(fusion, len(arguments))
     count = len(fusion.inputs)
     arrays = [np.asarray(a) for a in arguments[:count]]
+    last = count + len(fusion.scalars)
     tables = {tv.name: array.astype(np.int64) for tv, array in zip(fusion.inputs, arrays, strict=False) if tv in fusion.tables}
-    symbols: dict[str, Any] = {**bind_symbols(fusion, arrays, values), **tables}
-    given = enumerate(zip(fusion.scalars, arguments[count:], strict=True), start=count)
+    symbols: dict[str, Any] = {**bind_symbols(fusion, arrays, arguments[last:], values), **tables}
+    given = enumerate(zip(fusion.scalars, arguments[count:last], strict=True), start=count)
     scalars = {s: scalar_argument(fusion.name, position, s.name, s.dtype, a, values) for position, (s, a) in given}
     tensors = {tv: values.encode(array, tv.dtype) for tv, array in zip(fusion.inputs, arrays, strict=True)}
     reference = _Reference(values, symbols, scalars, tensors)

@@ -15,11 +15,11 @@ from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError, ParseError, UnsupportedError
 from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.calls import partitioner, readers, scheduling
-from taskfuse.ir.dims import Dim, facts_of
+from taskfuse.ir.dims import Dim, circular, facts_of
 from taskfuse.ir.expr import MathExpr, View, reads
 from taskfuse.ir.identity import among, place_of
 from taskfuse.ir.partition import Partition
-from taskfuse.ir.scalar import Expr, Facts, IntLike, free_symbols, lt, parse_expr, prove, simplify, wrap
+from taskfuse.ir.scalar import Expr, Facts, IntLike, free_symbols, lt, parse_expr, prove, simplify, sym, wrap
 from taskfuse.ir.strides import collides
 from taskfuse.ir.tables import Table
 from taskfuse.ir.task_tree import TaskTree
@@ -71,6 +71,7 @@ class Fusion:
         results: what calls return, made of outputs and inputs.
         strides: those of inputs of which they are declared.
         tables: inputs whose elements may stand in index expressions, and what is known of them.
+        integers: the dimensions that are arguments of a call.
         residents: see :meth:`resident_blocks`.
     """
 
@@ -85,6 +86,7 @@ class Fusion:
         self.tables: dict[TensorView, Table] = {}
         self.scalars: list[Scalar] = []
         self.dims: dict[str, Dim] = {}
+        self.integers: list[str] = []
         self.residents = 1
         self.tasks = TaskTree(self)
         self._tensors: dict[str, TensorView] = {}
@@ -117,11 +119,35 @@ class Fusion:
     def add_dim(self, dim: Dim) -> None:
         """Record facts about a symbol. Raises :class:`FusionError` if other facts are known already."""
         known = self.dims.get(dim.name)
+        if dim.bound is not None:
+            self._check_bound(dim, dim.bound)
         if known is not None and known != dim and dim != Dim(dim.name):
             if known != Dim(dim.name):
                 raise FusionError(fusion=self.name, reason=f"dimension '{dim.name}' is given twice with different facts: {known} and {dim}", location=caller())
             self.dims[dim.name] = dim
         self.dims.setdefault(dim.name, dim)
+
+    def _check_bound(self, dim: Dim, bound: Expr) -> None:
+        """Raises :class:`FusionError` unless a bound speaks of other dimensions, whose bounds do not lead back."""
+        unknown = sorted(bound.free - self.dims.keys() - {dim.name})
+        if unknown:
+            reason = f"dimension '{dim.name}' is at most {bound}: '{unknown[0]}' is not one of its dimensions"
+            raise FusionError(fusion=self.name, reason=reason, help="use a dimension in a shape before a bound speaks of it", location=caller())
+        if circular([*(d for d in self.dims.values() if d.name != dim.name), dim]) is not None:
+            raise FusionError(fusion=self.name, reason=f"the bound {bound} of dimension '{dim.name}' depends on itself", location=caller())
+
+    def add_integer(self, dim: Dim) -> Expr:
+        """A dimension that calls give as an argument. Raises :class:`FusionError` if its name is taken, or known with other facts."""
+        if dim.name in self.integers or any(x.name == dim.name for x in (*self.inputs, *self.scalars)):
+            raise FusionError(fusion=self.name, reason=f"there is already an argument named '{dim.name}'", location=caller())
+        self.add_dim(dim)
+        self.integers.append(dim.name)
+        return sym(dim.name)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of what a call takes, in its order: inputs, run-time scalars, integers."""
+        return (*(tv.name for tv in self.inputs), *(s.name for s in self.scalars), *self.integers)
 
     def facts(self) -> Facts:
         """The facts about the symbols, for the simplifier."""
@@ -318,7 +344,7 @@ class Fusion:
         return name
 
     def _is_taken(self, name: str) -> bool:
-        return name in self._tensors or any(s.name == name for s in self.scalars)
+        return name in self._tensors or name in self.integers or any(s.name == name for s in self.scalars)
 
     def _free_name(self, prefix: str, number: int) -> str:
         while self._is_taken(f"{prefix}{number}"):
@@ -395,10 +421,10 @@ class Fusion:
 
     def evaluate(self, *args: NDArray[Any] | float | int, values: Values | None = None, **named: Any) -> tuple[NDArray[Any], ...]:
         """The math itself, in NumPy, without the schedule; see :func:`taskfuse.ir.evaluate.evaluate`. ``named``: arguments by their names."""
-        names = [x.name for x in (*self.inputs, *self.scalars)][len(args) :]
+        names = self.arguments[len(args) :]
         for name in named:
             if name not in names:
-                help = f"the arguments are: {', '.join(repr(x) for x in (*self.inputs, *self.scalars)) or 'none'}"
+                help = f"the arguments are: {', '.join([*map(repr, (*self.inputs, *self.scalars)), *self.integers]) or 'none'}"
                 raise FusionError(fusion=self.name, reason=f"'{name}' is not an argument that is left", help=help, location=caller())
         if named and len(named) == len(names):
             args = (*args, *(named[name] for name in names))

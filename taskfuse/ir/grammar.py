@@ -13,7 +13,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import IndexValue, Literal
 from taskfuse.ir.reader import PARALLEL_TYPES, FusionReader, by_value
-from taskfuse.ir.scalar import TRUE, Expr, Token, TokenKind, sym
+from taskfuse.ir.scalar import TRUE, Const, Expr, Token, TokenKind, const, sym
 from taskfuse.ir.syntax import (
     AXIS_KINDS,
     CONSTANTS,
@@ -72,7 +72,7 @@ class _Grammar(FusionReader):
 
     def fusion(self) -> FusionText:
         self.expect(Keyword.FUSION.value)
-        text = FusionText(self.name("fusion").text, [], [], [], [], None, None, [], [])
+        text = FusionText(self.name("fusion").text, [], [], [], [], [], None, None, [], [])
         self.end_line()
         while self.token.kind is not TokenKind.END:
             self.line(text)
@@ -95,6 +95,8 @@ class _Grammar(FusionReader):
                 name = self.name("scalar")
                 self.expect(":")
                 text.scalars.append(ScalarText(name, self.dtype()))
+            case Keyword.INTEGER:
+                text.integers += self.some(lambda: self.name("dimension"))
             case Keyword.INPUT:
                 text.tensors.append(self.provenance(self.declared(self.head())))
             case Keyword.OUTPUT:
@@ -119,12 +121,17 @@ class _Grammar(FusionReader):
     def dim(self) -> DimText:
         name = self.name("dimension")
         facts: dict[str, int] = {}
+        bound: Expr | None = None
         while self.at(*_DIM_FACTS):
             token = self.advance()
-            if token.text in facts:
+            if token.text in facts or (token.text == "max" and bound is not None):
                 raise token.error(f"'{token.text}' of dimension '{name.text}' is given twice")
-            facts[token.text] = self.integer()
-        return DimText(name, Dim(name.text, **facts))
+            found = self.expression() if token.text == "max" else const(self.integer())
+            if isinstance(found, Const):
+                facts[token.text] = found.value
+            else:
+                bound = found
+        return DimText(name, Dim(name.text, **facts, bound=bound))
 
     def group(self) -> GroupText:
         name = self.name("group")

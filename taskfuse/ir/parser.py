@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from taskfuse.errors import FusionError, TaskError
 from taskfuse.ir.axes import Axis, AxisKind, Transform, axis, is_map_symbol, iteration_symbol
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.expr import Assemble, Gather, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View
 from taskfuse.ir.fusion import Fusion, shape_text
 from taskfuse.ir.grammar import read_fusion
@@ -184,6 +185,12 @@ class _Builder:
             if is_map_symbol(d.name.text):
                 raise d.name.token.error(f"'{d.name.text}' is a symbol of index maps, not a dimension")
             fusion.dims[d.name.text] = d.dim
+        for d in text.dims:
+            with self._located(d.name.token):
+                fusion.add_dim(d.dim)
+        for name in text.integers:
+            with self._located(name.token):
+                fusion.add_integer(fusion.dims.get(name.text, Dim(name.text, min=0)))
         for s in text.scalars:
             self._check_new(s.name)
             self.scalars[s.name.text] = fusion.add_scalar(s.name.text, s.dtype)

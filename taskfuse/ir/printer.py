@@ -102,6 +102,8 @@ class _Printer:
         dims = list(self._dims())
         if dims:
             yield f"{Keyword.DIM.value} {', '.join(dims)}"
+        if fusion.integers:
+            yield f"{Keyword.INTEGER.value} {', '.join(fusion.integers)}"
         for scalar in fusion.scalars:
             yield f"{Keyword.SCALAR.value} {quoted(scalar.name)}: {scalar.dtype.name}"
         shown = readable_order(fusion)
@@ -138,8 +140,8 @@ class _Printer:
             text = d.name
             if d.min != known.min:
                 text += f" min {d.min}"
-            if d.max is not None:
-                text += f" max {d.max}"
+            if d.limit is not None:
+                text += f" max {d.limit}"
             yield text if d.multiple_of == known.multiple_of else f"{text} multiple_of {d.multiple_of}"
         used: dict[str, None] = {}
         for tv in self.fusion.tensors():

@@ -28,6 +28,7 @@ class Keyword(Enum):
     FUSION = "FUSION"
     DIM = "DIM"
     SCALAR = "SCALAR"
+    INTEGER = "INTEGER"
     INPUT = "INPUT"
     OUTPUT = "OUTPUT"
     ORDER = "ORDER"
@@ -298,6 +299,7 @@ class FusionText:
     name: str
     dims: list[DimText]
     scalars: list[ScalarText]
+    integers: list[Name]
     tensors: list[TensorText]
     outputs: list[ResultText]
     order: tuple[Token, tuple[Name, ...]] | None

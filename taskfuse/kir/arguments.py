@@ -1,4 +1,4 @@
-"""What the caller of a kernel gives: the values of the kernel's symbols that follow from the shapes, and the kernel at given extents."""
+"""What the caller of a kernel gives: the values of the kernel's symbols that follow from shapes and integers, and the kernel at given extents."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import cast
 
 from taskfuse.errors import InputError
-from taskfuse.ir.arguments import is_solvable, solve_extent
+from taskfuse.ir.arguments import integer_argument, is_solvable, solve_extent
 from taskfuse.ir.scalar import Expr, Sym, const, evaluate, substitute
-from taskfuse.kir.declarations import Dim3, HostParam, ScalarParam, TensorParam
+from taskfuse.kir.declarations import Argument, Dim3, HostParam, IntegerParam, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.walk import map_definition, map_expressions, map_stmts
 
 
-def wanted(kernel: Kernel) -> tuple[TensorParam | ScalarParam, ...]:
-    """The parameters that the caller gives, in order: inputs and run-time scalars."""
-    return tuple(p for p in kernel.params if isinstance(p, ScalarParam) or (isinstance(p, TensorParam) and not p.is_output))
+def wanted(kernel: Kernel) -> tuple[Argument, ...]:
+    """The parameters that the caller gives, in order: inputs, run-time scalars and integers."""
+    return tuple(p for p in kernel.params if isinstance(p, ScalarParam | IntegerParam) or (isinstance(p, TensorParam) and not p.is_output))
 
 
 def check_count(kernel: Kernel, given: int) -> None:
@@ -34,18 +34,26 @@ def check_rank(kernel: Kernel, index: int, param: TensorParam, ndim: int) -> Non
         raise InputError(index=index, fusion=kernel.name, reason=f"'{param.name}' has {ndim} axes, not {len(param.shape)}")
 
 
-def bind_symbols(kernel: Kernel, shapes: Mapping[str, Sequence[int]], given: Mapping[str, int] | None = None) -> dict[str, int]:
+def bind_symbols(
+    kernel: Kernel, shapes: Mapping[str, Sequence[int]], given: Mapping[str, int] | None = None, integers: Mapping[str, object] | None = None
+) -> dict[str, int]:
     """Values of the extents and the host parameters.
 
     Args:
         shapes: shape of each input, by name; their ranks are right.
         given: values of extents that no input's shape gives; ``None``: the caller has none to give.
+        integers: the value of each integer argument, by name.
 
     Raises:
-        InputError: an extent has two values, or none, or one that breaks what is known about it.
+        InputError: an extent has two values, or none, or one that breaks what is known about it; an integer is none.
         ZeroDivisionError, IndexError: an expression of a shape or of a host parameter has no value.
     """
     symbols = dict(given or {})
+    places = {p.name: index for index, p in enumerate(wanted(kernel)) if isinstance(p, IntegerParam)}
+    for name, value in (integers or {}).items():
+        number = integer_argument(kernel.name, places[name], name, value)
+        if symbols.setdefault(name, number) != number:
+            raise InputError(index=places[name], fusion=kernel.name, reason=f"{name} is {number}, but it is given as {symbols[name]}, too")
     inputs = [(index, p) for index, p in enumerate(wanted(kernel)) if isinstance(p, TensorParam)]
     for index, param in inputs:
         for axis, (extent, size) in enumerate(zip(param.shape, shapes[param.name], strict=True)):
@@ -60,9 +68,11 @@ def bind_symbols(kernel: Kernel, shapes: Mapping[str, Sequence[int]], given: Map
             help = alone if given is None else f"give it as extents={{'{extent.name}': ...}}"
             raise InputError(index=len(inputs), fusion=kernel.name, reason=reason, help=help)
         size = symbols[extent.name]
-        if not extent.admits(size):
-            index = next((k for k, p in inputs if any(extent.name in e.free for e in p.shape)), len(inputs))
-            raise InputError(index=index, fusion=kernel.name, reason=f"{extent.name} is {size}; it must be {extent.allowed}")
+        if not extent.admits(size, symbols):
+            index = places.get(extent.name, next((k for k, p in inputs if any(extent.name in e.free for e in p.shape)), len(inputs)))
+            known = {name: symbols[name] for name in sorted(extent.bound.free if extent.bound is not None else ()) if name in symbols}
+            where = f" where {', '.join(f'{name} is {value}' for name, value in known.items())}" if known else ""
+            raise InputError(index=index, fusion=kernel.name, reason=f"{extent.name} is {size}; it must be {extent.allowed}{where}")
     for index, param in inputs:
         for axis, (extent, size) in enumerate(zip(param.shape, shapes[param.name], strict=True)):
             expected = integer(extent, symbols)
@@ -106,13 +116,15 @@ def specialized(kernel: Kernel, extents: Mapping[str, int]) -> Kernel:
     values: dict[str, Expr] = {}
     for e in kernel.extents:
         size = extents.get(e.name)
-        if size is None or not e.admits(size):
+        if size is None or not e.admits(size, extents):
             reason = f"extent {e.name} is not given" if size is None else f"{size} is not a value of extent {e.name}"
             raise InputError(index=0, fusion=kernel.name, reason=reason)
         values[e.name] = const(size)
     for p in kernel.params:
         if isinstance(p, HostParam):
             values[p.name] = substitute(p.value, values)
+
+    known = HostParam, IntegerParam
 
     def at(e: Expr) -> Expr:
         return substitute(e, values) if e.free else e
@@ -123,7 +135,7 @@ def specialized(kernel: Kernel, extents: Mapping[str, int]) -> Kernel:
     return replace(
         kernel,
         extents=(),
-        params=tuple(replace(p, shape=shape(p.shape)) if isinstance(p, TensorParam) else p for p in kernel.params if not isinstance(p, HostParam)),
+        params=tuple(replace(p, shape=shape(p.shape)) if isinstance(p, TensorParam) else p for p in kernel.params if not isinstance(p, known)),
         grid=cast("Dim3", shape(kernel.grid)),
         block=cast("Dim3", shape(kernel.block)),
         cluster=cast("Dim3", shape(kernel.cluster)),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from taskfuse.ir.dims import circular
 from taskfuse.ir.fusion import MAX_RESIDENT
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, is_multiple
 from taskfuse.ir.shared_layouts import SWIZZLES
-from taskfuse.kir.declarations import HostParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.declarations import HostParam, IntegerParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import Declarations
 from taskfuse.target import MAX_BLOCK, MAX_THREADS
@@ -26,7 +27,8 @@ TMA_MAX_BOX = 256
 def declared_names(d: Declarations) -> Iterator[str]:
     """Every name that the kernel declares, in the order of the text."""
     kernel = d.kernel
-    for declared in (*kernel.params, *kernel.extents, *kernel.buffers, *kernel.mbarriers, *kernel.counters, *kernel.semaphores):
+    own = (p for p in kernel.params if not isinstance(p, IntegerParam))  # which an extent declares
+    for declared in (*own, *kernel.extents, *kernel.buffers, *kernel.mbarriers, *kernel.counters, *kernel.semaphores):
         yield declared.name
 
 
@@ -56,12 +58,35 @@ def extents_are_possible(d: Declarations) -> Problem | None:
     return None
 
 
+def bounds_are_of_extents(d: Declarations) -> Problem | None:
+    """The bound of an extent speaks of others, whose bounds do not lead back to it."""
+    for e in d.kernel.extents:
+        name = None if e.bound is None else _foreign((e.bound,), d.extents)
+        if name is not None:
+            return e.name, f"the bound of '{e.name}' uses '{name}', which is not an extent"
+    name = circular(d.kernel.extents)
+    return None if name is None else (name, f"the bound of '{name}' depends on '{name}'")
+
+
+def integers_are_extents(d: Declarations) -> Problem | None:
+    """An integer argument gives an extent its value, and no other does."""
+    seen: set[str] = set()
+    for param in d.kernel.params:
+        if isinstance(param, IntegerParam):
+            if param.name not in d.extents:
+                return param.name, f"integer '{param.name}' is not an extent: declare it with DIM"
+            if param.name in seen:
+                return param.name, f"integer '{param.name}' is given twice"
+            seen.add(param.name)
+    return None
+
+
 def params_are_in_order(d: Declarations) -> Problem | None:
     """Arguments in the order of a call, then what the host derives."""
     last = 0
     for param in d.kernel.params:
         match param:
-            case ScalarParam():
+            case ScalarParam() | IntegerParam():
                 rank = 0
             case TensorParam():
                 rank = int(param.is_output)
@@ -226,6 +251,8 @@ DECLARATION_RULES: tuple[DeclarationRule, ...] = (
     names_are_names,
     names_are_declared_once,
     extents_are_possible,
+    bounds_are_of_extents,
+    integers_are_extents,
     params_are_in_order,
     tensors_have_extents,
     outputs_go_into_inputs,

@@ -33,6 +33,13 @@ class ScalarParam:
 
 
 @dataclass(frozen=True, slots=True)
+class IntegerParam:
+    """An integer argument that gives the extent of its name a value."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class HostParam:
     """An integer argument that the host computes from the extents at launch."""
 
@@ -56,7 +63,8 @@ class TensorMapParam:
     swizzle: int
 
 
-Param = TensorParam | ScalarParam | HostParam | TensorMapParam
+Param = TensorParam | ScalarParam | IntegerParam | HostParam | TensorMapParam
+Argument = TensorParam | ScalarParam | IntegerParam
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from taskfuse.ir.expr import Operand as Wanted
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, Expr, and_, substitute
 from taskfuse.ir.tensor import TensorView
-from taskfuse.kir.declarations import Param, ScalarParam, TensorParam
+from taskfuse.kir.declarations import IntegerParam, Param, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
@@ -55,10 +55,11 @@ class _Comparison:
         fusion, kernel = self._fusion, self._kernel
         wanted: list[Param] = [TensorParam(tv.name, tv.dtype, tuple(tv.shape), False) for tv in fusion.inputs]
         wanted += [ScalarParam(s.name, s.dtype) for s in fusion.scalars]
+        wanted += map(IntegerParam, fusion.integers)
         for tv in fusion.outputs:
             places = [r.into for r in fusion.results if r.tensor is tv and r.into is not None and r.into.is_input]
             wanted.append(TensorParam(tv.name, tv.dtype, tuple(tv.shape), True, places[0].name if places else None))
-        _equal("list of arguments", wanted, [p for p in kernel.params if isinstance(p, (TensorParam, ScalarParam))])
+        _equal("list of arguments", wanted, [p for p in kernel.params if isinstance(p, (TensorParam, ScalarParam, IntegerParam))])
         if len(self._defined) < len(kernel.definitions):
             raise Unfaithful("a tensor has two definitions")
         for tv in fusion.outputs:

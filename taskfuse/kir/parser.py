@@ -8,10 +8,23 @@ from typing import TypeVar
 
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import Token
+from taskfuse.ir.scalar import Const, Expr, Token
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.declarations import Buffer, Counter, Dim3, HostParam, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam
-from taskfuse.kir.forms import INTO, Keyword
+from taskfuse.kir.declarations import (
+    Argument,
+    Buffer,
+    Counter,
+    Dim3,
+    HostParam,
+    IntegerParam,
+    Mbarrier,
+    Param,
+    ScalarParam,
+    Semaphore,
+    TensorMapParam,
+    TensorParam,
+)
+from taskfuse.kir.forms import INTEGER, INTO, Keyword
 from taskfuse.kir.kernel import ONE, Kernel
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operand_parser import DeclaredNames, Reader
@@ -113,10 +126,12 @@ class _Header:
         self.params += reader.sequence(self.result, ")")
         reader.end_line()
 
-    def argument(self) -> TensorParam | ScalarParam:
+    def argument(self) -> Argument:
         reader = self.reader
         name = reader.name("an argument")
         reader.expect(":")
+        if reader.take(INTEGER):
+            return IntegerParam(name)
         dtype = reader.dtype()
         return TensorParam(name, dtype, reader.expressions("[", "]"), is_output=False) if reader.at("[") else ScalarParam(name, dtype)
 
@@ -187,15 +202,17 @@ class _Header:
         reader = self.reader
         name = reader.name("an extent")
         low, high, multiple = 0, None, 1
+        bound: Expr | None = None
         while True:
             if reader.take("min"):
                 low = reader.integer()
             elif reader.take("max"):
-                high = reader.integer()
+                limit = reader.expression()
+                high, bound = (limit.value, None) if isinstance(limit, Const) else (None, limit)
             elif reader.take("multiple_of"):
                 multiple = reader.integer()
             else:
-                return Dim(name, low, high, multiple)
+                return Dim(name, low, high, multiple, bound)
 
     def tensor_map(self) -> TensorMapParam:
         reader = self.reader

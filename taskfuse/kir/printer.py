@@ -10,9 +10,10 @@ from taskfuse.dtypes import DType, float32
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, Expr, const
+from taskfuse.kir.arguments import wanted
 from taskfuse.kir.clusters import cluster_threads
-from taskfuse.kir.declarations import Buffer, Dim3, HostParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
-from taskfuse.kir.forms import FROM, HOLDS, INTO, TF32, OptionalPart, Slot, Word, form_of
+from taskfuse.kir.declarations import Argument, Buffer, Dim3, HostParam, IntegerParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
+from taskfuse.kir.forms import FROM, HOLDS, INTEGER, INTO, TF32, OptionalPart, Slot, Word, form_of
 from taskfuse.kir.kernel import ONE, Kernel
 from taskfuse.kir.nodes import Bind, Choose, Compute, For, If, Stmt
 from taskfuse.kir.operand_printer import OperandPrinter, definition_text, holds_text, listed
@@ -105,8 +106,7 @@ class _Printer(OperandPrinter):
 
     def header(self) -> None:
         kernel = self.kernel
-        arguments = [p for p in kernel.params if isinstance(p, ScalarParam) or (isinstance(p, TensorParam) and not p.is_output)]
-        results = kernel.outputs
+        arguments, results = wanted(kernel), kernel.outputs
         signature = f"KERNEL {kernel.name}({', '.join(map(_argument, arguments))}) -> ({', '.join(map(_argument, results))})"
         self.declare(signature, (p.name for p in (*arguments, *results)))
         if kernel.extents:
@@ -118,7 +118,7 @@ class _Printer(OperandPrinter):
                 case TensorMapParam():
                     box = ", ".join(map(str, param.box))
                     self.declare(f"{INDENT}TENSORMAP {param.name} = {param.tensor} box ({box}) swizzle {param.swizzle}", (param.name,))
-                case TensorParam() | ScalarParam():
+                case TensorParam() | ScalarParam() | IntegerParam():
                     pass
         launch = f"{INDENT}GRID {_dim3(kernel.grid)}  BLOCK {_dim3(kernel.block)}"
         launch += "" if kernel.cluster == ONE else f"  CLUSTER {_dim3(kernel.cluster)}"
@@ -246,13 +246,15 @@ def _matrices(stmt: LdMatrix | StMatrix) -> str:
     return ("" if stmt.matrices == 4 else f".x{stmt.matrices}") + (".trans" if stmt.transpose else "")
 
 
-def _argument(param: TensorParam | ScalarParam) -> str:
+def _argument(param: Argument) -> str:
     match param:
         case TensorParam():
             into = "" if param.into is None else f" {INTO} {param.into}"
             return f"{param.name}: {param.dtype}[{listed(param.shape)}]{into}"
         case ScalarParam():
             return f"{param.name}: {param.dtype}"
+        case IntegerParam():
+            return f"{param.name}: {INTEGER}"
 
 
 def _extent(extent: Dim) -> str:
@@ -261,7 +263,7 @@ def _extent(extent: Dim) -> str:
         text += f" multiple_of {extent.multiple_of}"
     if extent.min != 0:
         text += f" min {extent.min}"
-    return text if extent.max is None else f"{text} max {extent.max}"
+    return text if extent.limit is None else f"{text} max {extent.limit}"
 
 
 def _buffer(buffer: Buffer) -> str:

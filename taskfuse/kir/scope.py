@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from taskfuse.dtypes import DType
-from taskfuse.ir.dims import facts_of
+from taskfuse.ir.dims import circular, facts_of
 from taskfuse.ir.scalar import SYMBOL_NAME, Expr, Facts, elements_of, integers_of
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, INDEX_TYPES, THREAD_TYPES, MemoryType
-from taskfuse.kir.declarations import Buffer, HostParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
+from taskfuse.kir.declarations import Buffer, HostParam, IntegerParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
 from taskfuse.kir.forms import RESERVED
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.synchronization import Cursor, CursorInit
@@ -65,9 +65,12 @@ class Declarations:
                     maps[param.name] = param
                 case HostParam():
                     host.add(param.name)
+                case IntegerParam():
+                    pass
         storage |= {b.name: b for b in kernel.buffers}
         extents = frozenset(e.name for e in kernel.extents)
-        facts = facts_of(kernel.extents)
+        dims = kernel.extents if circular(kernel.extents) is None else [replace(e, bound=None) for e in kernel.extents]  # which a rule refuses
+        facts = facts_of(dims)
         slots = {m.name: m.slots for m in kernel.mbarriers}
         counters = frozenset(c.name for c in kernel.counters)
         semaphores = {s.name: s for s in kernel.semaphores}

@@ -11,7 +11,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, barrier_slots, map_expressions, walk
 from taskfuse.kir.clusters import cluster_blocks, needs_cluster
-from taskfuse.kir.declarations import Buffer, Counter, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam
+from taskfuse.kir.declarations import Buffer, Counter, IntegerParam, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam
 from taskfuse.kir.nodes import Bind, Branch, For, If, Stmt
 from taskfuse.kir.operands import BarrierSlot
 from taskfuse.kir.synchronization import Advance, Barrier, BarrierScope, CursorInit, FenceInit, InitBarrier
@@ -171,6 +171,7 @@ class Emitter:
         head += (replace(c, location=lines.get(c.name)) for c in cursors)
         params: list[Param] = [TensorParam(tv.name, tv.dtype, tv.shape, False) for tv in fusion.inputs]
         params += [ScalarParam(s.name, s.dtype) for s in fusion.scalars]
+        params += map(IntegerParam, fusion.integers)
         into = {r.tensor: r.into.name for r in fusion.results if r.into is not None and r.into.is_input}
         params += [TensorParam(tv.name, tv.dtype, tv.shape, True, into.get(tv)) for tv in fusion.outputs]
         params += maps

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
-from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, sym
 from taskfuse.kir.forms import RESERVED
 from taskfuse.kir.scope import INDEX_SYMBOLS
@@ -34,10 +35,10 @@ def legible(fusion: Fusion) -> Fusion:
         return fusion
     new = Fusion(fusion.name if _is_legible(fusion.name) else _fresh(fusion.name, set()))
     new.residents = fusion.residents
+    extents: dict[str, Expr] = {name: sym(own) for name, own in symbols.items()}
     for name, d in fusion.dims.items():
         own = symbols.get(name, name)
-        new.dims[own] = Dim(own, d.min, d.max, d.multiple_of)
-    extents: dict[str, Expr] = {name: sym(own) for name, own in symbols.items()}
+        new.dims[own] = replace(d.with_symbols(extents), name=own)
     embed(fusion, new, Renaming(values, extents))
     return new
 

@@ -13,7 +13,7 @@ from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue, ScalarRead
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Expr, FloorDiv, IntLike, Mod, children, free_symbols, ge, lt, maximum, parse_expr, prove, simplify, sym, wrap
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, IntLike, Mod, children, free_symbols, ge, lt, maximum, parse_expr, prove, simplify, sym, wrap
 from taskfuse.ir.tables import Table
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import caller
@@ -22,24 +22,28 @@ from taskfuse.ops.elementwise import add, mul
 from taskfuse.ops.pointwise import cast
 from taskfuse.ops.registry import OpKind, always, op, same
 
-__all__ = ["arange", "define_scalar", "define_tensor", "dim", "full", "full_like", "iota", "ones", "ones_like", "table", "zeros", "zeros_like"]
+__all__ = ["arange", "define_integer", "define_scalar", "define_tensor", "dim", "full", "full_like", "iota", "ones", "ones_like", "table"]
+__all__ += ["zeros", "zeros_like"]
 
 Extent = IntLike | str | Dim
 Number = bool | int | float | Expr | Scalar
 
 
 @op(OpKind.CREATION, always(int64), torch="", numpy="")
-def dim(name: str, multiple_of: int = 1, min: int = 1, max: int | None = None) -> Dim:
+def dim(name: str, multiple_of: int = 1, min: int = 1, max: IntLike | str | None = None) -> Dim:
     """Facts about the symbolic extent ``name``, to be used in shapes; they are checked when arguments are bound.
 
     Args:
         name: the symbol, an identifier (``i0``, ``i1``, ... and ``v0``, ``v1``, ... are taken by index maps).
         multiple_of: a divisor of every value.
         min: least value; an extent may be 0 only if it is given as 0.
-        max: greatest value, or ``None``.
+        max: greatest value, or ``None``; an expression of other dimensions, as an expression or as text (``"N - 4"``), bounds it by their values.
 
     Raises :class:`FusionError` for a name that is not an identifier or is taken, and for facts that no value meets.
     """
+    found = _limit(name, max)
+    bound = None if isinstance(found, Const) else found
+    limit = None if bound is not None else plain(max if found is None else found)
     if not _is_identifier(name) or is_map_symbol(name):
         raise FusionError(
             fusion="?",
@@ -47,14 +51,26 @@ def dim(name: str, multiple_of: int = 1, min: int = 1, max: int | None = None) -
             help="use an identifier other than i0, i1, ... and v0, v1, ..., which index maps use",
             location=caller(),
         )
-    for fact, value in {"min": min, "multiple_of": multiple_of, **({} if max is None else {"max": max})}.items():
+    for fact, value in {"min": min, "multiple_of": multiple_of, **({} if limit is None else {"max": limit})}.items():
         if not _is_integer(value):
             raise FusionError(fusion="?", reason=f"dimension '{name}' has {fact}={value!r}", help="use an integer", location=caller())
-    if min < 0 or multiple_of < 1 or (max is not None and -(-min // multiple_of) * multiple_of > max):
+    most = int(limit) if isinstance(limit, Integral) else None
+    if min < 0 or multiple_of < 1 or (most is not None and -(-min // multiple_of) * multiple_of > most):
         raise FusionError(
             fusion="?", reason=f"no extent meets the facts of dimension '{name}': min={min}, max={max}, multiple_of={multiple_of}", location=caller()
         )
-    return Dim(name, int(min), None if max is None else int(max), int(multiple_of))
+    return Dim(name, int(min), most, int(multiple_of), bound)
+
+
+def _limit(name: str, most: object) -> Expr | None:
+    """A greatest value that is an expression; ``None``: it is a number, or there is none. Raises :class:`FusionError` if it is no expression."""
+    if not isinstance(most, str):
+        return most if isinstance(most, Expr) else None
+    try:
+        return parse_expr(most)
+    except ParseError as error:
+        reason = f"dimension '{name}' has max={most!r}: {error.message}"
+        raise FusionError(fusion="?", reason=reason, help="use an integer or an expression such as 'N - 4'", location=caller()) from None
 
 
 def _is_identifier(name: object) -> bool:
@@ -72,6 +88,7 @@ def extent(op: str, fusion: Fusion, value: object) -> Expr:
     """
     match value:
         case Dim():
+            _declare(fusion, value.bound)
             fusion.add_dim(value)
             return sym(value.name)
         case str():
@@ -85,9 +102,7 @@ def extent(op: str, fusion: Fusion, value: object) -> Expr:
             found = wrap(value.__index__())
         case _:
             raise shape_error(op, f"{value!r} is not an extent", "use an int, a name such as 'S', an expression such as '4*S', or tf.dim(...)")
-    for name in sorted(free_symbols(found)):
-        if name not in fusion.dims:
-            fusion.add_dim(dim(name))
+    _declare(fusion, found)
     if prove(lt(found, 0), fusion.facts()):
         raise shape_error(op, f"extent {found} is negative")
     for divisor in _divisors(found):
@@ -132,14 +147,14 @@ def define_tensor(
 
 
 @op(OpKind.CREATION, same, torch="", numpy="")
-def table(size: Extent, name: str, high: Extent, dtype: DTypeLike = int32, *, low: Extent = 0) -> TensorView:
+def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, low: Extent = 0) -> TensorView:
     """An input of ``size`` integers that decides which work there is: offsets of ragged rows, their lengths, groups of tiles.
 
     An element outside ``low..high`` is taken for the nearer end, so that no access leaves its tensor whatever a table holds.
 
     Args:
-        size: number of elements.
         name: in the text and in expressions.
+        size: number of elements.
         high: the greatest value.
         dtype: an integer type other than ``uint64``.
         low: the least value.
@@ -168,6 +183,32 @@ def define_scalar(dtype: DTypeLike = float32, name: str | None = None) -> Scalar
     Raises :class:`FusionError` outside ``with Fusion()``, or if the name is taken.
     """
     return Fusion.current().add_scalar(name, as_dtype(dtype))
+
+
+@op(OpKind.CREATION, always(int64), torch="", numpy="")
+def define_integer(name: str, min: int = 0, max: IntLike | str | None = None, multiple_of: int = 1) -> Expr:
+    """A run-time integer of the current fusion: an argument of every call, after the tensors and the run-time scalars.
+
+    It is an extent like those of shapes, whose value a call gives: use it in shapes, as a bound of a slice, a width of padding, an index, a number. Calls check
+    its facts; another value needs no other kernel.
+
+    Args:
+        name: its name, an identifier.
+        min, max, multiple_of: facts, as of :func:`dim`. ``max="N - 4"`` bounds it by an extent of the arrays.
+
+    Raises :class:`FusionError` outside ``with Fusion()``, if the name is taken or no identifier, and for facts that no value meets.
+    """
+    fusion = Fusion.current()
+    made = dim(name, multiple_of, min, max)
+    _declare(fusion, made.bound)
+    return fusion.add_integer(made)
+
+
+def _declare(fusion: Fusion, e: Expr | None) -> None:
+    """Let the symbols of an expression be dimensions."""
+    for name in sorted(free_symbols(e) if e is not None else ()):
+        if name not in fusion.dims:
+            fusion.add_dim(dim(name))
 
 
 def _shape(op: str, fusion: Fusion, shape: Sequence[Extent] | Extent) -> Shape:

@@ -54,7 +54,7 @@ class Chain(Executable):
         self.links = tuple(links)
         super().__init__(self.links[0].run.backend, schedule)
         self._fusion = fusion
-        self._names = _arguments(fusion)
+        self._names = fusion.arguments
         self._outputs = tuple(tv.name for tv in fusion.outputs)
         self._copies: Executable | None = None
         known = {*self._names, *(name for link in links for name in link.outputs)}
@@ -62,7 +62,7 @@ class Chain(Executable):
         self._views = {name: StridedView(fusion, name, self.backend) for name in views}
         self._routes: Routes | None = None
         made = [name for link in links for name in link.outputs]
-        self._is_short = not fusion.scalars and set(self._outputs) <= set(made) and len({*self._outputs}) == len(self._outputs)
+        self._is_short = not fusion.scalars and not fusion.integers and set(self._outputs) <= set(made) and len({*self._outputs}) == len(self._outputs)
 
     @property
     def fusion(self) -> Fusion:
@@ -156,14 +156,15 @@ class Chain(Executable):
             raise self._named(error, view.names) from None
 
     def _sizes(self, args: tuple[Any, ...]) -> dict[str, int]:
-        """The values of the dimensions. There are as many arguments as wanted, and their shapes agree, also between kernels."""
+        """The values of the dimensions. There are as many arguments as wanted, and their shapes and integers agree, also between kernels."""
         if len(args) != len(self._names):
             reason = f"{len(args)} arguments given, {len(self._names)} wanted"
             help = f"the arguments are: {', '.join(self._names) or 'none'}"
             raise InputError(index=min(len(args), len(self._names)), fusion=self._fusion.name, reason=reason, help=help)
         shapes = [getattr(a, "shape", None) for a in args[: len(self._fusion.inputs)]]
         known = [s for s in shapes if s is not None]
-        return bind_shapes(self._fusion, known) if len(known) == len(shapes) else {}
+        integers = args[len(args) - len(self._fusion.integers) :]
+        return bind_shapes(self._fusion, known, integers) if len(known) == len(shapes) else {}
 
     def _named(self, error: InputError | OutputError, arguments: Sequence[str], outputs: Sequence[str] = ()) -> InputError | OutputError:
         """The error about an argument or an output of one kernel, as one of the call. What goes between kernels is neither."""
@@ -190,11 +191,7 @@ class Chain(Executable):
 
 def link(part: Fusion, run: Executable) -> Link:
     """What ``run`` computes, if ``part`` says so."""
-    return Link(run, _arguments(part), tuple(tv.name for tv in part.outputs))
-
-
-def _arguments(fusion: Fusion) -> tuple[str, ...]:
-    return (*(tv.name for tv in fusion.inputs), *(s.name for s in fusion.scalars))
+    return Link(run, part.arguments, tuple(tv.name for tv in part.outputs))
 
 
 def copies_of(name: str, outputs: Sequence[TensorView], backend: Backend) -> Executable:

@@ -74,7 +74,7 @@ class Executable(ABC):
     @property
     @abstractmethod
     def arguments(self) -> tuple[str, ...]:
-        """The names of the arguments of a call, in their order: the inputs, then the run-time scalars."""
+        """The names of the arguments of a call, in their order: the inputs, then the run-time scalars, then the run-time integers."""
 
     def in_order(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """The arguments of a call in their order. Raises :class:`InputError` for a name that is unknown, given twice, or missing."""
@@ -103,7 +103,7 @@ class Executable(ABC):
         ``backend="cuda"`` they are copied to the GPU and back. See docs/calling.md.
 
         Args:
-            args: the inputs, of any strides, then the run-time scalars.
+            args: the inputs, of any strides, then the run-time scalars and integers.
             named: those that ``args`` leaves out, by their names.
             out: arrays for the outputs, of any strides; one array, or a tuple. They must not overlap an input or one another.
             stream: the stream to launch in: a handle, or an object of a framework; by default the framework's current one.
@@ -140,7 +140,7 @@ class Specialization:
 
     def holds(self, extents: Mapping[str, int]) -> bool:
         """True if the facts do."""
-        return all(d.admits(extents[d.name]) for d in self.facts)
+        return all(d.admits(extents[d.name], extents) for d in self.facts)
 
     def suits(self, extents: Mapping[str, int]) -> tuple[int, int, float]:
         """Greater for one that has more to build on, constants before divisors; then for one that was chosen for sizes closer to ``extents``."""

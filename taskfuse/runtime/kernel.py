@@ -13,7 +13,7 @@ from taskfuse.errors import InputError, LaunchError, OutputError, UnsupportedErr
 from taskfuse.ir.fusion import Fusion
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, integer, wanted
-from taskfuse.kir.declarations import ScalarParam, TensorParam
+from taskfuse.kir.declarations import Argument, IntegerParam, TensorParam
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.lowering.plan_text import dumper
@@ -135,7 +135,7 @@ class CompiledKernel(Executable):
         check_count(kernel, len(args))
         arrays = {p.name: a for p, a in zip(params, args, strict=True) if isinstance(p, TensorParam)}
         given = (None,) * len(kernel.outputs) if out is None else outputs_given(kernel, out)
-        symbols = self._extents(params, [arrays.get(p.name) for p in params]) if out is None else {}
+        symbols = self._extents(params, list(args)) if out is None else {}
         made: list[Any] = []
         for index, (p, array) in enumerate(zip(kernel.outputs, given, strict=True)):
             if p.into is not None and array is not None and array is not arrays[p.into]:
@@ -175,15 +175,18 @@ class CompiledKernel(Executable):
         store(self.kernel, simulate(self.kernel, taken, seed=seed), given)
         return given
 
-    def _extents(self, params: tuple[TensorParam | ScalarParam, ...], args: list[Any]) -> dict[str, int]:
+    def _extents(self, params: tuple[Argument, ...], args: list[Any]) -> dict[str, int]:
         """Values of the extents. Raises :class:`InputError` for arguments that do not fit."""
         shapes: dict[str, tuple[int, ...]] = {}
+        integers: dict[str, object] = {}
         for index, (param, arg) in enumerate(zip(params, args, strict=True)):
             if isinstance(param, TensorParam):
                 check_rank(self.kernel, index, param, arg.ndim)
                 shapes[param.name] = arg.shape
+            elif isinstance(param, IntegerParam):
+                integers[param.name] = arg
         try:
-            return bind_symbols(self.kernel, shapes)
+            return bind_symbols(self.kernel, shapes, integers=integers)
         except (ZeroDivisionError, IndexError) as error:
             raise LaunchError(kernel=self.kernel.name, reason=f"an extent or a host parameter has no value: {error}") from None
 

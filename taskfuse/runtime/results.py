@@ -94,7 +94,9 @@ class Arranged(Executable):
         arrays = {name: self._array(args[k]) for name, k in self._inputs.items() if k < len(args)}
         if len(arrays) < len(self._inputs) or not all(hasattr(a, "shape") for a in arrays.values()):
             return self._run(*args, stream=stream, seed=seed)  # which says what is wrong
-        sizes = bind_shapes(fusion, [tuple(a.shape) for a in arrays.values()])
+        if len(args) != len(fusion.arguments):
+            return self._run(*args, stream=stream, seed=seed)
+        sizes = bind_shapes(fusion, [tuple(a.shape) for a in arrays.values()], args[len(args) - len(fusion.integers) :])
         for tv, wanted in fusion.strides.items():
             self._check_strides(tv, arrays[tv.name], [_number(e, sizes) for e in wanted])
         given = self._given(out, arrays)
@@ -262,7 +264,7 @@ class Nothing(Executable):
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        return tuple(x.name for x in (*self._fusion.inputs, *self._fusion.scalars))
+        return self._fusion.arguments
 
     def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0, **named: Any) -> tuple[Any, ...]:
         self.in_order(args, named)

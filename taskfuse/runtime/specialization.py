@@ -19,7 +19,7 @@ from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import const, sym
+from taskfuse.ir.scalar import Expr, const, sym
 from taskfuse.kir import Kernel
 from taskfuse.location import caller
 from taskfuse.runtime.automatic import auto_scheduled
@@ -59,7 +59,7 @@ class Specialized(Executable):
         scheduled: the specialization for each set of facts; ``None``: one for each length of its reduced rows.
     """
 
-    __slots__ = ("_aligned", "_base", "_fusion", "_inputs", "_lock", "_make", "_reduced", "_runs", "_scheduled", "_target", "_width")
+    __slots__ = ("_aligned", "_base", "_fusion", "_inputs", "_integers", "_lock", "_make", "_reduced", "_runs", "_scheduled", "_target", "_varying", "_width")
 
     def __init__(
         self, fusion: Fusion, make: Maker, base: Specialization, target: Target, scheduled: Mapping[Facts, Specialization | None] | None = None
@@ -71,6 +71,10 @@ class Specialized(Executable):
         self._target = target
         self._scheduled = dict(scheduled or {})
         self._inputs = len(fusion.inputs)
+        self._integers = len(fusion.integers)
+        integers = frozenset(fusion.integers)
+        told = [e.free for tv in fusion.inputs for e in tv.shape]
+        self._varying = integers.union(*(names for names in told if names & integers))
         self._runs: dict[Hashable, Executable] = {}  # by shapes; replaced, not emptied: others may read it
         self._lock = Lock()
         # neighbors in memory lie along last axes: vectors need a divisor of their extents
@@ -110,7 +114,7 @@ class Specialized(Executable):
         if strange is not None:
             raise self._refuse(f"'{strange}' is {'not given' if strange in dims else 'not a dimension of it'}")
         for name, d in dims.items():
-            if not d.admits(sizes[name]):
+            if not d.admits(sizes[name], sizes):
                 raise self._refuse(f"{name} is {sizes[name]}, but the fusion declares {d}")
         return self._at(sizes)
 
@@ -130,7 +134,7 @@ class Specialized(Executable):
         """Run what suits the shapes. See :meth:`Executable.__call__`. Shapes with new facts are scheduled, proved and compiled for first."""
         if named:
             args = self.in_order(args, named)
-        shapes: Hashable = ()
+        shapes: Hashable = args[len(args) - self._integers :] if self._integers else ()
         try:
             for array in args[: self._inputs]:
                 shapes = shapes, array.shape
@@ -143,7 +147,7 @@ class Specialized(Executable):
         """What runs arrays of new shapes, remembered by ``key``. Arrays that do not fit go where the error is made."""
         try:
             shapes = [tuple(int(n) for n in array.shape) for array in args[: self._inputs]]
-            extents = bind_shapes(self._fusion, shapes)
+            extents = bind_shapes(self._fusion, shapes, args[len(args) - self._integers :] if self._integers else ())
         except (AttributeError, TypeError, ValueError, InputError, FusionError):
             return self._base.run
         run = self._at(extents)
@@ -159,7 +163,8 @@ class Specialized(Executable):
         if moved < SMALL * self._target.launch_us * self._target.dram_bytes_per_us:
             return self._base.run
         facts = self._facts(extents)
-        exact = tuple(replace(d, min=extents[d.name], max=extents[d.name], multiple_of=1) if d.name in self._reduced else d for d in facts)
+        lengths = self._reduced - self._varying
+        exact = tuple(replace(d, min=extents[d.name], max=extents[d.name], multiple_of=1, bound=None) if d.name in lengths else d for d in facts)
         with self._lock:
             found = self._scheduled.get(exact) or self._scheduled.get(facts)
             if found is None:
@@ -171,15 +176,19 @@ class Specialized(Executable):
 
         def fact(d: Dim) -> Dim:
             size = extents[d.name]
+            if d.name in self._varying:
+                return d
             bound = 1 << max(size - 1, 0).bit_length()
             multiple = lcm(d.multiple_of, gcd(size, self._width)) if d.name in self._aligned else d.multiple_of
-            return Dim(d.name, d.min, bound if d.max is None else min(bound, d.max), multiple)
+            return Dim(d.name, d.min, bound if d.max is None else min(bound, d.max), multiple, d.bound)
 
         return tuple(fact(d) for d in self._fusion.dims.values())
 
     def _schedule(self, facts: Facts, exact: Facts, extents: Mapping[str, int]) -> Specialization:
         """The specialization for new facts. The cost models hear the length of reduced rows, and the greatest value of other extents."""
+        typical = Sizes(self._fusion, {name: size for name, size in extents.items() if name not in self._varying}, self._target)
         sizes = {d.name: extents[d.name] if d.name in self._reduced or d.max is None else d.max for d in facts}
+        sizes |= {name: typical(sym(name)) for name in self._varying}
         key, chosen = facts, None
         if facts not in self._scheduled:  # else it is known that rows of one length gain
             chosen = self._plan(facts, sizes)
@@ -259,6 +268,7 @@ def specialized(fusion: Fusion, make: Maker, run: Executable, sizes: Mapping[str
 def narrowed(fusion: Fusion, facts: Facts) -> Fusion:
     """A copy of ``fusion`` whose dimensions are those of ``facts``; those of one value are constants."""
     new = Fusion(fusion.name)
-    new.dims.update((d.name, d) for d in facts if d.min != d.max)
-    embed(fusion, new, Renaming(symbols={d.name: const(d.min) for d in facts if d.min == d.max}))
+    constants: dict[str, Expr] = {d.name: const(d.min) for d in facts if d.min == d.max and d.name not in fusion.integers}
+    new.dims.update((d.name, d.with_symbols(constants)) for d in facts if d.name not in constants)
+    embed(fusion, new, Renaming(symbols=constants))
     return new

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from taskfuse.errors import FusionError
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, Swizzle, Transform
 from taskfuse.ir.expr import IndexValue, Leaf, Literal, Read, ScalarRead, rebuilt
 from taskfuse.ir.fusion import Fusion, Result
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import Expr, substitute, sym
+from taskfuse.ir.scalar import Expr, Sym, substitute, sym
 from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
+from taskfuse.location import caller
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,6 +85,13 @@ class _Copier:
             else:
                 self._scalars[scalar] = copy = new.add_scalar(self.names.values.get(scalar.name, scalar.name), scalar.dtype)
                 copy.location = scalar.location
+        for name in fusion.integers:
+            own = self._scalar(sym(name))
+            if not isinstance(own, Sym):
+                help = "share no input whose shape decides it"
+                raise FusionError(fusion=new.name, reason=f"the argument '{name}' is {own} in it", help=help, location=caller())
+            if own.name not in new.integers:
+                new.integers.append(own.name)
         first = len(new.tensors())
         for tv in fusion.tensors():
             given = self.names.inputs.get(tv.name)

@@ -11,7 +11,7 @@ from typing import SupportsIndex
 import numpy as np
 
 from taskfuse.ir.axes import WORK, Axis, AxisKind, Merge, Rasterize, Split, Swizzle, axis, joint_kind, merge_axes, split_axes
-from taskfuse.ir.dims import Dim
+from taskfuse.ir.dims import Dim, nearest
 from taskfuse.ir.scalar import Const, Expr, IntLike, const, evaluate, free_symbols, ge, prove
 from taskfuse.schedule.call import Call, constant, described, is_power_of_two
 
@@ -151,7 +151,9 @@ def _samples(dims: Sequence[Dim]) -> Iterator[dict[str, int]]:
     """Values of the dimensions: each from a spread of magnitudes, in combinations that a fixed seed picks."""
     rng = np.random.default_rng(0)
     for _ in range(SAMPLES if dims else 1):
-        yield {d.name: d.near(int(2 ** rng.uniform(0, MAX_MAGNITUDE))) for d in dims}
+        found = nearest(dims, {d.name: int(2 ** rng.uniform(0, MAX_MAGNITUDE)) for d in dims})
+        if found is not None:
+            yield found
 
 
 def _check_visits(call: Call, maps: Sequence[Expr], shape: Sequence[int], items: int, values: dict[str, int]) -> None:

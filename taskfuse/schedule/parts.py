@@ -93,9 +93,12 @@ class Parts:
         symbols = {s for tv in own.tensors for a in tv.root for s in a.extent.free}
         symbols |= {s for e in own.exprs for i in map_exprs(e) for s in i.free if s in fusion.dims}
         symbols |= {s for tv in own.read for a in tv.logical for s in a.extent.free}
-        tables = {tv: known for tv, known in fusion.tables.items() if tv in own.read}
-        symbols |= {s for known in tables.values() for e in known.expressions for s in e.free}
-        new.dims.update((k, v) for k, v in fusion.dims.items() if k in symbols)
+        tables = {tv: table for tv, table in fusion.tables.items() if tv in own.read}
+        symbols |= {s for table in tables.values() for e in table.expressions for s in e.free}
+        # what is said of a dimension by others that are not here is checked by the whole
+        known = {k: v if v.bound is None or v.bound.free <= symbols else replace(v, bound=None) for k, v in fusion.dims.items()}
+        new.dims.update((k, v) for k, v in known.items() if k in symbols)
+        new.integers += [name for name in fusion.integers if name in symbols]
         copies: dict[TensorView, TensorView] = {}
         for tv in own.tensors:
             if tv in own.read:
@@ -159,7 +162,7 @@ class Parts:
         symbols = {s for tv in (*read, *inside) for a in tv.root for s in a.extent.free}
         symbols |= {s for e in exprs for i in map_exprs(e) for s in i.free if s in self.fusion.dims}
         symbols |= {s for tv, known in self.fusion.tables.items() if tv in read for e in known.expressions for s in e.free}
-        bound = {a.extent.name for tv in read for a in tv.logical if isinstance(a.extent, Sym)}
+        bound = {a.extent.name for tv in read for a in tv.logical if isinstance(a.extent, Sym)} | {*self.fusion.integers}
         for tv in self.fusion.inputs:
             if missing := {a.extent.name for a in tv.logical if isinstance(a.extent, Sym)} & symbols - bound:
                 read[tv] = None

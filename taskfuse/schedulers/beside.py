@@ -75,14 +75,15 @@ def levels(needs: Sequence[AbstractSet[int]], kinds: Sequence[object]) -> list[i
 
 
 def shared_names(fusions: Sequence[Fusion]) -> list[str]:
-    """What segments of one fusion have in common: inputs, scalars and dimensions of one name are one."""
+    """What segments of one fusion have in common: inputs, scalars and dimensions of one name are one, integers among the dimensions."""
     names = Counter(name for f in fusions for name in dict.fromkeys((*(tv.name for tv in f.inputs), *(s.name for s in f.scalars), *f.dims)))
     return [name for name, count in names.items() if count > 1]
 
 
 def arguments_of(fusions: Sequence[Fusion]) -> tuple[str, ...]:
     """The names of what a joint kernel takes, as the segments call it."""
-    return tuple(dict.fromkeys([*(tv.name for f in fusions for tv in f.inputs), *(s.name for f in fusions for s in f.scalars)]))
+    names = [*(tv.name for f in fusions for tv in f.inputs), *(s.name for f in fusions for s in f.scalars), *(i for f in fusions for i in f.integers)]
+    return tuple(dict.fromkeys(names))
 
 
 def outputs_of(fusions: Sequence[Fusion]) -> tuple[str, ...]:
@@ -117,7 +118,7 @@ def joined(name: str, fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]
         found = horizontal(fusions, name=name, shared=shared, force=True)
     except TaskfuseError:
         return None
-    if len(found.inputs) + len(found.scalars) != len(arguments_of(fusions)) or len(found.outputs) != len(outputs_of(fusions)):
+    if len(found.arguments) != len(arguments_of(fusions)) or len(found.outputs) != len(outputs_of(fusions)):
         return None
     option = Option(Beside(tuple(f.name for f in fusions), tuple(s.scheduler for s in schedules)), sum(s.us for s in schedules))
     schedule = Chosen(SCHEDULER, name, option, (option,), False, "", notes=tuple(s.explain().splitlines()[0] for s in schedules))

@@ -193,7 +193,7 @@ class _Join:
             if name not in found:
                 found[name] = sym(self._values.give(member, name))
         for name, dim in fusion.dims.items():
-            self._add_facts(member, dim, found[name])
+            self._add_facts(member, dim, found[name], found)
         return found
 
     def _unify(self, member: str, tv: TensorView, given: TensorView, symbols: dict[str, Expr]) -> None:
@@ -210,19 +210,20 @@ class _Join:
     def _disagree(self, member: str, tv: TensorView, given: TensorView) -> FusionError:
         return self._error(f"input '{tv.name}' is shared, but not the same in all fusions", "give them different names", (f"so far {given}", f"{member}: {tv}"))
 
-    def _add_facts(self, member: str, dim: Dim, extent: Expr) -> None:
+    def _add_facts(self, member: str, dim: Dim, extent: Expr, symbols: Mapping[str, Expr]) -> None:
         """What a member knows of a dimension holds for what it is in the new fusion."""
         match extent:
             case Sym(name=name):
                 known = self.fusion.dims.get(name, Dim(name, min=dim.min))
                 limits = [m for m in (known.max, dim.max) if m is not None]
-                joint = Dim(name, max(known.min, dim.min), min(limits, default=None), lcm(known.multiple_of, dim.multiple_of))
+                bound = next((d.bound for d in (known, dim.with_symbols(symbols)) if d.bound is not None), None)
+                joint = Dim(name, max(known.min, dim.min), min(limits, default=None), lcm(known.multiple_of, dim.multiple_of), bound)
                 if joint.max is not None and joint.max < joint.min:
                     raise self._error(
                         f"no value of {name} suits all fusions", "share no dimension that they know different facts of", (str(known), f"{member}: {dim}")
                     )
                 self.fusion.dims[name] = joint
-            case Const(value=value) if not dim.admits(value):
+            case Const(value=value) if not dim.admits(value, {}):
                 raise self._error(f"{dim.name} of {member} is {value} by a shared input", "share no input whose extents it does not take", (str(dim),))
             case _:
                 pass

@@ -245,6 +245,9 @@ class Sizes:
             if isinstance(size, bool) or not isinstance(cast("object", size), Integral) or not 0 <= size <= MAX_EXTENT:
                 raise _strange(fusion, f"sizes has {size!r} for '{name}'", f"give an integer from 0 to {MAX_EXTENT}")
         self._values = {name: given.get(name, d.near(ASSUMED)) for name, d in fusion.dims.items()}
+        for name, d in fusion.dims.items():
+            if name not in given and d.bound is not None:
+                self._values[name] = max(d.min, d.near(self._values[name], self._values))
 
     def __call__(self, extent: Expr) -> int:
         """The number of an extent, 1 or more."""

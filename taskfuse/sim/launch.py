@@ -19,7 +19,7 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, integer, wanted
 from taskfuse.kir.clusters import Int3
-from taskfuse.kir.declarations import Buffer, ScalarParam, TensorParam
+from taskfuse.kir.declarations import Buffer, IntegerParam, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
 from taskfuse.sim.barriers import SemaphoreArray
 from taskfuse.sim.block import Block, Cluster
@@ -41,19 +41,23 @@ ALIGNMENT = 1024  # of the first byte of Shared memory: the longest period of a 
 
 def prepare(kernel: Kernel, args: Sequence[Argument], values: Values, extents: Mapping[str, int] | None) -> Launch:
     """Bind the arguments of a launch. Raises :class:`InputError` where they do not fit the kernel's parameters."""
-    tensors, scalars = _arguments(kernel, args, values)
-    symbols = _bind(kernel, tensors, extents or {})
+    tensors, scalars, integers = _arguments(kernel, args, values)
+    symbols = _bind(kernel, tensors, integers, extents or {})
     return Launch(compiled(kernel, values), symbols, tensors, scalars)
 
 
-def _arguments(kernel: Kernel, args: Sequence[Argument], values: Values) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Tensors and scalars by name, scalars as 0-d arrays of what ``values`` stores."""
+def _arguments(kernel: Kernel, args: Sequence[Argument], values: Values) -> tuple[dict[str, Array], dict[str, Array], dict[str, object]]:
+    """Tensors, scalars and integers by name, scalars as 0-d arrays of what ``values`` stores."""
     check_count(kernel, len(args))
     tensors: dict[str, Array] = {}
     scalars: dict[str, Array] = {}
+    integers: dict[str, object] = {}
     for index, (param, arg) in enumerate(zip(wanted(kernel), args, strict=True)):
         if isinstance(param, ScalarParam):
             scalars[param.name] = scalar_argument(kernel.name, index, param.name, param.dtype, arg, values)
+            continue
+        if isinstance(param, IntegerParam):
+            integers[param.name] = arg
             continue
         array = np.asarray(arg)
         if array.dtype != param.dtype.numpy and array.dtype != values.storage(param.dtype):
@@ -61,13 +65,13 @@ def _arguments(kernel: Kernel, args: Sequence[Argument], values: Values) -> tupl
             raise InputError(index=index, fusion=kernel.name, reason=reason, help=f"pass it converted to {param.dtype}")
         check_rank(kernel, index, param, array.ndim)
         tensors[param.name] = array
-    return tensors, scalars
+    return tensors, scalars, integers
 
 
-def _bind(kernel: Kernel, tensors: dict[str, Array], extents: Mapping[str, int]) -> dict[str, int]:
+def _bind(kernel: Kernel, tensors: dict[str, Array], integers: dict[str, object], extents: Mapping[str, int]) -> dict[str, int]:
     """Values of extents and host parameters."""
     try:
-        return bind_symbols(kernel, {name: array.shape for name, array in tensors.items()}, extents)
+        return bind_symbols(kernel, {name: array.shape for name, array in tensors.items()}, extents, integers)
     except (ZeroDivisionError, IndexError) as e:
         raise SimulationError(kernel=kernel.name, reason=f"an extent or a host parameter has no value: {e}") from None
 

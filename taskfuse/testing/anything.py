@@ -228,8 +228,8 @@ def check(fusion: tf.Fusion, arguments: Sequence[Any], seed: int = 0) -> Segment
 
     found = choose_segments(fusion, trial=trial)
     assert INTERNAL not in found.explain(), found.explain()
-    values: dict[str, Any] = dict(zip([*(tv.name for tv in fusion.inputs), *(s.name for s in fusion.scalars)], arguments, strict=True))
-    sizes = bind_shapes(fusion, [np.shape(a) for a in arguments[: len(fusion.inputs)]])
+    values: dict[str, Any] = dict(zip(fusion.arguments, arguments, strict=True))
+    sizes = bind_shapes(fusion, [np.shape(a) for a in arguments[: len(fusion.inputs)]], arguments[len(arguments) - len(fusion.integers) :])
     for step in found.steps:
         values |= _results(found.whole_fusion or fusion, step.fusion, runs[step.fusion], step.views, values, sizes, seed)
     for tv, wanted in zip(fusion.outputs, evaluate(fusion, arguments, MODULAR), strict=True):
@@ -242,10 +242,10 @@ def _results(
 ) -> dict[str, Any]:
     """What one kernel makes of the arrays that there are."""
     known = dict(values) | {name: StridedView(whole, name, "sim").of(values, sizes, None, 0) for name in views}
-    given = [known[name] for name in [*(tv.name for tv in part.inputs), *(s.name for s in part.scalars)]]
+    given = [known[name] for name in part.arguments]
     if not run.certificate.is_proved:  # an argument with a gap: the extents of the call close it
         shapes = {tv.name: np.shape(array) for tv, array in zip(part.inputs, given, strict=False)}
-        verify(run.kernel, bind_symbols(run.kernel, shapes, {})).require()
+        verify(run.kernel, bind_symbols(run.kernel, shapes, {}, {name: known[name] for name in part.integers})).require()
     made = simulate(run.kernel, given, seed=seed, values=MODULAR)
     _check_in_place(run.kernel, given, made, seed)
     return dict(zip([tv.name for tv in part.outputs], made, strict=True))

@@ -107,7 +107,8 @@ class Case:
             else:
                 array = rng.integers(0 if tv.dtype.min_value == 0 else -3, 4, shape)
             found.append(_restrided(rng, np.asarray(array).astype(tv.dtype.numpy)))
-        return found + [2.5 if s.dtype.is_float and not self.options.exact else 3 for s in self.fusion.scalars]
+        found += [2.5 if s.dtype.is_float and not self.options.exact else 3 for s in self.fusion.scalars]
+        return found + [self.sizes[name] for name in self.fusion.integers]
 
     def report(self) -> str:
         """The case as a short program, its arguments in words."""

@@ -27,10 +27,10 @@ import numpy as np
 from taskfuse.check import Verdict, verify
 from taskfuse.dtypes import DTypeKind
 from taskfuse.errors import SimulationError
-from taskfuse.ir.dims import Dim
+from taskfuse.ir.dims import nearest
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel, parse_kernel, walk
-from taskfuse.kir.declarations import ScalarParam, TensorParam
+from taskfuse.kir.declarations import IntegerParam, ScalarParam, TensorParam
 from taskfuse.kir.nodes import For
 from taskfuse.sim import simulate
 from taskfuse.testing.case import seeded_case
@@ -152,7 +152,9 @@ def launches(kernel: Kernel) -> tuple[Launch, ...]:
     """Small launches with random arguments; none whose tensors are large, or which a device would refuse."""
     found: list[Launch] = []
     for base in BASES if kernel.extents else (0,):
-        extents = {e.name: _size(e, base + k) for k, e in enumerate(kernel.extents)}
+        extents = nearest(kernel.extents, {e.name: (base + k) * e.multiple_of for k, e in enumerate(kernel.extents)})
+        if extents is None:
+            continue
         shapes = [tuple(int(evaluate(e, extents)) for e in p.shape) for p in kernel.params if isinstance(p, TensorParam)]
         if sum(int(np.prod(s)) for s in shapes) > MOST or extents in [launch.extents for launch in found]:
             continue
@@ -167,10 +169,6 @@ def launches(kernel: Kernel) -> tuple[Launch, ...]:
     return tuple(found)
 
 
-def _size(extent: Dim, base: int) -> int:
-    return extent.near(base * extent.multiple_of)
-
-
 def _arguments(kernel: Kernel, extents: Mapping[str, int]) -> tuple[Argument, ...]:
     rng = np.random.default_rng(0)
     found: list[Argument] = []
@@ -179,6 +177,8 @@ def _arguments(kernel: Kernel, extents: Mapping[str, int]) -> tuple[Argument, ..
             shape = tuple(int(evaluate(e, dict(extents))) for e in p.shape) if isinstance(p, TensorParam) else ()
             values = rng.standard_normal(shape) if p.dtype.kind is DTypeKind.FLOAT else rng.integers(0, 2, shape)
             found.append(np.asarray(values).astype(p.dtype.numpy))
+        elif isinstance(p, IntegerParam):
+            found.append(extents[p.name])
     return tuple(found)
 
 

@@ -388,7 +388,7 @@ class Graph:
             table = self.chooser.pick(found)
         else:
             dtype = self.chooser.pick((int32, int32, int64, uint8))
-            table = self.recorder.call(tf, "table", 1 + self.chooser.integer(1, 5), f"rows{len(self.fusion.tables)}", most, dtype)
+            table = self.recorder.call(tf, "table", f"rows{len(self.fusion.tables)}", 1 + self.chooser.integer(1, 5), most, dtype)
         length = self.chooser.pick((most, *self._dims))
         if not self._fits(self.size(table.shape[0]) - 1, *self._sizes([length]), *self.shape(x)[1:]):
             return None

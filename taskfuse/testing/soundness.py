@@ -95,7 +95,7 @@ def resized(case: Case, chance: random.Random) -> Case:
     assert case.kernel is not None
     sizes = dict(case.sizes)
     for e in case.kernel.extents:
-        allowed = [n for n in EXTENTS if e.admits(n)]
+        allowed = [n for n in EXTENTS if e.admits(n, sizes)]
         if allowed:
             sizes[e.name] = chance.choice(allowed)
     return replace(case, sizes=sizes)

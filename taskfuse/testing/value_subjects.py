@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from taskfuse.cli.load import load
 from taskfuse.errors import TaskfuseError
-from taskfuse.ir.dims import Dim
+from taskfuse.ir.dims import Dim, nearest
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.scalar import evaluate as value_of
 from taskfuse.ir.values import MODULAR, NATIVE
@@ -86,7 +86,9 @@ def subjects(name: str) -> Iterator[Subject]:
 def _launches(case: Case, kernel: Kernel) -> Iterator[Launch]:
     """Other extents, and for each other arguments; the case's own extents first."""
     sizes = [dict(case.sizes)] if len(case.sizes) == len(kernel.extents) or not kernel.extents else []
-    sizes += [{e.name: _size(e, base + k) for k, e in enumerate(kernel.extents)} for base in BASES if kernel.extents]
+    for base in BASES if kernel.extents else ():
+        found = nearest(kernel.extents, {e.name: _wanted(e, base + k) for k, e in enumerate(kernel.extents)})
+        sizes += [] if found is None else [found]
     seen: list[dict[str, int]] = []
     for extents in sizes:
         if extents not in seen and len(seen) < 3:
@@ -99,8 +101,8 @@ def _launches(case: Case, kernel: Kernel) -> Iterator[Launch]:
                 yield launch
 
 
-def _size(extent: Dim, base: int) -> int:
-    return extent.near((base if extent.multiple_of == 1 else min(base, 3)) * extent.multiple_of)
+def _wanted(extent: Dim, base: int) -> int:
+    return (base if extent.multiple_of == 1 else min(base, 3)) * extent.multiple_of
 
 
 def _launch(case: Case, kernel: Kernel) -> Launch | None:

@@ -106,3 +106,19 @@ y[blockIdx.x, threadIdx.x] = mul(x[blockIdx.x, threadIdx.x], z[blockIdx.x])
     assert driver.log == []
     assert torch.made == []
     case.run((x, z))
+
+
+def test_integers_that_do_not_fit_64_bits_are_refused(driver: FakeDriver, torch: FakeTorch) -> None:
+    text = """
+KERNEL k(x: float32[N]) -> (y: float32[N])
+  DIM N
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+
+FOR k in 0..N:
+  y[(k*k*k*k*k + k)//(k*k*k*k + 1)] = copy(x[k])
+"""
+    case = Case(text, driver)
+    for n, wide in ((60, False), (5000, True)):
+        case.run((tensor(n),))
+        assert case.sources[-1].variant.wide is wide
+    assert "its integers do not fit 64 bits at N = 10000" in case.error(tensor(10000))

@@ -8,7 +8,7 @@ import pytest
 
 import taskfuse as tf
 from examples import nested_groups, pipeline, stream
-from taskfuse.cuda.ranges import INT32, UNKNOWN, Ranges, cursor_ranges, dense, fits, kernel_ranges
+from taskfuse.cuda.ranges import INT32, INT64, UNKNOWN, Ranges, cursor_ranges, dense, fits, kernel_ranges
 from taskfuse.cuda.source import emit
 from taskfuse.ir.scalar import Expr, const, sym
 from taskfuse.kir import parse_kernel
@@ -123,3 +123,11 @@ def test_a_kernel_of_known_shapes_has_one_width() -> None:
     assert dense(checked(big)).wide
     assert "long long" in emit(checked(big)).text
     assert not dense(checked(big.replace("65536", "256"))).wide
+
+
+def test_limits_are_those_of_the_integers_that_compute() -> None:
+    n = sym("n")
+    for size, narrow, long in ((1000, True, True), (10**6, False, True), (10**8, False, False)):
+        cube = n * n * n // 7
+        assert Ranges({"n": (0, size)}).fits(cube) is narrow
+        assert Ranges({"n": (0, size)}, limits=INT64).child({}).fits(cube) is long

@@ -1,5 +1,6 @@
 """Values of the dimensions from the shapes of the inputs."""
 
+import numpy as np
 import pytest
 
 import taskfuse.ops as tf
@@ -60,3 +61,56 @@ def test_scalars_that_a_dtype_does_not_hold(value: object, said: str) -> None:
     with pytest.raises(InputError, match=f"input 3 of fusion 'f': n is {said}"):
         scalar_argument("f", 3, "n", int8, value, NATIVE)
     assert scalar_argument("f", 3, "n", int8, -128, NATIVE).tolist() == -128
+
+
+def positioned() -> Fusion:
+    """A cache and a position in it."""
+    with Fusion("f") as fusion:
+        tf.define_tensor(["N", 8], name="x0")
+        tf.define_integer("pos", max="N - 4")
+    return fusion
+
+
+def test_an_integer_gives_a_dimension_its_value() -> None:
+    fusion = positioned()
+    assert fusion.arguments == ("x0", "pos")
+    assert bind_shapes(fusion, [(16, 8)], [12]) == {"N": 16, "pos": 12}
+    assert bind_shapes(fusion, [(16, 8)], [np.int32(3)]) == {"N": 16, "pos": 3}
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (13, r"dimension 'pos' is 13, more than its maximum 12 = N - 4$"),
+        (-1, r"dimension 'pos' is -1, less than its minimum 0$"),
+        (1.5, r"pos is an integer, got 1.5\nhelp: pass an int$"),
+        (True, r"pos is an integer, got True\nhelp: pass an int$"),
+        (np.array(3), r"pos is an integer, got an array of type ndarray\nhelp: pass int\(pos\): it decides on shapes and launches, so"),
+    ],
+)
+def test_integers_that_are_refused(value: object, said: str) -> None:
+    with pytest.raises(InputError, match=f"input 1 of fusion 'f': {said}"):
+        bind_shapes(positioned(), [(16, 8)], [value])
+
+
+def test_an_integer_that_a_shape_contradicts() -> None:
+    with Fusion("f") as fusion:
+        n = tf.define_integer("n")
+        tf.define_tensor([n, 8], name="x0")
+    assert bind_shapes(fusion, [(5, 8)], [5]) == {"n": 5}
+    with pytest.raises(InputError, match=r"dimension 0 of x0 is n = 4, the array has 5\nnote: n = 4 from the argument"):
+        bind_shapes(fusion, [(5, 8)], [4])
+
+
+def test_what_is_left_of_an_extent_beside_an_integer_is_solved() -> None:
+    with Fusion("f") as fusion:
+        pos = tf.define_integer("pos")
+        tf.define_tensor([pos + 1 + extent("rest", fusion), 8], name="x0")
+    assert bind_shapes(fusion, [(9, 8)], [3]) == {"pos": 3, "rest": 5}
+    with pytest.raises(InputError, match=r"dimension 0 of x0 is pos \+ rest \+ 1, which is never 9"):
+        bind_shapes(fusion, [(9, 8)], [9])
+
+
+def extent(name: str, fusion: Fusion) -> Expr:
+    fusion.add_dim(tf.dim(name, min=0))
+    return sym(name)

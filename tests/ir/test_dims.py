@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskfuse.ir.dims import Dim, facts_of
-from taskfuse.ir.scalar import eq, ge, le, prove, sym
+from taskfuse.ir.dims import Dim, facts_of, nearest
+from taskfuse.ir.scalar import const, eq, ge, le, prove, sym
 
 DIMS = st.builds(
     lambda low, room, unit: Dim("N", low, None if room is None else (low // unit + 1 + room) * unit, unit),
@@ -46,3 +46,31 @@ def test_the_simplifier_knows_what_holds_of_every_value(dim: Dim) -> None:
 )
 def test_in_words(dim: Dim, call: str, words: str) -> None:
     assert (str(dim), dim.allowed) == (call, words)
+
+
+BOUNDED = Dim("pos", 0, None, 2, N - 4)
+
+
+def test_another_extent_bounds_one() -> None:
+    assert [BOUNDED.admits(k, {"N": 9}) for k in (-2, 0, 3, 4, 6)] == [False, True, False, True, False]
+    assert BOUNDED.near(8, {"N": 9}) == 4
+    assert BOUNDED.admits(8)  # where nothing is known of N
+    facts = facts_of([Dim("N"), BOUNDED])
+    assert prove(le(sym("pos") + 4, N), facts)
+    assert not prove(le(sym("pos") + 5, N), facts)
+    assert (str(BOUNDED), BOUNDED.allowed) == ("tf.dim('pos', min=0, max='N - 4', multiple_of=2)", "at least 0, at most N - 4, a multiple of 2")
+
+
+def test_a_bound_whose_extents_become_constants_is_a_number() -> None:
+    assert BOUNDED.with_symbols({"N": const(10)}) == Dim("pos", 0, 6, 2)
+    assert BOUNDED.with_symbols({"N": sym("M")}) == Dim("pos", 0, None, 2, sym("M") - 4)
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.booleans())
+def test_values_near_those_wanted_keep_to_bounds(n: int, pos: int, is_first: bool) -> None:
+    dims = [BOUNDED, Dim("N")] if is_first else [Dim("N"), BOUNDED]
+    found = nearest(dims, {"N": n, "pos": pos})
+    if found is None:
+        assert n < 4
+    else:
+        assert all(d.admits(found[d.name], found) for d in dims)

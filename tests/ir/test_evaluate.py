@@ -58,7 +58,8 @@ def test_facts_are_checked() -> None:
 def test_undetermined_dimension() -> None:
     with Fusion("f") as fusion:
         fusion.add_output(tf.zeros(["N"]))
-    assert message(lambda: evaluate(fusion, [])) == ("fusion 'f': no input determines dimension 'N'\nhelp: use the dimension itself as an extent of an input")
+    help = "use the dimension itself as an extent of an input, or make it an argument: tf.define_integer"
+    assert message(lambda: evaluate(fusion, [])) == f"fusion 'f': no input determines dimension 'N'\nhelp: {help}"
 
 
 def test_wrong_scalars() -> None:

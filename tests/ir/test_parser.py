@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import taskfuse.ops as tf
 from taskfuse.dtypes import bfloat16, float16, float32
 from taskfuse.errors import FusionError, ParseError, ScheduleError, ShapeError, TaskError
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
@@ -21,6 +22,7 @@ from taskfuse.ir.tasks import Group, Node
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
+from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.order import LoopItem, Sequencer
 from tests.ir.same import HEAD, Y, Z, check_round_trip, name
 
@@ -243,6 +245,8 @@ def test_round_trip(fusion: Fusion) -> None:
     ("text", "error"),
     [
         ("FUSION f\nDIM S, T, S", "line 2, column 11: dimension 'S' is given twice"),
+        ("FUSION f\nDIM S max 4 max 5", "line 2, column 13: 'max' of dimension 'S' is given twice"),
+        ("FUSION f\nDIM S max N max S", "line 2, column 13: 'max' of dimension 'S' is given twice"),
         ("FUSION f\nDIM i0", "line 2, column 5: 'i0' is a symbol of index maps, not a dimension"),
         ("FUSION f\nINPUT x: float32[S]", "line 2, column 7: there is no dimension 'S': declare it with DIM"),
         (HEAD + "SCALAR alpha: int32", "line 5, column 8: there is already a value named 'alpha'"),
@@ -335,3 +339,34 @@ def test_a_schedule_may_name_axes_of_tensors_below() -> None:
     y, z = fusion.tensor("y"), fusion.tensor("z")
     assert y.loop[0].source is z.loop[0]
     assert z.loop[1].extent is const(2)
+
+
+POSITION = """\
+FUSION f
+DIM N, pos min 0 max N - 4 multiple_of 2, M max 7
+INTEGER pos
+INPUT x: float32[N, M]
+y: float32[pos + 4, M] = sin(x)
+OUTPUT y
+"""
+
+
+def test_integers_and_bounds_by_other_dimensions() -> None:
+    fusion = parse_fusion(POSITION)
+    assert fusion.integers == ["pos"]
+    assert fusion.dims["pos"] == Dim("pos", 0, None, 2, sym("N") - 4)
+    assert str(fusion) == POSITION.rstrip()
+    assert str(copy_fusion(fusion)[0]) == str(fusion)
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("DIM N max Q", "dimension 'N' is at most Q: 'Q' is not one of its dimensions"),
+        ("DIM N max M, M max N + 1", "the bound M of dimension 'N' depends on itself"),
+        ("DIM N\nINTEGER N, N", "there is already an argument named 'N'"),
+    ],
+)
+def test_bounds_and_integers_that_are_refused(line: str, error: str) -> None:
+    with pytest.raises(FusionError, match=error):
+        parse_fusion(f"FUSION f\n{line}")

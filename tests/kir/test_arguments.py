@@ -118,3 +118,33 @@ def test_extents_that_are_not_linear_are_checked_and_not_solved(extent: str, at_
     assert bind_symbols(kernel, {"x": (at_7,), "z": (14,)}) == {"N": 7}
     with pytest.raises(InputError, match="no input has the extent N"):
         bind_symbols(parse_kernel(str(kernel).replace("2*N", "5")), {"x": (at_7,), "z": (5,)})
+
+
+POSITION = """\
+KERNEL k(x: float32[N], pos: integer) -> (y: float32[pos + 4])
+  DIM N, pos max N - 4
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+"""
+
+
+def test_an_integer_gives_an_extent_its_value() -> None:
+    kernel = parse_kernel(POSITION)
+    assert [p.name for p in wanted(kernel)] == ["x", "pos"]
+    assert bind_symbols(kernel, {"x": (16,)}, integers={"pos": 12}) == {"N": 16, "pos": 12}
+    assert at(kernel, N=16, pos=12).params[1:] == at(parse_kernel(POSITION.replace("pos + 4", "16")), N=16, pos=12).params[1:]
+    with pytest.raises(InputError, match="13 is not a value of extent pos"):
+        at(kernel, N=16, pos=13)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [(13, "pos is 13; it must be at least 0, at most N - 4 where N is 16"), (-1, "pos is -1; it must be at least 0"), ("3", "pos is an integer, got '3'")],
+)
+def test_integers_that_are_refused(value: object, reason: str) -> None:
+    with pytest.raises(InputError, match=f"input 1 of fusion 'k': {reason}"):
+        bind_symbols(parse_kernel(POSITION), {"x": (16,)}, integers={"pos": value})
+
+
+def test_an_integer_and_an_extent_that_is_given() -> None:
+    with pytest.raises(InputError, match="pos is 3, but it is given as 4, too"):
+        bind_symbols(parse_kernel(POSITION), {"x": (16,)}, {"pos": 4}, {"pos": 3})

@@ -3,6 +3,7 @@
 import pytest
 
 from taskfuse import dtypes
+from taskfuse.errors import VerifyError
 from taskfuse.ir.scalar import const
 from taskfuse.kir import Kernel, parse_kernel, verify_kernel
 from taskfuse.kir.declaration_rules import NO_NAME
@@ -19,6 +20,8 @@ HEADERS = [
         "no value of 'S' is at least 5, at most 4 and a multiple of 1",
         None,
     ),
+    ("DIM N, S", "DIM N, S max T", "DIM N, S max 2*N", "the bound of 'S' uses 'T', which is not an extent", None),
+    ("DIM N, S", "DIM N max 2*S, S max N", "DIM N max 64, S max N", "the bound of 'N' depends on 'N'", None),
     ("b: float32[S]", "b: float32[half]", "b: float32[S + N]", "the shape of 'b' uses 'half', which is not an extent", None),
     (
         "HOST half = N//2",
@@ -106,3 +109,11 @@ def test_params_are_in_order() -> None:
     text = "'x' is out of order: inputs and scalars come first, then outputs, then derived parameters"
     assert message(Kernel("k", (), (y, x), *launch, (), (), (), ()))[0] == text
     verify_kernel(Kernel("k", (), (x, y), *launch, (), (), (), ()))
+
+
+def test_integers_are_extents() -> None:
+    text = "KERNEL k(n: integer{more}) -> (y: float32[4])\n  DIM n\n  GRID (1, 1, 1)  BLOCK (1, 1, 1)"
+    parse_kernel(text.format(more="")).check_ir()
+    for more, said in ((", m: integer", "integer 'm' is not an extent: declare it with DIM"), (", n: integer", "integer 'n' is given twice")):
+        with pytest.raises(VerifyError, match=said):
+            verify_kernel(parse_kernel(text.format(more=more)))

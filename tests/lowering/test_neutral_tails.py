@@ -19,7 +19,7 @@ SUMS = [6.0, 0.0, 22.0, 27.0]
 def ragged(reduce: str = "sum", value: float = 0.0) -> tuple[tf.Fusion, tf.TensorView, tf.TensorView]:
     with tf.Fusion("ragged") as fusion:
         x = tf.define_tensor("M", name="x")
-        offsets = tf.table("G + 1", "offsets", high="M")
+        offsets = tf.table("offsets", "G + 1", high="M")
         rows = tf.jagged_to_padded_dense(x, offsets, "M", value)
         y = tf.sum(rows, 1) if reduce == "sum" else tf.max(rows, 1)
         fusion.add_output(y)

@@ -16,7 +16,7 @@ from taskfuse.errors import DTypeError, FusionError, ShapeError
 def padded(extra: tuple[int, ...] = (), value: float = 0.0, dtype: tf.DType = tf.int32) -> tf.Fusion:
     with tf.Fusion() as fusion:
         x = tf.define_tensor(("M", *extra), name="x")
-        offsets = tf.table("G + 1", "offsets", high="M", dtype=dtype)
+        offsets = tf.table("offsets", "G + 1", high="M", dtype=dtype)
         fusion.add_output(tf.jagged_to_padded_dense(x, offsets, "L", value))
         fusion.add_output(tf.define_tensor("L", name="length") + 0.0)
     return fusion
@@ -58,12 +58,12 @@ def test_what_is_no_table() -> None:
         with pytest.raises(FusionError, match="is not a table"):
             tf.jagged_to_padded_dense(x, tf.define_tensor("G", tf.int32), 4)
         with pytest.raises(ShapeError, match="offsets between 0 and G for an axis of M"):
-            tf.jagged_to_padded_dense(x, tf.table("G + 1", "rows", high="G"), 4)
+            tf.jagged_to_padded_dense(x, tf.table("rows", "G + 1", high="G"), 4)
         with pytest.raises(DTypeError, match=r"0\.5 is not a value of int32"):
-            tf.jagged_to_padded_dense(tf.define_tensor("M", tf.int32), tf.table("G + 1", "places", high="M"), 4, 0.5)
+            tf.jagged_to_padded_dense(tf.define_tensor("M", tf.int32), tf.table("places", "G + 1", high="M"), 4, 0.5)
         with pytest.raises(DTypeError, match="float32 is not a type of the integers that decide work"):
-            tf.table(4, "t", high=4, dtype=tf.float32)
+            tf.table("t", 4, high=4, dtype=tf.float32)
         with pytest.raises(FusionError, match="'M' is not a name for a table"):
-            tf.table(4, "M", high=4)
+            tf.table("M", 4, high=4)
         with pytest.raises(FusionError, match="'i0' is not a name for a table"):
-            tf.table(4, "i0", high=4)
+            tf.table("i0", 4, high=4)

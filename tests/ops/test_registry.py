@@ -60,7 +60,7 @@ ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "repeat": lambda x: tf.repeat(x, 2),
     "tile": lambda x: tf.tile(x, 2),
     "roll": lambda x: tf.roll(x, 1),
-    "jagged_to_padded_dense": lambda x: tf.jagged_to_padded_dense(x, tf.table(3, "offsets", high=2), 2),
+    "jagged_to_padded_dense": lambda x: tf.jagged_to_padded_dense(x, tf.table("offsets", 3, high=2), 2),
     "var_mean": lambda x: tf.var_mean(x)[0],
 }
 ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {

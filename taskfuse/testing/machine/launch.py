@@ -72,6 +72,9 @@ class Launch:
             if n is None or n < e.min or (e.max is not None and n > e.max) or n % e.multiple_of:
                 raise NoLaunch(f"{e.name} is not given, or not allowed")
             self.values[e.name] = n
+        for e in kernel.extents:
+            if e.bound is not None and self.values[e.name] > self.number(e.bound):
+                raise NoLaunch(f"{e.name} is not allowed")
         for p in kernel.params:
             if isinstance(p, HostParam):
                 self.values[p.name] = self.number(p.value)

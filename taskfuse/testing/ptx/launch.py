@@ -24,6 +24,7 @@ from taskfuse.cuda.signature import (
     TensorMapArgument,
     WorkspaceArgument,
 )
+from taskfuse.ir.dims import nearest
 from taskfuse.ir.scalar import Expr, evaluate
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
@@ -206,7 +207,9 @@ def extents(kernel: Kernel) -> Iterator[dict[str, int]]:
             least = -(-max(e.min, 1) // e.multiple_of)
             value = max(units, least) * e.multiple_of
             found[e.name] = value if e.max is None else min(value, e.max // e.multiple_of * e.multiple_of)
-        yield found
+        allowed = nearest(kernel.extents, found)
+        if allowed is not None:
+            yield allowed
 
 
 def threads(block: Int3) -> list[Int3]:

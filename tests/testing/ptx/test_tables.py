@@ -20,7 +20,7 @@ def test_a_loop_that_a_table_bounds() -> None:
 def test_threads_with_rows_of_their_own(dtype: tf.DType) -> None:
     with tf.Fusion("rows") as fusion:
         x = tf.define_tensor(("M", 8), name="x")
-        offsets = tf.table("G + 1", "offsets", high="M", dtype=dtype)
+        offsets = tf.table("offsets", "G + 1", high="M", dtype=dtype)
         fusion.add_output(tf.sum(tf.jagged_to_padded_dense(x, offsets, "M"), 1))
     tf.schedulers.reduction(fusion)
     assert compared(tf.lower(fusion)).difference is None
