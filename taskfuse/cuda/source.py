@@ -26,7 +26,7 @@ from taskfuse.cuda.signature import (
     WorkspaceArgument,
 )
 from taskfuse.cuda.statements import Statements
-from taskfuse.cuda.storage import Place, elements, shared_layout
+from taskfuse.cuda.storage import NamedStorage, elements, shared_layout
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import Helper, closure
 from taskfuse.cuda.writer import INDENT, Identifiers, Scope, Writer
@@ -94,7 +94,7 @@ class _Emitter:
         self.used = _Used(self.names)
         self.helpers: set[Helper] = {ptx.STREAM_WAIT}
         self.ranges = kernel_ranges(kernel)
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, NamedStorage] = {}
         uniform = frozenset(e.name for e in kernel.extents) | {p.name for p in kernel.params if isinstance(p, HostParam)}
         self.divisors = Divisors(uniform, self.names.reserve)
         wide = frozenset(n for n in uniform if not self._narrow(sym(n))) if variant.wide else frozenset[str]()
@@ -118,7 +118,7 @@ class _Emitter:
             head.append("extern __shared__ __align__(1024) unsigned char shared[];")
         for b in kernel.buffers:
             identifier = self.names[b.name]
-            places[b.name] = Place(identifier, b.dtype, b.memory, b.shape)
+            places[b.name] = NamedStorage(identifier, b.dtype, b.memory, b.shape)
             if MEDIA[b.memory].is_placed:
                 head.append(self._pointer(identifier, c_type(b.dtype), layout.buffers[b.name], f"[{', '.join(map(str, b.shape))}]"))
             elif not MEDIA[b.memory].is_private:
@@ -184,7 +184,7 @@ class _Emitter:
                         strides = tuple(
                             "" if form is ArgumentLayout.ROWS and d == last else self.names.reserve(f"{identifier}_stride{d}") for d in range(len(p.shape))
                         )
-                    self.places[p.name] = Place(identifier, p.dtype, MemoryType.Global, p.shape, strides, form)
+                    self.places[p.name] = NamedStorage(identifier, p.dtype, MemoryType.Global, p.shape, strides, form)
                     if p.name not in accessed:
                         continue
                     arguments.append(PointerArgument(p.name))
