@@ -5,6 +5,7 @@ The list may only get shorter: a module that has its file, or is gone, must leav
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,8 @@ ELSEWHERE: dict[str, str] = {
         check/tma_prefetch check/registers check/relation check/remote check/normalize check/threads check/trace
     """,
     "tests/check/values": """
-        check/values/claims check/values/partial_results check/values/products check/values/runs check/values/state check/values/tiles check/values/verify
+        check/values/claims check/values/partial_results check/values/products check/values/runs check/values/state check/values/tiles
+        check/values/verify
     """,
     "tests/testing/test_agreement.py": """
         testing/small/ahead testing/small/barriers testing/small/blocks testing/small/kinds testing/small/pingpong testing/small/pipeline
@@ -56,6 +58,7 @@ def has_logic(source: str) -> bool:
     return any(isinstance(n, ast.FunctionDef) and n not in declared for n in ast.walk(tree))
 
 
+@cache
 def modules() -> list[str]:
     """Modules with logic, as ``a/b``."""
     paths = sorted(p for p in (ROOT / "taskfuse").rglob("*.py") if p.name not in ("__init__.py", "__main__.py"))

@@ -225,14 +225,14 @@ class Launcher:
             words[word] = addresses[position]
         for slot in frame.maps:
             if slot.pointer != addresses[slot.position]:
-                self._move(slot, addresses[slot.position])
+                self.move(slot, addresses[slot.position])
         memory = self._lend_workspace(plan, plan.workspace, frame, stream) if plan.workspace is not None else None
         if plan.report is not None:
             self._launch_reporting(plan, plan.report, frame, stream)
         else:
             status = frame.launch()
             if status:
-                self._launch_again(plan, frame, status)
+                self.launch_again(plan, frame, status)
         del memory  # later work in the stream may have it
         plan.frames.append(frame)
 
@@ -242,7 +242,7 @@ class Launcher:
         inputs = len(addresses) - len(self.kernel.outputs)
         check_overlaps(self.kernel, [(a + low, a + high) for a, (low, high) in zip(addresses, ranges, strict=True)], inputs, self._touched)
 
-    def _launch_again(self, plan: LaunchPlan, frame: Frame, status: int) -> None:
+    def launch_again(self, plan: LaunchPlan, frame: Frame, status: int) -> None:
         """A launch that failed, in the context of the plan, if that was not the current one."""
         if not self._driver.is_current(plan.device):
             with self._driver.current(plan.device):
@@ -263,7 +263,8 @@ class Launcher:
             content = scalar_argument(self.kernel.name, index, param.name, param.dtype, value, NATIVE).tobytes()
             frame.block[offset : offset + len(content)] = content
 
-    def _move(self, slot: MapSlot, address: int) -> None:
+    def move(self, slot: MapSlot, address: int) -> None:
+        """Have a tensor map be that of an array at another address."""
         self._check(self._driver.replace_address(slot.address, address), "tensor map")
         slot.pointer = address
 

@@ -2,16 +2,18 @@
 
 What a call of several kernels does is the same for all arguments of one signature: which plan each kernel has, and where its arrays lie: at the address of an
 argument or of a result, or so many bytes into the memory of what goes between. A sequence is worked out from the arrays of one call that went the long way;
-after that a call probes its arguments, allocates, fills frames in, and launches.
+after that a call probes its arguments, allocates, fills in what is elsewhere than in the call before, and launches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from taskfuse.cuda.arrays import ArrayView, Framework, Kinds, Maker, Unfit
 from taskfuse.cuda.driver import Driver
+from taskfuse.cuda.frame import STREAM_WORD, Frame, MapSlot
 from taskfuse.cuda.launch import Launcher
 from taskfuse.cuda.launch_plan import LaunchPlan, overlapping
 from taskfuse.dtypes import uint8
@@ -34,11 +36,75 @@ class Stage(NamedTuple):
     outputs: tuple[str, ...]
 
 
+class Launches:
+    """The launches of one call, in frames of their own, with what the last call filled in. One call at a time has it.
+
+    Args:
+        kernels: of each: what launches it, its plan, the places of its arrays.
+        count: of the addresses of a call.
+
+    Attributes:
+        calls: one for each kernel, in their order: it launches, and gives the driver's result.
+    """
+
+    __slots__ = ("_addresses", "_frames", "_maps", "_stream", "_words", "calls")
+
+    def __init__(self, kernels: Sequence[tuple[Launcher, LaunchPlan, tuple[Place, ...]]], count: int) -> None:
+        self._addresses: list[int] = [-1] * count
+        self._stream = -1
+        self._frames: list[tuple[Launcher, LaunchPlan, Frame] | None] = []
+        self._words: list[list[tuple[memoryview[int], int, int]]] = [[] for _ in range(count)]
+        self._maps: list[list[tuple[Launcher, MapSlot, int]]] = [[] for _ in range(count)]
+        self.calls: list[Callable[[], int]] = []
+        for launcher, plan, places in kernels:
+            if plan.workspace is not None:  # which is memory of one launch
+                self._frames.append(None)
+                self.calls.append(partial(self._lent, launcher, plan, places))
+                continue
+            frame = plan.frame()
+            for word, position in plan.pointers:
+                base, offset = places[position]
+                self._words[base].append((frame.words, word, offset))
+            for slot in frame.maps:
+                base, offset = places[slot.position]
+                self._maps[base].append((launcher, slot, offset))
+            self._frames.append((launcher, plan, frame))
+            self.calls.append(frame.launch)
+
+    def fill(self, addresses: list[int], stream: int) -> None:
+        """Have the launches be those of a call. Raises :class:`CudaError`; then they are of no further use."""
+        if stream != self._stream:
+            for found in self._frames:
+                if found is not None:
+                    found[2].words[STREAM_WORD] = stream
+            self._stream = stream
+        if addresses != self._addresses:
+            for base, address in enumerate(addresses):
+                if address != self._addresses[base]:
+                    for words, word, offset in self._words[base]:
+                        words[word] = address + offset
+                    for launcher, slot, offset in self._maps[base]:
+                        launcher.move(slot, address + offset)
+            self._addresses = addresses
+
+    def again(self, number: int, status: int) -> None:
+        """A launch that failed. Raises :class:`CudaError` if it fails again."""
+        found = self._frames[number]
+        assert found is not None
+        launcher, plan, frame = found
+        launcher.launch_again(plan, frame, status)
+
+    def _lent(self, launcher: Launcher, plan: LaunchPlan, places: Sequence[Place]) -> int:
+        launcher.enqueue(plan, [self._addresses[base] + offset for base, offset in places], self._stream)
+        return 0
+
+
 class Route(NamedTuple):
     """What calls of one signature do.
 
     Attributes:
-        launches: of each kernel: what launches it, its plan, the places of its arrays.
+        kernels: of each: what launches it, its plan, the places of its arrays.
+        free: launches that no call has.
         makers: of the results; none if they are given.
         memory: makes what goes between; ``None``: nothing does.
         apart: which results given may not lie near which other arrays (:attr:`taskfuse.cuda.launch_plan.LaunchPlan.apart`).
@@ -46,7 +112,8 @@ class Route(NamedTuple):
         driver: the driver.
     """
 
-    launches: tuple[tuple[Launcher, LaunchPlan, tuple[Place, ...]], ...]
+    kernels: tuple[tuple[Launcher, LaunchPlan, tuple[Place, ...]], ...]
+    free: list[Launches]
     makers: tuple[Maker, ...]
     memory: Maker | None
     apart: tuple[tuple[int, int, int, int], ...]
@@ -58,7 +125,7 @@ class Route(NamedTuple):
         for position, other, least, most in self.apart:
             if least < addresses[position] - addresses[other] < most:
                 return None
-        first = self.launches[0][1]
+        first = self.kernels[0][1]
         if self.guarded and not self.driver.is_current(first.device):
             return None
         current: Callable[[int], int] | None = first.current
@@ -72,8 +139,16 @@ class Route(NamedTuple):
         if self.memory is not None:
             memory = self.memory(stream)
             addresses.append(first.pointer(memory))
-        for launcher, plan, places in self.launches:
-            launcher.enqueue(plan, [addresses[base] + offset for base, offset in places], stream)
+        try:
+            launches = self.free.pop()
+        except IndexError:
+            launches = Launches(self.kernels, len(addresses))
+        launches.fill(addresses, stream)
+        for number, call in enumerate(launches.calls):
+            status = call()
+            if status:
+                launches.again(number, status)
+        self.free.append(launches)
         del memory  # later work in the stream may have it
         return given
 
@@ -166,7 +241,7 @@ class Routes:
         ranges = [found[name].layout.byte_range for name in (*self._arguments, *self._outputs)]
         memory = kind.maker((end,), uint8, device) if end else None
         apart = overlapping(ranges, len(self._outputs)) if given else ()
-        return Route(tuple(launches), makers, memory, apart, any(plan.guarded for _, plan, _ in launches), self._kinds.driver)
+        return Route(tuple(launches), [], makers, memory, apart, any(plan.guarded for _, plan, _ in launches), self._kinds.driver)
 
 
 def _size(view: ArrayView) -> int:

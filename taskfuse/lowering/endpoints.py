@@ -249,9 +249,9 @@ class Endpoints:
         released = _sync(ch, end, *publish, If((Branch(ge(sym(loop.var), lag), give),)), Advance(end.cursor, ONE))
         nodes.insert(at, released)
         after = block.index(loop) + 1
-        retired: list[PNode] = [PSync((WaitGroup(queue, 0),), ch.tensors[0]) for queue in batches]
-        while after < len(block) and isinstance(node := block[after], PSync) and any(isinstance(n, PSync) and n.stmts == node.stmts for n in retired):
-            retired = [n for n in retired if not (isinstance(n, PSync) and n.stmts == node.stmts)]
+        waits: list[PNode] = [PSync((WaitGroup(queue, 0),), ch.tensors[0]) for queue in batches]
+        while after < len(block) and isinstance(node := block[after], PSync) and any(isinstance(n, PSync) and n.stmts == node.stmts for n in waits):
+            waits = [n for n in waits if not (isinstance(n, PSync) and n.stmts == node.stmts)]
             after += 1
         trips = simplify(minimum(loop.extent, lag), self.ranges.facts)
         drain: list[PNode] = [_sync(ch, end, *give)] if trips is ONE else [PLoop(f"{behind}.k", trips, False, [_sync(ch, end, *give)])]
@@ -265,7 +265,7 @@ class Endpoints:
                     location=ch.tensors[0].location,
                 )
             drain.append(_sync(ch, end, Advance(behind, pingpong.after)))
-        block[after:after] = [*retired, *drain]
+        block[after:after] = [*waits, *drain]
         if pingpong is not None:
             block.insert(block.index(loop), _sync(ch, end, Advance(behind, pingpong.before)))
         return released

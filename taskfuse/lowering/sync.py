@@ -273,8 +273,8 @@ class Synchronizer:
         block, fill = next((block, n) for block, _ in reversed(use.path) for n in block.nodes if isinstance(n, PGuard) and _fills(n, buffer))
         types = self._crossing(a, b, block.node)
         k = block.nodes.index(fill)
-        retire = block.nodes[k - 1] if k > 0 and isinstance(s := block.nodes[k - 1], PSync) and any(isinstance(x, WaitGroup) for x in s.stmts) else None
-        return [_Need(block, retire, fill, False, types, buffer, (a if a.is_write else b).stmt.tv)] if types else []
+        waits = block.nodes[k - 1] if k > 0 and isinstance(s := block.nodes[k - 1], PSync) and any(isinstance(x, WaitGroup) for x in s.stmts) else None
+        return [_Need(block, waits, fill, False, types, buffer, (a if a.is_write else b).stmt.tv)] if types else []
 
     def _crossing(self, a: _Use, b: _Use, node: Node) -> frozenset[ParallelType]:
         """The index types along which data crosses between two uses. All threads of a node wait for the bytes of a transfer, whoever reads them: none

@@ -65,23 +65,24 @@ def _searched(
     progress: Callable[[str], None],
 ) -> Executable:
     runs: dict[tuple[Fusion, str], Executable] = {}
-    alike: dict[str, Executable] = {}
+    alike: dict[str, tuple[Executable, Count | None]] = {}
 
     def trial(scheduled: Fusion, schedule: Schedule) -> Count | None:
         progress(f"{len(runs)} schedules tried, {len(alike)} kernels of segments")
         is_segment = scheduled.name != fusion.name
         key = form(scheduled).text if is_segment else ""  # the arguments of the whole have the names that the user gave them
-        run = alike.get(key)
-        if run is None:
+        known = alike.get(key)
+        if known is None:
             budget.spend(Work.MADE, len(scheduled.tensors()))
             run = make(scheduled, schedule=schedule)
+            extent = Sizes(scheduled, {name: size for name, size in (sizes or {}).items() if name in scheduled.dims}, target)
+            counts: list[Count] = []
+            failure(lambda: counts.append(count(run.kernel, {name: extent(sym(name)) for name in scheduled.dims}, target)))
+            known = run, counts[0] if counts else None  # what cannot be counted is proved all the same
             if is_segment:
-                alike[key] = run
-        runs[scheduled, scheduled.name] = run
-        extent = Sizes(scheduled, {name: size for name, size in (sizes or {}).items() if name in scheduled.dims}, target)
-        counts: list[Count] = []
-        failure(lambda: counts.append(count(run.kernel, {name: extent(sym(name)) for name in scheduled.dims}, target)))
-        return counts[0] if counts else None  # what cannot be counted is proved all the same
+                alike[key] = known
+        runs[scheduled, scheduled.name], counted = known
+        return counted
 
     if known is None or any(tried(trial, step.fusion, step.schedule).refused for step in known.steps):
         known = choose_segments(fusion, sizes=sizes, target=target, trial=trial, budget=budget)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import ceil, prod
 from typing import ClassVar
 
@@ -239,7 +240,8 @@ def _group(problem: Problem, config: MatmulConfig, blocks: int) -> int:
     return min(GROUPS, key=lambda group: (touched(group), abs(group - 8)))
 
 
-def rank(problem: Problem) -> list[Estimate]:
+@lru_cache(maxsize=256)
+def rank(problem: Problem) -> tuple[Estimate, ...]:
     """All candidates, the fastest first; of equals the one with more blocks, then with the larger tile."""
     found = [estimate(problem, config) for config in candidates(problem)]
-    return sorted(found, key=lambda e: (e.us, -e.config.blocks, -prod((e.config.tile_m, e.config.tile_n))))
+    return tuple(sorted(found, key=lambda e: (e.us, -e.config.blocks, -prod((e.config.tile_m, e.config.tile_n)))))

@@ -27,7 +27,8 @@ from taskfuse.schedulers.roofline import bytes_of, instructions, roofline
 from taskfuse.schedulers.scan import chunk_long_rows
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
-from taskfuse.schedulers.segment_search import SLACK, KnownCandidates, Search
+from taskfuse.schedulers.segment_search import Search
+from taskfuse.schedulers.segment_ways import SLACK, KnownCandidates
 from taskfuse.schedulers.segmentation import Segmentation, Step
 from taskfuse.target import DEFAULT, Target
 

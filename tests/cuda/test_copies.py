@@ -5,14 +5,14 @@ import re
 from taskfuse.cuda.source import emit
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
-from taskfuse.kir.variant import Form, Variant
+from taskfuse.kir.variant import ArgumentLayout, Variant
 from tests.cuda.adding import checked
 
 
-def lines(kernel: Kernel, *forms: Form, wide: bool = False) -> list[str]:
+def lines(kernel: Kernel, *forms: ArgumentLayout, wide: bool = False) -> list[str]:
     """The statements of the kernel's text, without its head."""
     tensors = sum(isinstance(p, TensorParam) for p in kernel.params)
-    text = emit(kernel, Variant(forms or (Form.DENSE,) * tensors, wide)).text
+    text = emit(kernel, Variant(forms or (ArgumentLayout.DENSE,) * tensors, wide)).text
     return [line.strip() for line in text[text.index('extern "C"') :].split("\n")]
 
 
@@ -36,9 +36,9 @@ def test_a_vector_is_one_instruction() -> None:
 
 
 def test_rows_that_are_aligned_are_vectors_strided_ones_are_not() -> None:
-    rows = lines(vector(), Form.ROWS, Form.DENSE)
+    rows = lines(vector(), ArgumentLayout.ROWS, ArgumentLayout.DENSE)
     assert sum("copy16(" in line for line in rows) == 2
-    strided = lines(vector(), Form.STRIDED, Form.DENSE)
+    strided = lines(vector(), ArgumentLayout.STRIDED, ArgumentLayout.DENSE)
     assert sum("copy16(" in line for line in strided) == 1
     start = strided.index("for (int e = 0; e < 4; ++e) {")
     assert strided[start - 1] == "#pragma unroll"
@@ -88,12 +88,12 @@ y[blockIdx.x, threadIdx.x] = copy(s[threadIdx.x])
 
 def test_asynchronous_copies() -> None:
     assert "async_copy16(&s[4 * threadIdx_x], &x[blockIdx_x * 64 + 4 * threadIdx_x]);" in lines(copied())
-    strided = lines(copied(), Form.STRIDED, Form.DENSE)
+    strided = lines(copied(), ArgumentLayout.STRIDED, ArgumentLayout.DENSE)
     assert any(line.startswith("async_copy4(&s[4 * threadIdx_x + e], ") for line in strided)
 
 
 def test_elements_too_small_for_one_are_stored_and_published() -> None:
-    strided = lines(copied("bfloat16"), Form.STRIDED, Form.DENSE)
+    strided = lines(copied("bfloat16"), ArgumentLayout.STRIDED, ArgumentLayout.DENSE)
     assert any(line.startswith("s[4 * threadIdx_x + e] = x[") for line in strided)
     assert any(line.startswith("__threadfence_block();") for line in strided)
 
@@ -102,5 +102,5 @@ def test_what_is_not_there_is_zero() -> None:
     valid = " if threadIdx.x < 7"
     text = "\n".join(lines(copied(valid=valid)))
     assert "async_copy16_or_zero(&s[4 * threadIdx_x], &x[blockIdx_x * 64 + 4 * threadIdx_x], threadIdx_x < 7);" in text
-    small = "\n".join(lines(copied("bfloat16", valid=valid), Form.STRIDED, Form.DENSE))
+    small = "\n".join(lines(copied("bfloat16", valid=valid), ArgumentLayout.STRIDED, ArgumentLayout.DENSE))
     assert re.search(r"s\[4 \* threadIdx_x \+ e\] = threadIdx_x < 7 \? x\[.*\] : \(unsigned short\)0x0000;", small)

@@ -8,7 +8,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.cuda import arrays
 from taskfuse.cuda.arrays import Kinds
-from taskfuse.errors import TaskfuseError
+from taskfuse.errors import CudaError, TaskfuseError
 from taskfuse.runtime.chain import Chain
 from tests.cuda.fakes import GPU, FakeDriver, FakeTensor, FakeTorch, aligned
 
@@ -143,3 +143,32 @@ def test_workspace_and_maps_of_a_kernel_are_its_own(driver: FakeDriver) -> None:
     run(*given[2:])
     moved = [entry[1] for entry in driver.log[count:] if entry[0] == "replace"]
     assert given[3].data_ptr() in moved
+
+
+def test_a_call_launches_in_its_own_stream_on_its_own_arrays_whatever_the_call_before_did(driver: FakeDriver) -> None:
+    run, torch = chain(), sys.modules["torch"]
+    assert isinstance(torch, FakeTorch)
+    inputs, outs = [tensor(64, 32) for _ in range(2)], [(tensor(64, 32), tensor(64, 32)) for _ in range(2)]
+    for x, out in zip(inputs, outs, strict=True):
+        run(x, out=out)
+        run(x, out=out)
+    for stream, k, m in ((11, 0, 0), (21, 0, 0), (21, 1, 0), (11, 1, 1), (11, 0, 0)):
+        torch.streams[0] = stream
+        run(inputs[k], out=outs[m])
+        (read, between), (one, first), (two, second) = addresses(driver)
+        assert (read, first, second) == (inputs[k].data_ptr(), *(array.data_ptr() for array in outs[m]))
+        assert one == two == between
+        assert [launch.stream for launch in driver.launches[-3:]] == [stream] * 3
+
+
+def test_a_launch_that_fails_is_an_error_and_the_next_call_is_not(driver: FakeDriver) -> None:
+    run, x = chain(), tensor(64, 32)
+    run(x)
+    run(x)
+    driver.status = 700
+    with pytest.raises(CudaError, match="launch of kernel 'three_0'"):
+        run(x)
+    driver.status = 0
+    before = len(driver.launches)
+    run(x)
+    assert len(driver.launches) - before == 3

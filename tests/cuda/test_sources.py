@@ -26,12 +26,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def look(tmp_path: Path) -> sources.Sources:
     """What a new process sees."""
     sources.sources.cache_clear()
-    sources._seen.cache_clear()
     try:
         return sources.sources(settings(tmp_path))
     finally:
         sources.sources.cache_clear()
-        sources._seen.cache_clear()
 
 
 def settings(tmp_path: Path) -> Options:

@@ -10,7 +10,7 @@ from taskfuse.ir.scalar import const
 from taskfuse.kir import parse_kernel
 from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Access
-from taskfuse.kir.variant import Form, Variant
+from taskfuse.kir.variant import ArgumentLayout, Variant
 from tests.cuda.adding import checked
 
 HEAD = """\
@@ -26,7 +26,7 @@ KERNEL k(x: {dtype}[N, 32], p: bool[32]) -> (y: {dtype}[N, 32])
 def body(text: str, *, dtype: str = "float32", facts: str = "", wide: bool = False) -> list[str]:
     """The lines of a body's text, behind the wait for the stream."""
     kernel = checked(HEAD.format(dtype=dtype, facts=facts) + text.strip("\n") + "\n")
-    lines = emit(kernel, Variant((Form.DENSE,) * 3, wide)).text.split("\n")
+    lines = emit(kernel, Variant((ArgumentLayout.DENSE,) * 3, wide)).text.split("\n")
     start = next(k for k, line in enumerate(lines) if line == "  wait_for_stream();")
     return [line[2:] for line in lines[start + 1 : -2]]
 

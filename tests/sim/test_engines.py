@@ -9,7 +9,7 @@ import pytest
 
 from taskfuse.kir.operands import Queue
 from taskfuse.sim.block import Block
-from taskfuse.sim.engines import Claim, Engines, Fifo, Progress
+from taskfuse.sim.engines import Claim, Engines, Fifo, OperationState
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.memory import Region
 from tests.sim.kernels import X, kernel
@@ -20,13 +20,13 @@ from tests.sim.machines import Launched
 class Operation:
     """An operation in a queue."""
 
-    progress: Progress = Progress.ISSUED
-    waited: list[tuple[int, Progress]] = field(default_factory=list[tuple[int, Progress]])
+    progress: OperationState = OperationState.ISSUED
+    waited: list[tuple[int, OperationState]] = field(default_factory=list[tuple[int, OperationState]])
 
     def holds(self, owner: int) -> bool:
         return True
 
-    def waited_for(self, owner: int, wanted: Progress) -> None:
+    def waited_for(self, owner: int, wanted: OperationState) -> None:
         self.waited.append((owner, wanted))
 
 
@@ -56,16 +56,16 @@ def test_all_but_the_last_batches_are_waited_for(pending: int, covered: int) -> 
 
 
 def test_a_wait_passes_when_what_it_covers_is_done() -> None:
-    old, young = Operation(Progress.SOURCE_READ), Operation()
+    old, young = Operation(OperationState.SOURCE_READ), Operation()
     found = queue([old], [young])
-    assert not found.wait(1, Progress.DONE, None)
+    assert not found.wait(1, OperationState.DONE, None)
     assert old.waited == []
-    assert found.wait(1, Progress.SOURCE_READ, None)
-    assert old.waited == [(7, Progress.SOURCE_READ)]
+    assert found.wait(1, OperationState.SOURCE_READ, None)
+    assert old.waited == [(7, OperationState.SOURCE_READ)]
     assert len(found.batches) == 2  # it is not done: a later wait asks again
-    old.progress = Progress.DONE
-    assert found.wait(1, Progress.DONE, None)
-    assert old.waited[-1] == (7, Progress.DONE)
+    old.progress = OperationState.DONE
+    assert found.wait(1, OperationState.DONE, None)
+    assert old.waited[-1] == (7, OperationState.DONE)
     assert found.batches == [[young]]
     assert young.waited == []
 
@@ -73,7 +73,7 @@ def test_a_wait_passes_when_what_it_covers_is_done() -> None:
 def test_open_operations_are_not_waited_for() -> None:
     found = queue()
     found.open.append(Operation())
-    assert found.wait(0, Progress.DONE, None)
+    assert found.wait(0, OperationState.DONE, None)
 
 
 # -- a block ------------------------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from taskfuse.cuda.source import emit
 from taskfuse.kir import Kernel, parse_kernel
-from taskfuse.kir.variant import Form, Variant
+from taskfuse.kir.variant import ArgumentLayout, Variant
 from taskfuse.testing.ptx.launch import DATA_AT, PARAMS_AT, SHARED_AT, TENSORS_AT, Launch, blocks, extents, launches, linear, row_major, threads
 from taskfuse.testing.ptx.nodes import Data, Function, Param
 from taskfuse.testing.ptx.unknown import UNKNOWN
@@ -28,14 +28,14 @@ def function(sizes: tuple[int, ...], **data: Data) -> Function:
     return Function("k", params, (), {}, {}, data, "sm_90a", {})
 
 
-def launch(n: int = 4, *forms: Form, text: str = TEXT, **data: Data) -> Launch | None:
+def launch(n: int = 4, *forms: ArgumentLayout, text: str = TEXT, **data: Data) -> Launch | None:
     kernel: Kernel = parse_kernel(text)
-    source = emit(kernel, Variant(forms or (Form.DENSE, Form.DENSE), False))
+    source = emit(kernel, Variant(forms or (ArgumentLayout.DENSE, ArgumentLayout.DENSE), False))
     sizes = {"PointerArgument": 8, "IntegerArgument": 4, "StrideArgument": 4, "DivisorArgument": 12}
     return launches(kernel, source, function(tuple(sizes[type(a).__name__] for a in source.arguments), **data), {"N": n})
 
 
-def made(n: int = 4, *forms: Form, text: str = TEXT, **data: Data) -> Launch:
+def made(n: int = 4, *forms: ArgumentLayout, text: str = TEXT, **data: Data) -> Launch:
     found = launch(n, *forms, text=text, **data)
     assert found is not None
     return found
@@ -52,14 +52,14 @@ def test_numbers_and_addresses() -> None:
 
 
 def test_strides_that_a_form_allows() -> None:
-    assert made(4, Form.ROWS, Form.STRIDED).strides["x"] == (48, 1)
-    assert made(4, Form.ROWS, Form.STRIDED).strides["y"] == (60, 3)
+    assert made(4, ArgumentLayout.ROWS, ArgumentLayout.STRIDED).strides["x"] == (48, 1)
+    assert made(4, ArgumentLayout.ROWS, ArgumentLayout.STRIDED).strides["y"] == (60, 3)
     assert row_major((2, 3, 4)) == (12, 4, 1)
     assert row_major(()) == ()
 
 
 def test_the_bytes_of_parameters() -> None:
-    found = made(4, Form.ROWS, Form.DENSE)
+    found = made(4, ArgumentLayout.ROWS, ArgumentLayout.DENSE)
     known = {found.read(address, 8) for address in found.words}
     assert {found.bases["x"], found.bases["y"]} <= known
     assert 48 in {found.read(address, 4) for address in found.words}

@@ -1,0 +1,270 @@
+"""The kernels that a segment may be: its *ways*, found once for all segments that are equal up to names.
+
+A way computes the tensors of the segment behind its views, or takes the views as arrays of other strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from math import inf
+from typing import Any, NamedTuple
+
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, View
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
+from taskfuse.ir.storage import Strided, resolve, strided
+from taskfuse.ir.tensor import TensorView
+from taskfuse.schedule.parts import Parts
+from taskfuse.schedule.through_view import is_whole, own_index
+from taskfuse.schedulers.alpha_equivalence import in_other_names
+from taskfuse.schedulers.auto import PRODUCTS, candidates
+from taskfuse.schedulers.budget import Budget
+from taskfuse.schedulers.candidates import Candidate, Candidates
+from taskfuse.schedulers.roofline import bytes_of, roofline
+from taskfuse.schedulers.schedule import Chosen, Sizes
+from taskfuse.schedulers.segmentation import Step
+from taskfuse.target import VECTOR_BYTES, Target
+
+SLACK = 1.5
+"""A kernel that takes no more than so many times as long as its bytes, or its arithmetic, is not segmented."""
+
+
+class Rows:
+    """The views that kernels of a fusion, which does not change, may take as arrays of rows."""
+
+    def __init__(self, fusion: Fusion) -> None:
+        self._fusion = fusion
+        self._known: dict[TensorView, tuple[tuple[bool, tuple[Strided, ...]], ...]] = {}
+        self._views: dict[Strided, TensorView] = {}
+
+    def of(self, tensors: Sequence[TensorView]) -> tuple[TensorView, ...]:
+        """The views that reductions of several tensors read, as far as they have rows that a kernel may take as those of an array: one that is there before
+        the kernel runs, so none of ``tensors``; and those that elementwise functions beside them do not read at their own axes."""
+        found: dict[TensorView, None] = {}
+        exprs = [e for tv in tensors if (e := self._fusion.definition(tv)) is not None]
+        products = [e for e in exprs if isinstance(e, Reduction) and len(e.operands) > 1]
+        beside = [e for e in exprs if products and isinstance(e, Pointwise)]
+        for expr in (*products, *beside):
+            for is_plain, places in self._places(expr):
+                place = next((place for place in places if not among(place.tensor, tensors)), None)
+                if place is not None and not (is_plain and isinstance(expr, Pointwise)):
+                    found[self._views[place]] = None
+        return tuple(found)
+
+    def _places(self, expr: MathExpr) -> tuple[tuple[bool, tuple[Strided, ...]], ...]:
+        """Of each tensor that an expression reads: whether at its own axes, and the views with rows between the two, the nearest first."""
+        known = self._known.get(expr.output)
+        if known is None:
+            reads = [o for o in expr.operands if isinstance(o, Read)]
+            known = self._known[expr.output] = tuple((_is_plain(self._fusion, expr, read), tuple(self._behind(read.tensor))) for read in reads)
+        return known
+
+    def _behind(self, view: TensorView) -> Iterator[Strided]:
+        while self._fusion.is_view(view):
+            place = strided(self._fusion, view)
+            if place is not None and place.has_rows(VECTOR_BYTES, self._fusion.facts()):
+                self._views[place] = view
+                yield place
+            inner = self._fusion.definition(view)
+            assert isinstance(inner, View)
+            view = inner.operand.tensor
+
+
+def _is_plain(fusion: Fusion, expr: MathExpr, operand: Read) -> bool:
+    """True if an operand is read at the axes of its reader, whatever views lie between."""
+    read = resolve(fusion, operand)
+    return is_whole(expr, read, own_index(fusion, expr, read))
+
+
+class Alike:
+    """Segments that are equal up to names: what is found for the first holds for all of them.
+
+    Args:
+        part: the first.
+        names: of its tensors and scalars.
+        sizes: values of its dimensions.
+        budget: what counts the work.
+    """
+
+    def __init__(self, part: Fusion, names: tuple[str, ...], sizes: Mapping[str, int], target: Target, budget: Budget) -> None:
+        self.names = names
+        self._part = part
+        self._sizes = sizes
+        self._target = target
+        self._budget = budget
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """The schedules."""
+        return candidates(self._part, sizes=self._sizes, target=self._target, budget=self._budget)
+
+    @cached_property
+    def has_products(self) -> bool:
+        """Whether a scheduler of products takes it."""
+        return Candidates(self._part, PRODUCTS, None, self._sizes, self._target, budget=self._budget).best is not None
+
+    @cached_property
+    def bytes(self) -> float:
+        """Of inputs and outputs."""
+        return bytes_of(self._part, Sizes(self._part, self._sizes, self._target))
+
+    @cached_property
+    def bound(self) -> float:
+        """Microseconds that no kernel of it takes less than."""
+        return roofline(self._part, Sizes(self._part, self._sizes, self._target))
+
+
+class Piece(NamedTuple):
+    """A segment, as one of those that are equal to it.
+
+    Attributes:
+        alike: what is known of all of them.
+        names: of the tensors and scalars of this one.
+    """
+
+    alike: Alike
+    names: tuple[str, ...]
+
+    @property
+    def candidates(self) -> Candidates:
+        """The schedules, in the names of the first."""
+        return self.alike.candidates
+
+    @property
+    def best(self) -> Candidate | None:
+        """The best candidate, in the names of this segment."""
+        found = self.candidates.best
+        return None if found is None else in_other_names(found, self.alike.names, self.names)
+
+
+class KnownCandidates:
+    """What is known of segments, by what they compute. Those that are equal, or that forms of a fusion have in common, are scheduled once.
+
+    Args:
+        sizes: values of the fusion's dimensions.
+        budget: what counts the work.
+    """
+
+    def __init__(self, sizes: Mapping[str, int] | None, target: Target, budget: Budget) -> None:
+        self.target = target
+        self._sizes = sizes or {}
+        self._budget = budget
+        self._found: dict[Hashable, Alike] = {}
+
+    def piece(self, parts: Parts, tensors: Sequence[TensorView], views: Sequence[TensorView] = ()) -> Piece:
+        """The segment that computes ``tensors``, and takes ``views`` as inputs."""
+        key, names = parts.form(tensors, views)
+        found = self._found.get(key)
+        if found is None:
+            part = parts.extract(tensors, parts.fusion.name, views)
+            own = {name: size for name, size in self._sizes.items() if name in part.dims}
+            found = self._found[key] = Alike(part, names, own, self.target, self._budget)
+        return Piece(found, names)
+
+
+class Ways:
+    """The kernels that a segment may be: of the tensors behind its views, or of the views themselves as arrays of other strides.
+
+    Attributes:
+        tensors: of the segment, producers first.
+    """
+
+    def __init__(self, known: KnownCandidates, parts: Parts, rows: Rows, tensors: Sequence[TensorView]) -> None:
+        self.tensors = tensors
+        self._known = known
+        self._parts = parts
+        self._names = tuple(tv.name for tv in tensors)
+        self._plain = known.piece(parts, tensors)
+        self._views = rows.of(tensors)
+        self._viewed: Piece | None = None
+        self._source: Chosen[Any] | None = None
+        self._step: Step | None = None
+        self._is_known = False
+
+    @property
+    def bound(self) -> float:
+        """Microseconds that no kernel of it takes less than."""
+        return self._plain.alike.bound
+
+    @property
+    def us(self) -> float:
+        """Microseconds of the fastest, which need not be scheduled for that; infinite if all were dropped."""
+        if self._is_known:
+            return inf if self._step is None else self._step.schedule.us
+        return self._fastest().candidates.us
+
+    @property
+    def step(self) -> Step | None:
+        """The fastest that was not dropped; ``None`` if all were."""
+        if not self._is_known:
+            self._is_known = True
+            self._step = self._made()
+        return self._step
+
+    def drop(self, reason: str) -> None:
+        """Go on to the next way: of :attr:`step` no kernel can be made that is proved."""
+        found = self._of_step()
+        assert found is not None
+        if self._is_best(found):  # else it was dropped for an equal segment, or by the search of another form
+            found.drop(reason)
+        self._is_known = False
+
+    def put_aside(self, schedule: Chosen[Any]) -> bool:
+        """Go on to the next way, and come back if none is better: :attr:`step` is far from its roofline. False if it has come back already."""
+        found = self._of_step()
+        if found is None or found.best is None:
+            return False
+        if self._is_best(found):
+            if found.is_last:
+                return False
+            found.put_aside(replace(found.best.schedule, count=schedule.count, bound=schedule.bound))
+        self._is_known = False  # it was put aside for an equal segment otherwise
+        return True
+
+    @property
+    def is_last(self) -> bool:
+        """Whether :attr:`step` has come back: all ways are far from the roofline, and it is the fastest of them."""
+        found = self._of_step()
+        return found is not None and found.is_last
+
+    def error(self) -> UnsupportedError:
+        """What to raise where no way is left."""
+        return (self._viewed or self._plain).candidates.error()
+
+    def _of_step(self) -> Candidates | None:
+        """The candidates that :attr:`step` is one of."""
+        found = None if self.step is None else self._viewed if self.step.views else self._plain
+        return None if found is None else found.candidates
+
+    def _is_best(self, found: Candidates) -> bool:
+        return found.best is not None and found.best.schedule is self._source
+
+    def _fastest(self) -> Piece:
+        target = self._known.target
+        if self._views and self._viewed is None and self._plain.candidates.us > SLACK * target.kernel_us(target.dram_us(self._plain.alike.bytes)):
+            self._viewed = self._of_views()
+        return self._viewed if self._viewed is not None and self._viewed.candidates.us < self._plain.candidates.us else self._plain
+
+    def _of_views(self) -> Piece:
+        return self._known.piece(self._parts, self.tensors, self._views)
+
+    @property
+    def has_products(self) -> bool:
+        """Whether a scheduler of products takes it, in one of the ways."""
+        return self._plain.alike.has_products or (bool(self._views) and self._of_views().alike.has_products)
+
+    def _made(self) -> Step | None:
+        """The fastest, scheduled: what has a price only may turn out to be none."""
+        while True:
+            found = self._fastest()
+            best = found.best
+            if self._fastest() is found:
+                break
+        if best is None or found.candidates.best is None:
+            return None
+        self._source = found.candidates.best.schedule
+        views = tuple(tv.name for tv in self._views) if found is self._viewed else ()
+        return Step(best.fusion, best.schedule, self._names, views)

@@ -1,0 +1,80 @@
+"""Ways of a segment: found once for all segments that are equal, by an offer where that will do, with views as arrays where they have rows."""
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.ir.expr import Reduction
+from taskfuse.ir.storage import needed
+from taskfuse.schedule.parts import Parts
+from taskfuse.schedulers.budget import Budget, Work
+from taskfuse.schedulers.segment_ways import KnownCandidates, Rows, Ways
+from taskfuse.target import DEFAULT
+
+
+class Counted(Budget):
+    """It remembers what was spent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[Work] = []
+
+    def spend(self, work: Work, size: int) -> None:
+        self.found.append(work)
+
+
+def norms(*lengths: int) -> tf.Fusion:
+    """A norm of each of several inputs."""
+    with tf.Fusion("norms") as fusion:
+        for k, length in enumerate(lengths):
+            x = tf.define_tensor([64, length], name=f"x{k}")
+            fusion.add_output(x / tf.sum(x, 1, keepdims=True))
+    return fusion
+
+
+def ways(fusion: tf.Fusion, budget: Budget) -> list[Ways]:
+    """Of each norm."""
+    known, parts, rows, code = KnownCandidates(None, DEFAULT, budget), Parts(fusion), Rows(fusion), [e.output for e in needed(fusion)]
+    return [Ways(known, parts, rows, code[k : k + 2]) for k in range(0, len(code), 2)]
+
+
+@pytest.mark.parametrize(("lengths", "forms"), [((128, 128, 128), 1), ((128, 256, 128), 2)])
+def test_equal_segments_are_scheduled_once_each_in_its_names(lengths: tuple[int, ...], forms: int) -> None:
+    budget = Counted()
+    found = ways(norms(*lengths), budget)
+    us = [one.us for one in found]
+    assert us[0] == us[2]
+    assert Work.SCHEDULED in budget.found
+    spent = len(budget.found)
+    alone = Counted()
+    for one in {length: ways(norms(length), alone)[0] for length in lengths}.values():
+        assert one.us in us
+    assert spent == len(alone.found)
+    assert len({length for length in lengths}) == forms
+    steps = [one.step for one in found]
+    for k, step in enumerate(steps):
+        assert step is not None
+        assert f"x{k}" in step.schedule.code
+        assert step.fusion.inputs[0].name == f"x{k}"
+
+
+def test_rows_are_offered_and_scheduled_when_they_are_wanted() -> None:
+    budget = Counted()
+    (found,) = ways(norms(128), budget)
+    us = found.us
+    offered = len(budget.found)
+    step = found.step
+    assert step is not None
+    assert step.schedule.us == us
+    assert step.schedule.scheduler == "normalization"
+    assert budget.found[offered:] == [Work.SCHEDULED]
+
+
+def test_a_view_with_rows_is_an_array_to_a_product_and_one_of_its_own_tensors_is_not() -> None:
+    with tf.Fusion("heads") as fusion:
+        x, w = tf.define_tensor([64, 256], dtype=tf.bfloat16, name="x"), tf.define_tensor([64, 64], dtype=tf.bfloat16, name="w")
+        head, other = x[:, 64:128], tf.exp(x)[:, :64]
+        fusion.add_output(head @ w, other @ w)
+    rows, code = Rows(fusion), needed(fusion)
+    products = [e.output for e in code if isinstance(e, Reduction)]
+    assert {tv.name for tv in rows.of(products)} == {head.name, other.name}
+    assert [tv.name for tv in rows.of([e.output for e in code])] == [head.name]
