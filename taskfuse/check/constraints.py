@@ -1,7 +1,7 @@
-"""What is known of symbols at a place: constant bounds and facts, built from one assumption after another.
+"""What is known of symbols at a place in the code: constant bounds and facts, built from one assumption after another.
 
-The same is known at many places: roles repeat the loops around them, copies of an unrolled loop the guards. A question depends only on assumptions
-about its symbols, directly or through others. Asked under these alone, with loop variables and elements numbered, it is one question in all these places.
+Many places share this knowledge: roles repeat loops, and copies of an unrolled loop repeat guards. A question depends only on assumptions that
+mention its symbols, directly or through others. Asked under these alone, with loop variables and elements numbered, it is one question at all these places.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which pairs of threads may touch one element, by enumeration: for indices over few values that digits do not explain, such as swizzles."""
+"""Which pairs of threads may access one element, by enumeration: for indices with few values that digits do not explain, such as swizzles."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Constant bounds of index expressions, from the conditions that hold at a place.
 
-A deliberately small interval arithmetic: the races between accesses are decided over constants in most kernels, and the prover of
-``taskfuse.ir.scalar`` is asked only where this one knows nothing. It stays apart from the intervals of :mod:`taskfuse.ir.scalar.intervals`, by which
-lowering and the CUDA backend choose indices and their widths: a mistake there is not one here.
+A deliberately small interval arithmetic: most races are decided over constants, and the prover of ``taskfuse.ir.scalar`` is asked only where these bounds
+do not suffice. It shares nothing with the intervals of :mod:`taskfuse.ir.scalar.intervals`, by which lowering and the CUDA backend choose indices and
+their widths, so that a mistake there is not repeated here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """``tf.horizontal``: fusions side by side in one kernel, each with a schedule of its own.
 
-Each fusion becomes a member of a horizontal group on BIDx: it gets a range of blocks of its own, where it runs as it would alone. What a block
-has is the most that a member needs: threads (a member with fewer guards the rest off), Shared memory (members of different blocks overlay
-theirs), registers.
+Each fusion becomes a member of a horizontal group on BIDx: it gets a range of blocks of its own, where it runs as it would alone. All blocks have
+the maximum that a member needs: of threads (a member with fewer guards off the rest), of Shared memory (members of different blocks overlay
+theirs), of registers.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _names(fusion: str, shared: object) -> tuple[str, ...]:
     """What is shared, which may be known once only."""
     if isinstance(shared, str) or not isinstance(shared, Iterable):
         help = f"write shared=['{shared}']" if isinstance(shared, str) else "give names in a list"
-        raise FusionError(fusion=fusion, reason=f"shared is {shared!r}, no sequence of names", help=help, location=caller())
+        raise FusionError(fusion=fusion, reason=f"shared is {shared!r}, not a sequence of names", help=help, location=caller())
     return tuple(map(str, cast("Iterable[object]", shared)))
 
 

@@ -117,7 +117,7 @@ def test_rows_that_no_block_holds() -> None:
     assert run.schedule is not None
     lines = run.schedule.explain().splitlines()
     assert lines[0].startswith("3 kernels, ")
-    assert lines[1] == "tv2 is scanned in chunks of 2048: a row may be longer than what a block holds"
+    assert lines[1] == "tv2 is scanned in chunks of 2048, whose totals another kernel scans"
     names: dict[str, Any] = {"fusion": tf.copy_fusion(fusion)[0]}
     exec(run.schedule.code, names)
     assert [str(tf.lower(part)) for part in names["segmented"].segments] == [str(kernel) for kernel in run.kernels]
@@ -149,7 +149,7 @@ def test_unknown_lengths_are_bounded_at_the_call() -> None:
             total([8], math=lambda x: tf.cumsum(x)[::-1]),
             "tv3 reads tv2, a scan, elsewhere than at its own point\nhelp: tf.compile makes several kernels",
         ),
-        (total([4, "N"], math=rows(tf.cumsum)), 'a row has N elements: a block may not hold it\nhelp: say how many at most: tf.dim("N", max=4096)'),
+        (total([4, "N"], math=rows(tf.cumsum)), 'a row has N elements: a block may be too small for it\nhelp: say how many at most: tf.dim("N", max=4096)'),
         (
             total([4, 100_000], math=rows(tf.cumsum)),
             "1 rows of up to 100000 elements, 16 of a thread, take 6250 threads; a block has registers for 1024\nhelp: tf.compile makes several kernels",

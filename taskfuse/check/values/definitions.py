@@ -1,6 +1,6 @@
-"""Definitions mean something: at every point they read elements that exist, and an assembly has one part for each element.
+"""Definitions are meaningful: at every point they read elements that exist, and an assembly has one part for each element.
 
-A definition that reads outside what it names, or leaves an element to no part or to two, says nothing of that element, and neither would a proof. Where this is
+If a definition read outside its operands, or gave an element no part or two, neither it nor a proof would say anything about that element. Where this is
 not known for all extents, it is counted point by point at constant ones.
 """
 
@@ -108,7 +108,7 @@ def _each(operands: tuple[Operand, ...], shapes: Shapes, conditions: Shape) -> R
 
 
 def _counted(d: Definition, kernel: Kernel, conditions: Shape, wanted: Shape) -> bool:
-    """True only if conditions hold at every point that there is, all of which are looked at."""
+    """True only if conditions hold at every point, by enumeration."""
     space = _numbers(d.space, kernel)
     symbols = {s for c in (*conditions, *wanted) for s in c.free}
     if space is None or not symbols <= {f"i{k}" for k in range(len(space))}:
@@ -125,7 +125,7 @@ def _counted(d: Definition, kernel: Kernel, conditions: Shape, wanted: Shape) ->
 
 
 def _numbers(shape: Shape, kernel: Kernel) -> tuple[int, ...] | None:
-    """A shape of constants that are looked at one by one; ``None`` if it is none."""
+    """A shape of constants, whose points are enumerated; ``None`` for any other shape."""
     numbers = tuple(e.value for e in shape if isinstance(e, Const))
     return numbers if not kernel.extents and len(numbers) == len(shape) and prod(numbers) <= POINTS else None
 
