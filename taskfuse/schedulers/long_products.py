@@ -1,7 +1,7 @@
-"""Products of few tiles and long sums: their sums are cut into chunks, which fill the GPU, and a second kernel adds up what these make.
+"""Products of few tiles and long sums: the sums are split into chunks, which fill the GPU, and a second kernel adds up the chunks' results.
 
-A result of few tiles occupies few multiprocessors, and each walks all of k. As ``batch`` of a product, chunks of k are further tiles; what they make goes
-through memory once more, in a kernel that is small where the result is. The cost models of products say whether that is faster.
+A result of few tiles occupies few multiprocessors, and each walks all of k. Chunks of k, as a batch axis of the product, are more tiles; their results
+go through memory once more, in a kernel that is small if the result is. The cost models of products decide whether that is faster.
 """
 
 from __future__ import annotations
