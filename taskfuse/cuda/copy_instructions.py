@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from taskfuse.cuda.instructions import SHARED_ADDRESS
-from taskfuse.cuda.text import Call, Helper
+from taskfuse.cuda.text import Helper, HelperCall
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.synchronization import ArriveAsync
 
@@ -149,4 +149,4 @@ def tma_multicast(rank: int) -> Helper:
     )
 
 
-CALLS: Mapping[type[Stmt], Call] = {ArriveAsync: Call(ARRIVE_ASYNC, ("barrier",))}
+CALLS: Mapping[type[Stmt], HelperCall] = {ArriveAsync: HelperCall(ARRIVE_ASYNC, ("barrier",))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from taskfuse.cuda.abi import OVERLAP_ARCH
-from taskfuse.cuda.text import Call, Helper
+from taskfuse.cuda.text import Helper, HelperCall
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.synchronization import Expect, FenceInit, InitBarrier
 
@@ -305,4 +305,8 @@ __device__ __forceinline__ void semaphore_acquire_bounded(unsigned long long* se
     (COUNTER_VALUE, REPORT),
 )
 
-CALLS: Mapping[type[Stmt], Call] = {InitBarrier: Call(INIT, ("barrier", "count")), FenceInit: Call(FENCE_INIT), Expect: Call(EXPECT, ("barrier", "bytes"))}
+CALLS: Mapping[type[Stmt], HelperCall] = {
+    InitBarrier: HelperCall(INIT, ("barrier", "count")),
+    FenceInit: HelperCall(FENCE_INIT),
+    Expect: HelperCall(EXPECT, ("barrier", "bytes")),
+}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.instructions import SHARED_ADDRESS
-from taskfuse.cuda.text import Call, Helper
+from taskfuse.cuda.text import Helper, HelperCall
 from taskfuse.dtypes import DType, int32
 from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.matrix_instructions import PTX_TYPES
@@ -259,4 +259,4 @@ def _collect(body: tuple[Stmt, ...], values: Mapping[str, Expr], unset: set[str]
     return False
 
 
-CALLS: Mapping[type[Stmt], Call] = {WgmmaFence: Call(WGMMA_FENCE)}
+CALLS: Mapping[type[Stmt], HelperCall] = {WgmmaFence: HelperCall(WGMMA_FENCE)}

@@ -26,7 +26,7 @@ from taskfuse.cuda.signature import (
     WorkspaceArgument,
 )
 from taskfuse.cuda.statements import Statements
-from taskfuse.cuda.storage import Place, elements, shared_layout
+from taskfuse.cuda.storage import NamedStorage, elements, shared_layout
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import Helper, closure
 from taskfuse.cuda.writer import INDENT, Identifiers, Scope, Writer
@@ -116,7 +116,7 @@ class _Emitter:
             head.append("extern __shared__ __align__(1024) unsigned char shared[];")
         for b in kernel.buffers:
             identifier = self.names[b.name]
-            places[b.name] = Place(identifier, b.dtype, b.memory, b.shape)
+            places[b.name] = NamedStorage(identifier, b.dtype, b.memory, b.shape)
             if MEDIA[b.memory].is_placed:
                 head.append(self._pointer(identifier, c_type(b.dtype), layout.buffers[b.name], f"[{', '.join(map(str, b.shape))}]"))
             elif not MEDIA[b.memory].is_private:
@@ -163,9 +163,9 @@ class _Emitter:
             waits=tuple(synchronization.waits),
         )
 
-    def _tensors(self) -> tuple[dict[str, Place], list[Argument], list[str]]:
+    def _tensors(self) -> tuple[dict[str, NamedStorage], list[Argument], list[str]]:
         """Places of tensor arguments, and the parameters that stand for what users pass."""
-        places: dict[str, Place] = {}
+        places: dict[str, NamedStorage] = {}
         arguments: list[Argument] = []
         parameters: list[str] = []
         accessed = {a.buffer for s in walk(self.kernel) for side in accesses(s) for a in side}
@@ -182,7 +182,7 @@ class _Emitter:
                         strides = tuple(
                             "" if form is ArgumentLayout.ROWS and d == last else self.names.reserve(f"{identifier}_stride{d}") for d in range(len(p.shape))
                         )
-                    places[p.name] = Place(identifier, p.dtype, MemoryType.Global, p.shape, strides, form)
+                    places[p.name] = NamedStorage(identifier, p.dtype, MemoryType.Global, p.shape, strides, form)
                     if p.name not in accessed:
                         continue
                     arguments.append(PointerArgument(p.name))

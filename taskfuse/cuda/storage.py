@@ -22,7 +22,7 @@ MBARRIER_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NamedStorage:
     """Storage under one name.
 
     Attributes:

@@ -10,7 +10,7 @@ from taskfuse.cuda.debug import WaitPoint
 from taskfuse.cuda.expressions import Level
 from taskfuse.cuda.ranges import cursor_ranges
 from taskfuse.cuda.storage import row_major
-from taskfuse.cuda.text import Call
+from taskfuse.cuda.text import HelperCall
 from taskfuse.cuda.writer import Scope, Writer
 from taskfuse.ir.scalar import ONE, Expr, eq, prove
 from taskfuse.ir.types import MemoryType
@@ -36,7 +36,7 @@ from taskfuse.kir.synchronization import (
 )
 from taskfuse.kir.walk import phased
 
-CALLS: Mapping[type[Stmt], Call] = {**ptx.CALLS, **copy_instructions.CALLS, **matrices.CALLS}
+CALLS: Mapping[type[Stmt], HelperCall] = {**ptx.CALLS, **copy_instructions.CALLS, **matrices.CALLS}
 """The statements that are one call of a helper."""
 _COMMITS = {Queue.WGMMA: matrices.WGMMA_COMMIT, Queue.BULK: copy_instructions.BULK_COMMIT, Queue.COPY: copy_instructions.COPY_COMMIT}
 _WAITS = {Queue.WGMMA: matrices.WGMMA_WAIT, Queue.BULK: copy_instructions.BULK_WAIT, Queue.COPY: copy_instructions.COPY_WAIT}

@@ -26,7 +26,7 @@ class Helper:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class HelperCall:
     """A statement of kernel IR that is one call of a helper.
 
     Attributes:

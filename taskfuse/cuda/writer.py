@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from taskfuse.cuda.c_types import convert, literal
 from taskfuse.cuda.expressions import Indices, Level
 from taskfuse.cuda.functions import IDENTIFIERS
-from taskfuse.cuda.storage import Place, packed_in
-from taskfuse.cuda.text import Call, Helper, Snippet, bare
+from taskfuse.cuda.storage import NamedStorage, packed_in
+from taskfuse.cuda.text import Helper, HelperCall, Snippet, bare
 from taskfuse.dtypes import DType, int64
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
@@ -102,7 +102,7 @@ class Writer:
         helpers: what it calls.
     """
 
-    def __init__(self, kernel: Kernel, names: Identifiers, places: dict[str, Place], mbarriers: dict[str, str], helpers: set[Helper]) -> None:
+    def __init__(self, kernel: Kernel, names: Identifiers, places: dict[str, NamedStorage], mbarriers: dict[str, str], helpers: set[Helper]) -> None:
         self.kernel = kernel
         self.names = names
         self.places = places
@@ -146,7 +146,7 @@ class Writer:
         """The text of the address of an mbarrier."""
         return f"&{self.mbarriers[slot.name]}[{scope.indices.text(slot.slot)}]"
 
-    def statement(self, stmt: Stmt, call: Call, scope: Scope) -> None:
+    def statement(self, stmt: Stmt, call: HelperCall, scope: Scope) -> None:
         """A line for a statement that is one call."""
         self.call(scope, call.helper, *(self._argument(getattr(stmt, field), scope) for field in call.fields))
 

@@ -31,7 +31,7 @@ ONE = const(1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Code:
+class StageCode:
     """A stage of one tensor's code."""
 
     tv: TensorView
@@ -46,11 +46,11 @@ class CodeLoop:
     body: tuple[Piece, ...]
 
 
-Piece = Code | CodeLoop
+Piece = StageCode | CodeLoop
 
 
 def _ends(piece: Piece) -> bool:
-    return isinstance(piece, Code) and piece.stage is Stage.FINISH
+    return isinstance(piece, StageCode) and piece.stage is Stage.FINISH
 
 
 def _tensors(pieces: tuple[Piece, ...]) -> list[TensorView]:
@@ -58,7 +58,7 @@ def _tensors(pieces: tuple[Piece, ...]) -> list[TensorView]:
     stack = list(reversed(pieces))
     while stack:
         piece = stack.pop()
-        if isinstance(piece, Code):
+        if isinstance(piece, StageCode):
             found[piece.tv] = None
         else:
             stack += reversed(piece.body)
@@ -91,13 +91,13 @@ class NestBuilder:
         pieces: list[Piece] = []
         for item in items:
             if isinstance(item, TensorItem):
-                pieces.append(Code(item.tv, Stage.MAIN))
+                pieces.append(StageCode(item.tv, Stage.MAIN))
                 continue
             body = self._stages(item.body)
             started = [tv for tv in _tensors(body) if first_accumulated(self.statements.definition(tv)) == item.loop.depth]
-            pieces += [Code(tv, Stage.INIT) for tv in started]
+            pieces += [StageCode(tv, Stage.INIT) for tv in started]
             pieces.append(CodeLoop(item.loop, body))
-            pieces += [Code(tv, Stage.FINISH) for tv in started if self.statements.is_reduction(tv)]
+            pieces += [StageCode(tv, Stage.FINISH) for tv in started if self.statements.is_reduction(tv)]
         return tuple(pieces)
 
     # -- projection -----------------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class NestBuilder:
     def _project(self, pieces: tuple[Piece, ...], group: Group, member: Node) -> tuple[Piece, ...]:
         found: list[Piece] = []
         for piece in pieces:
-            if isinstance(piece, Code):
+            if isinstance(piece, StageCode):
                 if self._member[(piece.tv, group)] is member:
                     found.append(piece)
             else:
@@ -130,11 +130,11 @@ class NestBuilder:
 
     def _emit_run(self, node: Node, ended: bool, pieces: Sequence[Piece]) -> list[PNode]:
         if ended:
-            return self._finish([piece.tv for piece in pieces if isinstance(piece, Code)])
+            return self._finish([piece.tv for piece in pieces if isinstance(piece, StageCode)])
         return [n for piece in pieces for n in self._emit_piece(node, piece)]
 
     def _emit_piece(self, node: Node, piece: Piece) -> list[PNode]:
-        if isinstance(piece, Code):
+        if isinstance(piece, StageCode):
             return self._code(piece)
         return self._loop(piece.loop, _tensors(piece.body), self._emit(node, piece.body), node)
 
@@ -270,7 +270,7 @@ class NestBuilder:
 
     # -- code -----------------------------------------------------------------------------------------------------------------------
 
-    def _code(self, code: Code) -> list[PNode]:
+    def _code(self, code: StageCode) -> list[PNode]:
         match code.stage:
             case Stage.MAIN:
                 return list(self.statements.main(code.tv))

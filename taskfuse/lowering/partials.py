@@ -55,7 +55,7 @@ def workspace(tv: TensorView, memory: MemoryType) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class JoinStep:
     """What stands between two barriers of a join.
 
     Attributes:
@@ -179,7 +179,7 @@ class Partials:
         across = any(a.is_reduction for p in THREAD_TYPES for a in digits(self.tv, p))
         return const(self.tv.dtype.compute.itemsize) * _product(self.shape(MemoryType.Shared)) if across else const(0)
 
-    def joined_together(self, steps: Sequence[Step], loops: dict[Axis, Expr]) -> list[Step]:
+    def joined_together(self, steps: Sequence[JoinStep], loops: dict[Axis, Expr]) -> list[JoinStep]:
         """Steps for one element, for all that are joined together.
 
         A loop over partial results is around the elements: their loads wait for one another no more than the sums do, which one element's alone would.
@@ -187,7 +187,7 @@ class Partials:
         own = [self._loop(a, loops) for a in self.axes]
         if self.registers > 1:
             own.append(PLoop(str(register(self.tv)), const(self.registers), True, []))
-        return [Step(_around(own, s.nodes), s.loop and replace(s.loop, body=_around(own, s.loop.body))) for s in steps]
+        return [JoinStep(_around(own, s.nodes), s.loop and replace(s.loop, body=_around(own, s.loop.body))) for s in steps]
 
     def in_rounds(self, nodes: list[PNode], loops: dict[Axis, Expr]) -> list[PNode]:
         """All steps, for those elements in turn that are joined together."""

@@ -31,7 +31,7 @@ from taskfuse.kir.products import Shuffle
 from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.index_maps import IndexMap
 from taskfuse.lowering.lanes import WarpReduction
-from taskfuse.lowering.partials import MOST_BYTES, Partials, Step, lane_registers
+from taskfuse.lowering.partials import MOST_BYTES, JoinStep, Partials, lane_registers
 from taskfuse.lowering.plan import PLoop, PNode, PStmt, base_name
 from taskfuse.lowering.statements import Statements
 from taskfuse.target import MAX_THREADS
@@ -46,7 +46,7 @@ def finish(statements: Statements, ended: Sequence[tuple[TensorView, dict[Axis, 
         ended: each with the loops over the elements of it that a thread has.
     """
     nodes: list[PNode] = []
-    together: list[list[Step]] = []
+    together: list[list[JoinStep]] = []
     room = const(MOST_BYTES)
     for tv, loops in ended:
         partials = Partials.of(statements.indexer, tv)
@@ -63,10 +63,10 @@ def finish(statements: Statements, ended: Sequence[tuple[TensorView, dict[Axis, 
     return nodes + _side_by_side(together)
 
 
-def _side_by_side(reductions: Sequence[Sequence[Step]]) -> list[PNode]:
+def _side_by_side(reductions: Sequence[Sequence[JoinStep]]) -> list[PNode]:
     """The first steps of all, then their second ones, and so on; loops over as many partial results are one."""
     found: list[PNode] = []
-    for taken in zip_longest(*reductions, fillvalue=Step([])):
+    for taken in zip_longest(*reductions, fillvalue=JoinStep([])):
         found += [node for step in taken for node in step.nodes]
         loops: dict[tuple[str, Expr], PLoop] = {}
         for loop in (step.loop for step in taken if step.loop is not None):
@@ -76,11 +76,11 @@ def _side_by_side(reductions: Sequence[Sequence[Step]]) -> list[PNode]:
     return found
 
 
-def _steps(statements: Statements, tv: TensorView, loops: dict[Axis, Expr], partials: Partials) -> list[Step]:
+def _steps(statements: Statements, tv: TensorView, loops: dict[Axis, Expr], partials: Partials) -> list[JoinStep]:
     """The steps of one reduction, for one element of its result."""
     join = _Join(statements, tv, loops, partials)
     reduced = [(p, a) for p in reversed(INDEX_TYPES) for a in reversed(digits(tv, p)) if a.is_reduction and not join.is_alone(p, a)]
-    steps: list[Step] = []
+    steps: list[JoinStep] = []
     if partials.warps is not None:
         steps += join.warps(partials.warps)
     else:
@@ -89,7 +89,7 @@ def _steps(statements: Statements, tv: TensorView, loops: dict[Axis, Expr], part
     for p, axis in reduced:
         steps += [] if p.is_thread else join.blocks(p, axis)
     if statements.accumulator(tv) != tv.name:
-        steps.append(Step([statements.store(tv, loops)]))
+        steps.append(JoinStep([statements.store(tv, loops)]))
     return steps
 
 
@@ -120,7 +120,7 @@ class _Join:
 
     # -- whole warps ----------------------------------------------------------------------------------------------------------------
 
-    def warps(self, warps: WarpReduction) -> list[Step]:
+    def warps(self, warps: WarpReduction) -> list[JoinStep]:
         """Shuffles in every warp, then, if partial results are left, one round over Shared memory.
 
         All lanes take part in a shuffle, so it stands under no guard: a lane that a guard keeps from its accumulator brings the neutral element.
@@ -130,7 +130,7 @@ class _Join:
         lane, peer = (Access(name, ()) for name in lane_registers(self.tv))
         mine = lane if warps.masks and index_map.guards else acc
         nodes: list[PNode] = []
-        steps = [Step(nodes)]
+        steps = [JoinStep(nodes)]
         if mine is lane:
             nodes.append(self._compute(lane, COPY, (self.neutral,), everyone, ()))
             nodes.append(self._compute(lane, COPY, (acc,), index_map, index_map.guards))
@@ -143,7 +143,7 @@ class _Join:
             var = "part.slot"
             inner = IndexMap(index_map.values, index_map.facts.with_range(var, 0, warps.slots - 1), index_map.guards)
             step = self._compute(acc, op, (acc, self.partials.of_slot(inner, sym(var))), inner, index_map.guards)
-            steps.append(Step([self._compute(acc, COPY, (self.neutral,), index_map, index_map.guards)], PLoop(var, warps.slots, False, [step])))
+            steps.append(JoinStep([self._compute(acc, COPY, (self.neutral,), index_map, index_map.guards)], PLoop(var, warps.slots, False, [step])))
         elif mine is lane:
             nodes.append(self._compute(acc, COPY, (lane,), index_map, index_map.guards))
         return steps
@@ -164,14 +164,14 @@ class _Join:
 
     # -- any set of threads ---------------------------------------------------------------------------------------------------------
 
-    def threads(self, p: ParallelType, axis: Axis) -> list[Step]:
+    def threads(self, p: ParallelType, axis: Axis) -> list[JoinStep]:
         """A tree over Shared memory along one reduced digit."""
         index_map = self.index_map
         mine = self.partials.of_thread(index_map, {})
         base, stride, digit = self._digit(p, axis)
         most = bounds(axis.extent, index_map.facts)[1]
         limit = MAX_THREADS if most is None else min(most, MAX_THREADS)
-        steps = [Step([self._compute(mine, COPY, (self.acc,), index_map, index_map.guards)])]
+        steps = [JoinStep([self._compute(mine, COPY, (self.acc,), index_map, index_map.guards)])]
         step = 1
         while step * 2 < limit:
             step *= 2
@@ -180,15 +180,15 @@ class _Join:
             guarded = IndexMap(index_map.values, index_map.facts.with_assumption(and_(*inside)), index_map.guards)
             other = self.partials.of_thread(guarded, {p: base + stride * step})
             if not prove(lt(axis.extent, step + 1), index_map.facts):
-                steps.append(Step([self._compute(mine, self.expr.combine.op, (mine, other), guarded, (*index_map.guards, *_unproved(inside, index_map)))]))
+                steps.append(JoinStep([self._compute(mine, self.expr.combine.op, (mine, other), guarded, (*index_map.guards, *_unproved(inside, index_map)))]))
             step //= 2
         result = self.partials.of_thread(index_map, {p: base - stride * digit})
-        steps.append(Step([self._compute(self.acc, COPY, (result,), index_map, index_map.guards)]))
+        steps.append(JoinStep([self._compute(self.acc, COPY, (result,), index_map, index_map.guards)]))
         return steps
 
     # -- blocks ---------------------------------------------------------------------------------------------------------------------
 
-    def blocks(self, p: ParallelType, axis: Axis) -> list[Step]:
+    def blocks(self, p: ParallelType, axis: Axis) -> list[JoinStep]:
         """A round over Global memory along one reduced digit."""
         index_map = self.index_map
         own = digits(self.tv, p)
@@ -200,8 +200,8 @@ class _Join:
         step = self._compute(self.acc, self.expr.combine.op, (self.acc, other), inner, (*index_map.guards, *inside))
         leads = self._leads()
         return [
-            Step([self._compute(self.partials.of_block(index_map, {}), COPY, (self.acc,), index_map, (*index_map.guards, *leads))]),
-            Step([self._compute(self.acc, COPY, (self.neutral,), index_map, index_map.guards)], PLoop(var, axis.extent, False, [step])),
+            JoinStep([self._compute(self.partials.of_block(index_map, {}), COPY, (self.acc,), index_map, (*index_map.guards, *leads))]),
+            JoinStep([self._compute(self.acc, COPY, (self.neutral,), index_map, index_map.guards)], PLoop(var, axis.extent, False, [step])),
         ]
 
     def _leads(self) -> tuple[Expr, ...]:

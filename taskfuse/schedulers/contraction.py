@@ -96,7 +96,7 @@ class Reduced:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Product:
+class MatrixProduct:
     """A fusion with one contraction.
 
     Attributes:
@@ -124,7 +124,7 @@ class Product:
         return tuple(tv.dtype.itemsize for tv in (*(side.tensor for side in self.sides), *(out.tensor for out in self.outputs)))
 
 
-def find(fusion: Fusion) -> Product:
+def find(fusion: Fusion) -> MatrixProduct:
     """The contraction of ``fusion`` and its surroundings.
 
     Raises:
@@ -157,7 +157,7 @@ def find(fusion: Fusion) -> Product:
     outputs = tuple(_output(fusion, tv, places[tv], result, axes.n) for tv in stored)
     reduced = tuple(_reduced_by(fusion, e, places, result, (axes.m, axes.n)) for e in reductions)
     _check_finals(fusion, finals, reduced)
-    return Product(axes, a, b, epilogue, outputs, _sides(fusion, epilogue, places, axes), reduced, finals)
+    return MatrixProduct(axes, a, b, epilogue, outputs, _sides(fusion, epilogue, places, axes), reduced, finals)
 
 
 def _contraction(fusion: Fusion) -> Reduction:

@@ -11,7 +11,7 @@ from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family, accumulator_dtype
 from taskfuse.schedulers.config import MatmulConfig
-from taskfuse.schedulers.contraction import Product, find
+from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
 from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.loads import told
@@ -86,7 +86,7 @@ def _expected(p: Problem, e: Estimate) -> str:
     )
 
 
-def _notes(fusion: Fusion, product: Product) -> tuple[str, ...]:
+def _notes(fusion: Fusion, product: MatrixProduct) -> tuple[str, ...]:
     """What the schedule does beside a plain product, and what would make it faster."""
     notes = [told(operand.tensor, fusion.facts()) for operand in (product.a, product.b)]
     if product.reductions:
@@ -94,7 +94,7 @@ def _notes(fusion: Fusion, product: Product) -> tuple[str, ...]:
     return tuple(filter(None, notes))
 
 
-def _check_types(fusion: Fusion, product: Product, tf32: bool) -> None:
+def _check_types(fusion: Fusion, product: MatrixProduct, tf32: bool) -> None:
     factor, result = product.a.tensor.dtype, product.axes.result.dtype
     sums = accumulator_dtype(factor, product.b.tensor.dtype)
     if sums is not result:
@@ -119,7 +119,7 @@ def _what_there_is(sums: DType | None) -> str:
     return f"sum them in {sums.name}: tf.matmul(a, b, dtype=tf.{sums.name})"
 
 
-def _problem(fusion: Fusion, product: Product, sizes: Mapping[str, int] | None, target: Target) -> Problem:
+def _problem(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] | None, target: Target) -> Problem:
     extent = Sizes(fusion, sizes, target)
     staged = sum(out.is_bulk for out in product.outputs)
     axes = product.axes

@@ -26,7 +26,7 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedulers import loads
 from taskfuse.schedulers.config import SPAN, STAGING_SLOTS, STMATRIX, MatmulConfig
-from taskfuse.schedulers.contraction import STAGED_ITEMSIZE, Operand, Product
+from taskfuse.schedulers.contraction import STAGED_ITEMSIZE, MatrixProduct, Operand
 from taskfuse.schedulers.reduction_epilogue import Parts
 from taskfuse.schedulers.script import Script, Spelled
 
@@ -45,7 +45,7 @@ class WarpSpecialized:
         script: takes the calls.
     """
 
-    def __init__(self, script: Script, product: Product, config: MatmulConfig) -> None:
+    def __init__(self, script: Script, product: MatrixProduct, config: MatmulConfig) -> None:
         self.script = script
         self.product = product
         self.config = config
@@ -102,7 +102,7 @@ class WarpSpecialized:
         for tv in (*(s for s, _ in self.sources), *(s for s, _ in self.staged)):
             script.on(tv).set_memory_type(MemoryType.Shared)
 
-    def _forked(self) -> Product:
+    def _forked(self) -> MatrixProduct:
         """The product with the outputs that are read apart from what their readers read, which is computed in their place."""
         product = self.product
         forks = {tv: self.script.new(tv, "cache_fork") for tv in self.script.fusion.outputs if tv.uses}
