@@ -16,7 +16,7 @@ from taskfuse.errors import FusionError
 from taskfuse.ir.assignment import assign
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, Sym, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, Sym, minimum, substitute, sym
 from taskfuse.ir.storage import has_code
 from taskfuse.ir.tasks import Node, Task
 from taskfuse.ir.tensor import Scalar, TensorView
@@ -216,7 +216,8 @@ class _Join:
             case Sym(name=name):
                 known = self.fusion.dims.get(name, Dim(name, min=dim.min))
                 limits = [m for m in (known.max, dim.max) if m is not None]
-                bound = next((d.bound for d in (known, dim.with_symbols(symbols)) if d.bound is not None), None)
+                bounds = [d.bound for d in (known, dim.with_symbols(symbols)) if d.bound is not None]
+                bound = minimum(*bounds) if bounds else None
                 joint = Dim(name, max(known.min, dim.min), min(limits, default=None), lcm(known.multiple_of, dim.multiple_of), bound)
                 if joint.max is not None and joint.max < joint.min:
                     raise self._error(

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.constraints import Constraints
+from taskfuse.check.ranges import without_floor
 from taskfuse.check.statement_tree import StatementTree, conjuncts, declared
 from taskfuse.check.values.questions import equal, inside, proves
-from taskfuse.ir.scalar import Const, Expr, Max, const, evaluate, ge, maximum, not_, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, const, evaluate, ge, not_, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.operands import Access, Operand
@@ -45,17 +46,7 @@ def meaningless(tree: StatementTree) -> Iterator[Obligation]:
 
 def _point(space: Shape) -> Shape:
     """The conditions that a point exists: of one below ``max(n, 0)``, that it is below ``n``."""
-    return inside(tuple(sym(f"i{k}") for k in range(len(space))), tuple(map(_of_some_point, space)))
-
-
-def _of_some_point(extent: Expr) -> Expr:
-    """An extent along which there is a point, which is above 0 then, without the parts of a maximum that are not."""
-    match extent:
-        case Max(args):
-            above = [e for e in args if not (isinstance(e, Const) and e.value <= 0)]
-            return maximum(*above) if above else extent
-        case _:
-            return extent
+    return inside(tuple(sym(f"i{k}") for k in range(len(space))), tuple(map(without_floor, space)))
 
 
 # -- what is read ------------------------------------------------------------------------------------------------------------------------
