@@ -110,7 +110,8 @@ UNARY = {
     **{
         n: n for n in ("neg", "exp", "log", "log1p", "log2", "expm1", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tanh", "erf", "abs", "sign", "relu", "silu")
     },
-    **{n: n for n in ("silu", "sigmoid", "floor", "ceil", "logical_not", "isnan", "bitwise_not", "exp2", "trunc", "round", "isinf")},
+    **{n: n for n in ("sigmoid", "floor", "ceil", "logical_not", "isnan", "bitwise_not", "exp2", "trunc", "round", "isinf", "log10")},
+    **{n: n for n in ("tan", "asin", "acos", "atan", "sinh", "cosh")},
     "clone": "copy",
     "alias": "copy",
     "detach": "copy",
@@ -216,6 +217,74 @@ def _sliced(b: _Build, n: Node) -> tf.TensorView:
     return x[tuple(slice(given[1], stop, given[3]) if k == axis else slice(None) for k in range(len(shape)))]
 
 
+def _padded(b: _Build, n: Node) -> tf.TensorView:
+    """Zeros, or another value, around a tensor; where a width is negative, a slice of it."""
+    shape, value = b.shape(n.args[0]), (*n.args[2:], 0)[0]
+    pairs = list(zip(n.args[1][::2], n.args[1][1::2], strict=True))[::-1]
+    widths: list[tuple[int, int]] = [(0, 0)] * (len(shape) - len(pairs)) + pairs
+    x = b.tensor(n.args[0])
+    if any(w < 0 for pair in widths for w in pair):
+        x = x[tuple(slice(max(-low, 0), extent - max(-high, 0)) for (low, high), extent in zip(widths, shape, strict=True))]
+    return tf.pad(x, [(max(low, 0), max(high, 0)) for low, high in widths], value)
+
+
+def _variance(b: _Build, n: Node) -> tf.TensorView:
+    options = dict(n.options)
+    dims = n.args[1] if len(n.args) > 1 else options.get("dim")
+    keep = n.args[2] if len(n.args) > 2 else options.get("keepdim", False)
+    given = options.get("correction")
+    correction: int = 1 if given is None else given
+
+    def call(x: tf.TensorView, axes: tuple[int, ...], *, keepdims: bool) -> tf.TensorView:
+        return tf.var(x, axes, keepdims=keepdims, correction=correction)
+
+    return _reduced(b, n, call, dims, keep)
+
+
+def _into_slice(b: _Build, n: Node) -> tf.TensorView:
+    """A tensor with another one in a slice of it."""
+    shape = b.shape(n.args[0])
+    given: list[Any] = [*n.args[2:], *(0, None, None, 1)[len(n.args) - 2 :]]
+    axis: int = given[0] % len(shape)
+    extent = shape[axis]
+    start, stop, step = slice(given[1], given[2], given[3]).indices(extent)
+    x, y = b.tensor(n.args[0]), b.tensor(n.args[1])
+
+    def part(low: int, high: int) -> tf.TensorView:
+        return x[tuple(slice(low, high) if k == axis else slice(None) for k in range(len(shape)))]
+
+    if step == 1:
+        parts = [part(0, start)] * (start > 0) + [y] + [part(stop, extent)] * (stop < extent)
+        return tf.cat(parts, axis) if len(parts) > 1 else tf.copy(y)
+    place = tf.sub(tf.arange(extent), start)
+    inside = tf.logical_and(tf.logical_and(tf.ge(place, 0), tf.lt(place, stop - start)), tf.eq(tf.remainder(place, step), 0))
+    taken = tf.take(y, tf.clamp(tf.floor_divide(place, step), 0, b.shape(n.args[1])[axis] - 1), axis)
+    return tf.where(_along(inside, axis, shape), taken, x)
+
+
+def _along(x: tf.TensorView, axis: int, shape: tuple[int, ...]) -> tf.TensorView:
+    """A tensor of one axis as one of ``shape``, all of whose other axes are alike."""
+    return tf.broadcast_to(tf.reshape(x, [shape[axis] if k == axis else 1 for k in range(len(shape))]), list(shape))
+
+
+def _into_index(b: _Build, n: Node) -> tf.TensorView:
+    """A tensor with another one at an index along an axis."""
+    shape = b.shape(n.args[0])
+    axis: int = n.args[2] % len(shape)
+    here = _along(tf.eq(tf.arange(shape[axis]), n.args[3] % shape[axis]), axis, shape)
+    y = tf.reshape(b.tensor(n.args[1]), [1 if k == axis else e for k, e in enumerate(shape)])
+    return tf.where(here, tf.broadcast_to(y, list(shape)), b.tensor(n.args[0]))
+
+
+def _into_diagonal(b: _Build, n: Node) -> tf.TensorView:
+    """A matrix with a vector on its diagonal."""
+    rows, columns = b.shape(n.args[0])
+    if n.args[2:] not in ((), (0,), (0, 0, 1)) or n.options or rows != columns:
+        raise Unknown(f"{n.op} beside the diagonal of a square matrix")
+    here = tf.eq(tf.reshape(tf.arange(rows), [rows, 1]), tf.arange(columns))
+    return tf.where(here, tf.broadcast_to(tf.reshape(b.tensor(n.args[1]), [rows, 1]), [rows, columns]), b.tensor(n.args[0]))
+
+
 def _made(b: _Build, n: Node) -> tf.TensorView:
     name, a = n.op.split(".")[0], n.args
     if name in UNARY:
@@ -246,8 +315,20 @@ def _made(b: _Build, n: Node) -> tf.TensorView:
             return tf.sqrt(tf.sum(tf.square(b.tensor(a[0])), _axes(b, a[0], dims), keepdims=bool(keep)))
         case "argmax" | "argmin":
             return getattr(tf, name)(b.tensor(a[0]), a[1], keepdims=bool((*a[2:], False)[0]))
-        case "var_mean" | "var":
-            raise Unknown(n.op)
+        case "var":
+            return _variance(b, n)
+        case "leaky_relu":
+            return tf.leaky_relu(b.tensor(a[0]), *a[1:])
+        case "elu":
+            alpha, scale, inner = (*a[1:], *(1, 1, 1)[len(a) - 1 :])
+            x = b.tensor(a[0])
+            negative = tf.mul(tf.expm1(x if inner == 1 else tf.mul(x, inner)), alpha)
+            found = tf.where(tf.gt(x, 0), x, negative)
+            return found if scale == 1 else tf.mul(found, scale)
+        case "bitwise_right_shift" | "__rshift__":
+            return tf.right_shift(_cast(b.tensor(a[0]), n.dtype), b.of(a[1]))
+        case "bitwise_left_shift" | "__lshift__":
+            return tf.left_shift(_cast(b.tensor(a[0]), n.dtype), b.of(a[1]))
         case "mm" | "bmm":
             return tf.matmul(b.tensor(a[0]), b.tensor(a[1]))
         case "view" | "reshape" | "_unsafe_view":
@@ -297,8 +378,15 @@ def _made(b: _Build, n: Node) -> tf.TensorView:
         case "index_select":
             return tf.take(b.tensor(a[0]), b.tensor(a[2]), a[1])
         case "constant_pad_nd":
-            widths = list(zip(a[1][::2], a[1][1::2], strict=True))[::-1]
-            return tf.pad(b.tensor(a[0]), [(0, 0)] * (len(n.shape) - len(widths)) + widths, (*a[2:], 0)[0])
+            return _padded(b, n)
+        case "diagonal":
+            return tf.diagonal(b.tensor(a[0]), *a[1:])
+        case "slice_scatter":
+            return _into_slice(b, n)
+        case "select_scatter":
+            return _into_index(b, n)
+        case "diagonal_scatter":
+            return _into_diagonal(b, n)
         case _:
             raise Unknown(n.op)
 

@@ -19,7 +19,7 @@ ELSEWHERE: dict[str, str] = {
         check/tma_prefetch check/registers check/relation check/remote check/normalize check/threads check/trace
     """,
     "tests/check/values": """
-        check/values/claims check/values/partial_results check/values/products check/values/runs check/values/state check/values/tiles
+        check/values/claims check/values/products check/values/runs check/values/state check/values/tiles
         check/values/verify
     """,
     "tests/testing/test_agreement.py": """

@@ -52,3 +52,54 @@ def test_a_text() -> None:
 def test_an_op_that_is_not_known_is_said() -> None:
     with pytest.raises(Unknown, match=r"convolution"):
         fusion(parse("g", "IN v0: float32[4]\nv1: float32[4] = convolution(v0)\nOUT v1"))
+
+
+M = np.arange(20, dtype=np.float32).reshape(4, 5) - 7
+OPS = {
+    "atan.default(v0)": np.arctan(M),
+    "sinh.default(v0)": np.sinh(M),
+    "var.correction(v0, [1], correction=0, keepdim=true)": M.var(1, keepdims=True),
+    "var.correction(v0, [0])": M.var(0, ddof=1),
+    "leaky_relu.default(v0, 0.2)": np.where(M > 0, M, M * np.float32(0.2)),
+    "elu.default(v0, 2.0, 3.0, 0.5)": 3 * np.where(M > 0, M, 2 * np.expm1(M * 0.5)),
+    "constant_pad_nd.default(v0, [-1, 2, 0, -1], 9.0)": np.pad(M[:3, 1:], ((0, 0), (0, 2)), constant_values=9),
+    "diagonal.default(v0, 1)": np.diagonal(M, 1),
+}
+WIDE = np.zeros((4, 5), np.float32)
+INTO = {  # v1 is put into v0
+    "slice_scatter.default(v0, v1, 1, 1, 3)": ((slice(None), slice(1, 3)), M[:, :2]),
+    "slice_scatter.default(v0, v1, 1, 3)": ((slice(None), slice(3, None)), M[:, :2]),
+    "slice_scatter.default(v0, v1, 1, 0, 9223372036854775807, 2)": ((slice(None), slice(0, None, 2)), M[:, :3]),
+    "slice_scatter.default(v0, v1)": ((slice(None),), M),
+    "slice_scatter.default(v0, v1, 0, -1)": ((slice(-1, None),), M[:1]),
+    "select_scatter.default(v0, v1, 1, -2)": ((slice(None), -2), M[:, 0]),
+    "diagonal_scatter.default(v0, v1)": (np.diag_indices(4), M[0, :4]),
+}
+
+
+def evaluated(call: str, *arrays: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """What a graph of one op computes."""
+    inputs = "".join(f"IN v{k}: {a.dtype}[{', '.join(map(str, a.shape))}]\n" for k, a in enumerate(arrays))
+    graph = parse("g", f"{inputs}v9: {arrays[0].dtype}[{', '.join(map(str, shape))}] = {call}\nOUT v9")
+    with np.errstate(all="ignore"):
+        return np.asarray(built(graph).evaluate(*arrays)[0])
+
+
+@pytest.mark.parametrize("call", OPS)
+def test_an_op(call: str) -> None:
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(evaluated(call, M, shape=OPS[call].shape), OPS[call], rtol=1e-5)
+
+
+@pytest.mark.parametrize("call", INTO)
+def test_an_op_that_puts_a_tensor_into_another(call: str) -> None:
+    place, part = INTO[call]
+    whole = WIDE[:, :4] if call.startswith("diagonal") else WIDE
+    wanted = whole.copy()
+    wanted[place] = part
+    assert np.array_equal(evaluated(call, whole, part, shape=whole.shape), wanted)
+
+
+def test_shifts_round_down() -> None:
+    x = np.array([-5, -1, 0, 7], np.int64)
+    assert np.array_equal(evaluated("__rshift__.Scalar(v0, 1)", x, shape=(4,)), x >> 1)

@@ -4,7 +4,7 @@ It reads kernel IR alone, so that every scheduler's result goes through the same
 """
 
 from taskfuse.count.launch import Launch
-from taskfuse.count.tally import Count, Traffic
+from taskfuse.count.tally import IN_FLIGHT, LOAD_CYCLES, Count, Traffic
 from taskfuse.count.walk import count
 
-__all__ = ["Count", "Launch", "Traffic", "count"]
+__all__ = ["IN_FLIGHT", "LOAD_CYCLES", "Count", "Launch", "Traffic", "count"]

@@ -11,18 +11,21 @@ from functools import partial
 from math import inf
 from typing import Any, NamedTuple, TypeVar
 
-from taskfuse.count import Count
+from taskfuse.count import Count, count
 from taskfuse.errors import TaskfuseError, UnsupportedError
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import sym
 from taskfuse.location import caller
+from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.budget import Budget, Work
-from taskfuse.schedulers.schedule import Chosen, Offer, Scheduler
+from taskfuse.schedulers.schedule import Chosen, Offer, Option, Scheduler, Sizes
 from taskfuse.target import Target
 
 T = TypeVar("T")
 MOST_PARAMETERS = 4
-"""Of a scheduler whose first parameters make no kernel that is proved, so many more are tried before the next scheduler is asked."""
+"""Of a scheduler whose first parameters make no kernel that is proved, or one far from its roofline, so many more are looked at before the next scheduler
+is asked."""
 INTERNAL = "internal error"
 """How a reason begins that is no answer of a scheduler, but a fault of it."""
 
@@ -41,6 +44,8 @@ class Candidate(NamedTuple):
     scheduler: Scheduler
 
 
+BETTER = 0.9
+"""Times what was counted of a kernel far from its roofline that other parameters of its scheduler take at most."""
 MOST_ASIDE = 3
 """Kernels far from their roofline that are made of one fusion, before the fastest of them is taken."""
 Trial = Callable[[Fusion, Chosen[Any]], Count | None]
@@ -167,12 +172,46 @@ class Candidates:
                 continue
             yield first
             if self._config is None:
-                for option in [o for o in first.schedule.alternatives if o.config != first.schedule.config][:MOST_PARAMETERS]:
+                others = [o for o in first.schedule.alternatives if o.config != first.schedule.config][:MOST_PARAMETERS]
+                if first.schedule.scheduler in self._done:
+                    counted = self._least_counted(scheduler, others)
+                    if counted is not None:
+                        yield counted
+                    continue
+                for option in others:
                     if first.schedule.scheduler in self._done:
                         break
                     other = self._tried(scheduler, partial(scheduler, config=option.config, **self._settings))
                     if other is not None:
                         yield other
+
+    def _least_counted(self, scheduler: Scheduler, options: Sequence[Option[Any]]) -> Candidate | None:
+        """Of other parameters of a scheduler whose kernel is far from its roofline, those by which least is counted; ``None`` if that gains nothing.
+
+        The cost model is wrong about that kernel, so it may be about these. They are lowered and counted; who is taken is proved like all.
+        """
+        far = self._aside[-1].schedule
+        assert far.count is not None
+        found: Candidate | None = None
+        least = BETTER * far.count.us
+        for option in options:
+            if option.us >= far.count.us or self._budget.is_spent:
+                continue
+            other = self._tried(scheduler, partial(scheduler, config=option.config, **self._settings))
+            counts: list[Count] = []
+            if other is None or failure(lambda other=other, counts=counts: counts.append(self._count(other.fusion))) is not None:
+                continue
+            if counts[0].us < least:
+                least = counts[0].us
+                found = other._replace(schedule=other.schedule.counted(counts[0], far.bound))
+        return found
+
+    def _count(self, scheduled: Fusion) -> Count:
+        """What the kernel of a scheduled fusion does."""
+        self._budget.spend(Work.COUNTED, len(scheduled.tensors()))
+        sizes: Mapping[str, int] = self._settings["sizes"] or {}
+        extent = Sizes(scheduled, {name: size for name, size in sizes.items() if name in scheduled.dims}, self._settings["target"])
+        return count(lower(scheduled, LoweringOptions(target=extent.target)), {name: extent(sym(name)) for name in scheduled.dims}, extent.target)
 
     def _tried(self, scheduler: Scheduler, make: Callable[[Fusion], Chosen[Any]]) -> Candidate | None:
         copy, _ = copy_fusion(self._fusion)

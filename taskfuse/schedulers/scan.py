@@ -35,8 +35,6 @@ THREADS = 256
 """Threads of a row that are aimed at; longer rows have longer chunks."""
 FEWEST_THREADS = 128
 """Of a block at least, where there are rows enough."""
-LONG = 2048
-"""Elements of the chunks of rows that no block holds."""
 LEVEL_US = 0.5
 """For the barriers of one level of totals. Assumed, not measured."""
 
@@ -110,18 +108,8 @@ def scan(fusion: Fusion, config: ScanConfig | None = None, *, sizes: Mapping[str
     return Chosen("scan", problem, option, options, config is not None, script.text, shape)
 
 
-def chunk_long_rows(fusion: Fusion) -> tuple[str, ...]:
-    """Split scans along rows that a block may not hold, so that several kernels compute them: one the chunks, one the totals, one what joins them.
-
-    Returns their names.
-    """
-    found = [e for e in needed(fusion) if isinstance(e, Scan) and e.axis == len(e.output.root) - 1 and _is_long(fusion, e)]
-    for expr in found:
-        expr.output.chunk_scan(LONG)
-    return tuple(e.output.name for e in found)
-
-
-def _is_long(fusion: Fusion, expr: Scan) -> bool:
+def is_long(fusion: Fusion, expr: Scan) -> bool:
+    """True if a row may be longer than what a block holds."""
     longest = _bound(fusion, expr.output.shape[-1])
     itemsize = expr.output.dtype.compute.itemsize
     return longest is None or longest > _most_threads(itemsize) * (CHUNK_BYTES // itemsize)

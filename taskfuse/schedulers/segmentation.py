@@ -9,7 +9,6 @@ from typing import Any, Final
 from taskfuse.ir.fusion import Fusion
 from taskfuse.schedulers.beside import arguments_of, outputs_of
 from taskfuse.schedulers.budget import Ended
-from taskfuse.schedulers.scan import LONG
 from taskfuse.schedulers.schedule import Chosen
 
 _ENDED: Final = {
@@ -63,7 +62,7 @@ class Segmentation:
         steps: the kernels.
         crossing: the tensors that go from one to another through memory, and their bytes.
         whole: why it is not the kernel that takes it whole; empty if it is.
-        chunked: scans that are split before the fusion is segmented.
+        chunked: scans that are split before the fusion is segmented, and the elements of their chunks.
         moved: the calls that bring views out of the way of products, and cut long sums of products, before the fusion is segmented, as Python.
         whole_fusion: what is segmented, with the names that ``steps`` speak of; ``None``: there is one kernel.
         dropped: what was to be one kernel and is none, and why.
@@ -74,7 +73,7 @@ class Segmentation:
     steps: tuple[Step, ...]
     crossing: tuple[tuple[str, float], ...] = ()
     whole: str = ""
-    chunked: tuple[str, ...] = ()
+    chunked: tuple[tuple[str, int], ...] = ()
     moved: tuple[str, ...] = ()
     whole_fusion: Fusion | None = None
     dropped: tuple[str, ...] = ()
@@ -113,7 +112,7 @@ class Segmentation:
         parts = [part for step in self.steps for part in step.parts]
         segments, views = _lists([p.tensors for p in parts]), _lists([p.views for p in parts])
         taken = f", views={views}" if any(p.views for p in parts) else ""
-        chunked = [f"fusion.tensor({name!r}).chunk_scan({LONG})" for name in self.chunked]
+        chunked = [f"fusion.tensor({name!r}).chunk_scan({length})" for name, length in self.chunked]
         lines = ["import taskfuse as tf", "", *chunked, *self.moved, f"segmented = tf.segment(fusion, {segments}{taken})"]
         for k, part in enumerate(parts):
             lines += [f"fusion = segmented.segments[{k}]", *part.schedule.code.splitlines()]
@@ -131,7 +130,7 @@ class Segmentation:
         if not self.is_segmented:
             return "\n".join([self.steps[0].schedule.explain(), *([_ENDED[self.ended]] if self.ended else [])])
         lines = [f"{len(self.steps)} kernel{'s' if len(self.steps) > 1 else ''}, {self.us:.1f} us expected; {self.whole}"]
-        lines += [f"{name} is scanned in chunks of {LONG}: a row may be longer than what a block holds" for name in self.chunked]
+        lines += [f"{name} is scanned in chunks of {length}, whose totals another kernel scans" for name, length in self.chunked]
         lines += [f"cut at {name}: {size / 1e6:.1f} MB" for name, size in self.crossing]
         lines += [f"it is rewritten before ({len(self.moved)} calls): views in front of products, long sums of products in chunks"] * bool(self.moved)
         if self.ended is not None:

@@ -23,8 +23,8 @@ from taskfuse.schedulers.budget import Budget, Ended
 from taskfuse.schedulers.candidates import Candidate, Trial, failure, tried
 from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.long_products import chunk_long_products
+from taskfuse.schedulers.long_scans import chunk_long_scans
 from taskfuse.schedulers.roofline import bytes_of, instructions, roofline
-from taskfuse.schedulers.scan import chunk_long_rows
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.segment_search import Search
@@ -55,7 +55,7 @@ def choose_segments(
             what=f"an automatic schedule of fusion '{fusion.name}'", reason="it has no outputs", help="fusion.add_output(tensor)", location=caller()
         )
     whole, _ = copy_fusion(fusion)
-    chunked = chunk_long_rows(whole)
+    chunked = chunk_long_scans(whole, Sizes(whole, sizes, target))
     if chunked:
         fusion, _ = copy_fusion(whole)
     found = candidates(whole, sizes=sizes, target=target, budget=budget)

@@ -10,7 +10,8 @@ import pytest
 import taskfuse as tf
 from taskfuse.count import Count, count
 from taskfuse.errors import LoweringError, ProofError, UnsupportedError
-from taskfuse.schedulers.candidates import INTERNAL, MOST_ASIDE, MOST_PARAMETERS, Candidates, failure, tried
+from taskfuse.schedulers.auto import candidates as auto_candidates
+from taskfuse.schedulers.candidates import BETTER, INTERNAL, MOST_ASIDE, MOST_PARAMETERS, Candidates, failure, tried
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Scheduler, refuse
 from taskfuse.target import DEFAULT
 from tests.schedulers.fusions import tensor
@@ -101,13 +102,21 @@ def aside(found: Candidates, us: float) -> None:
 
 
 def test_what_is_put_aside_comes_back_if_nothing_is_expected_to_be_faster() -> None:
-    found = candidates(scheduler("a", 2.0, others=9), scheduler("b", 50.0), scheduler("c", 3.0))
+    found = candidates(scheduler("a", 2.0), scheduler("b", 50.0), scheduler("c", 3.0))
     aside(found, 40.0)
-    assert here(found) == ("c", 0)  # other parameters of a are passed over; b is slower than a was counted
+    assert here(found) == ("c", 0)  # b is slower than a was counted
     assert not found.is_last
     found.drop("a gap")
     assert here(found) == ("a", 0)
     assert found.is_last
+
+
+def test_other_parameters_that_are_counted_for_less_come_before_other_schedulers() -> None:
+    found = candidates(scheduler("a", 2.0, others=9), scheduler("b", 1.0))
+    aside(found, 40.0)
+    assert here(found) == ("a", 1)  # all of them are counted for the same
+    aside(found, 40.0)
+    assert here(found) == ("b", 0)
 
 
 def test_the_fastest_of_a_few_that_were_put_aside() -> None:
@@ -193,3 +202,41 @@ def test_who_cannot_make_an_offer_refuses() -> None:
     assert found.best is None
     assert scheduled == []
     assert found.refused == [("slow", f"{INTERNAL}, KeyError: 'no offer'")]
+
+
+def product(m: int, n: int, k: int) -> tf.Fusion:
+    with tf.Fusion("product") as made:
+        made.add_output(tf.define_tensor([m, k], name="a") @ tf.define_tensor([k, n], name="b"))
+    return made
+
+
+def far(found: Candidates, bound: float) -> tuple[Scheduler, float]:
+    """The best, put aside with what is counted of it: whose it is, and its microseconds."""
+    assert found.best is not None
+    first = found.best
+    us = count(tf.lower(first.fusion), {}, DEFAULT)
+    found.put_aside(first.schedule.counted(us, bound))
+    return first.scheduler, us.us
+
+
+def test_a_far_one_is_followed_by_those_of_its_other_parameters_that_are_counted_for_least() -> None:
+    def us(config: object) -> float:
+        made = product(3200, 80, 201)
+        tf.schedulers.simt_gemm(made, config)
+        return count(tf.lower(made), {}, DEFAULT).us
+
+    found = auto_candidates(product(3200, 80, 201))
+    first, before = far(found, 4.0)
+    second = found.best
+    assert second is not None
+    assert second.scheduler is first
+    assert second.schedule.us < BETTER * before
+    assert second.schedule.us == min(us(option.config) for option in second.schedule.alternatives[:5])
+    assert not found.is_last
+
+
+def test_those_that_gain_nothing_are_passed_over() -> None:
+    found = auto_candidates(product(256, 256, 32))
+    first, _ = far(found, 0.1)
+    assert found.best is not None
+    assert found.best.scheduler is not first or found.is_last

@@ -1,0 +1,63 @@
+"""Scans in chunks that several kernels compute: one the chunks, one their totals, one what joins them.
+
+Along the last axis, where a row may be longer than what a block holds. Along another one a thread walks over a column, so that few columns leave the GPU idle:
+chunks of columns are as many more, and their totals are as many steps again.
+"""
+
+from __future__ import annotations
+
+from math import isqrt, prod
+
+from taskfuse.count import IN_FLIGHT, LOAD_CYCLES
+from taskfuse.ir.expr import Scan
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Const
+from taskfuse.ir.storage import needed
+from taskfuse.schedulers.scan import is_long
+from taskfuse.schedulers.schedule import Sizes
+from taskfuse.target import WARP
+
+LONG = 2048
+"""Elements of the chunks of rows that no block holds."""
+GAIN = 0.9
+"""Of the time without chunks that the kernels with them take at most."""
+
+
+def chunk_long_scans(fusion: Fusion, extent: Sizes) -> tuple[tuple[str, int], ...]:
+    """Split the scans of ``fusion`` that are faster so, or that no kernel takes otherwise.
+
+    Args:
+        extent: numbers for extents.
+
+    Returns:
+        Their names, and the elements of a chunk.
+    """
+    found = [(e, _chunk(fusion, e, extent)) for e in needed(fusion) if isinstance(e, Scan)]
+    for expr, chunk in found:
+        if chunk is not None:
+            expr.output.chunk_scan(chunk)
+    return tuple((e.output.name, chunk) for e, chunk in found if chunk is not None)
+
+
+def _chunk(fusion: Fusion, expr: Scan, extent: Sizes) -> int | None:
+    """The elements of a chunk; ``None``: the scan stays whole."""
+    if expr.axis == len(expr.output.root) - 1:
+        return LONG if is_long(fusion, expr) else None
+    steps, target = expr.output.root[expr.axis].extent, extent.target
+    if not isinstance(steps, Const):
+        return None
+    columns = prod(extent(a.extent) for k, a in enumerate(expr.output.root) if k != expr.axis)
+    moved = target.dram_us(2.0 * extent.elements(expr.output) * expr.output.dtype.itemsize)
+
+    def walk(length: int, columns: int) -> float:
+        """Microseconds of columns that a thread walks over each, those that are on the device together at a time."""
+        waves = max(1.0, columns / (target.sms * target.limits.warps * WARP))
+        return waves * length * LOAD_CYCLES / IN_FLIGHT / target.clock_mhz
+
+    def apart(length: int) -> float:
+        chunks = -(-steps.value // length)
+        return target.kernel_us(moved, walk(length, columns * chunks)) + target.kernel_us(walk(chunks, columns)) + target.kernel_us(moved)
+
+    root = isqrt(max(steps.value, 1))
+    best = min((1 << k for k in range(2, root.bit_length() + 2)), key=apart)
+    return best if best < steps.value and apart(best) < GAIN * target.kernel_us(moved, walk(steps.value, columns)) else None
