@@ -1,5 +1,6 @@
 """Run-time integers as bounds of slices, widths of padding, indices, extents and numbers: NumPy's results in the simulator, proved for all values."""
 
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -55,6 +56,9 @@ USES = (
     Use("a part's part", lambda x, a, b: x[a:][:EXTENT]),
     Use("what is before", lambda x, a, b: x[:a], is_free=True),
     Use("what is behind", lambda x, a, b: x[b:], is_free=True),
+    Use("between", lambda x, a, b: x[a:b], is_free=True),
+    Use("every other between", lambda x, a, b: x[a:b:2], is_free=True),
+    Use("from the end", lambda x, a, b: x[-4:a], is_free=True),
     Use("every other", lambda x, a, b: x[a::2], is_free=True),
     Use("back from", lambda x, a, b: x[a::-1], is_free=True),
     Use("a row", lambda x, a, b: x[a]),
@@ -192,3 +196,31 @@ def test_a_step_with_a_cache() -> None:
 def test_an_integer_is_an_expression() -> None:
     with tf.Fusion("f"):
         assert isinstance(tf.define_integer("pos"), Expr)
+
+
+def scaled(name: str, behind: int) -> tf.Fusion:
+    with tf.Fusion(name) as made:
+        x = tf.define_tensor(["N", 8], name=f"x_{name}")
+        made.add_output(x[: tf.define_integer("pos", max=f"N - {behind}") + behind] * 2.0)
+    return made
+
+
+def test_fusions_side_by_side_share_an_integer_and_keep_to_both_bounds() -> None:
+    joint = tf.horizontal([scaled("a", 1), scaled("b", 3)], shared=["N", "pos"], force=True)
+    assert joint.arguments == ("x_a", "x_b", "pos")
+    run = tf.compile(joint)
+    x = np.arange(72, dtype=np.float32).reshape(9, 8)
+    for pos in (0, 6):
+        a, b = run(x, x, pos)
+        assert np.array_equal(a, x[: pos + 1] * 2)
+        assert np.array_equal(b, x[: pos + 3] * 2)
+    with pytest.raises(InputError, match="pos is 7"):
+        run(x, x, 7)
+    assert tf.horizontal([scaled("a", 1), scaled("b", 1)], force=True).arguments == ("x_a", "x_b", "a_pos", "b_pos")
+
+
+def test_an_executable_with_integers_is_pickled() -> None:
+    x = np.arange(72, dtype=np.float32).reshape(9, 8)
+    run = pickle.loads(pickle.dumps(tf.compile(scaled("a", 1))))
+    assert run.arguments == ("x_a", "pos")
+    assert np.array_equal(run(x, pos=4)[0], x[:5] * 2)

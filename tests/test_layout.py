@@ -14,13 +14,11 @@ ROOT = Path(__file__).parents[1]
 
 ELSEWHERE: dict[str, str] = {
     "tests/check": """
-        check/accesses check/arrivals check/barriers check/bounds check/endpoints check/enumeration check/traversals check/slot_release
-        check/counterexample check/bounded_variables check/order check/convergence check/paths check/multibuffers check/statement_tree check/races
-        check/tma_prefetch check/registers check/relation check/remote check/normalize check/threads check/trace
+        check/accesses check/arrivals check/barriers check/bounds check/endpoints check/traversals check/slot_release check/counterexample check/order
+        check/paths check/statement_tree check/races check/tma_prefetch check/remote check/threads check/trace
     """,
     "tests/check/values": """
-        check/values/claims check/values/products check/values/runs check/values/state check/values/tiles
-        check/values/verify
+        check/values/claims check/values/products check/values/runs check/values/state check/values/tiles check/values/verify
     """,
     "tests/testing/test_agreement.py": """
         testing/small/ahead testing/small/barriers testing/small/blocks testing/small/kinds testing/small/pingpong testing/small/pipeline

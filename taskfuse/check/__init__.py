@@ -1,16 +1,17 @@
-"""The static proof: a kernel free of deadlock and race, for all extents, trip counts and interleavings, or what stands against it.
+"""The static proof: a kernel has no deadlock, no race and no index out of bounds, and computes its definitions; for all extents, trip counts and interleavings.
 
-``verify(kernel)`` reads kernel IR and knows nothing above it; it shares no code with the simulator. docs/proof.md has the claim, the model and the
-argument; docs/memory-model.md the machine. The argument has three layers:
+``verify(kernel)`` reads kernel IR and nothing above it, and imports nothing of the simulator. docs/proof.md has the claim and the argument,
+docs/memory-model.md the machine. The argument has four layers:
 
-* *structure* (``barriers``, ``rings``, ``pingpong``): who meets whom and how often. From equal trips, exact counts and cursors in lock step follow,
+* *structure* (``barriers``, ``rings``, ``pingpong``): which threads synchronize, and how often. Equal trips, exact counts and cursors in lock step imply,
   by induction for all trip counts, the obligations of every wait for phase k of a barrier: completion of k-1 happens before it (E), it happens
   before completion of k+1 (L), and every arrival counted in k comes after completion of k-1 (A).
-* *order* (``order``, ``registers``): one order of all synchronization in which every wait comes after what it waits for.
-* *address* (``accesses``, ``relation``, ``linear``, ``races``, ``bounds``): two conflicting accesses never meet, are one thread's, or are ordered.
+* *order* (``order``, ``registers``): one order of all synchronization in which every wait comes after everything it waits for.
+* *address* (``accesses``, ``relation``, ``linear``, ``races``, ``bounds``): two conflicting accesses never touch one element, are one thread's, or are ordered.
+* *values* (``values``): every element of every output is what the kernel's definitions give.
 
-Where a gap is left, small launches are looked at (``counterexample``) as soon as somebody asks why, so that a refusal comes with a counterexample where
-there is one. ``verify(kernel, extents)`` makes the same argument about the kernel at given extents, where every trip count is known.
+If an obligation is open, small launches are searched for a counterexample (``counterexample``), but only once the verdict or its text is read.
+``verify(kernel, extents)`` makes the same argument at given extents, where every trip count is known.
 """
 
 from taskfuse.check.verify import verify

@@ -1,8 +1,8 @@
-"""What statements touch in memory that threads share.
+"""What statements access in memory that threads share.
 
-An access is a set of elements: one expression per axis, over loop variables, thread and block indices, cursors, and *element* symbols that run
-over what one instruction moves. An axis without an expression is touched as a whole. Element symbols have one name in all statements: they are looked
-at as those of two accesses, like loop variables and thread indices, and so equal accesses of two statements are equal expressions.
+An access is a set of elements: one expression per axis, over loop variables, thread and block indices, cursors, and *element* symbols, which range
+over what one instruction accesses. An axis without an expression is accessed as a whole. Element symbols have the same names in all statements, so
+equal accesses of two statements are equal expressions; a pair of accesses treats them like loop variables and thread indices.
 """
 
 from __future__ import annotations

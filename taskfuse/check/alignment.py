@@ -1,12 +1,13 @@
-"""Alignment: what one instruction moves as a whole begins where the instruction can address it.
+"""Alignment: the address of an access of several bytes is a multiple of what its instruction requires.
 
-Of vectors, asynchronous copies and rows of matrices the address is a multiple of their size. A bulk copy needs a multiple of 128 bytes in Shared memory,
-or of the period of its swizzle, and of 16 bytes along the last axis of the tensor. A tile of ``wgmma`` begins at a multiple of 16 bytes, under a
-swizzle at the first of the eight rows of a period, where its strides lead again (PTX ISA, "Alignment", "cp.async", "ldmatrix", "Matrix base offset").
+Vectors, asynchronous copies and rows of matrices need multiples of their size. A bulk copy needs a multiple of 128 bytes in Shared memory,
+or of the period of its swizzle, and of 16 bytes along the last axis of the tensor. A tile of ``wgmma`` begins at a multiple of 16 bytes; under a
+swizzle it begins in the first of the eight rows of a period, and its strides lead to such rows (PTX ISA, "Alignment", "cp.async", "ldmatrix",
+"Matrix base offset").
 
-Where a buffer begins is known: Shared ones at multiples of their alignment, workspace at multiples of 256 bytes. A launch checks the addresses and strides
-of tensor arguments, or takes a text that copies single elements (the assumption :data:`TENSORS`). So the bytes from the beginning to an element are left
-to show.
+The beginning of a buffer is known: Shared ones lie at multiples of their alignment, workspace at multiples of 256 bytes. A launch checks the
+addresses and strides of tensor arguments, or takes a variant that copies single elements (the assumption :data:`TENSORS`). What remains to be shown is
+the offset of an element in its buffer.
 """
 
 from __future__ import annotations

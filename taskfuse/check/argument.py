@@ -1,4 +1,4 @@
-"""An argument: obligations that are looked at as somebody asks for them."""
+"""An argument: obligations that are evaluated lazily, as they are read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from taskfuse.reports.certificate import Obligation, Verdict
 
 
 class Argument:
-    """Obligations, looked at as they are asked for, once: those up to the next gap at a time. Safe for several threads."""
+    """Obligations, evaluated once, on demand: up to the next gap at a time. Safe for several threads."""
 
     def __init__(self, obligations: Iterable[Obligation]) -> None:
         self._rest = iter(obligations)

@@ -1,4 +1,4 @@
-"""How much comes to an mbarrier in each of its phases: arrivals, as many as it counts; bytes, as many as it expects."""
+"""Arrivals and bytes of an mbarrier in each of its phases: as many arrivals as it counts, as many bytes as it expects."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Arrivals:
             total = total if one is None else total + one * blocks
         for count in self.initial.get(name, []):
             if count is not total and not prove(eq(count, total), self.threads.context.facts):
-                raise NotRing(f"{name} counts {count} arrivals, and {total} come", *(n for _, parts in ends for v in visits(parts) for n in v.arrivals[:1]))
+                raise NotRing(f"{name} counts {count} arrivals, but gets {total}", *(n for _, parts in ends for v in visits(parts) for n in v.arrivals[:1]))
 
     def _arrivals_of(self, end: Endpoint, visit: Visit) -> list[Expr]:
         """The arrivals of one position; of the visits of a trailing cursor, in the loop and in each position behind it."""
@@ -55,10 +55,10 @@ class Arrivals:
                     continue
                 split = self.threads.split(n.conditions)
                 if split.varying:
-                    raise NotRing("who arrives changes", n)
+                    raise NotRing("the set of threads that arrive varies", n)
                 count = self._instance_count(end, split.threads)
                 if count is None:
-                    raise NotRing("how many threads arrive is unknown", n)
+                    raise NotRing("the number of threads that arrive is unknown", n)
                 total = total + count
             found.append(total)
         return found
@@ -83,26 +83,26 @@ class Arrivals:
                     split = self.threads.split(n.conditions)
                     count = None if split.varying else self.threads.count(split.threads)
                     if count is None:
-                        raise NotRing("how many threads expect bytes is unknown", n)
+                        raise NotRing("the number of threads that expect bytes is unknown", n)
                     expected = expected + self._of_all(b, n, around) * count
                     concerned.append(n)
                 case TmaLoad(map=name, across=across):
                     if not self.threads.exactly_one(n.conditions):
-                        raise NotRing("it is not one thread that issues a load", n)
+                        raise NotRing("a load is not issued by exactly one thread", n)
                     trips = self._of_all(_trips(n.loops[len(around) :]), n, around)
                     brought = brought + trips * self._transfers[name] * reached(self.kernel.cluster, across)
                     concerned.append(n)
                 case _:
                     pass
         if expected is not brought and not prove(eq(expected, brought), concerned[0].context.facts):
-            raise NotRing(f"{expected} bytes are expected, and loads bring {brought}", *concerned[:1])
+            raise NotRing(f"{expected} bytes are expected, but loads bring {brought}", *concerned[:1])
 
     def _of_all(self, e: Expr, node: Node, around: tuple[Node, ...]) -> Expr:
         """An expression of a statement, if it has one value for all threads in an iteration of the loops ``around``."""
         shared = self.threads.launch | BLOCKS | {loop.stmt.var for loop in around if isinstance(loop.stmt, For)}
         found = e if e.free <= shared else simplify(e, node.context.facts)
         if not found.free <= shared:
-            raise NotRing(f"{found} need not be the same for the threads that expect bytes and those that load them", node)
+            raise NotRing(f"{found} may differ between the threads that expect bytes and those that load them", node)
         return found
 
 
@@ -112,7 +112,7 @@ def _trips(loops: tuple[Node, ...]) -> Expr:
     for loop in loops:
         assert isinstance(loop.stmt, For)
         if loop.stmt.step is not const(1):
-            raise NotRing("how often a load is issued is unknown", loop)
+            raise NotRing("the number of times a load is issued is unknown", loop)
         total = total * maximum(loop.stmt.stop - loop.stmt.start, 0)
     return total
 

@@ -1,8 +1,8 @@
-"""Barriers at which threads meet: block, warp, named, cluster and grid barriers, and mbarriers at which everybody arrives and waits.
+"""Barriers: block, warp, named, cluster and grid barriers, and mbarriers at which all participants arrive and wait.
 
-A meeting is *well formed* if all its participants come to it equally often and in the same order: then it completes in every
-interleaving, and orders what its participants did before it before what they do after it. That is the case if its participants are a fixed
-set of threads (given by conditions on thread indices alone), everything else around it is the same for all threads, and its count is their number.
+A barrier is *well formed* if all its participants reach it equally often and in the same order. It then completes in every interleaving, and orders
+what its participants did before it against what they do after it. This holds if the participants are a fixed set of threads (selected by
+conditions on thread indices alone), everything else around the barrier is the same for all of them, and its count is their number.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from taskfuse.target import WARP
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BarrierSite:
-    """A place where threads meet.
+    """A barrier in the kernel: a place where threads synchronize.
 
     Attributes:
         node: the barrier, or the arrival of a pair of arrival and wait.
         scope: BLOCK also for such a pair: its participants are one group.
         participants: conditions on thread indices.
-        uniform: the other conditions around it, on which all that meet agree.
+        uniform: the other conditions around it, on which all participants agree.
         id: of a named barrier, per thread.
     """
 
@@ -45,7 +45,7 @@ class BarrierSite:
 
     @property
     def sync_point(self) -> SyncPoint | None:
-        """What threads of one block have to have in common to meet there; ``None`` if that is no matter of a few indices."""
+        """The indices on which threads of one block must agree to synchronize there; ``None`` if a few indices do not decide it."""
         match self.scope:
             case BarrierScope.BLOCK:
                 everyone = isinstance(self.node.stmt, Barrier)  # who comes to a barrier of the block is all of it
@@ -86,12 +86,12 @@ class Barriers:
             match stmt.scope:
                 case BarrierScope.BLOCK:
                     if not threads.everyone(site.participants):
-                        self._fail(node, f"only threads with {_text(site.participants)} come to a barrier of the whole block")
+                        self._fail(node, f"only threads with {_text(site.participants)} reach a barrier of the whole block")
                         continue
                 case BarrierScope.CLUSTER:
                     reason = clusters.uneven(node, CLUSTER_TYPES)
                     if reason or not threads.everyone(site.participants):
-                        self._fail(node, reason or f"only threads with {_text(site.participants)} come to a barrier of the whole cluster")
+                        self._fail(node, reason or f"only threads with {_text(site.participants)} reach a barrier of the whole cluster")
                         continue
                 case BarrierScope.NAMED:
                     named.append(site)
@@ -102,7 +102,7 @@ class Barriers:
                     continue
                 case BarrierScope.WARP:
                     if not threads.complete_warps(site.participants):
-                        self._fail(node, f"only a part of a warp comes to a barrier of the whole warp: threads with {_text(site.participants)}")
+                        self._fail(node, f"only a part of a warp reaches a barrier of the whole warp: threads with {_text(site.participants)}")
                         continue
             self._hold(site)
         self._named(named)
@@ -126,7 +126,7 @@ class Barriers:
 
         varying = apart(split.varying, alike, same)
         if varying:
-            return None, f"who comes to it changes: {_text(varying)}"
+            return None, f"the set of threads that reach it varies: {_text(varying)}"
         reason = uneven(node, grid=stmt.scope is BarrierScope.GRID, alike=alike, same=same)
         if reason:
             return None, reason
@@ -150,7 +150,7 @@ class Barriers:
                         continue
                     if self._apart(m, other):
                         continue
-                    reason = f"threads with {_text(other.participants)} use the same barrier for something else"
+                    reason = f"threads with {_text(other.participants)} use the same barrier for another purpose"
                     break
             if reason:
                 self._fail(m.node, reason)
@@ -168,21 +168,21 @@ class Barriers:
             for value in np.unique(values[mask]).tolist():
                 group = mask & (values == value)
                 if not 1 <= value <= 15:
-                    return f"there is no barrier {value}"
+                    return f"barrier {value} does not exist"
                 if int(group.sum()) != count.value:
-                    return f"{int(group.sum())} threads come to barrier {value}, and {count} are expected"
+                    return f"{int(group.sum())} threads reach barrier {value}, but {count} are expected"
                 if not threads.whole_warps((*m.participants, eq(number, value))):
                     return f"the threads of barrier {value} are not whole warps"
             return ""
         lo, hi = m.node.context.ranges.of(number)
         if lo is None or hi is None or lo < 1 or hi > 15:
-            return f"the ids of {number} are not known to be 1 to 15"
+            return f"its id {number} is not known to be in 1..15"
         shared = threads.launch | BLOCKS | {n.stmt.var for n in m.node.loops if isinstance(n.stmt, For)}
         for value in (lo,) if number.free <= shared else range(lo, hi + 1):  # one number for all that come, whatever it is; or a part of them for each
             conditions = m.participants if number.free <= shared else (*m.participants, eq(number, value))
             found = threads.count(conditions)
             if found is not count:
-                return f"{'an unknown number of' if found is None else found} threads come to barrier {value}, and {count} are expected"
+                return f"{'an unknown number of' if found is None else found} threads reach barrier {value}, but {count} are expected"
             if not threads.whole_warps(conditions):
                 return f"the threads of barrier {value} are not whole warps"
         return ""
@@ -214,14 +214,14 @@ class Barriers:
             blocks = tuple(c for c in m.uniform if not c.free.isdisjoint(BLOCKS))
             reason = ""
             if any(not c.free <= BLOCKS | threads.launch for c in m.uniform):
-                reason = f"whether blocks come to it changes: {_text(m.uniform)}"
+                reason = f"the set of blocks that reach it varies: {_text(m.uniform)}"
             elif not threads.same(m.participants, first.participants) or set(m.uniform) != set(first.uniform):
-                reason = f"its counter {name} counts other threads elsewhere"
+                reason = f"its counter {name} counts another number of threads elsewhere"
             else:
                 count = threads.count(m.participants)
                 number = self._blocks(blocks)
                 if count is None or number is None or not prove(eq(count * number, stmt.threads), threads.context.facts):
-                    reason = f"{stmt.threads} threads are expected, and {_product(count, number)} come"
+                    reason = f"{stmt.threads} threads are expected, but {_product(count, number)} reach it"
             if reason:
                 self._fail(m.node, reason)
             else:
@@ -257,15 +257,15 @@ class Barriers:
             first: BarrierSite | None = None
             for arrive in found:
                 split = self.threads.split(arrive.conditions)
-                reason = f"who comes to it changes: {_text(split.varying)}" if split.varying else uneven(arrive)
+                reason = f"the set of threads that reach it varies: {_text(split.varying)}" if split.varying else uneven(arrive)
                 site = BarrierSite(arrive, BarrierScope.BLOCK, split.threads, split.uniform)
                 first = first or site
                 if not reason and not self.threads.same(first.participants, split.threads):
-                    reason = f"threads with {_text(first.participants)} meet at it, too"
+                    reason = f"threads with {_text(first.participants)} synchronize at it, too"
                 if not reason and len(counts) == 1:
                     count = self.threads.count(split.threads)
                     if count is None or not prove(eq(count, counts[0]), self.threads.context.facts):
-                        reason = f"{'an unknown number of' if count is None else count} threads arrive, and {counts[0]} are expected"
+                        reason = f"{'an unknown number of' if count is None else count} threads arrive, but {counts[0]} are expected"
                 if reason:
                     self._fail(arrive, reason)
                 else:
@@ -312,7 +312,7 @@ def apart(conditions: Conditions, alike: frozenset[str], same: Callable[[Expr], 
 
 
 def uneven(node: Node, *, grid: bool = False, alike: frozenset[str] = frozenset(), same: Callable[[Expr], bool] = never) -> str:
-    """Why threads that agree on some thread indices may come to a place unequally often: loops that differ between them, or empty.
+    """Why threads that agree on some thread indices may reach a place different numbers of times: loops that differ between them, or empty.
 
     Args:
         same: true only of expressions that have one value for them besides.
@@ -322,11 +322,11 @@ def uneven(node: Node, *, grid: bool = False, alike: frozenset[str] = frozenset(
         bounds = loop.stmt.start, loop.stmt.stop, loop.stmt.step
         names = frozenset[str]().union(*(e.free for e in bounds))
         if any(e.free & THREADS - alike and not same(e) for e in bounds):
-            return f"the loop over {loop.stmt.var} has other trips in other threads"
+            return f"the trip count of the loop over {loop.stmt.var} differs between threads"
         if any(Cursor.of(n) is not None for n in names):
             return f"the loop over {loop.stmt.var} depends on a cursor"
         if grid and names & BLOCKS:
-            return f"the loop over {loop.stmt.var} has other trips in other blocks"
+            return f"the trip count of the loop over {loop.stmt.var} differs between blocks"
     if any(Cursor.of(n) is not None for c in node.conditions for n in c.free):
         return "a condition around it depends on a cursor"
     return ""
@@ -345,10 +345,10 @@ def _product(a: Expr | None, b: Expr | None) -> str:
 
 
 def ordered_by(site: BarrierSite, shared: Conditions, equal: frozenset[str], pairs: Callable[[], Pairs | None], threads: Threads) -> bool:
-    """True only if two participants of a meeting, who satisfy ``shared`` and agree on some indices, meet each other.
+    """True only if a barrier synchronizes two of its participants that satisfy ``shared`` and agree on some indices.
 
     Args:
-        pairs: who the two may be, if that is asked for.
+        pairs: which threads the two may be, if known.
     """
     if site.scope is BarrierScope.GRID:
         return True

@@ -1,4 +1,4 @@
-"""No index leaves its extent: what the other rules say about elements would otherwise say nothing about addresses."""
+"""Bounds: no index leaves its extent. All other rules are about elements; they say something about addresses only inside the extents."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Order that takes more than one meeting: a barrier of the grid between barriers of the block, and an mbarrier that completes once.
+"""Order through several barriers: a grid barrier between block barriers, and mbarriers that complete once.
 
-Some threads of each block meet at a barrier of the grid. What another thread has done comes before that if it met them in between, and what it does
-comes after if it meets them then: order is transitive, and each of the three orders what its participants did before what others do after.
+Some threads of each block synchronize at a grid barrier. What another thread did precedes it if a block barrier synchronized the two in between, and
+what a thread does follows it if a block barrier synchronizes the two afterwards: order is transitive.
 
-An mbarrier that completes once has all its arrivals in one phase. What a thread does before it arrives, or before it meets one that then arrives, comes
-before what a thread does that has waited, or has met one that had.
+An mbarrier that completes once has all its arrivals in one phase. What a thread did before it arrived, or before a barrier with a thread that then
+arrived, precedes what a thread does after it waited, or after a barrier with a thread that had.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ class Chains:
         for n, shot in once.items():
             if isinstance(n.stmt, (Arrive, ArriveAsync, Expect)):
                 self._arrivals.setdefault(shot, []).append(n)
-            elif isinstance(n.stmt, Wait) and threads.somebody(threads.split(n.conditions).threads):
+            elif isinstance(n.stmt, Wait) and threads.at_least_one(threads.split(n.conditions).threads):
                 self._awaited.add(shot)
         self._waits: dict[tuple[Node, Conditions], frozenset[Shot]] = {}
 
     # -- across blocks ------------------------------------------------------------------------------------------------------------------
 
     def across_blocks(self, steps: list[Step], a: Use, b: Use, common: set[Expr]) -> bool:
-        """True only if among statements between ``a``, which is over, and ``b`` is a barrier of the grid, and both meet their block's participants."""
+        """True only if between ``a``, which is complete, and ``b`` stands a barrier of the grid, with whose participants both synchronize."""
         if not self._grid:
             return False
         met = [(s, m) for s in steps if (m := self.barriers.at.get(s.node)) is not None]
         for k, (s, m) in enumerate(met):
-            if m.scope is BarrierScope.GRID and self._holds(m, s, a, b, common, (a, b)) and self.threads.somebody(m.participants):
+            if m.scope is BarrierScope.GRID and self._holds(m, s, a, b, common, (a, b)) and self.threads.at_least_one(m.participants):
                 before = any(self._tells(a, m, n) for t, n in met[:k] if self._holds(n, t, a, b, common, (a,)))
                 after = any(self._tells(b, m, n) for t, n in met[k + 1 :] if self._holds(n, t, a, b, common, (b,)))
                 if (before or self._takes_part(a, m)) and (after or self._takes_part(b, m)):
@@ -62,7 +62,7 @@ class Chains:
         return False
 
     def _holds(self, m: BarrierSite, step: Step, a: Use, b: Use, common: set[Expr], blocks: tuple[Use, ...]) -> bool:
-        """True only if the conditions around a meeting hold, those on the block in the blocks of some accesses."""
+        """True only if the conditions around a barrier hold, those on the block in the blocks of some accesses."""
         allowed = set(a.node.conditions) if step.region is Region.AFTER else set(b.node.conditions) if step.region is Region.BEFORE else common
         return all((c in allowed or c in step.given) and (c.free.isdisjoint(BLOCKS) or all(c in u.node.conditions for u in blocks)) for c in m.uniform)
 
@@ -70,7 +70,7 @@ class Chains:
         return self.threads.implies(u.context.conditions, m.participants, u.context)
 
     def _tells(self, u: Use, grid: BarrierSite, m: BarrierSite) -> bool:
-        """True only if who makes an access meets the participants of a barrier of the grid at a meeting of the block."""
+        """True only if the accessing thread synchronizes with the participants of a barrier of the grid at a barrier of the block."""
         return m.scope is BarrierScope.BLOCK and self._takes_part(u, m) and self.threads.implies(grid.participants, m.participants)
 
     # -- mbarriers that complete once ---------------------------------------------------------------------------------------------------
@@ -80,11 +80,11 @@ class Chains:
         return any(self._arrives(x, y, shot, done) for x, y in ((a, b), (b, a)) for shot in self._waited(y)) if self._arrivals else False
 
     def awaited(self, u: Use) -> bool:
-        """True only if an asynchronous copy is done when such an mbarrier completes, for which somebody waits."""
+        """True only if an asynchronous copy is complete when such an mbarrier completes, for which some thread waits."""
         return any(isinstance(r.stmt, ArriveAsync) and self._follows(u, r) for shot in self._awaited for r in self._arrivals.get(shot, ()))
 
     def _waited(self, u: Use) -> frozenset[Shot]:
-        """The mbarriers for which who makes an access has waited, or met one that has."""
+        """The mbarriers for which the accessing thread has waited, or synchronized with one that has."""
         key = u.node, u.context.conditions
         if key not in self._waits:
             steps = self.paths.from_start(u.node)
@@ -94,13 +94,13 @@ class Chains:
                 if isinstance(s.node.stmt, Wait) and shot in self._arrivals:
                     who = self.threads.split(s.node.conditions).threads
                     direct = self.threads.implies(u.context.conditions, who, u.context)
-                    if direct or (self.threads.somebody(who) and self._met(u, steps[k + 1 :], who)):
+                    if direct or (self.threads.at_least_one(who) and self._synchronized(u, steps[k + 1 :], who)):
                         found.add(shot)
             self._waits[key] = frozenset(found)
         return self._waits[key]
 
     def _arrives(self, x: Use, y: Use, shot: Shot, done: Done) -> bool:
-        """True only if what ``x`` does is over, and seen by ``y``, when a thread arrives that made it, or that has met the one that did."""
+        """True only if what ``x`` does is over, and seen by ``y``, when the thread that made it arrives, or one that has synchronized with that thread."""
         for r in self._arrivals[shot]:
             if isinstance(r.stmt, ArriveAsync):
                 if not y.engine.is_async_proxy and self._follows(x, r):
@@ -111,7 +111,7 @@ class Chains:
             if steps is None or start is None:
                 continue
             who = self.threads.split(r.conditions).threads
-            if self.threads.implies(x.context.conditions, who, x.context) or self._met(x, steps[start:], who):
+            if self.threads.implies(x.context.conditions, who, x.context) or self._synchronized(x, steps[start:], who):
                 return True
         return False
 
@@ -120,8 +120,8 @@ class Chains:
         who = self.threads.split(arrival.conditions).threads
         return u.engine is Engine.COPY and self.paths.forward(u.node, arrival) is not None and self.threads.implies(u.context.conditions, who, u.context)
 
-    def _met(self, u: Use, steps: list[Step], who: Conditions) -> bool:
-        """True only if who makes an access meets one of some threads among statements that it passes."""
+    def _synchronized(self, u: Use, steps: list[Step], who: Conditions) -> bool:
+        """True only if a statement that the accessing thread passes synchronizes it with one of some threads."""
         mine = self.threads.split(u.node.conditions).threads
         for s in steps:
             m = self.barriers.at.get(s.node)

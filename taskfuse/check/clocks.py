@@ -46,7 +46,7 @@ class Clocks:
         """Clock components, behind those of the threads, of asynchronous operations: those of a thread that complete in order share one.
 
         Stores, wgmmas and asynchronous copies complete in order, and the reads of stores before their writes. Loads complete in any order, but for those
-        that one mbarrier counts: whoever waits for a phase of it has waited for the phases before.
+        that one mbarrier counts: a thread that waits for a phase of it has waited for the phases before.
         """
         found: dict[tuple[Any, ...], int] = {}
         for t, of_thread in enumerate(events):

@@ -1,4 +1,4 @@
-"""Clusters: what all blocks of one do alike."""
+"""Clusters: which loops and conditions are the same in all blocks of a cluster."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ class Clusters:
         return self.shape is not None and self.placed(e, across).free.isdisjoint(place(b).name for b in BLOCK_NAMES)
 
     def uneven(self, node: Node, across: Types) -> str:
-        """Why blocks may come to a place unequally often; empty if they do not."""
+        """Why blocks may reach a place different numbers of times; empty if they do not."""
         for loop in node.loops:
             assert isinstance(loop.stmt, For)
             if not all(self.alike(e, across) for e in (loop.stmt.start, loop.stmt.stop, loop.stmt.step)):
-                return f"the loop over {loop.stmt.var} has other trips in other blocks of the cluster"
+                return f"the trip count of the loop over {loop.stmt.var} differs between blocks of the cluster"
         if not all(self.alike(c, across) for c in node.conditions):
-            return "whether blocks of the cluster come to it differs"
+            return "blocks of the cluster may differ in whether they reach it"
         return ""

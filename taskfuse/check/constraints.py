@@ -1,7 +1,7 @@
-"""What is known of symbols at a place: constant bounds and facts, built from one assumption after another.
+"""What is known of symbols at a place in the code: constant bounds and facts, built from one assumption after another.
 
-The same is known at many places: roles repeat the loops around them, copies of an unrolled loop the guards. A question depends only on assumptions
-about its symbols, directly or through others. Asked under these alone, with loop variables and elements numbered, it is one question in all these places.
+Many places share this knowledge: roles repeat loops, and copies of an unrolled loop repeat guards. A question depends only on assumptions that
+mention its symbols, directly or through others. Asked under these alone, with loop variables and elements numbered, it is one question at all these places.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.bounded_variables import Assumption, Element, Trip
-from taskfuse.check.ranges import Ranges
+from taskfuse.check.ranges import Ranges, without_floor
 from taskfuse.check.samples import fails
 from taskfuse.check.tables import Tables
-from taskfuse.ir.scalar import Expr, Facts, lt, prove, substitute
+from taskfuse.ir.scalar import Compare, CompareOp, Expr, Facts, lt, prove, substitute
 
 if TYPE_CHECKING:
     from taskfuse.check.linear import Linear
@@ -107,7 +107,13 @@ class Constraints:
                         ranges = ranges.with_share(c)
                 case Element(symbol=symbol, span=span):
                     ranges = self.ranges.with_span(symbol, span)
-            found = self._next[assumption] = Constraints(ranges, None, (*self.assumptions, assumption), self)
+            found = Constraints(ranges, None, (*self.assumptions, assumption), self)
+            match assumption:
+                case Compare(CompareOp.LT, a, b) if without_floor(b) is not b and _is_above(ranges.of(a)[0]):
+                    found = self._given(lt(a, without_floor(b)))  # which says all that the other does
+                case _:
+                    pass
+            self._next[assumption] = found
         return found
 
     def about(self, question: Expr) -> tuple[Constraints, Expr]:
@@ -161,3 +167,7 @@ class Constraints:
             left = [(assumption, free) for assumption, free in left if free.isdisjoint(names)]
         rest = {id(assumption) for assumption, _ in left}
         return [assumption for assumption in self.assumptions if id(assumption) not in rest]
+
+
+def _is_above(least: int | None) -> bool:
+    return least is not None and least >= 0

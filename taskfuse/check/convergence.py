@@ -1,10 +1,10 @@
-"""Instructions that whole warps or warpgroups execute together, and what all their threads have to agree on there.
+"""Collective instructions: whole warps or warpgroups execute them together, and agree on their operands.
 
 ``wgmma``, ``wgmma.fence``, ``wgmma.commit_group``, ``wgmma.wait_group`` and ``setmaxnreg`` are ``.sync.aligned``: a thread waits there for its warp, and all
-threads of its warpgroup execute the same one; ``ldmatrix``, ``stmatrix``, ``mma`` and ``shfl`` with a full mask say the same of a warp (PTX ISA, the section
-of each). "In conditionally executed code" they are used only where all these threads "evaluate the condition identically": so each condition and the
-trips of each loop around them have one value for all threads of the unit, and none of its threads is left out. A part of a warp that
-executes one waits for ever, or for what the others happen to execute.
+threads of its warpgroup execute the same one. The same holds for a warp at ``ldmatrix``, ``stmatrix``, ``mma`` and ``shfl`` with a full mask (PTX ISA, the
+section of each). "In conditionally executed code" they may be used only if all these threads "evaluate the condition identically". So each condition
+and the trip count of each loop around them have one value for all threads of the unit, and no thread of it is excluded. If a part of a warp executes
+one, it waits forever, or for whatever the others happen to execute.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def convergence(tree: StatementTree, threads: Threads) -> list[Obligation]:
         return found
     count = {size: sum(together(n.stmt) == size for n in nodes) for size in UNITS}
     text = " and ".join(f"{count[size]} by whole {name}s" for size, name in UNITS.items() if count[size])
-    return [Obligation(Layer.STRUCTURE, "convergence", Verdict.PROVED, f"instructions that threads execute together are executed by converged ones: {text}")]
+    return [Obligation(Layer.STRUCTURE, "convergence", Verdict.PROVED, f"collective instructions are executed by converged threads: {text}")]
 
 
 def _torn(n: Node, size: int, threads: Threads, alike: frozenset[str]) -> str:
@@ -49,10 +49,10 @@ def _torn(n: Node, size: int, threads: Threads, alike: frozenset[str]) -> str:
 
     varying = apart(split.varying, alike, same)
     if varying:
-        return f"threads of one {UNITS[size]} may decide differently whether to execute it: {' && '.join(map(str, varying))}"
+        return f"threads of one {UNITS[size]} may disagree on whether to execute it: {' && '.join(map(str, varying))}"
     reason = uneven(n, alike=alike, same=same)
     if reason:
-        return f"threads of one {UNITS[size]} may execute it unequally often: {reason}"
+        return f"threads of one {UNITS[size]} may execute it different numbers of times: {reason}"
     whole = threads.whole_warps(split.threads) if size == WARP else threads.whole_groups(split.threads, size)
     return "" if whole else f"it is not executed by whole {UNITS[size]}s"
 

@@ -1,9 +1,9 @@
-"""One launch, looked at in all its interleavings at once: happens-before by vector clocks.
+"""One launch, checked for all its interleavings at once: happens-before by vector clocks.
 
-Control flow in kernel IR depends on indices alone, so the events of every thread are known before anything runs. One run then shows what holds
-for all: if each wait comes after the completion of the phase before (E) and before that of the next but one (L), each arrival after the completion of
-the phase before (A), then every run has the same happens-before, and two conflicting accesses that it leaves unordered race in some run. A
-violation is a counterexample to the kernel at these extents; the absence of one says nothing about other extents.
+Control flow in kernel IR depends on indices alone, so the events of every thread are known before anything runs. One run then covers all
+interleavings: if each wait comes after the completion of the phase before (E) and before that of the next but one (L), and each arrival after the
+completion of the phase before (A), then every run has the same happens-before, and two conflicting accesses that it does not order race in some run.
+A violation is a counterexample to the kernel at these extents. The absence of one says nothing about other extents.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _OPERATIONS = {Queue.WGMMA: "a wgmma", Queue.BULK: "a TMA store", Queue.COPY: "a
 
 @dataclass(slots=True, eq=False)
 class _Cell:
-    """An mbarrier: its state, the clock of each completed phase, who waited for which; who initialized it, and when."""
+    """An mbarrier: its state, the clock of each completed phase, the waits for each; the thread that initialized it, and when."""
 
     maker: int
     made: int
@@ -132,7 +132,7 @@ class Run:
                 raise self._stuck(ready)
         for component, (t, block, e) in self.loads.items():
             if self.clocks[block * self.per : (block + 1) * self.per, component].max() < self.issued[component]:
-                raise Refuted(f"{e.key[0]}[{e.key[1]}]", "the block may exit while a TMA load is in flight: nobody waits for it", self.time.who(t, e))
+                raise Refuted(f"{e.key[0]}[{e.key[1]}]", "the block may exit while a TMA load is in flight: no thread waits for it", self.time.who(t, e))
         for (t, queue), batches in (*self.queues.items(), *((k, [v]) for k, v in self.open.items())):
             if queue is Queue.COPY:
                 component = self.engines.get((t, queue), t)  # a thread that only commits has nothing in its batches
@@ -144,7 +144,7 @@ class Run:
             last = self.clocks[block * self.per : (block + 1) * self.per].max(axis=0)
             for component, time, t, e in visits:
                 if last[component] < time:
-                    raise Refuted(f"block {block}", "it may exit before another block of the cluster reaches it", self.time.who(t, e))
+                    raise Refuted(f"block {block}", "it may exit before an access from another block of the cluster", self.time.who(t, e))
 
     def _stuck(self, ready: list[int]) -> Refuted:
         groups: dict[tuple[int, Any], list[int]] = {}
@@ -155,7 +155,7 @@ class Run:
         for threads in groups.values():
             e = self.events[threads[0]][self.at[threads[0]]]
             notes.append(f"{_threads(threads, self.per)}{' in ' + e.role if e.role else ''} wait: " + self.time.text(e) + self._state(threads[0], e))
-        return Refuted("deadlock", "no thread can go on", *notes)
+        return Refuted("deadlock", "no thread can continue", *notes)
 
     def _state(self, t: int, e: Event) -> str:
         if isinstance(e.stmt, Acquire):
@@ -247,7 +247,7 @@ class Run:
                     cell = self._cell(t, e, block)
                     self._in_phase(t, e, cell)
                     if not self._fenced(self.published, cell.maker, cell.made, clock):
-                        reason = "the copy engine may use it before it sees its initialization: no FENCE mbarrier_init of the initializer comes in between"
+                        reason = "the copy engine may use it before its initialization is visible: without an mbarrier_init fence of the initializer"
                         raise Refuted(f"{e.key[0]}[{e.key[1]}]", reason, self.time.who(t, e))
                     np.maximum(cell.clock, clock, out=cell.clock)
                     cell.bytes -= size
@@ -315,7 +315,7 @@ class Run:
             come = self.expected[id(e.stmt), unit, self.time.unit(t, unit), e.again]
             if come != all_:
                 what = "lanes of a warp" if unit == WARP else "threads of a warpgroup"
-                raise Refuted(_subject(self.time.text(e)), f"{come} of {all_} {what} come to it", self.time.who(t, e))
+                raise Refuted(_subject(self.time.text(e)), f"{come} of {all_} {what} reach it", self.time.who(t, e))
 
     @staticmethod
     def _fenced(fences: list[list[int]], thread: int, when: int, clock: Clock) -> bool:
@@ -349,7 +349,7 @@ class Run:
     def _arrive(self, t: int, e: Event, cell: _Cell, size: int) -> None:
         name, slot = e.key
         if cell.pending == 0:
-            raise Refuted(f"{name}[{slot}]", f"more than {cell.count} arrivals come in phase {len(cell.done) - 1}", self.time.who(t, e))
+            raise Refuted(f"{name}[{slot}]", f"more than {cell.count} arrivals in phase {len(cell.done) - 1}", self.time.who(t, e))
         self._in_phase(t, e, cell)
         self.time.tick(t)
         np.maximum(cell.clock, self.clocks[t], out=cell.clock)
@@ -393,7 +393,7 @@ class Run:
             name, slot = e.key
             raise Refuted(
                 f"{name}[{slot}]",
-                f"a wait for phase {seen} may pass early: phase {seen - 1} need not be complete, and has the parity of phase {seen - 2}",
+                f"a wait for phase {seen} may pass early: phase {seen - 1} may be incomplete, and phase {seen - 2} has the parity of phase {seen}",
                 self.time.who(t, e),
             )
         np.maximum(self.clocks[t], cell.done[-1], out=self.clocks[t])
@@ -426,14 +426,16 @@ class Run:
         if scope in (BarrierScope.BLOCK, BarrierScope.CLUSTER) and other is not e.stmt:
             what = scope.value
             there = self.time.who(first, self.events[first][self.at[first]])
-            raise Refuted(f"SYNC {what}", f"threads meet at two different barriers of the {what}", self.time.who(t, e), there)
+            raise Refuted(f"SYNC {what}", f"threads wait at two different barriers of the {what}", self.time.who(t, e), there)
         if scope is BarrierScope.NAMED:
             name, before = f"SYNC named {e.key[1]}", self.last.get((block, e.key[1]))
             if before is not None and not (before <= self.clocks[t]).all():
-                raise Refuted(name, "nothing orders an arrival after the meeting before it, so that threads of two barriers may mix", self.time.who(t, e))
+                raise Refuted(
+                    name, "nothing orders an arrival after the preceding completion of the barrier, so threads of two rounds may mix", self.time.who(t, e)
+                )
             if site.arrived and self.events[first][self.at[first]].values != count:
                 who = self.time.who(t, e), self.time.who(first, self.events[first][self.at[first]])
-                raise Refuted(name, "threads that meet expect different numbers of threads", *who)
+                raise Refuted(name, "participants expect different numbers of threads", *who)
         site.arrived.append(t)
         if len(site.arrived) < needed:
             return False

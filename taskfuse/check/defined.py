@@ -1,12 +1,12 @@
-"""Every expression has a value, and a number that a statement takes is one that it can take.
+"""Every expression has a value, and every number in a statement is in its range.
 
-A divisor is at least 1, an index of a table of constants is inside it: elsewhere the other rules would say nothing, since they hold for expressions that
-have values. A loop goes on by at least 1 and a cursor by no less than 0; a slot of an mbarrier exists, and no buffer begins in front of Shared memory. An
-mbarrier counts at least one arrival, a semaphore one release: a phase of none would be complete before anybody comes.
+A divisor is at least 1, and an index of a table of constants is inside it: the other rules hold only for expressions that have values. Loop steps are
+at least 1 and advances of cursors at least 0; a slot of an mbarrier exists, and no buffer begins before Shared memory. An mbarrier counts at least one
+arrival, a semaphore one release: a phase without any would be complete at once.
 
 Claims and definitions have values, too: the proof of values computes with them.
 
-Expressions are looked at in the order in which a thread comes to them, so each may be taken to have a value where the next one is reached.
+Expressions are checked in the order in which a thread reaches them, so each may be assumed to have a value where the next one is reached.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def of_statement(stmt: Stmt, slots: Mapping[str, int]) -> Iterator[Demand]:
         case Advance(cursor=cursor, count=count):
             yield from demands(count)
             if not _is_at_least(count, 0):
-                yield Demand("advances", f"what the cursor {cursor} advances by:", count, 0)
+                yield Demand("advances", f"the advance of cursor {cursor}:", count, 0)
         case InitBarrier(barrier=slot, count=count):
             for e in (slot.slot, count):
                 yield from demands(e)
@@ -271,10 +271,10 @@ def _text(stmt: Stmt, kernel: Kernel) -> str:
 
 
 _HOLDS = {
-    DIVISORS: "divisors are at least 1, and indices of tables inside them",
+    DIVISORS: "divisors are at least 1, and indices of tables are in range",
     "steps": "steps of loops are at least 1",
     "advances": "advances of cursors are at least 0",
     "counts": "counts are at least 1",
-    "slots": "slots of mbarriers are among those that there are",
+    "slots": "slots of mbarriers are in range",
     "offsets": "offsets of buffers are at least 0",
 }

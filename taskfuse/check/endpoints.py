@@ -1,7 +1,7 @@
-"""The ends of a ring: who waits and arrives there, with which cursors, at which positions; which of several rings between blocks an element belongs to.
+"""The ends of a ring: the threads that wait and arrive there, their cursors, their positions; and which of several rings between blocks an element belongs to.
 
-Blocks with rings of their own must keep to elements of their own: two accesses of one element at the ends of a ring are ordered only if the
-element tells which ring it is of. It does if an axis of its index is the ring's number, or if several axes are digits that make it up.
+Blocks with rings of their own must access elements of their own: two accesses of one element at the ends of a ring are ordered only if the
+element determines the ring. It does if an axis of its index is the ring's number, or if several axes are the digits of that number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Endpoint:
     Attributes:
         cursor: what it waits with.
         release: what a consumer arrives with: the same cursor, or one that trails.
-        threads: conditions that select who waits.
+        threads: conditions that select the threads that wait.
         traversal: its positions.
         lag: how many positions the release trails.
         ring_index: of a ring between blocks, which of several rings a block uses; empty: all blocks share one.

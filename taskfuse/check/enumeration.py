@@ -1,4 +1,4 @@
-"""Which pairs of threads may touch one element, by enumeration: for indices over few values that digits do not explain, such as swizzles."""
+"""Which pairs of threads may access one element, by enumeration: for indices with few values that digits do not explain, such as swizzles."""
 
 from __future__ import annotations
 
@@ -154,9 +154,7 @@ def _countable(e: Expr, ranges: Ranges) -> bool:
 
 
 def extremes(e: Expr, context: Context) -> tuple[int, int] | None:
-    """The least and the largest value of an expression in a context, by enumeration; ``None``: too many values, unknown ones, or none at all."""
-    if not _countable(e, context.ranges):
-        return None
+    """The least and the largest value of an expression in a context, by enumeration (both 0 where it has none); ``None``: too many values, or unknown ones."""
     env = _values(set(e.free), context)
     if env is None:
         return None
@@ -192,8 +190,10 @@ def named(e: Expr, context: Context) -> tuple[Expr, Context]:
 
 
 def _values(names: set[str], context: Context) -> dict[str, Ints] | None:
-    """All values that symbols with constant bounds have together, under the conditions on such symbols."""
+    """All values that symbols have together, under the conditions on symbols with constant bounds; ``None``: too many, or one without such bounds."""
     ranges = context.ranges
+    if any(None in ranges.of(sym(n)) for n in names):
+        return None
     ends = [lt(sym(n.stmt.var), n.stmt.stop) for n in context.loops if isinstance(n.stmt, For)]
     conditions = [c for c in (*context.conditions, *ends) if _countable(c, ranges)]
     while True:

@@ -1,8 +1,8 @@
-"""Registers that the threads of a launch have touched since their last ``FENCE wgmma``, and those of wgmmas that they have not waited for.
+"""Registers that the threads of a launch have accessed since their last ``FENCE wgmma``, and those of wgmmas in flight.
 
 A thread executes ``wgmma.fence`` before its first wgmma, and between every other access to a register and a wgmma that uses it as an accumulator or
-as a part of its matrix A (PTX ISA, "wgmma.fence"). It leaves these registers alone until it has waited for the wgmma ("wgmma.wait_group"); other wgmmas
-may read the same operand, and those of one shape add to the same accumulators. Whether it does depends on the order of its own statements alone.
+as a part of its matrix A (PTX ISA, "wgmma.fence"). It does not access these registers until it has waited for the wgmma ("wgmma.wait_group"); other
+wgmmas may read the same operand, and those of one shape add to the same accumulators. All this depends on the order of the thread's own statements alone.
 """
 
 from __future__ import annotations

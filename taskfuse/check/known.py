@@ -1,4 +1,4 @@
-"""The statements that the proof has rules for. A kernel with another one is outside the model: what nobody looks at is not proved."""
+"""The statements for which the proof has rules. A kernel with any other statement is outside the model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KNOWN: frozenset[type] = frozenset(
         *(FenceInit, FenceProxyAsync, WgmmaFence, SetMaxNReg),
     )
 )
-"""A class is added with what the proof asks of its statements: who executes them, what they access, what they order."""
+"""A class is added together with its rules: which threads execute such statements, what these access, what they order."""
 
 
 def unknown(kernel: Kernel, known: frozenset[type] = KNOWN) -> Obligation | None:

@@ -274,7 +274,7 @@ class _System:
         return False
 
     def solve(self) -> bool:
-        """Put what equations say in the place of atoms that stand alone in them: rounding then sees the divisors. True if that contradicts."""
+        """Put what equations say in place of atoms that stand alone in them: rounding then sees the divisors. True if that contradicts."""
         for key in list(self._rows):
             atom = self._defined(key)
             if atom is None:

@@ -52,7 +52,7 @@ class Masks:
             found = one if found is None else found & one
         return np.ones(self.warps.shape, np.bool_) if found is None else found
 
-    def nobody(self, conditions: Iterable[Expr]) -> bool:
+    def is_empty(self, conditions: Iterable[Expr]) -> bool:
         """True only if no thread satisfies all of some conditions: those of them that speak of threads alone."""
         mask = self.of(c for c in conditions if c.free and c.free <= THREADS)
         return mask is not None and not mask.any()

@@ -1,10 +1,10 @@
-"""Rings inside one role: slots of a buffer that threads use in turns, numbered by a cursor without mbarriers.
+"""Rings inside one role: slots of a buffer that threads use in turn, numbered by a cursor without mbarriers.
 
-All advances by one of such a cursor stand in one block, ``m`` of them, and all threads that come there come equally often. A use that stands in this
-block behind ``j < m`` of them, at the slot ``k`` further than the cursor's, is at position ``m*I + j + k``, where ``I`` counts the executions of the
-block, in whatever loops stand around it. So is one in front of the loop whose body the block is, with ``j = 0`` and ``I`` executions before it. Two
-uses of one slot are at positions whose difference is a multiple of the number of slots ``S``. That says how many executions of the block lie
-between them at least, and so what is passed in any case: more of them only add to it.
+All ``m`` advances of such a cursor stand in one block of statements, which all its threads execute equally often. A use in this block, behind ``j < m`` of
+them, at a slot ``k`` further than the cursor's, is at position ``m*I + j + k``, where ``I`` counts the executions of the block, through all loops around
+it. A use before the loop whose body the block is has ``j = 0`` and ``I`` earlier executions. Two uses of one slot are at positions that differ by a
+multiple of the number of slots ``S``. This gives the least number of executions of the block between them, and so the statements that are passed in any
+case: more executions only add to these.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A kernel's body as the checker reads it: indices written as what they are, iterations of some loops copied out.
+"""A kernel's body as the checker reads it: indices as the variables that they are, iterations of some loops copied out.
 
-What is written differently has a value only where the kernel's own text has one. ``ranges`` are what the launch bounds.
+A rewritten expression has a value only where the original has one. ``ranges``: what the launch bounds.
 """
 
 from __future__ import annotations

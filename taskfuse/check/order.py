@@ -1,10 +1,9 @@
-"""No deadlock: one order of all synchronization in which everything that a wait needs comes before it.
+"""No deadlock: one order of all synchronization in which every wait comes after everything that it needs.
 
-Loops that a ring's ends share are laid on top of each other, one iteration of one with the same iteration of the other. What remains at each
-level is a finite graph: program order inside each thread, an edge from the arrivals of a position to the waits for it. If the graph has no
-cycle at any level, it has a topological order; ordering dynamic events by (place at the outermost level, iteration, place at the next level,
-...) gives a total order in which every wait comes after all that it waits for. The first event of a stuck execution in this order would then
-have everything it needs: a contradiction.
+Loops that the ends of a ring share are superimposed, iteration by iteration. What remains at each level is a finite graph: program order inside each
+thread, and an edge from the arrivals of a position to the waits for it. If the graph has no cycle at any level, it has a topological order, and ordering
+dynamic events by (place at the outermost level, iteration, place at the next level, ...) gives a total order in which every wait comes after all that
+it waits for. The first blocked event of a stuck execution in this order would then have everything it needs: a contradiction.
 """
 
 from __future__ import annotations
@@ -151,11 +150,7 @@ def deadlocks(tree: StatementTree, paths: Paths, rings: Rings, others: Sequence[
                 level.edge(one, two)
         if not placed:
             notes = (a.text, b.text)
-            return [
-                Obligation(
-                    Layer.ORDER, "deadlock", Verdict.OUTSIDE, "an arrival and the wait for it lie in loops that were not laid on top of each other", notes
-                )
-            ]
+            return [Obligation(Layer.ORDER, "deadlock", Verdict.OUTSIDE, "an arrival and the wait for it lie in loops that cannot be superimposed", notes)]
     for what, level in levels:
         cycle = find_cycle(level.successors)
         if cycle is not None:
@@ -240,7 +235,7 @@ def _once(rings: Rings) -> list[tuple[Node, Node]]:
 def initialization(tree: StatementTree, rings: Rings, paths: Paths) -> list[Obligation]:
     """Every mbarrier that is used is initialized once, by one thread, before a barrier of the whole block that comes before all its uses;
 
-    of the whole cluster, if other blocks use it.
+    of the whole cluster, if other blocks use it. One that nobody uses is not initialized twice.
     """
     threads = rings.threads
     found: list[Obligation] = []
@@ -259,9 +254,9 @@ def initialization(tree: StatementTree, rings: Rings, paths: Paths) -> list[Obli
     remote = remote_barriers(n.stmt for n in tree.leaves())
     slots = {m.name: m.slots for m in tree.kernel.mbarriers}
     held = 0
-    for name, nodes in uses.items():
+    for name in {**uses, **inits}:
         reason = ""
-        mine = inits.get(name, [])
+        mine, nodes = inits.get(name, []), uses.get(name, [])
         covered: list[int] = []
         for n in mine:
             assert isinstance(n.stmt, InitBarrier)
@@ -272,15 +267,17 @@ def initialization(tree: StatementTree, rings: Rings, paths: Paths) -> list[Obli
                 case e, [For(var=var, start=Const(value=a), stop=Const(value=b), step=Const(value=1))] if str(e) == var:
                     covered += range(a, b)
                 case _:
-                    reason = "which slots are initialized is not a list of constants"
+                    reason = "the slots that are initialized are not constants"
             split = threads.split(n.conditions)
             count = threads.count(split.threads)
             if split.varying or split.uniform or not (isinstance(count, Const) and count.value == 1):
                 reason = reason or f"{'an unknown number of' if count is None else count} threads initialize it"
-        if not reason and sorted(covered) != list(range(slots[name])):
+        if not reason and len(covered) > len(set(covered)):
+            reason = "a slot is initialized twice"
+        if not reason and nodes and sorted(covered) != list(range(slots[name])):
             missing = sorted(set(range(slots[name])) - set(covered))
-            reason = f"slots {missing} are never initialized" if missing else "a slot is initialized twice"
-        if not reason:
+            reason = f"slots {missing} are never initialized"
+        if not reason and nodes:
             last = max(n.path[0].index for n in mine)
             first = min(n.path[0].index for n in nodes)
             between = [b for b in barriers if last < b.index < first]
@@ -293,7 +290,7 @@ def initialization(tree: StatementTree, rings: Rings, paths: Paths) -> list[Obli
                 late = next((n for n in mine if not _fenced(n, between[-1], paths, threads)), None)
                 if late is not None:
                     mine = [late]
-                    reason = "who initializes it does not fence that for the copy engine before the barrier (FENCE mbarrier_init)"
+                    reason = "its initializer executes no FENCE mbarrier_init before the barrier, so the copy engine may not see it"
         if reason:
             verdict = Verdict.OUTSIDE
             found.append(Obligation(Layer.ORDER, f"mbarrier {name}", verdict, reason, tuple(n.text for n in (*mine[:1], *nodes[:1]))))

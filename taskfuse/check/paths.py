@@ -1,8 +1,8 @@
-"""What every execution passes between two statements.
+"""Which statements every execution passes between two statements.
 
-Between an execution of ``a`` and a later one of ``b``, in the same iteration of their common loops or with a common loop's back edge in
-between, control passes certain statements in any case: those after ``a`` in the blocks around it, then those before ``b``. Arms are entered if
-thread indices alone select who runs them, or if their conditions are known to hold; loops where they are known to have an iteration.
+Between an execution of ``a`` and a later one of ``b``, in the same iteration of their common loops or across a common loop's back edge, control passes
+certain statements in any case: those after ``a`` in the blocks around it, then those before ``b``. Arms are entered if thread indices alone select
+their threads, or if their conditions are known to hold; loops, if they are known to have an iteration.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SYNCHRONIZING = (
 
 
 class Region(Enum):
-    """Where a passed statement stands: behind the first one in a block around it, in the block where both meet, before the second one."""
+    """Where a passed statement stands: after the first one in a block around it, in the block where their paths part, before the second one."""
 
     AFTER = 0
     BETWEEN = 1
@@ -235,7 +235,7 @@ class SyncPoint:
     """A statement that threads pass together.
 
     Attributes:
-        threads: conditions on who passes it.
+        threads: conditions on the threads that pass it.
         alike: names of the symbols that two of them have to agree on.
     """
 
@@ -253,7 +253,7 @@ class SyncPoints:
             self._sync_points.setdefault(sync_point.node.block, []).append(sync_point)
 
     def separate(self, a: Node, b: Node, equal: frozenset[str]) -> bool:
-        """True only if two threads that agree on some symbols pass one between ``a`` and ``b``, whichever comes first and whoever makes which."""
+        """True only if two threads that agree on some symbols pass one between ``a`` and ``b``, in either order, whichever thread executes which."""
         if a.number > b.number:
             a, b = b, a
         depth = next((k for k, (x, y) in enumerate(zip(a.path, b.path, strict=False)) if x is not y), None)

@@ -1,12 +1,12 @@
-"""Distributed rings: instances of a consumer share a ring, each takes the slots of its own iterations and advances past the others'.
+"""Distributed rings: instances of a consumer share a ring; each takes the slots of its own iterations and advances past the others'.
 
 In one iteration of the loop around the distributing axis, instance ``w`` of ``n`` advances by ``T(0) + .. + T(w - 1)``, visits ``T(w)`` positions and
-advances by ``T(w + 1) + .. + T(n - 1)``: together they visit all positions of the iteration, each once. A *turn*, one mbarrier per instance, goes
-round: ``w`` waits for it before its first position and passes it to ``w + 1`` after its last one, so that everything that ``w`` has advanced past has
-completed by then, and nothing newer than one phase can have. Instance 0 begins: its parity is inverted.
+advances by ``T(w + 1) + .. + T(n - 1)``: together they visit all positions of the iteration, each once. The *turn*, one mbarrier per instance, goes
+round: ``w`` waits for it before its first position and passes it to ``w + 1`` after its last. So everything that ``w`` has advanced past has
+completed by then, and the ring is at most one phase further. Instance 0 begins: its parity is inverted.
 
-A cursor that releases trails through the same positions, and makes the same advances around them. It may do so behind the turn: what is left to
-release then waits for no other instance.
+A cursor that releases trails through the same positions and makes the same advances around them. It may do so after the turn is passed: the
+remaining releases wait for no other instance.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def distributed(rings: Rings, cursor: str, who: Conditions, *, arrives: bool) ->
     """
     moves = [n for n in rings.ops(cursor) if isinstance(n.stmt, Advance) and n.stmt.count is not const(1)]
     names = [name for name, nodes in rings.order_waits.items() if any(n.loops == moves[0].loops for n in nodes)]
-    failure = NotRing("it advances by more than one position, and takes no turn", moves[0])
+    failure = NotRing("it advances by more than one position without taking a turn", moves[0])
     around = {name: (*rings.order_waits[name], *rings.order_arrivals.get(name, [])) for name in names}
     for name in sorted(names, key=lambda name: min(abs(n.number - moves[0].number) for n in around[name])):
         try:
@@ -75,7 +75,7 @@ def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, *, arrives: 
     take, give = takes[0], gives[0]
     assert isinstance(take.stmt, Wait)
     if not isinstance(give.stmt, Arrive):
-        raise NotRing("its turn is passed when copies are done", give)
+        raise NotRing("its turn is passed by ARRIVE.async", give)
     w = take.stmt.barrier.slot
     body = rings.skeleton({*rings.ops(cursor), take, give})
     trees = _around(body, take)
@@ -90,7 +90,7 @@ def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, *, arrives: 
     traversal = parse(inner, trailing=False, waits=True, arrives=arrives, alike=_fixed(w, count))
     trips = _total(traversal)
     if trips is None:
-        raise NotRing("how many positions an instance visits is unknown", take)
+        raise NotRing("the number of positions that an instance visits is unknown", take)
     _check_skips(before, after, trips, w, count, take)
     lo, hi = take.context.ranges.of(w)
     if lo is None or hi is None or lo < 0 or hi > count - 1:
@@ -188,16 +188,16 @@ def _check_token(rings: Rings, name: str, count: int, w: Expr, take: Node, give:
     for n in (take, give, moves[0]):
         split = threads.split(n.conditions)
         if split.varying or set(split.uniform) != set(take.conditions) - {c for c in take.conditions if c.free & THREADS}:
-            raise NotRing("whether its turn is taken and passed changes", take, n)
+            raise NotRing("its turn is taken and passed under varying conditions", take, n)
         if n is not give and not threads.same(split.threads, who):
-            raise NotRing("others take the turn than those that use the slots", n)
+            raise NotRing("the threads that take the turn are not those that use the slots", n)
     arriving = threads.split(give.conditions).threads
     per = {threads.count((*arriving, eq(w, k))) for k in range(count)}
     (one,) = per if len(per) == 1 else (None,)
     if one is None or any(c is not one and not prove(eq(c, one), facts) for c in rings.counts(name)):
-        raise NotRing("the arrivals of its turn are not what it counts", give)
+        raise NotRing("the count of its turn is not the number of its arrivals", give)
     if not rings.slot_release.covers(take, give, who, w):
-        raise NotRing("threads that took the turn go on without meeting the one that passes it", take, give)
+        raise NotRing("threads that took the turn are not synchronized with the one that passes it", take, give)
 
 
 def _within(rings: Rings, site: BarrierSite, w: Expr, k: int) -> bool:

@@ -1,7 +1,7 @@
-"""No race: two conflicting accesses never meet, are made by one thread, or are ordered.
+"""No race: two conflicting accesses never touch one element, are made by one thread, or are ordered.
 
-Ordered means: on every way from one to the other stands a meeting of both threads, or a ring hands the slot on in between. Asynchronous
-accesses begin when they are issued and end at a wait_group, or when the ring's barrier completes; a generic write that an engine then sees needs
+Ordered means: every path from one to the other passes a barrier of both threads, or a ring hands the slot over in between. Asynchronous accesses
+begin when they are issued and end at a wait_group, or when the ring's barrier completes; a generic write that an engine then sees needs
 the proxy fence of its writer.
 """
 
@@ -180,7 +180,7 @@ class Races:
         return retired is not None and (self._arrives(u, arrival) or self.rings.slot_release.released(steps[retired].node, arrival, end))
 
     def _fenced(self, u: Use, section: Section) -> bool:
-        """The writer of a slot fences its write, then arrives, or meets the thread that arrives for it."""
+        """The writer of a slot fences its write, then arrives, or synchronizes with the thread that arrives for it."""
         for a in section.visit.arrivals:
             steps = self.paths.forward(u.node, a) or []
             if u.engine.queue is not None:  # it is a write of the thread from its wait_group on
@@ -201,7 +201,7 @@ class Races:
         return all(s is not None and self._fenced(x, s) for x, y, s in sides if _needs_fence(x, y))
 
     def _arrives(self, u: Use, arrival: Node) -> bool:
-        """True only if whoever makes an access makes an arrival, too."""
+        """True only if the thread that makes an access also makes an arrival."""
         return self.threads.implies(u.context.conditions, self.threads.split(arrival.conditions).threads, u.context)
 
     def _released(self, u: Use, arrival: Node, end: Endpoint) -> bool:
@@ -211,8 +211,8 @@ class Races:
         """A read of a slot is over before the slot is released.
 
         An asynchronous one is waited for: by the thread that issued it (bulk), or by each warp for itself (wgmma). Past that its own thread arrives, or a
-        thread of each of these warps, or it meets one that arrives. A read of the thread itself (no queue) comes before its own arrival, or before such
-        a meeting.
+        thread of each of these warps, or it synchronizes with one that arrives. A read of the thread itself (no queue) comes before its own
+        arrival, or before such a barrier.
         """
         release_of = {v.wait: r for v, r in zip(end.visits(), visits(end.releases), strict=True)}
         release = release_of.get(visit.wait)
@@ -223,14 +223,14 @@ class Races:
             if steps is None:
                 return False
             if queue is None:
-                if not self._arrives(u, a) and not self.rings.slot_release.met(steps, a, end):
+                if not self._arrives(u, a) and not self.rings.slot_release.synchronized(steps, a, end):
                     return False
                 continue
             retired = self._retired(steps, queue, u)
             if retired is None:
                 return False
             by_warps = queue is Queue.WGMMA and self.threads.covers_warps(end.threads, self.threads.split(a.conditions).threads)
-            if not (by_warps or self._arrives(u, a) or self.rings.slot_release.met(steps[retired + 1 :], a, end)):
+            if not (by_warps or self._arrives(u, a) or self.rings.slot_release.synchronized(steps[retired + 1 :], a, end)):
                 return False
         return bool(release.arrivals)
 
@@ -277,7 +277,7 @@ class Races:
         return found
 
     def _once(self, a: Use, b: Use) -> bool:
-        """True only if in one iteration of their common loops one thread makes both in its own order, or they never meet."""
+        """True only if in one iteration of their common loops one thread makes both in its own order, or they never touch one element."""
         same = frozenset(loop.stmt.var for loop in common_loops(a.node, b.node) if isinstance(loop.stmt, For))
         if not same:
             return False
@@ -381,10 +381,10 @@ class Races:
         (load,) = loads
         use, position = (b, two) if load is a else (a, one)
         if use.engine.is_async or not self._tma_prefetch.waited(load.node, use, position):
-            return "it is no access of a thread that has waited for the load"
+            return "the thread that accesses it has not waited for the load"
         for first, _, steps, distance in pair.later():
             if first is load and distance < 0:
-                return "a load overwrites a slot that is still to be used"
+                return "a load overwrites a slot that is still in use"
             if first is use and not self._ordered(steps, use, load, equal):
                 return "nothing orders a use of a slot and the load that fills it again"
         return ""
@@ -422,7 +422,7 @@ class Races:
         return f"an engine sees a write, and no {_fence(a)} of the writer stands between them" if fence else "nothing orders them"
 
     def _ordered(self, steps: list[Step], a: Use, b: Use, equal: frozenset[str], *, fenced: bool = True) -> bool:
-        """True if what stands between ``a`` and a later ``b`` orders them: a wait_group of ``a``, a fence for ``b``, a meeting of both, in that order.
+        """True if what stands between ``a`` and a later ``b`` orders them: a wait_group of ``a``, a fence for ``b``, a barrier of both, in that order.
 
         Args:
             fenced: false: but for the fence.
@@ -444,7 +444,7 @@ class Races:
         return a.memory is MemoryType.Global and self._chains.across_blocks(steps[start:], a, b, common)
 
     def _over(self, steps: list[Step], a: Use, b: Use, *, fenced: bool = True) -> int | None:
-        """How many statements are passed until ``a`` is over, and can be seen by ``b``: a wait_group, a fence if one is asked for. ``None``: it is not."""
+        """How many statements are passed until ``a`` is over, and can be seen by ``b``: a wait_group, and a fence if one is required. ``None``: never."""
         start = 0
         if a.engine.is_async:
             found = None if a.engine.queue is None else self._retired(steps, a.engine.queue, a, reads=not a.is_write)
@@ -457,14 +457,14 @@ class Races:
         return start
 
     def _fences(self, node: Node, u: Use) -> bool:
-        """True only if whoever makes an access executes a proxy fence there, of the memory that it is in."""
+        """True only if the accessing thread executes a proxy fence there, for the memory of the access."""
         return isinstance(node.stmt, FenceProxyAsync) and node.stmt.memory is u.memory and self._same_issuer(node, u)
 
     def _one_thread(self, u: Use) -> bool:
         return self.threads.at_most_one(u.context.conditions)
 
     def _joins(self, m: BarrierSite, step: Step, a: Use, b: Use, common: set[Expr], shared: tuple[Expr, ...], equal: frozenset[str]) -> bool:
-        """True if both threads come to a meeting, and meet each other there."""
+        """True if both threads reach a barrier, and it synchronizes them with each other."""
         allowed = set(a.node.conditions) if step.region is Region.AFTER else set(b.node.conditions) if step.region is Region.BEFORE else common
         for c in m.uniform:
             if c not in allowed and c not in step.given:
@@ -492,7 +492,7 @@ class Races:
         return False
 
     def _again(self, a: Use, equal: frozenset[str]) -> str:
-        """A store of one thread that meets its own earlier store: their order would be open."""
+        """A bulk store that may overlap an earlier one of the same thread: their order is open."""
         for loop in common_loops(a.node, a.node):
             assert isinstance(loop.stmt, For)
             if loop.stmt.var not in equal and not self._ordered(self.paths.around(a.node, a.node, loop), a, a, equal):
@@ -509,7 +509,7 @@ class Races:
             if queue is None or (queue is Queue.COPY and (not u.is_write or self._section(u) is not None or self._chains.awaited(u))):
                 continue
             if self._retired(self.paths.to_end(u.node), queue, u, reads=u.engine is Engine.TENSOR or not u.is_write) is None:
-                found.append(Obligation(Layer.ORDER, u.node.text, Verdict.OUTSIDE, "it is never waited for: the thread may exit before it is done"))
+                found.append(Obligation(Layer.ORDER, u.node.text, Verdict.OUTSIDE, "no wait covers it: the thread may exit before it completes"))
         return found
 
 

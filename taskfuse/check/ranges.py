@@ -1,8 +1,8 @@
 """Constant bounds of index expressions, from the conditions that hold at a place.
 
-A deliberately small interval arithmetic: the races between accesses are decided over constants in most kernels, and the prover of
-``taskfuse.ir.scalar`` is asked only where this one knows nothing. It stays apart from the intervals of :mod:`taskfuse.ir.scalar.intervals`, by which
-lowering and the CUDA backend choose indices and their widths: a mistake there is not one here.
+A deliberately small interval arithmetic: most races are decided over constants, and the prover of ``taskfuse.ir.scalar`` is asked only where these bounds
+do not suffice. It shares nothing with the intervals of :mod:`taskfuse.ir.scalar.intervals`, by which lowering and the CUDA backend choose indices and
+their widths, so that a mistake there is not repeated here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from taskfuse.ir.scalar import And, Compare, CompareOp, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor, compare
+from taskfuse.ir.scalar import And, Compare, CompareOp, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor, compare, maximum
 
 Span = tuple[int | None, int | None]
 """Inclusive bounds; ``None``: none is known."""
@@ -30,6 +30,16 @@ def terms_of(e: Expr) -> tuple[tuple[tuple[Expr, int], ...], int]:
             return (), value
         case _:
             return ((e, 1),), 0
+
+
+def without_floor(extent: Expr) -> Expr:
+    """An extent that something at least 0 is below, so that it is above 0: ``k*n`` of ``k*max(n, 0)``."""
+    match terms_of(extent):
+        case ((Max(args), k),), 0 if k > 0:
+            above = [e for e in args if not (isinstance(e, Const) and e.value <= 0)]
+            return maximum(*above) * k if above else extent
+        case _:
+            return extent
 
 
 def meet(a: Span, b: Span) -> Span:

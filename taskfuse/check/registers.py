@@ -1,9 +1,9 @@
 """Registers that wgmmas in flight write or read, and register budgets.
 
-A thread may touch an accumulator, or a register that holds a wgmma's matrix A, only after it has waited for the wgmma (PTX ISA,
-"wgmma.wait_group"), and a wgmma may start only after a ``wgmma.fence`` behind the last access of the thread to its registers (PTX ISA,
-"wgmma.fence"). ``setmaxnreg`` is executed once by a warpgroup. One that asks for more waits until as many registers of its block are free, which
-others have released (PTX ISA, "setmaxnreg"): all budgets together fit into what the block was launched with.
+A thread may access an accumulator, or a register that holds a wgmma's matrix A, only after it has waited for the wgmma (PTX ISA,
+"wgmma.wait_group"), and a wgmma may start only after a ``wgmma.fence`` that follows the thread's last access to its registers (PTX ISA,
+"wgmma.fence"). A warpgroup executes ``setmaxnreg`` once. An increase waits until others have released enough registers of the block (PTX ISA,
+"setmaxnreg"): all budgets together must fit into what the block was launched with.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def in_flight(tree: StatementTree, paths: Paths, threads: Threads) -> list[Oblig
             for what in dict.fromkeys(mine.what for mine in used[w] for h in held if mine.overlaps(h)):
                 for steps in _ways(paths, w, n):
                     if _retired(steps, w, threads) is None:
-                        found.append(_open(w, f"its {what} are touched while it may be in flight", n))
+                        found.append(_open(w, f"its {what} are accessed while it may be in flight", n))
                 for steps in _ways(paths, n, w):
                     if not any(isinstance(s.node.stmt, WgmmaFence) and _same(s.node, w, threads) for s in steps):
                         found.append(_open(w, f"no FENCE wgmma stands between an access to its {what} and it", n))
         for other in multiplies:
             found += _between(w, other, used, paths, threads)
-    return found or [Obligation(Layer.ORDER, "accumulators", Verdict.PROVED, f"touched only while none of {len(multiplies)} wgmmas is in flight")]
+    return found or [Obligation(Layer.ORDER, "accumulators", Verdict.PROVED, f"not accessed while any of {len(multiplies)} wgmmas is in flight")]
 
 
 def _between(w: Node, later: Node, used: Mapping[Node, tuple[Held, ...]], paths: Paths, threads: Threads) -> Iterator[Obligation]:
@@ -158,7 +158,7 @@ def budgets(tree: StatementTree, threads: Threads, launched: int | None) -> list
     if not nodes:
         return []
     if launched is None or threads.shape is None:
-        return [_open(nodes[0], "what a launch gives each thread is unknown where the shape of a block is not constant")]
+        return [_open(nodes[0], "the registers of a thread at launch are unknown, because the shape of the block is not constant")]
     given = math.prod(threads.shape)
     total = launched * given
     for n in nodes:
@@ -173,7 +173,7 @@ def budgets(tree: StatementTree, threads: Threads, launched: int | None) -> list
                 return [_open(n, "a warpgroup sets its budget twice", m)]
     text = f"they sum to {total} registers of the {launched * given} that {given} threads are launched with"
     if total > launched * given:
-        return [Obligation(Layer.ORDER, "register budgets", Verdict.REFUTED, f"{text}: a warpgroup waits for ever")]
+        return [Obligation(Layer.ORDER, "register budgets", Verdict.REFUTED, f"{text}: a warpgroup waits forever")]
     return [Obligation(Layer.ORDER, "register budgets", Verdict.PROVED, text)]
 
 

@@ -2,8 +2,8 @@
 
 Two accesses ``a`` and ``b`` are made by any threads in any iterations. If they touch one element, their indices are equal axis by axis; from
 such an equation follow equalities of *digits*: ``32*i + x`` with ``0 <= x < 32`` is equal on both sides only if ``i`` and ``x`` are. The closure
-below collects everything that must be equal: thread and block indices, loop variables, and expressions of them. No solution at all means that
-the accesses never meet.
+below collects everything that must be equal: thread and block indices, loop variables, and expressions of them. If there is no solution, the
+accesses never touch one element.
 """
 
 from __future__ import annotations

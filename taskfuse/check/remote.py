@@ -1,12 +1,12 @@
-"""What reaches other blocks of a cluster: rings across blocks, where their copies land, and that no block exits too early.
+"""Accesses to other blocks of a cluster: rings across blocks, the destinations of their copies, and that no block exits too early.
 
 A ring *across* some cluster types has a ``full`` and an ``empty`` in each of the blocks that these types join; docs/proof.md extends the argument
-for rings to it. It asks, besides what it asks of every ring:
+for rings to it. Besides what every ring requires:
 
 1. all endpoints make the same visits in all of these blocks: loops and conditions around them do not depend on the types;
-2. every position brings a copy from each of the blocks to all of them, and each release arrives in all of them: so no block is a phase ahead;
-3. copies of one position into one buffer land apart;
-4. a barrier of the cluster comes after the mbarriers' initialization and before all use, and one after the last copy or arrival.
+2. every position brings a copy from each of the blocks to all of them, and each release arrives in all of them, so that no block is a phase ahead;
+3. copies of one position into one buffer have disjoint destinations;
+4. a barrier of the cluster stands between the mbarriers' initialization and their use, and one after the last copy or arrival.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def joined(clusters: Clusters, full: str, producer: Sequence[Visit], releases: S
     (across,) = found
     for v in producer:
         if not any(n in loads for n in v.arrivals):
-            raise NotRing("a position brings no copy to the other blocks of the cluster: they would be free to go on", *v.arrivals[:1])
+            raise NotRing("a position brings no copy to the other blocks of the cluster: they could run ahead", *v.arrivals[:1])
     for v in (*producer, *releases, *waits):
         for n in (v.wait, *v.arrivals, v.advance):
             if n is not None and (reason := clusters.uneven(n, across)):
@@ -58,7 +58,7 @@ def joined(clusters: Clusters, full: str, producer: Sequence[Visit], releases: S
 
 
 def apart(clusters: Clusters, a: Use, b: Use, shape: Sequence[Expr]) -> bool:
-    """True only if copies of one position, from any blocks, land in different elements of a buffer: all are looked at.
+    """True only if copies of one position, from any blocks, have disjoint destinations in a buffer: all are compared.
 
     What a copy touches is the box's number of elements from its first one on (a swizzle moves them inside whole rows).
 
@@ -109,11 +109,11 @@ def before_exit(tree: StatementTree, paths: Paths, barriers: Barriers, rings: It
         count += 1
         reason = ""
         if stmt.barrier.name not in held:
-            reason = "it reaches other blocks of the cluster, and is part of no ring"
+            reason = "it accesses other blocks of the cluster outside a ring"
         elif not any((m := barriers.at.get(s.node)) is not None and m.scope is BarrierScope.CLUSTER for s in paths.to_end(n)):
-            reason = "no barrier of the cluster comes after it: a block that it reaches may have exited"
+            reason = "no barrier of the cluster follows it: a block that it accesses may have exited"
         if reason:
             found.append(Obligation(Layer.ORDER, n.text, Verdict.OUTSIDE, reason))
     if count and not found:
-        found.append(Obligation(Layer.ORDER, "cluster", Verdict.PROVED, f"{count} statements reach other blocks before those exit"))
+        found.append(Obligation(Layer.ORDER, "cluster", Verdict.PROVED, f"{count} statements access other blocks before those exit"))
     return found

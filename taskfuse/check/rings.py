@@ -2,13 +2,13 @@
 
 An endpoint's cursor counts *positions*: position ``n`` is slot ``n % S`` in phase ``n // S``. A ring is *disciplined* if
 
-1. every thread of an endpoint visits the positions in order, at each of them waits once, then arrives once (or lets another thread of its
-   warp or barrier arrive for it, after meeting it), then advances by one;
+1. every thread of an endpoint visits the positions in order; at each it waits once, then arrives once (or synchronizes with another thread of its
+   warp or barrier that arrives for it), then advances by one;
 2. producer and consumers visit equally many: their loops around the ring are equal, one by one;
 3. ``full`` counts the producer's arrivals of one position, ``empty`` those of all consumers; consumers start in phase 0, producers one ahead.
 
-docs/proof.md shows that then no wait can pass early or miss its phase, for any trip counts, and that all that is done with a slot
-between wait and arrival is ordered.
+docs/proof.md shows that then no wait can pass early or miss its phase, for any trip counts, and that all accesses of a slot between wait and arrival
+are ordered.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Rings:
         once: which mbarrier, a name and a slot, that completes once a statement uses.
         obligations: what was shown.
         trailing: slot symbol of a cursor -> the rings' endpoints with it.
-        handover, arrivals: what is asked of threads and their arrivals, and of the numbers of these.
-        refilled: mbarriers at which loads complete that who waits for them starts ahead.
+        slot_release, arrivals: the rules for threads and their arrivals, and for the numbers of these.
+        refilled: mbarriers of loads that a thread which waits for them starts ahead.
     """
 
     def __init__(self, tree: StatementTree, threads: Threads, barriers: Barriers, paths: Paths) -> None:
@@ -121,7 +121,7 @@ class Rings:
     def _only_slot(self, node: Node, stmt: Wait | Arrive | ArriveAsync | Expect | TmaLoad) -> str | None:
         """The cursor of a use of the only mbarrier of an array by the constant 0: that of the parity, or the one that then advances.
 
-        Every cursor over one slot is at slot 0, so that any of them would be right; which positions it makes of the uses is asked later.
+        Every cursor over one slot is at slot 0, so any of them would do; the positions of its uses are checked later.
         """
         name = stmt.barrier.name
         if self.slots[name] != 1 or stmt.barrier.slot is not const(0):
@@ -185,7 +185,7 @@ class Rings:
         self.obligations.append(Obligation(Layer.STRUCTURE, f"mbarrier {name}", Verdict.OUTSIDE, error.reason, notes))
 
     def _is_full(self, name: str) -> bool:
-        """True if somebody waits here from phase 0 on, and whoever arrives waits elsewhere for the slots to become empty."""
+        """True if threads wait here from phase 0 on, and those that arrive wait elsewhere for the slots to become empty."""
         waits = self._waits.get(name, {})
         return bool(waits) and all(self._start(c)[1] == 0 for c in waits) and bool(self._arrivals.get(name))
 
@@ -212,22 +212,22 @@ class Rings:
         empties = [name for name, waits in self._waits.items() if p in waits and name != full]
         if len(empties) != 1:
             first = arrivals[p][0]
-            raise NotRing("whoever arrives does not wait for the slot to be empty" if not empties else "its producer waits for several barriers", first)
+            raise NotRing("the thread that arrives does not wait for the slot to be empty" if not empties else "its producer waits for several barriers", first)
         empty = empties[0]
         if set(self._waits[empty]) != {p} or empty in self.order_arrivals or empty in self.order_waits:
-            raise NotRing(f"others than its producer wait for {empty}", self._waits[empty][p][0])
+            raise NotRing(f"threads outside its producer wait for {empty}", self._waits[empty][p][0])
         slots = self.slots[full]
         for cursor in (p, *self._waits[full], *self._arrivals.get(empty, {})):
             self._check_cursor(cursor, slots, 1 if cursor == p else 0, full, empty)
         producer = self._endpoint(p, p, empty, full)
         releases = list(self._arrivals.get(empty, {}))
         if not releases:
-            raise NotRing(f"nobody arrives at {empty}", self._waits[empty][p][0])
+            raise NotRing(f"no thread arrives at {empty}", self._waits[empty][p][0])
         consumers: list[Endpoint] = []
         for a in self._waits[full]:
             consumers.append(self._endpoint(a, self._release(a, releases, full), full, empty))
         if {c.release for c in consumers} != set(releases):
-            raise NotRing(f"somebody arrives at {empty} without waiting for {full}", self._arrivals[empty][releases[-1]][0])
+            raise NotRing(f"a thread arrives at {empty} without waiting for {full}", self._arrivals[empty][releases[-1]][0])
         ring = Ring(full, empty, slots, producer, consumers)
         releases_of = [v for c in consumers for v in visits(c.releases)]
         ring.across = joined(self.clusters, full, list(producer.visits()), releases_of, [v for c in consumers for v in c.visits()])
@@ -242,7 +242,7 @@ class Rings:
             for visit in visits(e.releases):
                 for n in visit.releases:
                     if not isinstance(n.stmt, Arrive):  # nobody waits for the last arrivals of consumers
-                        raise NotRing("a consumer arrives when copies are done: the last may be in flight at exit", n)
+                        raise NotRing("a consumer arrives by ARRIVE.async: its last copies may be in flight at exit", n)
         for e in ring.endpoints:
             self.slot_release.check(e)
         return ring
@@ -264,7 +264,7 @@ class Rings:
         stmt = node.stmt
         assert isinstance(stmt, CursorInit)
         if node.loops:
-            raise NotRing(f"cursor {cursor} starts anew in every iteration, but the barriers' phases go on", node)
+            raise NotRing(f"cursor {cursor} starts anew in every iteration, but the barriers' phases continue", node)
         if (stmt.slots, stmt.slot) != (slots, 0) or self.slots[empty] != slots:
             raise NotRing(f"cursor {cursor} runs over {stmt.slots} slots from slot {stmt.slot}; {full} has {slots}, {empty} {self.slots[empty]}", node)
         if stmt.parity != parity:
@@ -292,17 +292,17 @@ class Rings:
         return THREADS if shared else frozenset()
 
     def _threads_of(self, nodes: list[Node], alike: frozenset[str] = frozenset()) -> Conditions:
-        """The conditions that select who executes some nodes, all alike. ``alike``: thread indices that trips of loops may depend on."""
+        """The conditions that select the threads of some nodes, the same for all. ``alike``: thread indices that trips of loops may depend on."""
         found: Conditions | None = None
         for n in nodes:
             split = self.threads.split(n.conditions)
             reason = uneven(n, alike=alike)
             if split.varying or reason:
-                raise NotRing(reason or "who executes this changes", n)
+                raise NotRing(reason or "the set of threads that execute it varies", n)
             if found is None:
                 found = split.threads
             elif not self.threads.same(found, split.threads):
-                raise NotRing("other threads do this than those that use the cursor elsewhere", nodes[0], n)
+                raise NotRing("these are not the threads that use the cursor elsewhere", nodes[0], n)
         return found or ()
 
     def _endpoint(self, cursor: str, release: str, waits_on: str, arrives_at: str) -> Endpoint:
@@ -322,11 +322,11 @@ class Rings:
         moves = [n for n in nodes if isinstance(n.stmt, Advance)]
         carried = self._threads_of(moves, alike)  # threads that only carry the cursor may advance it, too
         if not self.threads.implies(who, carried):
-            raise NotRing("others advance its cursor than those that wait with it", *moves[:1])
+            raise NotRing("the threads that advance its cursor are not those that wait with it", *moves[:1])
         pingpong = None
         if alike:
             if not self.threads.same(who, carried):
-                raise NotRing("others advance its cursor than those that wait with it, and it takes turns", *moves[:1])
+                raise NotRing("the threads that advance its cursor are not those that wait with it, and it takes turns", *moves[:1])
             traversal, pingpong = distributed(self, cursor, who, arrives=release == cursor)
         else:
             traversal = parse(self.skeleton(set(nodes)), trailing=False, waits=True, arrives=release == cursor)
@@ -378,7 +378,7 @@ class Rings:
             if any(isinstance(n.stmt, TmaLoad) for n in visit.arrivals):
                 for n in visit.arrivals:
                     if isinstance(n.stmt, (Expect, TmaLoad)) and not self.slot_release.has_waited(n, producer):
-                        raise NotRing("a load is issued by others than those that wait for its slot", n)
+                        raise NotRing("a load is issued by a thread that does not wait for its slot", n)
 
     # -- one shot ---------------------------------------------------------------------------------------------------------------------
 
@@ -392,32 +392,32 @@ class Rings:
         if not given or (strange and (moving or self.slots[name] != 1)):
             raise NotRing("it is neither a ring, nor a barrier of a fixed set of threads, nor used once", *(strange or list(found))[:1])
         if strange:
-            raise NotRing("it is used more than once, and not in the form of a ring", *strange[:1])
+            raise NotRing("it is used more than once, but not as a ring", *strange[:1])
         for k in sorted({slot for slot in found.values() if slot is not None}):
             self._completes_once(name, k, [n for n, slot in found.items() if slot == k])
         self.once |= {n: (name, slot) for n, slot in found.items() if slot is not None}
         self.obligations.append(Obligation(Layer.STRUCTURE, f"mbarrier {name}", Verdict.PROVED, "completes once"))
 
     def _completes_once(self, name: str, slot: int, nodes: list[Node]) -> None:
-        """As many threads arrive at a slot as it counts, with the bytes that they expect, and somebody waits for these."""
+        """As many threads arrive at a slot as it counts, with the bytes that they expect, and some thread waits for these."""
         arrivals = [n for n in nodes if not isinstance(n.stmt, Wait)]
         total: Expr = const(0)
         for n in nodes:
             split = self.threads.split(n.conditions)
             if split.varying or split.uniform:
-                raise NotRing("who uses it is decided by more than thread indices", n)
+                raise NotRing("the set of threads that use it depends on more than thread indices", n)
             if isinstance(n.stmt, (Arrive, ArriveAsync, Expect)):
                 count = self.threads.count(split.threads)
                 if count is None:
-                    raise NotRing("how many threads arrive is unknown", n)
+                    raise NotRing("the number of threads that arrive is unknown", n)
                 total = total + count
         for at, count in self._slot_counts.get(name, []):
             if at in (slot, None) and not prove(eq(count, total), self.threads.context.facts):
-                raise NotRing(f"it counts {count} arrivals, and {total} come", *(arrivals or nodes)[:1])
+                raise NotRing(f"it counts {count} arrivals, but gets {total}", *(arrivals or nodes)[:1])
         self.arrivals.balanced(arrivals)
         loads = [n for n in arrivals if isinstance(n.stmt, TmaLoad)]
-        if loads and not any(self._somebody(n) for n in nodes if isinstance(n.stmt, Wait)):
-            raise NotRing("nobody is known to wait for what the copy engine brings", *loads)
+        if loads and not any(self._is_executed(n) for n in nodes if isinstance(n.stmt, Wait)):
+            raise NotRing("no thread is known to wait for the bytes that the copy engine completes", *loads)
 
     def _shot(self, node: Node) -> int | None:
         """The slot that a statement uses in its first phase, if it stands outside loops; ``None``: not known to be one."""
@@ -440,6 +440,6 @@ class Rings:
             case _:
                 return e
 
-    def _somebody(self, node: Node) -> bool:
+    def _is_executed(self, node: Node) -> bool:
         """A statement outside loops is executed by at least one thread."""
-        return self.threads.somebody(self.threads.split(node.conditions).threads)
+        return self.threads.at_least_one(self.threads.split(node.conditions).threads)

@@ -1,8 +1,8 @@
-"""Values of symbols at which what is known holds: a condition that fails at one of them needs no search for a proof.
+"""Values of symbols at which everything known holds: a condition that fails at one of them needs no search for a proof.
 
-The search takes longest where there is nothing to find. So a question that intervals leave open is asked of some samples first. They only ever say
-"no", and of a condition that does not follow: nothing is proved by them, and no proof is lost. They are made of what is known item by item: extents
-from their declarations, threads and blocks from the launch, iterations between the bounds of their loops; rows at which a condition fails are left out.
+The search takes longest if there is no proof. A question that intervals leave open is therefore evaluated at some samples first. They can reject a
+condition, never accept one: nothing is proved by them, and no proof is lost. They are drawn item by item: extents from their declarations,
+threads and blocks from the launch, iterations between the bounds of their loops; samples at which a known condition fails are dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 Table = Mapping[str, Ints]
 ROWS = 256
 NEAR, FAR, MOST = 8, 400, 1 << 10
-"""How far beyond its least value a symbol is looked at: one without an end, in every other row, and any."""
+"""How far beyond its least value a symbol is sampled: one without an end, in every other row, and any."""
 
 _RANDOM = np.random.default_rng(7).random((61, ROWS))
 

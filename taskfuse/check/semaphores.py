@@ -1,15 +1,15 @@
-"""Rings between blocks: semaphores in Global memory in the place of mbarriers (docs/proof.md, "Rings between blocks").
+"""Rings between blocks: semaphores in Global memory in place of mbarriers (docs/proof.md, "Rings between blocks").
 
-Phases of a semaphore are numbered, so that a wait can neither pass early nor miss its phase: of the obligations of a ring only (A) is left, that a
+Phases of a semaphore are numbered, so a wait can neither pass early nor miss its phase. Of the obligations of a ring only (A) remains: a
 release counted in phase ``k`` comes after completion of phase ``k - 1``. It follows by the induction of :mod:`taskfuse.check.rings`, if
 
-1. in every block of an endpoint, some threads acquire at every position, then release it, or meet one that does, then advance by one;
-2. an endpoint is a box of blocks; each of its blocks uses the ring whose index is its own less a constant, along some block types, and along the
+1. in every block of an endpoint, some threads acquire at every position, then release it, or synchronize with one that does, then advance by one;
+2. an endpoint is a box of blocks. Along some block types each of its blocks uses the ring whose index is its own minus a constant; along the
    others all of its blocks share one. All endpoints have the same rings;
 3. blocks that share a ring visit equally many positions: their loops are equal, one by one;
 4. a phase takes the releases of all blocks that share the ring.
 
-The waits of other threads of a block are its barriers: what one thread has acquired holds for those that it meets afterwards.
+Barriers extend an acquire to other threads of the block: what one thread has acquired holds for those that synchronize with it afterwards.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class BlockRings:
     def _slots(self, full: str, empty: str) -> int:
         one, two = self._semaphores[full].shape, self._semaphores[empty].shape
         if one != two or not isinstance(one[-1], Const):
-            raise NotRing(f"{full} and {empty} have other shapes, or no constant number of slots")
+            raise NotRing(f"{full} and {empty} differ in shape, or their number of slots is not constant")
         return one[-1].value
 
     # -- an endpoint ----------------------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class BlockRings:
         if len(moves) != len(self.rings.ops(cursor)):
             raise NotRing(f"cursor {cursor} is used for an mbarrier, too", *ops[:1])
         for n in (*ops, *moves):
-            reason = "who does this changes" if self.threads.split(n.conditions).varying else uneven(n)
+            reason = "the set of threads that execute it varies" if self.threads.split(n.conditions).varying else uneven(n)
             if reason:
                 raise NotRing(reason, n)
         for n in ops:
@@ -171,11 +171,11 @@ class BlockRings:
         endpoint = Endpoint(cursor, cursor, who, traversal, releases=traversal, ring_index=own)
         for visit in visits(traversal):
             assert visit.wait is not None
-            if not self.threads.somebody(self.threads.split(visit.wait.conditions).threads):
-                raise NotRing("it is not known that a thread acquires", visit.wait)
+            if not self.threads.at_least_one(self.threads.split(visit.wait.conditions).threads):
+                raise NotRing("no thread is known to acquire", visit.wait)
             for a in visit.arrivals:
                 if not self.rings.slot_release.acquired(visit.wait, a, endpoint):
-                    raise NotRing("it releases without having met the thread that acquires", visit.wait, a)
+                    raise NotRing("it releases without synchronizing with the thread that acquires", visit.wait, a)
         _check_blocks_alike(traversal, {name for name, _ in along})
         return _End(endpoint, blocks, along, self._spans(ops[0], blocks, along, self._semaphores[waits_on]))
 
@@ -186,7 +186,7 @@ class BlockRings:
         (node,) = inits
         assert isinstance(node.stmt, CursorInit)
         if node.loops:
-            raise NotRing(f"cursor {cursor} starts anew in every iteration, but the semaphores' phases go on", node)
+            raise NotRing(f"cursor {cursor} starts anew in every iteration, but the semaphores' phases continue", node)
         if (node.stmt.slots, node.stmt.slot) != (slots, 0):
             raise NotRing(f"cursor {cursor} runs over {node.stmt.slots} slots from slot {node.stmt.slot}; the ring has {slots}", node)
 
@@ -195,7 +195,7 @@ class BlockRings:
         found = [self.threads.split(n.conditions) for n in moves]
         for n, split in zip(moves, found, strict=True):
             if split.varying or not self.threads.same(split.threads, found[0].threads):
-                raise NotRing("who moves the cursor changes", n)
+                raise NotRing("the set of threads that advance the cursor varies", n)
         if not found:
             raise NotRing("its cursor never moves")
         return found[0].threads
@@ -206,7 +206,7 @@ class BlockRings:
         for n in nodes:
             mine = tuple(c for c in n.conditions if not c.free.isdisjoint(BLOCKS) and c.free <= BLOCKS | self.threads.launch)
             if found is not None and set(mine) != set(found[0]):
-                raise NotRing("other blocks do this than those that use the cursor elsewhere", found[1], n)
+                raise NotRing("these are not the blocks that use the cursor elsewhere", found[1], n)
             found = mine, n
         return () if found is None else found[0]
 
@@ -280,7 +280,7 @@ class BlockRings:
                     split = self.threads.split(a.conditions)
                     mine = None if split.varying else self.threads.count(split.threads)
                     if mine is None or blocks is None:
-                        raise NotRing("how many threads release is unknown", a)
+                        raise NotRing("the number of threads that release is unknown", a)
                     count = count + mine * blocks
                 if one is not None and not prove(eq(one, count), context.facts):
                     raise NotRing("positions have different numbers of releases", visit.arrivals[0])
@@ -288,7 +288,7 @@ class BlockRings:
             total = total if one is None else total + one
         expected = self._semaphores[name].count
         if not prove(eq(expected, total), context.facts):
-            raise NotRing(f"a phase of {name} takes {expected} releases, and {simplify(total, context.facts)} come")
+            raise NotRing(f"a phase of {name} takes {expected} releases, but gets {simplify(total, context.facts)}")
 
 
 def _inside(trees: list[CursorTree], blocks: Conditions) -> list[CursorTree]:
@@ -315,7 +315,7 @@ def _check_blocks_alike(traversal: tuple[Part, ...], own: set[str]) -> None:
             case Repeat(node=Node(stmt=For() as loop) as node):
                 used = loop.start.free | loop.stop.free | loop.step.free
                 if used & (BLOCKS - own):
-                    raise NotRing(f"the loop over {loop.var} has other trips in other blocks of one ring", node)
+                    raise NotRing(f"the trip count of the loop over {loop.var} differs between blocks of one ring", node)
                 _check_blocks_alike(part.inner, own)
             case Choice(conditions=conditions, inner=inner) | Either(conditions=conditions, inner=inner):
                 if any(c.free & (BLOCKS - own) for c in conditions):

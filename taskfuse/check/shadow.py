@@ -1,7 +1,6 @@
-"""The elements of a launch: who wrote and read each last, and whether a clock knows of it.
+"""The elements of a launch: the last write and reads of each, and which clocks know of them.
 
-An access that does not know of a conflicting one before it is a race; an asynchronous engine also sees what was written in the generic proxy only past a
-fence of the writer.
+An access that does not know of an earlier conflicting one is a race. An asynchronous engine also sees generic writes only after a fence of the writer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Handing a slot over: whoever arrives at a position has waited for it, and what others do with the slot comes before their meeting with the one that arrives.
+"""Release of a slot: each thread that arrives at a position has waited for it, and what other threads do with the slot precedes that arrival.
 
-A thread of an endpoint either arrives itself, or meets one that does, between what it does with the slot and that arrival.
+A thread of an endpoint either arrives itself, or a barrier synchronizes it with one that arrives, between its accesses to the slot and that arrival.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ class SlotRelease:
         self.paths = paths
 
     def check(self, e: Endpoint) -> None:
-        """Whoever arrives at a position has waited for it; whoever waits arrives there, or meets one who does, before it arrives."""
+        """Each thread that arrives at a position has waited for it; each that waits arrives there, or synchronizes with one that then arrives."""
         for visit in (*visits(e.traversal), *(visits(e.releases) if e.release != e.cursor else ())):
             for a in visit.releases:
                 if not self.has_waited(a, e):
-                    raise NotRing("others arrive at a position than those that waited for it", a)
+                    raise NotRing("the threads that arrive at a position are not those that waited for it", a)
         for visit in visits(e.traversal):
             if not visit.arrivals or visit.wait is None:
                 continue
             arrivals = [a for a in visit.arrivals if not isinstance(a.stmt, TmaLoad)]
             if not any(self.released(visit.wait, a, e, control=True) for a in arrivals):
-                raise NotRing("threads that waited go on without meeting the one that arrives for them", visit.wait, *arrivals[:1])
+                raise NotRing("threads that waited continue without synchronizing with the one that arrives for them", visit.wait, *arrivals[:1])
         if e.release != e.cursor:
             for visit, release in zip(visits(e.traversal), visits(e.releases), strict=True):
                 for a in release.releases:
                     if not self._covered(visit, release, a, e):
-                        raise NotRing("threads that waited do not meet the one that arrives for them", a)
+                        raise NotRing("threads that waited are not synchronized with the one that arrives for them", a)
 
     def has_waited(self, node: Node, e: Endpoint) -> bool:
         """True only if all threads that execute a statement are among those that wait at an endpoint."""
@@ -48,7 +48,7 @@ class SlotRelease:
         return not split.varying and self.threads.implies(split.threads, e.threads)
 
     def _covered(self, visit: Visit, release: Visit, arrival: Node, e: Endpoint) -> bool:
-        """Of a trailing release: every thread that waits meets one that arrives in between, or is in a warp with one, which comes together."""
+        """Of a trailing release: every thread that waits synchronizes with one that arrives, or is in a converged warp with one."""
         who = self.threads.split(arrival.conditions).threads
         if self.threads.same(who, e.threads):
             return True
@@ -58,7 +58,7 @@ class SlotRelease:
         steps = self.paths.passed(visit.wait, arrival, release.lag if arrival in release.arrivals else 0)
         if steps is None:
             return False
-        return self.met(steps, arrival, e) or (self.threads.covers_warps(e.threads, who) and any(self._together(s.node, e) for s in steps))
+        return self.synchronized(steps, arrival, e) or (self.threads.covers_warps(e.threads, who) and any(self._together(s.node, e) for s in steps))
 
     def _together(self, node: Node, e: Endpoint) -> bool:
         """True for what all threads of an endpoint execute warp by warp."""
@@ -81,27 +81,27 @@ class SlotRelease:
             return False
         if control and any(self._together(s.node, e) for s in steps) and self.threads.implies(who, e.threads) and self.threads.covers_warps(e.threads, who):
             return True
-        return self.met(steps, arrival, e)
+        return self.synchronized(steps, arrival, e)
 
-    def met(self, steps: list[Step], arrival: Node, e: Endpoint) -> bool:
-        """True only if among statements that are passed on the way to an arrival is a meeting with whoever arrives."""
+    def synchronized(self, steps: list[Step], arrival: Node, e: Endpoint) -> bool:
+        """True only if one of the statements passed on the way to an arrival synchronizes with the threads that arrive."""
         who = self.threads.split(arrival.conditions).threads
-        if not self.threads.implies(who, e.threads) or not self.threads.somebody(who):
+        if not self.threads.implies(who, e.threads) or not self.threads.at_least_one(who):
             return False
-        return any((m := self.barriers.at.get(s.node)) is not None and self._meets(m, e, who) for s in steps)
+        return any((m := self.barriers.at.get(s.node)) is not None and self._synchronizes(m, e, who) for s in steps)
 
     def acquired(self, wait: Node, x: Node, e: Endpoint) -> bool:
-        """True only if a thread of the endpoint that comes to ``x`` has waited, or met one that has: of rings between blocks."""
+        """True only if a thread of the endpoint at ``x`` has waited, or synchronized with one that has: of rings between blocks."""
         who = self.threads.split(wait.conditions).threads
         if self.threads.implies(tuple(dict.fromkeys((*self.threads.split(x.conditions).threads, *e.threads))), who, None):
             return True
         steps = self.paths.forward(wait, x)
-        if steps is None or not self.threads.implies(who, e.threads) or not self.threads.somebody(who):
+        if steps is None or not self.threads.implies(who, e.threads) or not self.threads.at_least_one(who):
             return False
-        return any((m := self.barriers.at.get(s.node)) is not None and self._meets(m, e, who) for s in steps)
+        return any((m := self.barriers.at.get(s.node)) is not None and self._synchronizes(m, e, who) for s in steps)
 
     def covers(self, take: Node, give: Node, who: Conditions, index: Expr) -> bool:
-        """True only if whoever takes a turn meets, before it is passed, one of its own instance that passes it."""
+        """True only if each thread that takes a turn synchronizes with the thread of its instance that passes it, before that."""
         arriving = self.threads.split(give.conditions).threads
         if self.threads.same(arriving, who):
             return True
@@ -114,7 +114,7 @@ class SlotRelease:
             if (m := self.barriers.at.get(s.node)) is not None
         )
 
-    def _meets(self, m: BarrierSite, e: Endpoint, who: Conditions) -> bool:
+    def _synchronizes(self, m: BarrierSite, e: Endpoint, who: Conditions) -> bool:
         if not self.threads.implies(e.threads, m.participants):
             return False
         match m.scope:

@@ -1,7 +1,8 @@
-"""The kernel as a tree of nodes that know what holds around them: conditions, loops, the statements before and after.
+"""The kernel as a tree of nodes that know their surroundings: conditions, loops, the statements before and after.
 
-Loops without code vanish, and so do those that never have an iteration, or always one; unrolled loops that number slots of a ring are copied out, and if need
-be those that hold asynchronous operations; an arm of a chain also carries the negations of the arms before it, where its own condition does not imply them.
+Loops without code vanish, and so do those that never have an iteration, or always one. Unrolled loops that number slots of a ring are copied out, and if
+necessary those that hold asynchronous operations. An arm of a chain also carries the negations of the arms before it, unless its own condition
+implies them.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Context:
         loops: the loops around it, outermost first.
         constraints: what follows; ``ranges`` are its constant bounds.
         role: label of the innermost labelled arm.
-        limits: symbolic bounds of indices and loop variables, as far as they were asked for.
+        limits: symbolic bounds of indices and loop variables, made on demand.
     """
 
     conditions: tuple[Expr, ...]
@@ -233,16 +234,16 @@ class StatementTree:
                 self._fill(inner, arm.body)
 
     def _arms(self, stmt: If, around: Context) -> Iterator[tuple[Branch, Context]]:
-        """The arms of a chain that somebody takes, and what holds in them: what it is around the chain, of one without a label that everybody takes."""
+        """The arms of a chain that some thread takes, with their contexts: that of the chain, for an arm without a label that every thread takes."""
         before: list[Expr] = []
         for arm in stmt.branches:
             own = tuple(c for c in conjuncts(arm.cond) if not self._decides_nothing(c, around))
             context = around.under(own, arm.label)
-            if not (context.ranges.empty or self.masks.nobody(context.conditions)):
+            if not (context.ranges.empty or self.masks.is_empty(context.conditions)):
                 left = tuple(n for n in before if not (context.ranges.implies(n) or context.constraints.proves(n)))
                 if left:
                     context = around.under((*own, *left), arm.label)
-                if not self.masks.nobody(context.conditions):
+                if not self.masks.is_empty(context.conditions):
                     yield arm, context if own or left or arm.label else around
                 if not own:
                     return

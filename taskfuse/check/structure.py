@@ -1,4 +1,4 @@
-"""The structure layer over one tree: who meets whom, and which rings there are."""
+"""The structure layer over one tree: its barriers and its rings."""
 
 from __future__ import annotations
 

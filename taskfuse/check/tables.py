@@ -1,8 +1,8 @@
-"""Tables: all values that symbols have together, and two of them joined on what must be equal.
+"""Tables: all values that symbols have together, and two tables joined on what must be equal.
 
-A table is a grid with an axis for each symbol (or for symbols that have some values together), and the points of it that conditions leave. An expression is
-computed along the axes of its own symbols, and subexpressions once: only what comes out is spread over the points. Keys of several columns are numbered digit
-by digit, alike in both tables, so that equal numbers are equal keys.
+A table is a grid with an axis for each symbol (or for symbols that have some values together), and the points of it that satisfy the conditions. An
+expression is computed along the axes of its own symbols, and each subexpression once; only the result is spread over the points. Keys of several
+columns are numbered digit by digit, alike in both tables, so that equal numbers are equal keys.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sets of threads: who satisfies the conditions around a statement, how many they are, in which warps.
+"""Sets of threads: which satisfy the conditions around a statement, how many they are, in which warps.
 
 Blocks of constant extents are enumerated. With symbolic extents a set is a box: intervals on the axes with symbols, an enumeration of the
 others together. Linear thread id = x + Dx*(y + Dy*z); a warp is 32 consecutive ids.
@@ -275,7 +275,7 @@ class Threads:
             self._equations[key] = tuple(lo for lo, hi in filter(None, bounds) if lo is hi and name not in lo.free)
         return self._equations[key]
 
-    def somebody(self, conditions: Conditions) -> bool:
+    def at_least_one(self, conditions: Conditions) -> bool:
         """True only if a thread of each block satisfies conditions on thread indices."""
         count = self.count(conditions)
         return count is not None and (count.value > 0 if isinstance(count, Const) else prove(ge(count, 1), self.context.facts))

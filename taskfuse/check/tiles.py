@@ -1,8 +1,8 @@
-"""Boxes and tiles: which bytes of a Shared buffer one instruction of an engine touches, from the byte where it begins.
+"""Boxes and tiles: which bytes of a Shared buffer one instruction of an engine accesses, from its first byte on.
 
 A box of a bulk copy lies row-major from its first byte on. A tile of ``wgmma`` is what its descriptor's strides reach
-(:mod:`taskfuse.ir.shared_layouts`). A swizzle moves bytes within aligned spans of its own size alone, so that what lies between two multiples of the
-span stays there.
+(:mod:`taskfuse.ir.shared_layouts`). A swizzle permutes bytes only within aligned spans of its own size, so the bytes between two multiples of the
+span stay there.
 """
 
 from __future__ import annotations

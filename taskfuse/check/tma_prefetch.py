@@ -1,16 +1,16 @@
 """Rings that bulk loads fill ahead inside one role: mbarriers ``full`` without ``empty``.
 
 One thread of the role expects the bytes of a position and starts its loads; all threads of the role wait for every position. No mbarrier frees a slot:
-after all threads have waited for position ``n``, a barrier joins them, and then the thread fills position ``n + S``. The positions are those of the
-cursor that the waits use (:mod:`taskfuse.check.multibuffers`). Asked is
+after all threads have waited for position ``n``, a barrier synchronizes them, and then the thread fills position ``n + S``. Positions are those of the
+cursor that the waits use (:mod:`taskfuse.check.multibuffers`). Requirements:
 
 1. every execution of the cursor's block waits at each of its positions, then advances;
-2. every position is filled once: in the loop under ``i + d < stop``, the first ``d`` ones in front of it under ``start + p < stop``; or in a block without such
-   a loop each of its own. One thread, which waits itself, expects what its loads bring; the barrier counts this one arrival;
-3. that thread has waited for position ``n`` when it fills ``n + S``, and all have met it since they waited for ``n``.
+2. every position is filled once: in the loop under ``i + d < stop``, the first ``d`` before it under ``start + p < stop``; or, in a block without such
+   a loop, each by a statement of its own. One thread, which also waits, expects the bytes of its loads; the barrier counts this one arrival;
+3. that thread has waited for position ``n`` when it fills ``n + S``, and a barrier has synchronized it with all others after their waits for ``n``.
 
 Then (E) a thread that waits for ``n`` has itself waited for ``n - S``; (L) completion of ``n + S`` needs an arrival that comes after all waits for ``n``;
-(A) the arrival for ``n + S`` comes after the thread's own wait for ``n``. A fill stands in program order before the wait for its position.
+(A) the arrival for ``n + S`` comes after the thread's own wait for ``n``. A fill precedes the wait for its position in program order.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class TmaPrefetch:
                 notes = tuple(n.text for n in e.nodes)
                 self.obligations.append(Obligation(Layer.STRUCTURE, f"mbarrier {name}", Verdict.OUTSIDE, e.reason, notes))
                 continue
-            reason = f"{rings.slots[name]} slots, filled ahead by who waits: each position once, after all have met"
+            reason = f"{rings.slots[name]} slots, filled ahead by a thread that waits: each position once, after a barrier of all"
             self.obligations.append(Obligation(Layer.STRUCTURE, f"ring {name}", Verdict.PROVED, reason))
 
     def waited(self, load: Node, use: Use, position: Position) -> bool:
-        """True only if who makes an access has waited for the loads of its position, and so for all before."""
+        """True only if the accessing thread has waited for the loads of its position, and so for all before."""
         assert isinstance(load.stmt, TmaLoad)
         name = load.stmt.barrier.name
         before = any(w.count == position.count and w.node.number < use.node.number for w in self._waits[name])
@@ -81,9 +81,9 @@ class TmaPrefetch:
         for move in ring.moves:
             own = [w for w in waits if w.node.block is ring.block and w.count == sum(m.index < move.index for m in ring.moves)]
             if len(own) != 1:
-                raise NotRing("a position is not waited for once", move)
+                raise NotRing("a position does not have exactly one wait", move)
         if len(waits) != len(ring.moves):
-            raise NotRing("a position is waited for more than once, or by some threads only", first)
+            raise NotRing("a position has several waits, or is waited for by some threads only", first)
         fills = self._positions(ring, self._rings.order_arrivals[name])
         groups: dict[tuple[bool, int], list[Position]] = {}
         for f in fills:
@@ -106,7 +106,7 @@ class TmaPrefetch:
             raise NotRing(f"cursor {ring.cursor} does not begin with the first phase of slot 0", init)
         counts = self._rings.counts(name)
         if any(count is not ONE for count in counts):
-            raise NotRing(f"it counts {counts[0]} arrivals, and 1 comes")
+            raise NotRing(f"it counts {counts[0]} arrivals, but gets 1")
 
     def _positions(self, ring: MultiBuffer, nodes: list[Node]) -> list[Position]:
         found: list[Position] = []
@@ -115,10 +115,10 @@ class TmaPrefetch:
                 case Wait(barrier=slot) | Expect(barrier=slot) | TmaLoad(barrier=slot, across=()):
                     place = self._multibuffers.slot(slot.slot)
                 case _:
-                    raise NotRing("others arrive than who starts loads into this block alone", n)
+                    raise NotRing("a thread arrives that does not start loads into this block alone", n)
             position = None if place is None or place[0] is not ring else ring.position(n, place[1])
             if position is None:
-                raise NotRing("it is used at a position that is not known", n)
+                raise NotRing("it is used at an unknown position", n)
             found.append(position)
         return found
 
@@ -133,12 +133,12 @@ class TmaPrefetch:
             return
         loop = ring.loop
         if loop is None or len(ring.moves) > 1 or len(inside) > 1:
-            raise NotRing("which positions are filled is not known", *nodes[:1])
+            raise NotRing("the positions that are filled are unknown", *nodes[:1])
         stmt = loop.stmt
         assert isinstance(stmt, For)
         distance = inside[0] if inside else max(front) + 1
         if stmt.step is not ONE or distance < 1 or any(p >= distance for p in front):
-            raise NotRing("which positions are filled is not known", *nodes[:1])
+            raise NotRing("the positions that are filled are unknown", *nodes[:1])
         facts = loop.context.facts
         if inside:
             for n in groups[True, distance]:
@@ -178,5 +178,5 @@ class TmaPrefetch:
         if self._threads.implies(end.threads, who):
             return
         for w in waits:
-            if not all(self._rings.slot_release.met(steps, fill.node, end) for steps, _ in ring.passed(w, fill)):
-                raise NotRing("threads that wait for a position do not meet the one that fills its slot again", w.node, fill.node)
+            if not all(self._rings.slot_release.synchronized(steps, fill.node, end) for steps, _ in ring.passed(w, fill)):
+                raise NotRing("threads that wait for a position are not synchronized with the one that fills its slot again", w.node, fill.node)

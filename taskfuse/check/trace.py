@@ -49,7 +49,7 @@ from taskfuse.target import MAX_THREADS, WARP, WARPGROUP
 Ints = NDArray[np.int64]
 Clock = NDArray[np.int32]
 EVENTS = 200_000
-GRAIN = 4  # bytes that Shared memory is looked at in: smaller elements by themselves
+GRAIN = 4  # granularity of Shared memory in bytes; smaller elements are tracked by themselves
 BLOCKS = 8
 LARGE = 330
 
@@ -71,12 +71,12 @@ class Refuted(Exception):
 
 
 class TooLarge(Exception):
-    """The launch has more threads, statements or events than are looked at."""
+    """The launch has more threads, statements or events than the limit."""
 
 
 @dataclass(slots=True)
 class Budget:
-    """How much is looked at, in all launches together.
+    """A limit on the work of all launches together.
 
     Attributes:
         statements: executions of a statement by some threads at once.
@@ -431,7 +431,7 @@ class Trace:
             if need.begins:
                 self._begin_at(stmt, d.base, ids, need.of, start, need.below)
             elif int(evaluate(need.bytes, {})) % need.of:
-                raise Refuted(d.base.buffer, f"{need.what} is {need.bytes}, no multiple of {need.of}", stmt_text(stmt, self.kernel))
+                raise Refuted(d.base.buffer, f"{need.what} is {need.bytes}, not a multiple of {need.of}", stmt_text(stmt, self.kernel))
         found: dict[int, Ints] = {}
         for at in np.unique(start).tolist():
             found[at] = tile_elements(d, rows, stmt.k, size, at)

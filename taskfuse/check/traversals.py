@@ -250,7 +250,7 @@ def parse(trees: list[CursorTree], *, trailing: bool, waits: bool, arrives: bool
                 wait = tree
             case Advance(count=count):
                 if count is not const(1):
-                    raise NotRing("it advances by more than one position, and takes no turn", tree)
+                    raise NotRing("it advances by more than one position without taking a turn", tree)
                 if waits and wait is None:
                     raise NotRing("it advances past a position without waiting for it", tree)
                 if arrives and not any(isinstance(a.stmt, (Arrive, ArriveAsync, Expect, Release)) for a in arrivals):

@@ -27,14 +27,14 @@ from taskfuse.kir.synchronization import Arrive, SetMaxNReg
 from taskfuse.reports.certificate import Certificate, Layer, Obligation, Verdict
 
 LAUNCHES = 9
-"""How many launches are looked at for a counterexample."""
+"""The number of launches that are searched for a counterexample."""
 
 
 ASSUMPTIONS = (
     "extents and arguments are as declared, and arguments do not overlap",
     "integers fit 64 bits, which the launch checks, and no cursor passes the end of its ring 2**31 times",
-    "a thread that can go on does, whatever the others of its warp do",
-    "a generic read needs no proxy fence before an asynchronous write that it is ordered before",
+    "forward progress: a thread that can continue does, whatever other threads of its warp do",
+    "a generic read that is ordered before an asynchronous write needs no proxy fence",
 )
 ORDER_ONLY = "what it computes is right: the kernel has no definitions"
 ARITHMETIC = "sums and products are associative and commutative; float32 products of tensor cores are those of tf32"
@@ -44,11 +44,11 @@ SCOPE = "an arrival at the mbarrier of another block, in the scope of a block, o
 
 
 def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certificate:
-    """Prove a kernel free of deadlock and race, for all extents, trip counts and interleavings; or say what stands against it.
+    """Prove a kernel for all extents, trip counts and interleavings, or report what is open or refuted.
 
     Args:
         kernel: a kernel. It is not changed. One that breaks a rule of kernel IR (``kernel.check_ir()``) is outside the model.
-        extents: prove it for these values of its extents alone: then every trip count is known.
+        extents: prove it for these values of its extents only, at which every trip count is known.
 
     Raises:
         InputError: an extent has no value in ``extents``, or one that it cannot have.
@@ -96,7 +96,7 @@ def _argument(kernel: Kernel, launched: int | None) -> Iterator[Obligation]:
     """The four layers, what is cheap first. ``launched``: registers of each thread at launch.
 
     Unrolled loops are loops like others; where that leaves something open, those that hold asynchronous operations are copied out.
-    Of a kernel whose expressions may have no value nothing else is asked: no rule says anything of them.
+    If an expression of the kernel may have no value, nothing else is checked: the rules are about expressions with values.
     """
     tree = StatementTree.of(kernel)
     demands = tuple(defined(tree))

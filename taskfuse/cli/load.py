@@ -121,7 +121,7 @@ def _loaded(item: object, source: str) -> Loaded:
         case Kernel():
             return Loaded(None, item)
         case _:
-            raise TaskfuseError(message=f"{source} gives {type(item).__name__}, no fusion", help="let it return a tf.Fusion, a kernel, or a tuple of these")
+            raise TaskfuseError(message=f"{source} gives {type(item).__name__}, not a fusion", help="let it return a tf.Fusion, a kernel, or a tuple of these")
 
 
 @contextmanager

@@ -65,12 +65,14 @@ def parser() -> argparse.ArgumentParser:
     show = commands.add_parser("show", help="print a stage", description="Print a stage of a fusion. No stage needs a GPU.")
     show.add_argument("stage", nargs="?", choices=[s.value for s in ShownStage], help="%(choices)s (default: kernel; with --step: plan)")
     _add_file(show)
-    show.add_argument("--step", metavar="NAME", help=f"what is known after a step of lowering: {', '.join(step.name for step in STEPS)}")
+    show.add_argument("--step", metavar="NAME", help=f"the state of lowering after a step: {', '.join(step.name for step in STEPS)}")
     show.add_argument("--diff", action="store_true", help="only what the step has changed")
     _add_target(show)
-    show.add_argument("--debug", action="store_true", help="the debug build, whose waits are bounded and report")
-    show.add_argument("--witness", action="store_true", help="of a kernel also the math that it computes, and what the results of each statement stand for")
-    show.add_argument("--locations", action="store_true", help="of a kernel, plan or CUDA text also the line of the program that each statement comes from")
+    show.add_argument("--debug", action="store_true", help="the debug build, whose waits are bounded and report timeouts timeouts timeouts timeouts timeouts")
+    show.add_argument(
+        "--witness", action="store_true", help="with a kernel, also print its witness: the math that it computes, and the content of each statement's results"
+    )
+    show.add_argument("--locations", action="store_true", help="with a kernel, plan or CUDA text, also print the source line of each statement")
     _add_extents(show)
     show.set_defaults(command=_show)
 
@@ -78,24 +80,24 @@ def parser() -> argparse.ArgumentParser:
     _add_file(simulate)
     _add_extents(simulate)
     simulate.add_argument("--seed", type=int, default=0, metavar="S", help="picks the inputs and the interleaving (default: 0)")
-    simulate.add_argument("--interleaving", choices=[s.value for s in Interleaving], help="who runs when (default: the seed picks it)")
+    simulate.add_argument(
+        "--interleaving", choices=[s.value for s in Interleaving], help="the order in which threads and engines run (default: the seed picks it)"
+    )
     other = simulate.add_mutually_exclusive_group()
     other.add_argument("--explore", action="store_true", help="run under every interleaving, and print one that fails if there is one")
     other.add_argument(
         "--timeline",
         type=Path,
         metavar="PATH",
-        help="print who did what when, and write it to PATH: a picture (.svg), or a trace for Perfetto or chrome://tracing",
+        help="print a timeline, and write it to PATH: a picture (.svg), or a trace for Perfetto or chrome://tracing",
     )
     simulate.set_defaults(command=_simulate)
 
-    proof = commands.add_parser(
-        "verify", help="prove free of deadlock and race", description="Prove kernels free of deadlock and race: exit status 0 only if all are proved."
-    )
+    proof = commands.add_parser("verify", help="prove kernels", description="Prove kernels: exit status 0 only if all are proved.")
     _add_file(proof)
     proof.set_defaults(command=_verify)
 
-    compiler = commands.add_parser("compile", help="compile to a cubin", description="Compile to a cubin and print what it takes. Needs no GPU.")
+    compiler = commands.add_parser("compile", help="compile to a cubin", description="Compile to a cubin and print its resources. Needs no GPU.")
     _add_file(compiler)
     _add_target(compiler)
     compiler.add_argument("--out", type=Path, metavar="PATH", help="the file, or a folder that exists (default: <kernel>.<arch>.cubin here)")
@@ -128,7 +130,7 @@ def _extent(text: str) -> tuple[str, int]:
 
 
 class _Versions(argparse.Action):
-    """Prints the versions and exits; they are found out only if asked for."""
+    """Prints the versions and exits; they are determined on demand."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: str | None = None) -> None:
         print(versions())

@@ -19,7 +19,7 @@ from taskfuse.kir.declarations import HostParam, IntegerParam, ScalarParam, Tens
 from taskfuse.sim import Exploration, Interleaving, Timeline
 
 Array = NDArray[Any]
-USUAL = 7  # value of an extent that nobody gives: small, and no power of two
+USUAL = 7  # default value of an extent: small, and not a power of two
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""What a launch of a kernel will do, counted from its statements, and how long that takes: :func:`count`.
+"""The work of a launch, counted from its kernel's statements, and the time that it takes: :func:`count`.
 
-It reads kernel IR alone, so that every scheduler's result goes through the same count, whatever model chose it.
+It reads kernel IR alone, so the results of all schedulers are counted alike, whatever model chose them.
 """
 
 from taskfuse.count.launch import Launch

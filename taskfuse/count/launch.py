@@ -1,7 +1,7 @@
-"""A launch: how many blocks of how many threads, how many of them a multiprocessor holds, and the sample of warps that is looked at.
+"""A launch: blocks, threads, blocks resident on a multiprocessor, and the sample of warps that is counted.
 
-The threads of a launch do alike: a few warps of a few blocks stand for all. They are spread evenly over the grid and over a block, so that members of groups
-that run side by side are among them in their proportion.
+The threads of a launch behave alike, so a few warps of a few blocks stand for all. They are spread evenly over the grid and over a block, so that members
+of groups that run side by side are among them in their proportion.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from taskfuse.kir.walk import accesses, bodies
 from taskfuse.target import REGISTERS, WARP, Target
 
 ROWS = 48
-"""Warps that are looked at, about."""
+"""About how many warps are sampled."""
 WARPS = 16
 """Of one block, at most."""
 SPREAD = 0.6180339887498949

@@ -1,4 +1,4 @@
-"""What an access of a warp moves: sectors of 32 bytes from and to Global memory, passes through the banks of Shared memory."""
+"""The traffic of a warp's access: sectors of 32 bytes from and to Global memory, passes through the banks of Shared memory."""
 
 from __future__ import annotations
 

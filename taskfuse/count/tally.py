@@ -1,7 +1,7 @@
-"""What a launch does, in numbers, and the time that follows from the figures of a target.
+"""The work of a launch in numbers, and the time that follows from the figures of a target.
 
-Each resource alone would take some time; the launch takes that of the slowest, since the others work beside it: memory, second-level cache, the units of
-a multiprocessor, and the longest chain of loads and barriers that a thread waits for one after another.
+Each resource alone would take some time; the launch takes that of the slowest, since the others work in parallel: memory, second-level cache, the units of
+a multiprocessor, and the longest chain of loads and barriers for which a thread waits one after another.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Count:
 
     @property
     def coalesced(self) -> float:
-        """The share of the moved bytes that somebody asked for: 1 where all lanes of a warp touch neighbors, 1/8 where each float32 has its own sector."""
+        """The share of the moved bytes that were requested: 1 where all lanes of a warp touch neighbors, 1/8 where each float32 has its own sector."""
         asked = sum(t.asked for t in (*self.reads.values(), *self.writes.values()))
         return min(1.0, asked / self.moved) if self.moved else 1.0
 

@@ -1,7 +1,7 @@
-"""The walk over a kernel's statements that counts: each is looked at once, for a sample of warps at a sample of their trips.
+"""The walk over a kernel's statements that counts: each is visited once, for a sample of warps at a sample of their trips.
 
-A loop's variable has one value in each row, spread over its trips, and the statements below count as often as there are trips. Conditions and addresses
-are evaluated for the lanes of the sample as they stand. What follows from data (gathered indices) is drawn evenly.
+A loop's variable has one value in each row, spread over its trips, and the statements inside count as often as there are trips. Conditions and addresses
+are evaluated exactly for the lanes of the sample. Indices that are data (gathers) are drawn evenly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Media: what is known of each memory type. One row each; who asks for such a fact looks it up here, and matches on no memory type."""
+"""Media: what is known of each memory type, one row each. Other code looks facts up here instead of matching on memory types."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Views resolved: which storage tensors an expression really reads, by composed op maps; and which views are strides over a row-major tensor.
 
-A view costs nothing because nobody ever sees it here: a read of a view becomes a read of the storage tensor behind it.
+Views cost nothing: a read of a view becomes a read of the storage tensor behind it.
 """
 
 from __future__ import annotations

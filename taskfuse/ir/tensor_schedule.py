@@ -14,7 +14,7 @@ class TensorSchedule:
     """The schedule of one tensor.
 
     Attributes:
-        loop: the loop domain, outermost first: who computes it when.
+        loop: the loop domain, outermost first: which index computes an element, and when.
         transforms: all transforms between root, loop and allocation axes, in the order they were made.
         ptypes: what executes an axis; an axis that is absent is Serial.
         inline: number of outer loop axes shared with every consumer.

@@ -24,7 +24,7 @@ def check_count(kernel: Kernel, given: int) -> None:
     params = wanted(kernel)
     if given != len(params):
         takes = ", ".join(p.name for p in params) or "none"
-        reason = f"{given} arguments given, {len(params)} wanted"
+        reason = f"{given} arguments given, {len(params)} expected"
         raise InputError(index=min(given, len(params)), fusion=kernel.name, reason=reason, help=f"the arguments are: {takes}")
 
 

@@ -117,19 +117,19 @@ class Kernel:
         return readers().explore(self, args, limit, options)
 
     def timeline(self, *args: NDArray[Any] | float | int, seed: int = 0, **options: Any) -> Timeline:
-        """Run the kernel and say who did what when; see :func:`taskfuse.sim.timeline`."""
+        """Run the kernel and record its steps over time; see :func:`taskfuse.sim.timeline`."""
         return readers().timeline(self, args, seed, options)
 
     def verify(self, extents: Mapping[str, int] | None = None) -> Certificate:
-        """Prove the kernel free of deadlock and race in every interleaving, for all extents or for given ones; see :func:`taskfuse.check.verify`."""
+        """Prove the kernel in every interleaving, for all extents or for given ones; see :func:`taskfuse.check.verify`."""
         return readers().verify(self, extents)
 
     def channels(self) -> ChannelTable:
-        """The channels between roles: slots, bytes, arrival counts, who fills and who reads; see :func:`taskfuse.kir.channels.channels`."""
+        """The channels between roles: slots, bytes, arrival counts, producers and consumers; see :func:`taskfuse.kir.channels.channels`."""
         return readers().channels(self)
 
     def graph(self) -> nx.DiGraph[str | int]:
-        """Storage and statements as a networkx graph: who reads, writes, signals and waits for what; see :func:`taskfuse.kir.graph.kernel_graph`."""
+        """Storage and statements as a networkx graph of reads, writes, signals and waits; see :func:`taskfuse.kir.graph.kernel_graph`."""
         return readers().graph(self)
 
     def cuda_source(self, variant: Variant | None = None, fast_math: bool = False, debug: bool = False, locations: bool = False) -> str:
@@ -138,8 +138,8 @@ class Kernel:
         Args:
             variant: what the text assumes of the arguments; ``None``: that they are row-major without gaps and aligned, and need 32-bit integers.
             fast_math: approximate functions.
-            debug: waits are bounded, and report.
-            locations: comments that say which line of the user's each statement comes from.
+            debug: waits are bounded and report timeouts.
+            locations: comments with the user's source line of each statement.
         """
         return readers().cuda().source(self, variant, fast_math, debug, locations).text
 

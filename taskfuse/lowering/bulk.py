@@ -1,11 +1,11 @@
 """Bulk tensor copies (TMA): one instruction, started by one thread, moves a box between an argument and Shared memory.
 
-The axes bound to Bulk are not loops: one instruction moves all their points. What it does is read off the two index maps by evaluating them
-on every point of the constant tile and comparing with what the instruction does (PTX ISA, "cp.async.bulk.tensor" and "Tensor swizzling
-modes"): a dense box of the tensor in Global memory, row-major in Shared memory under the swizzle. A tile that no instruction moves is an
-error that says which point disagrees.
+The axes bound to Bulk are not loops: one instruction moves all their points. The box is derived from the two index maps, which are evaluated
+on every point of the constant tile and compared with what the instruction does (PTX ISA, "cp.async.bulk.tensor" and "Tensor swizzling
+modes"): a dense box of the tensor in Global memory, row-major in Shared memory under the swizzle. If no instruction moves the tile, an
+error names the point that disagrees.
 
-The thread that starts the copies of one fill of a ring says at the slot's mbarrier how many bytes they bring, which is the same in every fill.
+The thread that starts the copies of a fill announces their bytes at the slot's mbarrier; every fill of a ring has the same number.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def _begins(st: Statements, tv: TensorView, inside: TensorView, shared: Access, 
             return begins
     raise refused(
         tv,
-        f"its box may end behind {inside.name} in Shared memory, which has {' x '.join(map(str, shape))} elements there",
+        f"its box may extend past {inside.name} in Shared memory, which has {' x '.join(map(str, shape))} elements there",
         f"split {inside.name} as {tv.name} is split, so that it has room for whole tiles",
     )
 

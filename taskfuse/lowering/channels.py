@@ -2,7 +2,7 @@
 
 A boundary tensor is made in one member of a parallelized vertical group and read in others. Boundary tensors with the same endpoints and
 loop form one channel: a ring of ``stages`` slots with a ``full`` and an ``empty`` mbarrier each (between blocks: semaphore, see
-:mod:`taskfuse.lowering.semaphores`). All threads of an endpoint's thread range wait, arrive and carry its cursor, whether or not they touch data.
+:mod:`taskfuse.lowering.semaphores`). All threads of an endpoint's thread range wait, arrive and carry its cursor, whether or not they access data.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ class Channels:
             if not (prove(eq(mine.start, theirs.start), self.ranges.facts) and prove(eq(mine.extent, theirs.extent), self.ranges.facts)):
                 raise LoweringError(
                     what=tv.name,
-                    reason=f"{source.name} makes it on {mine.extent} indices of {p.value}, and {end.name} reads it on {theirs.extent}: a ring is one block's",
+                    reason=f"{source.name} makes it on {mine.extent} indices of {p.value}, {end.name} reads it on {theirs.extent}: a ring belongs to one block",
                     help="bind block indices alike on both sides",
                     location=tv.location,
                 )

@@ -1,10 +1,10 @@
 """Instances of roles that wait for each other: schedules of rings that no order of waits satisfies.
 
-A loop that one role runs serially and another one binds to threads hands out the positions of a ring one after another, one to each instance. What the
-instances hand on to another role is complete when *all* of them have made their part: so its readers wait until the loop is over. If they read positions
-of that loop, too, from which the loop can go on only when they have taken them, nobody can continue.
+A loop that one role runs serially and another binds to threads hands out the positions of a ring one after another, one to each instance. Data that the
+instances pass on together is complete when *all* of them have made their part, so its readers wait until the loop is over. If these readers also read
+positions of that loop, and the loop can continue only when they have taken them, no role can continue.
 
-The nest orders single iterations, and sees nothing wrong here: instances are iterations to it.
+The nest does not show this deadlock: it orders single iterations, and instances are iterations to it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class _Nest:
-    """What is asked of a fusion's nest."""
+    """Queries on a fusion's nest."""
 
     fusion: Fusion
     tree: Tree

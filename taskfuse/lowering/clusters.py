@@ -104,7 +104,7 @@ def part(ranges: ThreadRanges, tv: TensorView, task: Task, coords: Sequence[Expr
     if not across:
         raise refused(
             tv,
-            f"the atom {atom.name} copies what several blocks of a cluster have in common, and no two have {tv.name} in common",
+            f"the atom {atom.name} copies data that several blocks of a cluster share, but no two share {tv.name}",
             "bind an axis to a cluster type that only its readers have (propagate makes it foreign), or use the atom tma_load",
         )
     rank: Expr = const(0)

@@ -1,8 +1,8 @@
-"""How asynchronous atoms complete, and the batches of those that do so in order: where they open and close, and what is waited for.
+"""Completion of asynchronous atoms, and the batches of those that complete in order: where batches open and close, and what is waited for.
 
-An atom of a FIFO completion reads its operands, and writes its result, at any time until its batch is complete (PTX ISA, "Asynchronous
-operations"). So each batch is committed after its last instruction; before a slot that it reads is given back, or written again by the same
-role, the batch is complete; and so it is before its result is read. With ``n`` younger batches issued, a wait for at most ``n`` unfinished ones
+An atom with FIFO completion reads its operands, and writes its result, at any time until its batch is complete (PTX ISA, "Asynchronous
+operations"). So each batch is committed after its last instruction, and must be complete before a slot that it reads is released, or written again by the
+same role, and before its result is read. With ``n`` younger batches issued, a wait for at most ``n`` unfinished ones
 waits for it: younger batches that other atoms commit to the same queue only make that wait longer.
 """
 

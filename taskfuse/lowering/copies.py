@@ -1,12 +1,12 @@
-"""Asynchronous copies that stay inside one role: each thread waits for its own before anybody reads what they wrote.
+"""Asynchronous copies that stay inside one role: each thread waits for its own before any thread reads their elements.
 
-A thread's ``cp.async`` are done when it has waited for them (PTX ISA, "cp.async.wait_group"), and then they are writes of the thread: the barrier
+A thread's ``cp.async`` are complete when it has waited for them (PTX ISA, "cp.async.wait_group"), and then they are writes of the thread: the barrier
 that orders the data for other threads must come after. So the wait_group stands right behind the copies, in the innermost block that also
 holds a reader, or code that writes what they read; copies next to each other share one. Copies into a channel need none: an arrival waits for
 them. Those that fill a ring ahead are waited for some trips later (:mod:`taskfuse.lowering.prefetch`).
 
-Copies that are done later are in no order. Guards let them write each element once, as far as loops have a first index at which to write it
-(:mod:`taskfuse.lowering.guards`); in a loop that writes elements again there is a wait_group in each iteration, whoever reads them.
+Copies complete in any order. Guards let them write each element once, as far as loops have a first index at which to write it
+(:mod:`taskfuse.lowering.guards`); in a loop that writes elements again there is a wait_group in each iteration.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _overwritten(path: _Path, copy: PStmt) -> _Place | None:
 
 
 def _read(path: _Path, copy: PStmt) -> _Place:
-    """The innermost block with a reader of what a copy writes behind the copy; the copy's own block if nobody reads it."""
+    """The innermost block with a reader of what a copy writes behind the copy; the copy's own block if it has no reader."""
     written = {a.buffer for a in copy.writes}
     return next(((block, k) for block, k in reversed(path) if _reads(block[k + 1 :], written)), path[-1])
 

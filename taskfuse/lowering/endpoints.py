@@ -1,7 +1,7 @@
 """Endpoints in the plan: waits, arrivals, cursors and turns of every channel (docs/channels.md).
 
 All threads of an endpoint's thread range wait before the first use in an iteration of the channel's loop and arrive after the last one, outside
-of every guard and dispatch below the endpoint, so that trips, waits and arrivals agree in all roles.
+every guard and dispatch below the endpoint, so that trips, waits and arrivals agree in all roles.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ class Endpoints:
             if shuffles and not is_multiple(pingpong.width, WARP, self.ranges.facts):
                 raise LoweringError(
                     what=end.node.name,
-                    reason=f"its instances on {pingpong.ptype.value} take turns in a channel and share warps, and a shuffle stands where one holds the turn",
+                    reason=f"its instances on {pingpong.ptype.value} take turns in a channel and share warps, but a shuffle lies within a turn",
                     help="let each instance have whole warps: bind axes of it to lower thread types, 32 threads or a multiple",
                 )
             if any(isinstance(n, PSync) and n.is_barrier and pingpong.ptype in n.types for n in inside):
                 raise LoweringError(
                     what=end.node.name,
-                    reason=f"its instances on {pingpong.ptype.value} take turns in a channel, and a barrier of all of them stands where one holds the turn",
+                    reason=f"its instances on {pingpong.ptype.value} take turns in a channel, but a barrier of all of them lies within a turn",
                     help="keep data within an instance there: bind the axes that exchange it to lower thread types, in whole warps",
                 )
             waits = {s.barrier.name for n in inside if isinstance(n, PSync) for s in walk(n.stmts) if isinstance(s, Wait)}
@@ -94,7 +94,7 @@ class Endpoints:
                     names = ", ".join(tv.name for tv in ch.tensors)
                     raise LoweringError(
                         what=end.node.name,
-                        reason=f"its instances on {pingpong.ptype.value} take turns in a channel, and where one holds the turn it waits in a loop for slots of"
+                        reason=f"its instances on {pingpong.ptype.value} take turns in a channel, but within a turn one waits in a loop for slots of"
                         f" {ch.subject}, which all of them fill or empty together",
                         help=f"inline {names} at {pingpong.loop.depth} or less, or make the axis on {pingpong.ptype.value} Serial in all roles",
                     )
@@ -118,7 +118,7 @@ class Endpoints:
             raise LoweringError(
                 what=other.node.name,
                 reason=f"its instances on {first.ptype.value} take turns in {source.subject}, wait for each other, and take turns in {ring.subject} behind"
-                f" that: {ring.stages} slots of it do not hold what the {then.count} instances take, and its producer cannot go on to fill the first",
+                f" that: {ring.stages} slots of it do not hold what the {then.count} instances take, and its producer cannot fill the first",
                 help=f"give it circular_buffer({then.slots}) or more, or keep data within an instance between the two",
             )
 
@@ -146,7 +146,7 @@ class Endpoints:
             if tv.schedule.in_flight and tv not in self._late:
                 raise LoweringError(
                     what=tv.name,
-                    reason=f"in_flight({tv.schedule.in_flight}) lets its operands' slots go back late, and it reads no ring that mbarriers guard",
+                    reason=f"in_flight({tv.schedule.in_flight}) releases its operands' slots late, but it reads no ring with mbarriers",
                     help=f"{tv.name}.in_flight(0), or make what it reads a boundary of a vertical group on thread types",
                     location=tv.location,
                 )
@@ -241,7 +241,7 @@ class Endpoints:
         if around is None or lag >= ch.stages:
             raise LoweringError(
                 what=ch.subject,
-                reason=f"its consumer gives slots back {_count(lag, 'iteration')} late, and it has {_count(ch.stages, 'slot') if around else 'no loop'}",
+                reason=f"its consumer releases slots {_count(lag, 'iteration')} late, but it has {_count(ch.stages, 'slot') if around else 'no loop'}",
                 help="circular_buffer with more slots than in_flight" if around else "in_flight(0)",
                 location=ch.tensors[0].location,
             )
@@ -260,7 +260,7 @@ class Endpoints:
             if pingpong.depth > 1:
                 raise LoweringError(
                     what=ch.subject,
-                    reason=f"its consumer's instances on {pingpong.ptype.value} take slots in turns over {pingpong.depth} loops, and give them back late",
+                    reason=f"its consumer's instances on {pingpong.ptype.value} take slots in turns over {pingpong.depth} loops, and release them late",
                     help="in_flight(0), or one loop inside the distributing one",
                     location=ch.tensors[0].location,
                 )

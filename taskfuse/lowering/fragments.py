@@ -1,4 +1,4 @@
-"""Which registers of which lanes an atom takes an operand from, and puts its result into, as index expressions."""
+"""Registers and lanes of an atom's operands and result, as index expressions."""
 
 from __future__ import annotations
 

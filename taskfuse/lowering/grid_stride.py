@@ -1,9 +1,9 @@
 """Grid-stride loops: loops whose trips the block index decides.
 
-An axis of work (tiles, rows) split into (trip, block) with a remainder: in the last trip some blocks have nothing to do. That is a bound
-of the loop, not a guard inside it: ``ceildiv(extent - block, blocks)`` trips, the same in all roles, since it is a function of the block
-index alone. So every fill of a ring, and every transfer, is of a piece of work that exists. A loop in which blocks wait for each other keeps
-its guards: all of them must come to each of its barriers.
+An axis of work (tiles, rows) split into (trip, block) with a remainder leaves some blocks without work in the last trip. The remainder becomes a bound
+of the loop instead of a guard inside it: ``ceildiv(extent - block, blocks)`` trips, the same in all roles, since it is a function of the block
+index alone. So every fill of a ring, and every transfer, is of work that exists. A loop in which blocks wait for each other keeps
+its guards: all of them must reach each of its barriers.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Code in registers that runs in the tails of splits, too: guards that nobody needs.
+"""Code in registers that also runs in the tails of splits, without guards.
 
 A tile of a split with a remainder has indices past the end of the tensor. Copies into Shared memory write zeros there
-(:mod:`taskfuse.lowering.overhang`), so what a thread makes of such a tile may be computed whole: a sum of products adds nothing along k, and rows
-and columns past the end are read by nobody. Without guards around each multiply-add the compiler keeps factors in registers and schedules freely.
+(:mod:`taskfuse.lowering.overhang`), so a thread may compute with the whole tile: a sum of products adds nothing along k, and rows
+and columns past the end are never read. Without guards around each multiply-add the compiler keeps factors in registers and schedules freely.
 
-Two kinds of code run in tails, if what they read is there:
+Two kinds of code run in tails, if their operands are there:
 
-- a copy into registers of what is *full*: filled with zeros wherever its code runs, by a tensor map or a copy that pads, without other guards;
+- a copy into registers of a *full* tensor: filled with zeros wherever its code runs, by a tensor map or a copy that pads, without other guards;
 - a sum, or a sum of products, of operands that are full or such copies, each of which has all the reduced axes: past the end of one of them all
   operands are 0. Threads and blocks reduce for themselves.
 
-What is read must be what was written: the point of each operand lies in the loops of the operand's code.
+A read must find what was written: the point of each operand lies in the loops of the operand's code.
 """
 
 from __future__ import annotations

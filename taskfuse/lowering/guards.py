@@ -1,7 +1,7 @@
-"""Guards: where code must not run for an index that its loops and threads have.
+"""Guards: conditions for code that must not run at every index of its loops and threads.
 
-A split with a remainder has indices past the end of its axis; axes of consumers have indices that only repeat what the first one writes. What
-follows from the ranges of loops and threads needs no guard, and what an atom fills, clips or covers (:class:`taskfuse.ir.atoms.Bounds`) only one
+A split with a remainder has indices past the end of its axis; axes of consumers have indices that only repeat what the first one writes. A guard that
+follows from the ranges of loops and threads is omitted. Code that an atom fills, clips or covers (:class:`taskfuse.ir.atoms.Bounds`) has a guard only
 for its first element, or none.
 """
 

@@ -26,7 +26,7 @@ class Locations:
         self._known: dict[Origin, Location | None] = {}
 
     def of(self, origin: Origin) -> Location | None:
-        """Where the user made a tensor's expression, a task or a group. Nodes that nobody made come from their first tensor."""
+        """Where the user made a tensor's expression, a task or a group. Implicit nodes come from their first tensor."""
         if origin not in self._known:
             self._known[origin] = self._find(origin)
         return self._known[origin]

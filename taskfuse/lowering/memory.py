@@ -1,7 +1,7 @@
 """Where tensors live: the memory type that the readers of each need.
 
-The owner of an element follows from the allocation domain; writer, owner and reader are functions element -> thread, compared as index
-expressions, never as parallel types (docs/loop-nests.md).
+The owner of an element follows from the allocation domain. Writer, owner and reader are functions from elements to threads, compared as index
+expressions, never by parallel type (docs/loop-nests.md).
 """
 
 from __future__ import annotations
@@ -98,13 +98,13 @@ def _follow(index_maps: IndexMaps, tv: TensorView) -> MemoryType:
                         if p.is_cluster and given is not MemoryType.Global:
                             raise UnsupportedError(
                                 what=f"Shared memory of a cluster for {tv.name}",
-                                reason=f"{use.output.name} reads elements of {tv.name} that other indices of {p.value} make",
+                                reason=f"{use.output.name} reads elements of {tv.name} that other indices of {p.value} compute",
                                 help="set_memory_type(Global), or bind the axes alike",
                                 location=tv.location,
                             )
                         reached = nearest(p)
                         if needed is MemoryType.Local or reached is MemoryType.Global:
-                            needed, why = reached, f"{use.output.name} reads elements of {tv.name} that other indices of {p.value} make"
+                            needed, why = reached, f"{use.output.name} reads elements of {tv.name} that other indices of {p.value} compute"
     if given is None:
         return needed
     order = list(MEDIA)

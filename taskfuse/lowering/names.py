@@ -1,7 +1,7 @@
-"""Names of a kernel: what a fusion calls its tensors, scalars and dimensions, and itself, as far as a kernel's text can say that.
+"""Names of a kernel: the names of a fusion and its tensors, scalars and dimensions, made valid in a kernel's text.
 
-Such a name is made of letters, digits and ``_``, begins with none of the digits, and means nothing else in the text. Any other one is spelled in these
-letters, and gets a ``_`` at its end until nothing else is called so: the kernel of an input ``table`` has a parameter ``table_``.
+A valid name consists of letters, digits and ``_``, does not begin with a digit, and has no other meaning in the text. Any other name is spelled in these
+letters, with ``_`` appended until it is unique: the kernel of an input ``table`` has a parameter ``table_``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Where a split with a remainder overhangs, past the end of a tensor or inside it, and which copies write zeros past the end.
 
-An index past the end of one of the tensor's own axes is not an element: what pads it with zeros writes places that hold nothing else, and what reads
-it finds zeros. So it is for the axis itself, for the outer part of its split, which counts whole pieces of it, and for a merge in which it is the
-outer part. Any other overhang, of the inner part of a split, repeats elements that other iterations have: code there stays under a guard.
+An index past the end of one of the tensor's own axes is not an element: a copy that pads writes zeros to places that hold nothing else, and a reader
+finds zeros. This holds for the axis itself, for the outer part of its split, and for a merge in which it is the outer part. Any other overhang, of the
+inner part of a split, repeats elements of other iterations: code there stays under a guard.
 
-An atom that covers its tile reads all of it, also where the tensor ends inside (:class:`taskfuse.ir.atoms.Bounds`); sums of threads may
-(:mod:`taskfuse.lowering.guard_elimination`). The copy engine fills such places; copies of threads do it where a split's tail has room in Shared memory:
-``cp.async`` by its own form, a plain copy by a choice between the element and 0. What is computed on the way is not padded: a function of 0 need
+An atom that covers its tile reads all of it, also past the end of the tensor (:class:`taskfuse.ir.atoms.Bounds`); sums of threads may
+(:mod:`taskfuse.lowering.guard_elimination`). The copy engine fills such places; copies of threads do so if the tail of the split has room in Shared memory:
+``cp.async`` by its own form, a plain copy by a choice between the element and 0. Computed values are not padded: a function of 0 need
 not be 0.
 """
 

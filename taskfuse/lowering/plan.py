@@ -210,7 +210,7 @@ def is_base(name: str) -> bool:
 
 
 class LoopVariables:
-    """The variables of loops with code, numbered in the order in which they are asked for."""
+    """The variables of loops with code, numbered in the order of first use."""
 
     def __init__(self) -> None:
         self._names: dict[Loop, str] = {}

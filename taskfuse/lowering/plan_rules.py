@@ -1,7 +1,7 @@
 """The rules of a plan, which hold after every step that leaves one.
 
 - Every index is in scope: a loop variable is used inside its loop, and a local index by code of its own task.
-- A guard that encloses code of many statements is the same for all threads that come to it: nothing that waits, and no barrier, may stand under
+- A guard that encloses code of many statements is the same for all threads that reach it: no wait and no barrier may stand under
   a condition on the thread.
 - A cursor is initialized before the code that uses or advances it.
 """

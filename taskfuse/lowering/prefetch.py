@@ -72,7 +72,7 @@ class Prefetch:
 def prefetch(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statements, channels: Channels) -> list[Prefetch]:
     """Skew every loop of the plan that can fill rings ahead. ``rings``: the rings inside roles, and the loop that takes the slots of each in turn.
 
-    A ring whose slots are held by reads that go on after they are executed keeps its slots for these, and one that is made of what its loop makes
+    A ring whose slots are held by asynchronous reads keeps its slots for these, and one that is made of what its loop makes
     is filled where it stands. In registers that is an error: a ring that is not filled ahead has no use there.
 
     Raises:
@@ -109,7 +109,7 @@ def prefetch(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statements
 def _closure(tv: TensorView, nest: Loop, loop: PLoop, everything: list[PStmt], st: Statements, channels: Channels) -> tuple[set[TensorView], str]:
     """What moves with the fill of a ring: all that it is made of in the loop. And why it cannot move, if so."""
     if is_multicast(tv):
-        return set(), "a ring inside a role is one block's"
+        return set(), "a ring inside a role belongs to one block"
     uses = [use.output for use in storage_uses(st.fusion, tv)]
     late = next((u for u in uses if queue_of(u) is not None), None)
     if late is not None:
@@ -178,7 +178,7 @@ def _skew(block: list[PNode], ahead: Prefetch, filled: set[TensorView], st: Stat
 
 
 def _where_loads_begin(nodes: list[PNode]) -> tuple[list[PNode], int]:
-    """The innermost block of a scope that holds all bulk loads of a fill, and where the first of them stands in it: who starts them announces their bytes."""
+    """The innermost block of a scope that holds all bulk loads of a fill, and the place of the first: its thread announces the bytes."""
     loads = [k for k, n in enumerate(nodes) if any(isinstance(s.stmt, TmaLoad) for s in statements([n]))]
     only = nodes[loads[0]]
     if len(loads) == 1 and isinstance(only, PScope | PBind):

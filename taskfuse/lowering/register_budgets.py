@@ -81,7 +81,7 @@ class RegisterBudgets:
             for scope, _ in self._roles:
                 if scope.node.budget:
                     warnings.warn(
-                        TaskfuseWarning(f"registers({scope.node.budget}) of {scope.node.name} is left out: the shape of a block is not constant"), stacklevel=3
+                        TaskfuseWarning(f"registers({scope.node.budget}) of {scope.node.name} is omitted: the shape of a block is not constant"), stacklevel=3
                     )
             return
         at_launch = launch_registers(threads.value * self.ranges.fusion.residents)
@@ -156,4 +156,4 @@ class RegisterBudgets:
         if self.ranges.are_aligned(frame, WARPGROUP) and isinstance(threads, Const):
             self._roles.append((scope, threads.value // WARPGROUP))
         elif budget != CHOSEN:
-            warnings.warn(TaskfuseWarning(f"registers({budget}) of {scope.node.name} is left out: its threads are not provably whole warpgroups"), stacklevel=3)
+            warnings.warn(TaskfuseWarning(f"registers({budget}) of {scope.node.name} is omitted: its threads are not provably whole warpgroups"), stacklevel=3)

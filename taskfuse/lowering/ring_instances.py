@@ -1,7 +1,7 @@
-"""Rings between blocks: what cannot be one, and which blocks have a ring of their own.
+"""Rings between blocks: which boundaries cannot have one, and which blocks have a ring of their own.
 
-A ring in Global memory serves the blocks of all its ends. Along a block type to which both ends bind nothing but loops that they share, the block
-with index k of one end exchanges elements with that of the other end alone: such blocks are paired, and each pair has a ring.
+A ring in Global memory serves the blocks of all its ends. If both ends bind only shared loops to a block type, the block
+with index k of one end exchanges elements only with that of the other end: such blocks are paired, and each pair has a ring.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Endpoints of rings between blocks: semaphores in Global memory (docs/channels.md).
 
-The blocks of an endpoint take part one by one: its threads wait at a barrier, then the first of them releases for the block; the first of them acquires, then
-they wait at a barrier, so that what it has acquired holds for all (causality order is transitive: PTX ISA, "Memory Consistency Model"). The cursor's
-phase says how many phases must be complete, so a wait can neither pass early nor miss its phase. Semaphores are zero when a launch begins:
+One thread of an endpoint acts for its block. After a barrier of the endpoint's threads it releases; after it acquires, another barrier makes that
+hold for all of them (causality order is transitive: PTX ISA, "Memory Consistency Model"). The cursor's
+phase is the number of phases that must be complete, so a wait can neither pass early nor miss its phase. Semaphores are zero when a launch begins:
 they lie in workspace that belongs to the launch.
 """
 

@@ -207,7 +207,7 @@ class Statements:
         return any(u.schedule.atom is not None and u.schedule.atom.bounds is Bounds.COVER for u in users)
 
     def _is_total(self, tv: TensorView) -> bool:
-        """True if code of ``tv`` needs no guard: it computes in registers from registers that all have values, and nobody reads what does not exist."""
+        """True if code of ``tv`` needs no guard: it computes in registers from registers that all have values, and no missing element is read."""
         known = self._total.get(tv)
         if known is None:
             atom, expr = tv.schedule.atom, self.definition(tv)

@@ -1,12 +1,12 @@
 """Barriers: put where accesses of different threads conflict, and nowhere else (docs/loop-nests.md).
 
-Two accesses of one buffer conflict if one writes and they may touch one element from different threads. They are ordered already if the
-same thread makes both: if one allocation axis takes, in both, values that determine the thread's index (rule iii of the proof). What is
-left becomes a barrier of the innermost node that holds both, in the block where their paths part, outside all guards below.
+Two accesses of one buffer conflict if one writes and different threads may access one element. They are already ordered if the
+same thread makes both: one allocation axis takes, in both, values that determine the thread's index by one expression. Each remaining conflict
+gets a barrier of the innermost node that holds both accesses, in the block of code where their paths part, outside all guards below.
 
-Where one side is an asynchronous read, more is needed before the barrier: writers make their stores visible to the asynchronous proxy, in Shared memory
-or, where a bulk copy reads an output again, in Global memory; and who issued the read waits until it is done. A ring of s slots lets s - 1 younger
-batches be unfinished then.
+If one side is an asynchronous read, more is needed before the barrier: writers make their stores visible to the asynchronous proxy, in Shared memory
+or, where a bulk copy reads an output again, in Global memory; and the thread that issued the read waits until it is complete. A ring of s slots lets
+s - 1 younger batches be unfinished then.
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ class Synchronizer:
         return [_Need(block, waits, fill, False, types, buffer, (a if a.is_write else b).stmt.tv)] if types else []
 
     def _crossing(self, a: _Use, b: _Use, node: Node) -> frozenset[ParallelType]:
-        """The index types along which data crosses between two uses. All threads of a node wait for the bytes of a transfer, whoever reads them: none
+        """The index types along which data crosses between two uses. All threads of a node wait for the bytes of a transfer: none
         may be left behind by two phases.
         """
         memory = self._memory[a.access.buffer]
@@ -365,8 +365,8 @@ def check_trips(nodes: list[PNode], around: tuple[PLoop, ...] = ()) -> None:
                 made = next((s.tv for s in statements(loop.body)), None)
                 raise LoweringError(
                     what="" if made is None else made.name,
-                    reason=f"blocks wait for each other in a loop of {loop.extent} trips, which are not the same in all of them",
-                    help="exchange these elements behind the loop, or let the extent of the work be a multiple of the blocks",
+                    reason=f"blocks wait for each other in a loop of {loop.extent} trips, a number that differs between blocks",
+                    help="exchange these elements after the loop, or let the extent of the work be a multiple of the blocks",
                     location=None if made is None else made.location,
                 )
         for block in children(n):

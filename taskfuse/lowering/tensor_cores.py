@@ -218,7 +218,7 @@ def _check_room(st: Statements, tv: TensorView, index_map: IndexMap, read: Read,
     if cut is not None and not st.tails.is_brought(tv, read, index_map):
         raise refused(
             tv,
-            f"its atom computes whole tiles, and past the end of an axis of {cut.extent} nobody provably writes {source.name}",
+            f"its atom computes whole tiles, and past the end of an axis of {cut.extent} {source.name} is not provably written",
             f"split by divisors, or split {source.name} alike, so that its tiles are whole, too",
         )
 

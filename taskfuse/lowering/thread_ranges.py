@@ -1,7 +1,7 @@
 """Extents, boxes and ranges: which indices of which type a node gets (laws 5, 6 and 9, docs/tasks-and-groups.md).
 
-A *box* is what a node is given, its *thread range* the part where it runs: the first E indices where it is bound, the whole box where it is
-replicated, else the first index.
+The *box* of a node is its range of indices, its *thread range* the part where it runs: the first E indices if it is bound, the whole box if it is
+replicated, otherwise the first index.
 """
 
 from __future__ import annotations

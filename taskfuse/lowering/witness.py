@@ -1,4 +1,4 @@
-"""The witness of a kernel: definitions of the tensors that have code, and what the results of their statements stand for."""
+"""The witness of a kernel: definitions of the tensors that have code, and the content of the results of statements."""
 
 from __future__ import annotations
 

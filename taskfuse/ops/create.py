@@ -133,7 +133,7 @@ def define_tensor(
 
     Raises:
         FusionError: outside ``with Fusion()``, or if the name is taken, or if the strides do not fit the shape.
-        ShapeError: for an extent that is negative or no expression.
+        ShapeError: for an extent that is negative or not an expression.
     """
     fusion = Fusion.current()
     wanted = as_dtype(dtype)
@@ -283,7 +283,7 @@ def arange(start: Extent | float, stop: Extent | float | None = None, step: int 
     """``start, start + step, ...`` up to ``stop``, exclusive; ``arange(n)`` is ``0, ..., n - 1``.
 
     Integers may be symbolic (all but ``step``), also names as in a shape, and give int64; if any is a float the result is float32. Raises
-    :class:`ShapeError` if ``step`` is 0 or a bound is none.
+    :class:`ShapeError` if ``step`` is 0 or a bound is not a number.
     """
     fusion = Fusion.current()
     first, last = (0, _bound(fusion, start)) if stop is None else (_bound(fusion, start), _bound(fusion, stop))

@@ -170,7 +170,7 @@ def supports(op: str | Callable[..., object], *dtypes: DTypeLike | object) -> bo
     Args:
         op: a name of taskfuse (``"softmax"``) or of torch (``"torch.clip"``, ``"aten::_softmax"``, ``"clip"``), or one of their functions
             (``tf.exp``, ``torch.ops.aten.exp.default``). In-place torch functions (``exp_``) are not supported.
-        dtypes: those of the operands that are tensors, in their order; of taskfuse, NumPy or torch. None of them: at some dtypes.
+        dtypes: those of the operands that are tensors, in their order; of taskfuse, NumPy or torch. Without any: whether there are dtypes that it takes.
 
     Raises :class:`~taskfuse.errors.DTypeError` for what is not a dtype of taskfuse.
     """

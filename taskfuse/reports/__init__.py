@@ -1,1 +1,1 @@
-"""What the readers of kernel IR say of a kernel, as plain data: they make it, and the methods of kernels name it."""
+"""Reports on a kernel, as plain data: the readers of kernel IR make them, and the methods of kernels name their types."""

@@ -1,4 +1,4 @@
-"""What the static proof says of a kernel: a verdict per obligation, and one for the kernel."""
+"""The certificate of a kernel: a verdict per obligation, and one for the kernel."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Layer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Obligation:
-    """One thing that had to be shown.
+    """One obligation of the proof, and its verdict.
 
     Attributes:
         subject: what it is about: a barrier, a ring, a pair of accesses.
-        reason: why it holds, or what stands against it.
+        reason: why it holds, or why it is open or refuted.
         notes: the counterexample, or facts about it, one line each; those that quote a statement are :class:`taskfuse.location.Quote`.
     """
 
@@ -51,20 +51,20 @@ class Obligation:
 
 
 def no_search() -> tuple[Obligation, ...]:
-    """No counterexample is looked for."""
+    """There is no search for a counterexample."""
     return ()
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """The result of :func:`taskfuse.check.verify`. ``str`` lists what was shown, and what was not.
+    """The result of :func:`taskfuse.check.verify`. ``str`` lists all obligations with their verdicts.
 
     Attributes:
-        argument: what the layers say; may be read several times. Whether the kernel is proved is known with the first gap; the rest is looked at for
-            who reads it.
-        assumptions: what the launch must see to, or what holds of the machine.
-        extents: what the extents are, if the kernel was looked at for these alone.
-        search: looks for a counterexample. It takes longer than the argument, and is called only if that has gaps and somebody asks which.
+        argument: the obligations of all layers; may be read several times. They are evaluated lazily: the first gap decides that the kernel is not proved, the
+            rest is evaluated for its reader.
+        assumptions: what the launch ensures, or the machine guarantees.
+        extents: the values of the extents, if the argument is about these alone.
+        search: searches for a counterexample. It takes longer than the argument, and is called only if the argument has gaps and a verdict or text is read.
     """
 
     kernel: str
@@ -74,7 +74,7 @@ class Certificate:
     search: Callable[[], tuple[Obligation, ...]] = field(default=no_search, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """All that can be said of the kernel, looked at before it is pickled."""
+        """The whole argument, evaluated before it is pickled."""
         return Certificate, (self.kernel, self.obligations, self.assumptions, self.extents)
 
     @property
@@ -89,7 +89,7 @@ class Certificate:
 
     @cached_property
     def obligations(self) -> tuple[Obligation, ...]:
-        """All of them; what the search for a counterexample says first."""
+        """All obligations; the results of the search for a counterexample come first."""
         found = () if self.is_proved else self.search()
         return (*found, *self.argument)
 
@@ -108,12 +108,12 @@ class Certificate:
         return tuple(sorted(failed, key=lambda o: o.verdict is not Verdict.REFUTED))
 
     def refuse(self) -> None:
-        """Raise :class:`ProofError` with the first gap of the argument. No counterexample is looked for."""
+        """Raise :class:`ProofError` with the first gap of the argument. There is no search for a counterexample."""
         gap = next(o for o in self.argument if o.verdict is not Verdict.PROVED)
         raise ProofError(kernel=self.kernel, verdict=gap.verdict.value, reason=f"{gap.subject}: {gap.reason}", notes=gap.notes)
 
     def require(self) -> None:
-        """Do nothing if the kernel is proved.
+        """Return if the kernel is proved.
 
         Raises:
             ProofError: with the first counterexample, or what is outside the model.

@@ -1,4 +1,4 @@
-"""What the simulator says of all interleavings of a small kernel: whether one of them fails, and how to repeat it."""
+"""The report on all interleavings of a small kernel: whether one of them fails, and how to repeat it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of a recorded run: who did what when, from left to right."""
+"""The picture of a recorded run: a row per lane, time from left to right."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Recording:
         kernel: its name.
         blocks: index of each block that ran.
         spans: in the order of their ends. Spans of one lane do not overlap.
-        error: what ended the run, if it did not come to its end.
+        error: the error that ended the run, if any.
     """
 
     kernel: str

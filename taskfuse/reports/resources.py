@@ -1,4 +1,4 @@
-"""What a compiled kernel and its launch take: registers, Shared memory, blocks, threads."""
+"""The resources of a compiled kernel and its launch: registers, Shared memory, blocks, threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who did what when: a run of the simulator as lanes of spans, as text, picture and trace file."""
+"""A run of the simulator as lanes of spans: as text, picture and trace file."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What ``tf.compile`` makes: executables of one kernel, of several, and of those that are made at a call for its extents."""
+"""Executables, the results of ``tf.compile``: of one kernel, of several, and of those specialized for the extents of a call."""

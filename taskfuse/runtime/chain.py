@@ -1,4 +1,4 @@
-"""Several kernels as one function on arrays: each reads the arguments and what those before it made."""
+"""Several kernels as one function on arrays: each reads the arguments and the results of those before it."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class Chain(Executable):
     def _sizes(self, args: tuple[Any, ...]) -> dict[str, int]:
         """The values of the dimensions. There are as many arguments as wanted, and their shapes and integers agree, also between kernels."""
         if len(args) != len(self._names):
-            reason = f"{len(args)} arguments given, {len(self._names)} wanted"
+            reason = f"{len(args)} arguments given, {len(self._names)} expected"
             help = f"the arguments are: {', '.join(self._names) or 'none'}"
             raise InputError(index=min(len(args), len(self._names)), fusion=self._fusion.name, reason=reason, help=help)
         shapes = [getattr(a, "shape", None) for a in args[: len(self._fusion.inputs)]]

@@ -1,4 +1,4 @@
-"""``tf.compile``: a fusion as a function on arrays; scheduled automatically where its author left that open."""
+"""``tf.compile``: a fusion as a function on arrays, scheduled automatically if it has no schedule."""
 
 from __future__ import annotations
 
@@ -46,35 +46,35 @@ def compile(
     cache: bool = True,
     options: LoweringOptions | None = None,
 ) -> Executable:
-    """Lower ``fusion``, prove its kernel, and return a function on arrays. The first call that needs CUDA loads it and makes the machine code; if
+    """Lower ``fusion``, prove its kernel, and return a function on arrays. The first call that needs CUDA loads it and compiles machine code; if
     there is a GPU, automatic schedules are compiled at once.
 
     A fusion without any scheduling call is copied and scheduled automatically (docs/automatic.md): by one scheduler, or as several kernels that
-    run one after another. The result's ``schedule`` has the choice, the reasons, and the calls, for you to edit. A schedule that cannot be lowered,
-    or whose kernel is not proved or does not fit the GPU, is dropped for the next best.
+    run one after another. The result's ``schedule`` has the choice, the reasons, and the calls as code to edit. A schedule that cannot be lowered,
+    or whose kernel is not proved or does not fit the GPU, is replaced by the next best.
 
-    The kernel is proved free of deadlock and race for all extents (docs/proof.md). If that proof has a gap, and no counterexample is found, the
+    The kernel is proved for all extents (docs/proof.md). If that proof has a gap, and no counterexample is found, the
     kernel is proved for the extents of each call.
 
     Args:
         fusion: the fusion, a segmented one, or a kernel; it is not changed.
         backend: ``"auto"``: arrays on a GPU run there, NumPy arrays in the simulator (``TASKFUSE_BACKEND`` overrides this); ``"cuda"``: on the
             GPU; ``"sim"``: in the simulator.
-        schedule: ``None`` takes a fusion as it is, even without any scheduling call.
-        numerics: ``"eager"``: every function of 16-bit floats rounds its result, as a framework does that runs one after another; ``"wide"``: what is
-            between functions stays float32, and is rounded once at the end (:func:`taskfuse.widened`). Of kernels and segmented fusions as they are.
+        schedule: ``None``: lower a fusion as it is, even without any scheduling call.
+        numerics: ``"eager"``: every function of 16-bit floats rounds its result, as in a framework that runs them one after another; ``"wide"``: values
+            between functions stay float32, with one rounding at the end (:func:`taskfuse.widened`). Kernels and segmented fusions are taken as they are.
         sizes: values of the fusion's dimensions for the cost models of automatic schedules; the kernels run with any.
         specialize: schedule again at a call, for the divisors and bounds of its extents (docs/automatic.md); if false, the kernels for all extents run
             all calls.
         budget: seconds for the search for an automatic schedule of several kernels, as counted from its work, so that the same is found on every machine;
-            then the search stops with the segments that it has. A clock stops it after 5 times as long.
+            at its end the best segments so far are taken. A clock stops it after 5 times as long.
         target: the GPU that automatic schedules are chosen for and whose limits kernels keep: a :class:`taskfuse.Target`, its name (``"H100"``) or its
             architecture; by default the GPU in this machine, or an H200 without one.
         arch: the architecture to compile for, such as ``"sm_90a"``; by default that of the GPU that runs the kernel.
         fast_math: approximate division, square root and functions; subnormals become zero.
         debug: bound every wait, and raise :class:`HangError` at a timeout; a call then waits for its kernel.
         unsafe: skip the proof; errors about the registers of the kernel become warnings.
-        cache: take what another process has decided from disk, and keep what is decided (docs/cuda.md, "The cache"); not for debug builds or unsafe ones.
+        cache: read and write decisions on disk (docs/cuda.md, "The cache"); not for debug builds or unsafe ones.
         options: options of lowering.
 
     Raises:

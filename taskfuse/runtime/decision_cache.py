@@ -1,11 +1,11 @@
 """Decisions of ``tf.compile`` on disk: which kernels compute a fusion.
 
-What ``tf.compile`` decides follows from the text of the fusion, its settings, the target and the files of taskfuse. Their SHA-256 is the key of an entry in
+A decision follows from the text of the fusion, the settings, the target and the files of taskfuse. Their SHA-256 is the key of an entry in
 the folder of compiled kernels. The entry is JSON: the text of every kernel, its interface (:mod:`taskfuse.cuda.kernel_interface`), its verdict, the arrays
-that it takes and makes, and what the schedule says of itself. A process that finds the entry lowers, searches and proves nothing; it parses the body of a
-kernel when somebody asks for it. A verdict counts only for this kernel text and for a checker of these files.
+that it takes and makes, and the explanation of the schedule. A process that finds the entry neither lowers, searches nor proves, and parses the body of a
+kernel only on demand. A verdict is valid only for its kernel text and for the checker's files.
 
-An entry that cannot be read, that another version wrote or that makes no sense is ignored.
+An entry that cannot be read or understood, or was written by another version, is ignored.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class DecisionCache:
         self._key = _key(fusion, make, asked, self._settings) if make.remembers and _is_on(self._settings) else None
 
     def recall(self) -> Executable | None:
-        """The executable that was kept; ``None``: there is none."""
+        """The executable in the cache, or ``None``."""
         content = self._content()
         try:
             return None if content is None else self._made(content)
@@ -146,7 +146,7 @@ class DecisionCache:
 
 
 def _is_on(settings: Options) -> bool:
-    """Whether decisions are kept: not where somebody wants to see how they come about, or that nothing is proved."""
+    """Whether decisions are stored: not if their stages are dumped or debugged, or if nothing is proved."""
     return settings.cache_bytes > 0 and settings.cache_plans and settings.verify and not (settings.always_compile or settings.dump or settings.dump_steps)
 
 
@@ -162,7 +162,7 @@ def _key(fusion: Fusion, make: Maker, asked: Sequence[object], settings: Options
 
 
 def _packed_kernel(run: Executable, settings: Options) -> dict[str, object] | None:
-    """A kernel in JSON; ``None``: it is more than one, or nobody has proved it."""
+    """A kernel in JSON; ``None``: there are several, or it is not proved."""
     if not isinstance(run, CompiledKernel) or run.standing is None:
         return None
     interface = run.interface

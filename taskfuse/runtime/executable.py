@@ -126,12 +126,12 @@ class Executable(ABC):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Specialization:
-    """What some calls run.
+    """A schedule of a fusion for some of its extents, and the executable.
 
     Attributes:
-        facts: what it takes for granted of each dimension.
-        sizes: extents that its schedule was chosen for; it runs with all that the facts allow.
-        run: it, with the ``schedule`` that was made for these facts.
+        facts: what it assumes of each dimension.
+        sizes: extents for which its schedule was chosen; it runs with all that the facts allow.
+        run: the executable, with the ``schedule`` for these facts.
     """
 
     facts: Facts
@@ -139,7 +139,7 @@ class Specialization:
     run: Executable
 
     def holds(self, extents: Mapping[str, int]) -> bool:
-        """True if the facts do."""
+        """True if the facts hold."""
         return all(d.admits(extents[d.name], extents) for d in self.facts)
 
     def suits(self, extents: Mapping[str, int]) -> tuple[int, int, float]:

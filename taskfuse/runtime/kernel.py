@@ -75,7 +75,7 @@ class CompiledKernel(Executable):
 
     @property
     def interface(self) -> KernelInterface:
-        """What launching asks of the kernel."""
+        """What a launch needs to know of the kernel."""
         if self._interface is None:
             from taskfuse.cuda.kernel_interface import interface_of  # only who launches or proves pays for its import
 
@@ -84,7 +84,7 @@ class CompiledKernel(Executable):
 
     @property
     def standing(self) -> Standing | None:
-        """What is known of the kernel; ``None``: nobody asked."""
+        """The state of its proof; ``None``: not asked for yet."""
         return None if self._proof is None else self._proof.standing
 
     @property
@@ -272,7 +272,7 @@ class Maker:
         return run
 
     def remembered(self, interface: KernelInterface, schedule: Schedule | None, standing: Standing) -> CompiledKernel:
-        """The executable of a kernel that another process has made and looked at."""
+        """The executable of a kernel that another process has made and proved."""
         backend = read_options().backend if self.backend == "auto" else self.backend
         return CompiledKernel(interface, backend, self.arch, self.fast_math, schedule=schedule, standing=standing)
 

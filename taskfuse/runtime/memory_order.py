@@ -1,4 +1,4 @@
-"""A fusion without wishes for its results: what is scheduled, or lowered as it is, where a fusion says how arrays lie and which are written in place."""
+"""A fusion without strides and in-place results: the one that is scheduled or lowered, with axes in the order in which the arrays lie in memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which kernels may run: those that are proved free of deadlock and race, for all extents or for those of a launch.
+"""Which kernels may run: those that are proved, for all extents or for those of a launch.
 
-What was proved once is remembered: in this process, and in the folder of compiled kernels for the next one, by the kernel's text and the state of
-the checker. Only that a kernel is proved is kept; who wants to read the certificate has it made again.
+Proofs are remembered, in this process and in the folder of compiled kernels for the next one, by the kernel's text and the state of
+the checker. Only the fact that a kernel is proved is kept; its certificate is made again when it is read.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Proof:
     """What is known of a kernel. Safe for calls from several threads.
 
     A kernel of symbolic extents whose argument has gaps, and against which no counterexample is found, is *open*: it is proved, or refused, for
-    the extents of each launch. That takes a while for extents that are new. Where values alone are open, nothing else is asked again.
+    the extents of each launch. That takes a while for extents that are new. If only values are open, nothing else is proved again.
 
     Args:
         interface: the kernel's.
         standing: what another process found out, if the caller has that in a form bound to the kernel's text and to the checker (:func:`identity`).
         searches: whether a counterexample is looked for where the argument has gaps. It takes longer than the argument; of a schedule of constant extents
-            that is one of many nothing more is asked than that it is proved.
+            that is one of many, only its verdict is computed.
 
     Raises:
         ProofError: the kernel is refuted; or it is outside the model, and has no symbolic extents.
@@ -85,7 +85,7 @@ class Proof:
 
     @property
     def is_open(self) -> bool:
-        """Whether launches of new extents are asked about one by one."""
+        """Whether launches of new extents are proved one by one."""
         return self.standing is not Standing.PROVED
 
     @property

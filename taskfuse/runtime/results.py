@@ -1,8 +1,7 @@
-"""Results as a fusion asks for them: arrays with strides, in the place of inputs, inputs themselves, one array twice.
+"""Results as a fusion declares them: arrays with strides, in place of inputs, inputs themselves, one array twice.
 
-Kernels store each output once, into an array. Here arrays are found for them, and what a call returns is made of these. An automatic schedule does not see
-strides: it is made for arrays whose axes stand in the order in which they lie in memory (:mod:`taskfuse.runtime.memory_order`), and a call hands on views in
-that order.
+Kernels store each output once, into an array. This module finds these arrays, and makes the results of a call from them. An automatic schedule does not see
+strides: it is made for arrays whose axes are in memory order (:mod:`taskfuse.runtime.memory_order`), and a call passes views in that order.
 """
 
 from __future__ import annotations
@@ -220,7 +219,7 @@ class Arranged(Executable):
         return next(k for k, r in enumerate(self._fusion.results) if r.tensor.name == name)
 
     def _copy(self, own: Mapping[str, Any], targets: Mapping[str, Any], stream: Any, seed: int) -> None:
-        """Write what was computed where it belongs, now that nobody reads what was there."""
+        """Write what was computed where it belongs, now that its previous contents are no longer read."""
         if self._copies is None or self._copies.arguments != tuple(own):
             names = set(own)
             self._copies = copies_of(self._fusion.name, [tv for tv in self._fusion.outputs if tv.name in names], self.backend)

@@ -1,8 +1,8 @@
 """Specializations: one fusion of symbolic extents, scheduled again for what the extents of a call have in common.
 
-An automatic schedule for all extents has to do without vectors where a row may have any length, cannot keep such a row in registers, and assumes
-sizes. The extents of a call say more. What is taken from them are *facts*: each is a :class:`~taskfuse.ir.dims.Dim`, as a user could have
-declared it. A specialization is the fusion with these dimensions, scheduled and proved like any other. There are few: facts are coarse, and facts
+An automatic schedule for all extents cannot use vectors if a row may have any length, cannot keep such a row in registers, and assumes
+sizes. The extents of a call say more. A specialization uses *facts* about them: each is a :class:`~taskfuse.ir.dims.Dim`, as a user could have
+declared it. It is the fusion with these dimensions, scheduled and proved like any other. There are few specializations: facts are coarse, and facts
 for which the schedulers make the same calls share a kernel.
 """
 

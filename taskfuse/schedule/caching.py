@@ -1,5 +1,5 @@
-"""Copies of a tensor: between it and its readers (cache_after), between its definition and it (cache_before), between both and it (cache_fork),
-and one computed a second time, for some of its readers (duplicate).
+"""Copies of a tensor: between it and its readers (cache_after), between its definition and it (cache_before), between both and it (cache_fork);
+and a second computation for some of its readers (duplicate).
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def duplicate(tv: TensorView, readers: Sequence[TensorView]) -> TensorView:
     if definition is None:
         raise call.error("an input has no definition", f"{tv.name}.cache_after().duplicate(...) reads it a second time")
     if isinstance(definition, Assemble):
-        raise call.error("it is made of its parts, which have one place each", "duplicate the parts")
+        raise call.error("it is assembled from parts, each of which has one place", "duplicate the parts")
     if [a for a in tv.root if not a.is_reduction] != list(tv.logical):
         raise call.error("rfactor made it, or took a part of it", "duplicate it before rfactor")
     call.check_not_inlined()

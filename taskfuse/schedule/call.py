@@ -18,7 +18,7 @@ from taskfuse.location import caller
 
 
 def is_list(value: object) -> bool:
-    """True for a list of things; text is none."""
+    """True for a list of things, false for text."""
     return isinstance(value, Sequence) and not isinstance(value, str)
 
 

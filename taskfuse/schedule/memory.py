@@ -35,7 +35,7 @@ def set_memory_type(tv: TensorView, memory: object) -> None:
 def set_allocation_domain(tv: TensorView, axes: Sequence[Axis | AxisRef] | AllocationLayout) -> None:
     """See :meth:`TensorView.set_allocation_domain`. The axes must cover every logical axis exactly once (those of extent 1 may be left out)."""
     call = Call("set_allocation_domain", tv)
-    call.check_internal("its place in memory is the caller's", "lay out a copy")
+    call.check_internal("the caller decides where its elements are", "lay out a copy")
     call.check_storage()
     schedule = tv.schedule
     transforms, ptypes = list(schedule.transforms), dict(schedule.ptypes)

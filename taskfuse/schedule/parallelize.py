@@ -57,7 +57,7 @@ def cover(call: Call, atom: Atom, positions: tuple[int, ...]) -> None:
             takes = "a reduction axis" if wanted is AxisKind.REDUCTION else "an iteration axis" if atom.contraction is not None else "iteration axes"
             raise call.error(f"{shown} is {what} axis: the atom {atom.name} executes {takes}" + (" there" if atom.contraction is not None else ""))
         if any(p < x.schedule.inline for x in (tv, *inlined_producers(tv))):
-            raise call.error(f"{shown} is a loop that inlining shares: an atom makes no loop", "inline less deep")
+            raise call.error(f"{shown} is a loop that inlining shares, and an atom's axes are not loops", "inline less deep")
         size = constant(a)
         if size is None or (atom.power_of_two and not is_power_of_two(size)):
             what = "constant power-of-two extent" if atom.power_of_two else "constant extent"
@@ -96,7 +96,7 @@ def _check_contraction(call: Call, atom: Atom) -> None:
     row = atom.contraction
     assert row is not None
     if not computes(call.tv.definition, row):
-        raise call.error(f"the atom {atom.name} computes a reduction by {row.combine.name} of {row.body.name}, and its definition is another")
+        raise call.error(f"the atom {atom.name} computes a reduction by {row.combine.name} of {row.body.name}, but its definition is not one")
 
 
 def uncover(tv: TensorView) -> None:

@@ -1,4 +1,4 @@
-"""Parts of one fusion, as fusions: what is asked of the whole again and again is found once.
+"""Parts of one fusion, as fusions: facts of the whole fusion that are needed repeatedly are computed once.
 
 A search for segments asks for thousands of parts of one fusion, most of which are equal up to names: a model repeats its layers. So the *form* of a part is
 told without making it.

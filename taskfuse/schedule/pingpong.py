@@ -19,7 +19,7 @@ def check_pingpong(group: Group) -> None:
     if holder is None:
         raise TaskError(
             node=group.name,
-            reason=f"it takes turns over an axis of extent {group.pingpong_axis.extent} that is a loop axis of none of its tensors",
+            reason=f"it takes turns over an axis of extent {group.pingpong_axis.extent}, which is not a loop axis of its tensors",
             help=f"{group.name}.pingpong(tensor.axis(k)) with a tensor of the group",
             location=group.location,
         )

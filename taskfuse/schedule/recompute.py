@@ -1,13 +1,13 @@
-"""recompute: what a reader reads of a tensor, computed in the reader's own loops.
+"""recompute: elements that a reader reads of a tensor, computed in the reader's own loops.
 
-Two loops are one only if op maps identify their axes. Where a reader reads at another index (a flipped, shifted, transposed, padded or
+Two loops are one only if op maps identify their axes. If a reader reads at another index (a flipped, shifted, transposed, padded or
 concatenated tensor) they never are. But an elementwise function commutes with any index map: the element of ``exp(x)`` at ``e`` is ``exp`` of
-the element of ``x`` at ``e``. So the elementwise ancestors of what is read are computed once more, at the reader's points, gathers with the
-indices that belong to them, and only inputs, tables, and results of reductions and scans are read where they are. A reduction that is itself asked
-for is done once more for each of the reader's points; a scan, if these are its own points.
+the element of ``x`` at ``e``. So elementwise ancestors are computed once more, at the reader's points, gathers with their indices; inputs, tables, and
+results of reductions and scans are read in place. If the tensor itself is a reduction, it is computed again for each of the reader's points; so is a
+scan, if these are its own points.
 
-A gather is an index map, too, with values in it: the element of ``exp(x)`` at ``v`` is ``exp`` of the element of ``x`` at ``v``, if there is one,
-else 0. So of a table that is computed elementwise only what is gathered is computed, and inputs are gathered instead.
+A gather is an index map, too, with values in it: the element of ``exp(x)`` at ``v`` is ``exp`` of the element of ``x`` at ``v`` if there is one,
+and 0 otherwise. So of a table that is computed elementwise only the gathered elements are computed, and inputs are gathered instead.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _definition(call: Call, reader: TensorView, first: TensorView) -> MathExpr:
     if isinstance(definition, Assemble):
         raise call.error(f"{reader.name} is assembled from its parts and executes nothing", "leave it to the readers of the result")
     if table(call.tv.fusion, definition) is call.tv and not is_gathered_elementwise(call.tv.fusion, definition):
-        raise call.error(f"{reader.name} reads it at computed indices: every element may be wanted", "leave it in memory; recompute its readers")
+        raise call.error(f"{reader.name} reads it at computed indices: every element may be needed", "leave it in memory; recompute its readers")
     for producer in inlined_producers(reader):
         raise call.error(f"{producer.name} is inlined into {reader.name} at {producer.schedule.inline}", f"recompute first, or {producer.name}.inline_at(0)")
     if [a.extent for a in reader.root] != [a.extent for a in first.root]:

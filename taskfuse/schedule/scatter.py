@@ -1,7 +1,7 @@
 """scatter: a concatenation in gather form, and the elementwise functions of it, computed part by part.
 
 In gather form the loops of the result find the part that holds an element. Here each part is computed by itself, through every function up to the
-outputs, and stored as a slice of them; the outputs are then assembled of their parts, which is not code.
+outputs, and stored as a slice of them; the outputs are then assembled from their parts, which takes no code.
 """
 
 from __future__ import annotations

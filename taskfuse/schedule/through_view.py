@@ -1,8 +1,8 @@
 """through_view: an operand that is read at any index becomes one that is read at the reader's own axes, through a view that has the index.
 
 ``y[m, n] = sum of x[m // S, m % S, k] * w[k, n]`` reads ``x`` at an index that is not a list of axes; ``y[m, n] = sum of v[m, k] * w[k, n]`` with the view
-``v[m, k] = x[m // S, m % S, k]`` computes the same. A view is not code. What asks for factors with axes of rows, columns and k finds them; and a view
-that has strides is an array that a kernel may take as it is.
+``v[m, k] = x[m // S, m % S, k]`` computes the same. A view takes no code. Schedulers that require factors with axes of rows, columns and k find them; and a
+view with strides is an array that a kernel may take as it is.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def through_view(tv: TensorView, operand: int) -> TensorView:
     fusion.check()
     read = resolve(fusion, given)
     if read.valid is not TRUE:
-        raise call.error(f"operand {operand} has elements of {read.tensor.name} for some iterations alone")
+        raise call.error(f"operand {operand} has elements of {read.tensor.name} in some iterations only")
     index = own_index(fusion, expr, read)
     free = {name for e in index for name in e.free}
     used = _ordered(fusion, read, index, [p for p in range(len(tv.root)) if str(iteration_symbol(p)) in free], tv)

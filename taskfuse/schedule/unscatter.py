@@ -1,7 +1,7 @@
-"""unscatter: a tensor that is assembled of parts becomes code, a concatenation in gather form: the loops of the result find the part that holds an element.
+"""unscatter: a tensor that is assembled from parts becomes code, a concatenation in gather form: the loops of the result find the part that holds an element.
 
-The inverse of :mod:`taskfuse.schedule.scatter`. Parts that are slices of a tensor's storage are in the way where another tensor is assembled of them, or where
-their own loops do not suit what reads the whole.
+The inverse of :mod:`taskfuse.schedule.scatter`. It is needed where another tensor is assembled from the same parts, or where the loops of the parts do
+not suit a reader of the whole.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Chains of 16-bit functions in float32: what is between the functions is not rounded, the result of a chain is, once."""
+"""Chains of 16-bit functions in float32: values between the functions are not rounded, the result of the chain is, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedulers: calls that schedule a fusion of a kind, and say why so."""
+"""Schedulers: calls that schedule a fusion of one kind, and explain their choice."""
 
 from taskfuse.ir.calls import bind_partitioner
 from taskfuse.schedulers.auto import SCHEDULERS, auto

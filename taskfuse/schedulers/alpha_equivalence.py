@@ -1,6 +1,6 @@
-"""Fusions that are equal up to the names of their tensors and scalars: what was found for one holds for the other, in its names.
+"""Fusions that are equal up to the names of their tensors and scalars: a schedule of one holds for the other, in its names.
 
-A model repeats its layers, and the pieces of equal layers differ in nothing but names. The *form* of a fusion is its text in names that follow from the order
+A model repeats its layers, and the pieces of equal layers differ only in names. The *form* of a fusion is its text in names that follow from the order
 of its tensors; fusions of one form have one schedule. A schedule in other names is the scheduled fusion copied, and its code with other words.
 """
 

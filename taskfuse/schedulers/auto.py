@@ -1,4 +1,4 @@
-"""``tf.schedulers.auto``: the first scheduler that takes a fusion, and ``SCHEDULERS``, the order in which they are asked."""
+"""``tf.schedulers.auto``: the first scheduler that takes a fusion; ``SCHEDULERS`` is their order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None 
 
     Args:
         fusion: it is changed.
-        config: the parameters, of the scheduler that they are of; ``None``: chosen by its cost model.
+        config: the parameters of one scheduler, which is then used; ``None``: chosen by the scheduler's cost model.
         sizes: values of the fusion's dimensions for cost models; by default 4096, clamped to the known bounds.
         target: the GPU.
 

@@ -1,8 +1,8 @@
-"""Kernels side by side: segments of one fusion that do not wait for one another share a launch, as members of a horizontal group on blocks.
+"""Kernels side by side: segments of one fusion that do not depend on one another share a launch, as members of a horizontal group on blocks.
 
-A segment that nothing hurries may run in any of the levels between what it needs and what needs it; it goes where most of its kind are. The segments of a level
-that are small enough for a launch to count are joined (:func:`taskfuse.schedulers.horizontal.horizontal`), and that is kept if the joint kernel is proved, and
-faster by what is counted of it.
+A segment may run in any level between its operands and its readers; it goes where most of its kind are. The segments of a level
+that are so small that launches matter are joined (:func:`taskfuse.schedulers.horizontal.horizontal`). The joint kernel is kept if it is proved, and
+faster by its counted work.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a search may spend. It is counted in work, not read from a clock, so that what a search finds follows from the fusion, however busy the machine is.
 
 The unit of work is the time that the processor of an ordinary server takes for it, in seconds, by the figures below: what is proposed and what is made is
-counted, with its size. A clock is the last safety net, for machines that are far slower: a search that it ends says so, and nobody remembers what it found.
+counted, with its size. A clock is the last safety net, for machines that are far slower: a search that it ends says so, and its result is not stored.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from time import thread_time
 from typing import Final
 
 SECONDS: Final = 10.0
-"""What a search may spend, if nobody says otherwise."""
+"""What a search may spend by default."""
 NET: Final = 5.0
 """Seconds of the processor for each second of work, after which the clock ends a search."""
 
@@ -46,7 +46,7 @@ class Budget:
         clock: seconds of the processor.
 
     Attributes:
-        ended: what was the end of it, once somebody has been told that it is spent.
+        ended: what was the end of it, once a caller has seen that it is spent.
     """
 
     __slots__ = ("_clock", "_deadline", "_seconds", "_spent", "ended")
@@ -69,7 +69,7 @@ class Budget:
 
     @property
     def why_spent(self) -> Ended | None:
-        """What ends the search; ``None``: it may go on."""
+        """What ends the search; ``None``: it may continue."""
         if self.ended is None:
             if self._spent >= self._seconds:
                 self.ended = Ended.WORK

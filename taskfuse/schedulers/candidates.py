@@ -1,7 +1,7 @@
-"""Schedules of one fusion, one after another: what a scheduler proposes is a *candidate*, and a candidate may be refused anywhere.
+"""Schedules of one fusion, one after another. Each proposal of a scheduler is a *candidate*, which may be refused at any stage.
 
-A scheduler says at once that a fusion is not of its kind; a scheduling call refuses what it was asked; lowering finds no kernel; the proof has a gap.
-All of these drop the candidate, with its reason, and the next one is asked for. So nothing that one scheduler gets wrong is the end of a search.
+A scheduler refuses a fusion of another kind; a scheduling call fails; lowering finds no kernel; the proof has a gap.
+Each of these drops the candidate, with its reason, and the next one is tried. A mistake of one scheduler therefore never ends a search.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Tried(NamedTuple):
 
     Attributes:
         schedule: what was tried, with what was counted of its kernel.
-        refused: why no kernel can be made that is proved; empty if one can, or nobody asks.
+        refused: why no proved kernel can be made; empty if one can, or if that was not tried.
     """
 
     schedule: Chosen[Any]
@@ -73,13 +73,13 @@ class Candidates:
 
     Args:
         fusion: unscheduled; it is not changed.
-        schedulers: in the order in which they are asked.
+        schedulers: in the order in which they are tried.
         config: parameters of the scheduler that they are of; ``None``: each chooses its own.
         offers: schedulers whose time is known for less than their schedule costs, and what tells it.
-        budget: what counts the work; ``None``: nobody does.
+        budget: counts the work; ``None``: it is not counted.
 
     Attributes:
-        refused: who was asked and is not it, and why.
+        refused: the schedulers that were tried and dropped, and why.
         is_last: :attr:`best` was put aside before, and is the fastest of those.
     """
 

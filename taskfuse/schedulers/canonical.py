@@ -1,15 +1,15 @@
-"""The canonical form of a fusion with products: views stand before the products, as arrays of other strides or as copies, and nowhere else.
+"""The canonical form of a fusion with products: all views stand before the products, as arrays of other strides or as copies.
 
-A product is scheduled well where its factors are tensors with axes of rows, columns and k, and where what follows reads each element in its place. Models
-put views everywhere: rows are merged before a product and split after it, heads are taken out of columns and permuted. Three rules, each of them
-scheduling calls that anybody could make, move these views:
+A product is scheduled well if its factors are tensors with axes of rows, columns and k, and its epilogue reads each element in place. Models
+put views everywhere: rows are merged before a product and split after it, heads are sliced from columns and permuted. Three rules, all of them
+public scheduling calls, move these views:
 
-1. what is elementwise is computed at the points of what reads it (an elementwise function commutes with an index map);
-2. so is a product that is read at other points than its own, if that takes no more of them and leaves rows and columns: these become several axes;
-3. a factor, and what is read beside a product, that is then read at an index is read through a view with the axes of its reader; a view that is not an array of
+1. elementwise tensors are computed at the points of their readers (an elementwise function commutes with an index map);
+2. so is a product that is read at other points than its own, if that takes no more points and leaves rows and columns: these become several axes;
+3. a factor, or an operand of the epilogue, that is then read at an index is read through a view with the axes of its reader; a view that is not an array of
    other strides is copied once.
 
-The law: the fusion computes what it did before (``fusion.evaluate`` agrees, in the ring bit for bit).
+The law: the fusion computes what it did before (``fusion.evaluate`` agrees, in modular values bit for bit).
 """
 
 from __future__ import annotations

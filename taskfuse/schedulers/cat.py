@@ -1,7 +1,7 @@
-"""``tf.schedulers.cat``: concatenations and stacks of computed parts, and what is computed elementwise from them.
+"""``tf.schedulers.cat``: concatenations and stacks of computed parts, and elementwise functions of them.
 
     gather   the loops of the result find the part of each element; every part's functions are evaluated for it
-    shared   parts of one shape in one loop: what they read in common is loaded once, and each stores its slice
+    shared   parts of one shape in one loop: shared operands are loaded once, and each part stores its slice
     blocks   a horizontal group on BIDx: parts of any shapes side by side, each on blocks of its own
     warps    the same on warps of a block, TIDy
     threads  the same on threads of a warp
@@ -68,7 +68,7 @@ class CatConfig(Parameters):
 
 @tries_parameters
 def cat(fusion: Fusion, config: CatConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Chosen[CatConfig]:
-    """Schedule elementwise functions with a concatenation, or several of the same parts, in the form that the cost model says is fastest.
+    """Schedule elementwise functions with a concatenation, or several of the same parts, in the fastest form by the cost model.
 
     Args:
         fusion: it is changed.

@@ -90,7 +90,7 @@ class MatmulConfig(Parameters):
         if self.stages < 2:
             raise self.error(f"stages = {self.stages}", "a ring between two roles has 2 slots or more")
         if not 0 <= self.in_flight < self.stages:
-            raise self.error(f"in_flight = {self.in_flight} with {self.stages} stages", "use less than stages: a slot is given back when its batch is complete")
+            raise self.error(f"in_flight = {self.in_flight} with {self.stages} stages", "use less than stages: a slot is released when its batch is complete")
 
     @property
     def words(self) -> str:

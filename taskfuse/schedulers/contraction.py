@@ -1,7 +1,7 @@
-"""The contraction of a fusion, found by its structure: axes, operands, and the epilogue behind it.
+"""The contraction of a fusion, found by its structure: axes, operands, and its epilogue.
 
-What is a matrix product, with rows m, columns n and batch axes, is said by :mod:`taskfuse.ir.contraction`. Its combining function and body are
-compared with what the tensor-core atom computes; which op made it is never asked.
+:mod:`taskfuse.ir.contraction` defines a matrix product, with rows m, columns n and batch axes. Its combining function and body are
+compared with what the tensor-core atom computes, whichever op made it.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _contraction(fusion: Fusion) -> Reduction:
         raise refuse(fusion, "matmul", f"it takes one contraction, and there are {len(products)}", "give each contraction a fusion of its own")
     expr = products[0] if products else found[0]
     if not products or sum(a.is_reduction for a in expr.output.root) != 1:
-        what = f"{expr.output.name} is a reduction by {expr.combine.name} of {expr.body.name}, no sum of products over one axis"
+        what = f"{expr.output.name} is a reduction by {expr.combine.name} of {expr.body.name}, not a sum of products over one axis"
         raise refuse(fusion, "matmul", what, "write the product as tf.matmul(a, b)")
     return expr
 

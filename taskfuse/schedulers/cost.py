@@ -1,14 +1,14 @@
-"""A first cost model of the warp-specialized matmul: which tile, how many stages, and how long it takes.
+"""The cost model of the warp-specialized matmul: which tile, how many stages, and how long it takes.
 
-For each step of k a wave of blocks takes the greatest of four: what the tensor cores need for a tile, what they need to read its operands from
-Shared memory, what its operands take from the second-level cache, and what a step takes however small it is. Then comes its epilogue, during
-which the tensor cores of that multiprocessor rest, unless another warpgroup's turn has come. Waves follow one another, and no kernel is faster
-than its bytes from DRAM. Blocks of a cluster that bring what they share once were measured to be no faster for it: the cache serves neighbors
-that ask for the same at once; but they begin and end together.
+For each step of k a wave of blocks takes the greatest of four times: of the tensor cores, of their reads of operands from
+Shared memory, of the operands' traffic from the second-level cache, and a minimum per step. Then comes the epilogue, during
+which the tensor cores of that multiprocessor are idle, unless another warpgroup uses them. Waves follow one another, and no kernel is faster
+than its bytes from DRAM. Clusters that load shared operands once were measured to be no faster for it, since the cache serves neighbors
+that ask for the same data at once; but their blocks begin and end together.
 
-The figures are those of the target (:class:`taskfuse.target.ProductFigures`). From the 160 times of an H200 in ``benchmarks/results/matmul.txt`` of
-22 November 2026 the model differs by 7% (root mean square of the logarithm), at most by 23%. What threads copy was measured at two
-sizes, what epilogues read and compute at one; what is reduced is assumed.
+The figures are those of the target (:class:`taskfuse.target.ProductFigures`). The model differs from the 160 times of an H200 in
+``benchmarks/results/matmul.txt`` of 22 November 2026 by 7% (root mean square of the logarithm), at most by 23%. Copies by threads were measured at two
+sizes, reads and arithmetic of epilogues at one; the cost of reductions is assumed.
 """
 
 from __future__ import annotations

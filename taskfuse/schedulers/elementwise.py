@@ -1,8 +1,8 @@
 """Elementwise parts of a fusion brought into one form: every tensor has the iteration space of the output that it serves.
 
-Whatever an output reads at another index (through views, slices, pads, broadcasts, concatenations) is computed at its own points
-(:meth:`~taskfuse.ir.tensor.TensorView.recompute`), and inputs are copied to registers there. Then all loops of an output are alike, and a
-schedule of the output is one of all that it needs.
+Operands that an output reads at another index (through views, slices, pads, broadcasts, concatenations) are computed at its own points
+(:meth:`~taskfuse.ir.tensor.TensorView.recompute`), and inputs are copied to registers there. All loops of an output are then alike, and a
+schedule of the output schedules all that it needs.
 """
 
 from __future__ import annotations

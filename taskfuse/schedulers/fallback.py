@@ -1,7 +1,7 @@
-"""``tf.schedulers.fallback``: any math in one plain kernel: a thread for each element of an output, reductions, scans and all else serial in it.
+"""``tf.schedulers.fallback``: any math in one plain kernel: a thread per element of an output, with serial reductions and scans.
 
-It is slow where threads should work together, and takes what the other schedulers refuse. Each output has a loop nest of its own; what several
-of them need is computed for each.
+It is slow where threads should cooperate, and takes what the other schedulers refuse. Each output has a loop nest of its own; tensors that several
+outputs need are computed for each.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class FallbackConfig(Parameters):
 def fallback(
     fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
 ) -> Chosen[FallbackConfig]:
-    """Schedule a fusion as one kernel; reductions that are read at other points than their own are done again for each, scans for each output.
+    """Schedule any fusion as one kernel. Reductions are computed again for each reader at other points than their own, scans for each output.
 
     Args:
         fusion: it is changed.
@@ -65,7 +65,7 @@ def fallback(
         sizes: values of the fusion's dimensions for the cost model.
 
     Raises:
-        UnsupportedError: the fusion has a schedule; or it reads what is put together in scatter form, a computed table at computed indices, or a
+        UnsupportedError: the fusion has a schedule; or it reads a concatenation in scatter form, a computed table at computed indices, or a
             scan in a reduction, in a scan of another axis, or at other points.
     """
     check_call(fusion, "fallback", config, FallbackConfig)

@@ -1,8 +1,8 @@
 """``tf.horizontal``: fusions side by side in one kernel, each with a schedule of its own.
 
-Each fusion becomes a member of a horizontal group on BIDx: it gets a range of blocks of its own, where it runs as it would alone. What a block
-has is the most that a member needs: threads (a member with fewer guards the rest off), Shared memory (members of different blocks overlay
-theirs), registers.
+Each fusion becomes a member of a horizontal group on BIDx: it gets a range of blocks of its own, where it runs as it would alone. All blocks have
+the maximum that a member needs: of threads (a member with fewer guards off the rest), of Shared memory (members of different blocks overlay
+theirs), of registers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from taskfuse.errors import FusionError
 from taskfuse.ir.assignment import assign
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, Sym, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, Sym, minimum, substitute, sym
 from taskfuse.ir.storage import has_code
 from taskfuse.ir.tasks import Node, Task
 from taskfuse.ir.tensor import Scalar, TensorView
@@ -97,7 +97,7 @@ def _names(fusion: str, shared: object) -> tuple[str, ...]:
     """What is shared, which may be known once only."""
     if isinstance(shared, str) or not isinstance(shared, Iterable):
         help = f"write shared=['{shared}']" if isinstance(shared, str) else "give names in a list"
-        raise FusionError(fusion=fusion, reason=f"shared is {shared!r}, no sequence of names", help=help, location=caller())
+        raise FusionError(fusion=fusion, reason=f"shared is {shared!r}, not a sequence of names", help=help, location=caller())
     return tuple(map(str, cast("Iterable[object]", shared)))
 
 
@@ -216,7 +216,8 @@ class _Join:
             case Sym(name=name):
                 known = self.fusion.dims.get(name, Dim(name, min=dim.min))
                 limits = [m for m in (known.max, dim.max) if m is not None]
-                bound = next((d.bound for d in (known, dim.with_symbols(symbols)) if d.bound is not None), None)
+                bounds = [d.bound for d in (known, dim.with_symbols(symbols)) if d.bound is not None]
+                bound = minimum(*bounds) if bounds else None
                 joint = Dim(name, max(known.min, dim.min), min(limits, default=None), lcm(known.multiple_of, dim.multiple_of), bound)
                 if joint.max is not None and joint.max < joint.min:
                     raise self._error(

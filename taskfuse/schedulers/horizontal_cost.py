@@ -1,8 +1,8 @@
-"""What it brings to run fusions side by side in one kernel: a model of the GPU's multiprocessors as they fill with blocks.
+"""The gain of running fusions side by side in one kernel: a model of the GPU's multiprocessors as they fill with blocks.
 
-Alone, each kernel pays its launch, and its last wave leaves multiprocessors idle. Side by side one launch is paid, and the next member's blocks fill
-up the wave; but every block is as large as the largest member's: of threads, registers and Shared memory it takes the most of all, so fewer are
-resident. A wave takes what its bytes take from DRAM, or its operations, at the rate of as many threads as are resident and at work: a
+Alone, each kernel pays for its launch, and its last wave leaves multiprocessors idle. Side by side there is one launch, and the next member's blocks fill
+the wave; but every block has the threads, registers and Shared memory of the largest member, so fewer are
+resident. A wave takes the time of its bytes from DRAM, or of its operations, at the rate of as many threads as are resident and at work: a
 multiprocessor needs a number of them to reach its bandwidth (Little's law).
 """
 

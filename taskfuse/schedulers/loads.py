@@ -1,9 +1,9 @@
-"""How tiles of an operand come into the ring: by the copy engine, or by the threads of the loading role.
+"""How tiles of an operand reach the ring: by the copy engine, or by the threads of the loading role.
 
-The copy engine (TMA) needs rows that are multiples of 16 bytes. Other rows are copied by the threads, in the widest pieces that start at
+The copy engine (TMA) needs rows that are multiples of 16 bytes. Other rows are copied by threads, in the widest pieces that start at
 multiples of their own size in every row: 8 or 4 bytes by ``cp.async``, one element of 2 bytes by a load and a store. All of them write zeros
-past the end of the tensor, which add nothing to a sum. A thread waits for its copies of a slot before it says that the slot is full: wgmma
-reads it through the asynchronous proxy, so that a fence must come after them.
+past the end of the tensor, which add nothing to a sum. A thread waits for its copies of a slot before it arrives at ``full``: wgmma
+reads the slot through the asynchronous proxy, so a fence must follow the copies.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Products of few tiles and long sums: their sums are cut into chunks, which fill the GPU, and a second kernel adds up what these make.
+"""Products of few tiles and long sums: the sums are split into chunks, which fill the GPU, and a second kernel adds up the chunks' results.
 
-A result of few tiles occupies few multiprocessors, and each walks all of k. As ``batch`` of a product, chunks of k are further tiles; what they make goes
-through memory once more, in a kernel that is small where the result is. The cost models of products say whether that is faster.
+A result of few tiles occupies few multiprocessors, and each walks all of k. Chunks of k, as a batch axis of the product, are more tiles; their results
+go through memory once more, in a kernel that is small if the result is. The cost models of products decide whether that is faster.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from taskfuse.schedulers.canonical import operands
 from taskfuse.schedulers.cost import Problem, rank
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
-from taskfuse.schedulers.simt_gemm import DEPTH, simt_us
+from taskfuse.schedulers.simt_gemm import simt_us
 from taskfuse.target import VECTOR_BYTES
 
 MOST_CHUNKS = 64
 SHORTEST = 128
-"""Elements of a chunk at least: two steps of a tensor core's tiles. On CUDA cores one step is enough, whose tiles are small."""
+"""Elements of a chunk at least: two steps of a tensor core's tiles."""
 CACHED = 1 / 3
 """Of the second-level cache: parts that are no more are still there when they are added up."""
 GAIN = 0.95
@@ -75,8 +75,8 @@ def _chunk(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, int] | 
         moved = (chunks + 1) * batch * m * n * expr.output.dtype.itemsize
         return us(chunks) + target.kernel_us(moved / target.l2_bytes_per_us if moved < target.l2_bytes * CACHED else target.dram_us(moved))
 
-    aligned, shortest = VECTOR_BYTES // itemsize, SHORTEST if is_fast else DEPTH
-    possible = [c for c in range(2, MOST_CHUNKS + 1) if k % c == 0 and k // c % aligned == 0 and k // c >= shortest]
+    aligned = VECTOR_BYTES // itemsize
+    possible = [c for c in range(2, MOST_CHUNKS + 1) if k % c == 0 and k // c % aligned == 0 and k // c >= SHORTEST]
     if not possible or batch * m * n >= target.sms * SHORTEST**2 * 4:
         return None
     best = min(possible, key=both)

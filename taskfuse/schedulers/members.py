@@ -1,9 +1,9 @@
 """Members of ``tf.horizontal`` that have no schedule: ``tf.schedulers.auto`` schedules them, with parameters that suit a common block.
 
-A block of the joint kernel has the most threads of any member along x, y and z each, so that members which are fast alone may not fit together: 256
-threads along x beside 8 along y are 2048. So boxes of threads are tried. In each, a member takes the fastest candidate of its scheduler that fits;
-of the boxes that all members fit, the joint estimate (:mod:`taskfuse.schedulers.horizontal_cost`) picks one. Those along x alone come first; the next height is
-tried where some member fits none of them.
+A block of the joint kernel has the most threads of any member along x, y and z each, so members that are fast alone may not fit together: 256
+threads along x beside 8 along y are 2048. Several boxes of threads are therefore tried. In each, a member takes the fastest candidate of its scheduler that
+fits; of the boxes that all members fit, the joint estimate (:mod:`taskfuse.schedulers.horizontal_cost`) picks one. Boxes along x alone come first; the next
+height is tried if some member fits none of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``tf.schedulers.normalization``: a fusion that reads rows again when their reductions are known, scheduled."""
+"""``tf.schedulers.normalization``: schedules a fusion that reads rows again after their reductions."""
 
 from __future__ import annotations
 

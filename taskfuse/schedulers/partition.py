@@ -1,4 +1,4 @@
-"""A proposal of tasks and groups: what it is made of, how it is explained, written as Python, and applied."""
+"""A proposal of tasks and groups: its parts, their explanation, its Python code, and its application."""
 
 from __future__ import annotations
 

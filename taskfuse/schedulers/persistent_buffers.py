@@ -1,7 +1,7 @@
-"""The phases of a fusion with reductions: what is computed between one reduction and the next, and what a phase hands on to later ones.
+"""The phases of a fusion with reductions: the computation between one reduction and the next, and the tensors that later phases need.
 
-A phase is one walk over the elements of a row. A tensor that a later phase reads, too, is either *kept*, in registers or in Shared memory, or
-computed again. Least is kept: where a few arithmetic instructions make a tensor from one with smaller elements, that one is kept (a bfloat16
+A phase is one walk over the elements of a row. A tensor that a later phase also reads is either *kept*, in registers or in Shared memory, or
+computed again. The kept bytes are minimized: if a few arithmetic instructions compute a tensor from one with smaller elements, that one is kept (a bfloat16
 input rather than its float32 copy; the input rather than its distance from the mean).
 """
 
@@ -24,7 +24,7 @@ CHEAP = 4
 
 
 class Keep(Enum):
-    """Where phases find the elements of a row again."""
+    """Where later phases find the elements of a row."""
 
     REGISTERS = "registers"
     SHARED = "Shared memory"

@@ -58,7 +58,7 @@ class PointwiseConfig(Parameters):
     """The parameters of a pointwise schedule.
 
     Attributes:
-        vector: elements along the last axis that a thread takes together, a power of two; copies that cannot be are done one by one.
+        vector: elements of a vector along the last axis, a power of two; tensors that cannot be copied so are copied element by element.
         columns: threads along the columns.
         rows: threads along the rows.
         unroll: vectors of a thread along the columns.

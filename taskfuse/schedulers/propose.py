@@ -3,11 +3,11 @@
 A set of tensors without a path that leaves it and comes back is one task, or is partitioned in one of three ways whose parts are such sets again:
 
 - parts that do not depend on each other, side by side: *horizontal*;
-- an expression that reads different tensors at different points, behind those that make them: *vertical*, with these side by side;
-- a reduction that reads its operands many times, behind what brings them: *vertical*, with all that follows in turn in the consuming role.
+- an expression that reads different tensors at different points, after a group of their producers side by side: *vertical*;
+- a reduction that reads its operands many times, after a role that loads them: *vertical*; everything that follows runs in the consuming role.
 
-So the laws of tasks and groups hold by construction. Parts without dependencies are always separated; roles, which wait for each other and hand data on
-through Shared memory, where they are expected to save time.
+The laws of tasks and groups hold by construction. Parts without dependencies are always separated; roles, which wait for each other and pass data
+through Shared memory, only where they are expected to save time.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class _Search:
             after = tuple(t for t in tensors if t is not tv and not among(t, before))
             product = self.target.tensor_us(self._points(tv), operands[0].dtype.itemsize)
             load, math = self._us(before, inputs=operands), max(product, self._us((), shared=2 * sum(map(self._bytes, operands))))
-            why = f"{tv.name} reads each element of its operands {reuse:.0f} times or more: a role brings them while another one computes"
+            why = f"{tv.name} reads each element of its operands {reuse:.0f} times or more: one role loads them while another computes"
             loads = tuple(t for t in operands if t.is_input and all(among(reader, tensors) for reader in self._readers(t)))
             if not before and not loads:
                 continue

@@ -1,4 +1,4 @@
-"""``tf.schedulers.reduction``: a fusion whose reductions need one walk over each row, scheduled."""
+"""``tf.schedulers.reduction``: schedules a fusion whose reductions need one walk over each row."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Plan(NamedTuple):
     Attributes:
         name: of the scheduler.
         is_changed: whether all is computed, or copied, where it is read (:func:`settle`) before it is scheduled.
-        problem: what the cost model is asked.
+        problem: the problem for the cost model.
         alternatives: what it ranks, the fastest first.
         option: what is chosen.
         given: whether the caller chose it.

@@ -1,10 +1,10 @@
-"""Reductions of a matrix product: found behind its epilogue, and scheduled with it.
+"""Reductions of a matrix product's result: found after its epilogue, and scheduled with it.
 
-What a tile has of a sum is a **part** of it, made where the tile lies in registers: each thread adds up what it holds, the lanes of a quad
-(along a row) or of a warp (along a column) exchange the rest by shuffles, and a warp stores its part to Global memory. When all blocks have
-stored theirs, the threads that multiplied add up the parts, always in the same order: no atomics, so results do not depend on who was first.
+The contribution of a tile to a sum is a **part**, computed where the tile lies in registers: each thread adds up its elements, the lanes of a quad
+(along a row) or of a warp (along a column) combine these by shuffles, and a warp stores its part to Global memory. When all blocks have
+stored theirs, the threads that multiplied add up the parts, always in the same order: there are no atomics, so results do not depend on timing.
 
-    part     of rows: one per tile along n;  of columns: one per 16 rows, which is what a warp holds
+    part     of rows: one per tile along n;  of columns: one per 16 rows, which a warp holds
     finish   behind the loop over tiles and a barrier of the grid: [wave, block, parts over TIDx and TIDy, 32 elements over TIDx, parts]
 """
 

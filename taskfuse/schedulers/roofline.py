@@ -1,7 +1,7 @@
-"""The roofline of a fusion: the time that no kernel of it takes less than, whatever its schedule.
+"""The roofline of a fusion: a lower bound on the time of any kernel of it, whatever its schedule.
 
-One launch, and the slowest of these: each input read once, as far as anything reads it, and each output written; each tensor computed once; products
-multiplied by the fastest units that take them.
+One launch, and the slowest of these: each input that is read, read once, and each output written; each tensor computed once; products
+multiplied by the fastest units for their types.
 """
 
 from __future__ import annotations

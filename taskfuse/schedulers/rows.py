@@ -4,7 +4,7 @@
     outer (it is kept)                        [rows: BIDx, TIDx | row: BIDy, trip, unroll, TIDy | vector]
 
 Each phase walks a row once. Loads of ``unroll`` vectors are issued together; a row that is kept in registers has one trip, so all of its loads
-come before the first use. Everything is a public scheduling call; a :class:`~taskfuse.schedulers.script.Script` writes them down.
+come before the first use. The schedule consists of public scheduling calls, which a :class:`~taskfuse.schedulers.script.Script` writes down.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class RowConfig(Parameters):
     """How rows are computed.
 
     Attributes:
-        threads: that share a row, in each of its blocks.
+        threads: threads that share a row, in each of its blocks.
         rows: of a block at a time; where the contiguous axis is kept, vectors of rows.
         unroll: vectors of a row that each thread loads at once; a row kept in registers has no others.
         blocks: that share a row; several wait at a barrier of the grid, and all of them are on the device at once.
-        keep: where later phases find a row again.
+        keep: where later phases find the row.
     """
 
     threads: int = 256
@@ -110,7 +110,7 @@ class Rows:
     # -- tensors --------------------------------------------------------------------------------------------------------------------
 
     def _copies(self) -> None:
-        """Inputs are copied to registers, and from an output nobody reads: results of a row are kept for others, elements computed again."""
+        """Inputs are copied to registers, and no code reads an output: results of a row are kept for readers, elements computed again."""
         self.script.comment("copies")
         self.loads = [copy for x in self.space.loads for copy in self._copies_of(x)]
         self.loads += [tv for tv in self.space.moved if not tv.is_output]

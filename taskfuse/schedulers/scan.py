@@ -1,9 +1,9 @@
-"""``tf.schedulers.scan``: scans along the last axis and what is elementwise around them, a row across the threads of a block.
+"""``tf.schedulers.scan``: scans along the last axis, with elementwise functions around them, a row across the threads of a block.
 
     rows x elements: [row block, row, chunk: thread, element of the chunk (, vector)]
 
-A thread has a chunk of its row in registers and scans it; the totals of the chunks are scanned in Shared memory, in chunks of their own while they are
-many (:meth:`~taskfuse.ir.tensor.TensorView.chunk_scan`); each thread adds what came before its chunk. Every element is loaded and stored once.
+A thread scans a chunk of its row in registers. The totals of the chunks are scanned in Shared memory, themselves in chunks if they are
+many (:meth:`~taskfuse.ir.tensor.TensorView.chunk_scan`); then each thread adds the sum before its chunk. Every element is loaded and stored once.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _longest(fusion: Fusion, extent: Expr) -> int:
     """The greatest number of elements of a row. Raises :class:`UnsupportedError` if none exists."""
     found = _bound(fusion, extent)
     if found is None:
-        raise refuse(fusion, "scan", f"a row has {extent} elements: a block may not hold it", 'say how many at most: tf.dim("N", max=4096)')
+        raise refuse(fusion, "scan", f"a row has {extent} elements: a block may be too small for it", 'say how many at most: tf.dim("N", max=4096)')
     return found
 
 

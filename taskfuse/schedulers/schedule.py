@@ -1,8 +1,8 @@
-"""What all schedulers share: what they are told of the sizes, what they give back, and how one says that a fusion is not of its kind.
+"""The interface of schedulers: the sizes that they are given, the result that they return, and how they refuse a fusion.
 
 A scheduler is a function ``scheduler(fusion, config=None, *, sizes=None, target=DEFAULT)``. It changes ``fusion`` by public scheduling calls, written down by a
-:class:`~taskfuse.schedulers.script.Script`, and returns what it has :class:`Chosen`. A fusion that it does not take it leaves as it was, and raises
-:class:`~taskfuse.errors.UnsupportedError`; ``taskfuse/schedulers/auto.py`` then asks the next one.
+:class:`~taskfuse.schedulers.script.Script`, and returns what it has :class:`Chosen`. A fusion that it refuses is left unchanged: it raises
+:class:`~taskfuse.errors.UnsupportedError`, and ``taskfuse/schedulers/auto.py`` tries the next one.
 """
 
 from __future__ import annotations
@@ -95,20 +95,20 @@ class Option(Generic[ConfigT]):
 
 @dataclass(frozen=True, slots=True)
 class Chosen(Generic[ConfigT]):
-    """What a scheduler did.
+    """The result of a scheduler.
 
     Attributes:
         scheduler: its name in ``tf.schedulers``.
-        problem: what it was asked, with numbers for extents.
+        problem: the problem, with numbers for extents.
         option: the parameters.
-        alternatives: all that it chose from, the fastest by the cost model first.
+        alternatives: all candidates, the fastest by the cost model first.
         given: true if the caller gave the parameters.
         code: the scheduling calls, as Python that takes the unscheduled fusion as ``fusion``.
-        expected: what the cost model expects.
-        notes: what is special about it, and what would make it faster.
+        expected: the estimate of the cost model.
+        notes: properties of this schedule, and what would make it faster.
         refused: schedulers tried before, and why they rejected the fusion.
-        count: what its kernel does, if one was made.
-        bound: microseconds that no kernel of the fusion takes less than; 0: nobody asked.
+        count: the work of its kernel, if one was made.
+        bound: the roofline of the fusion, in microseconds; 0: not computed.
     """
 
     scheduler: str
@@ -130,12 +130,12 @@ class Chosen(Generic[ConfigT]):
 
     @property
     def us(self) -> float:
-        """Microseconds that are expected: by the cost model; by what was counted where that is far from the roofline, whatever the model says."""
+        """Expected microseconds: by the cost model; by the counted work, if that is far from the roofline."""
         return self.count.us if self.count is not None and self.is_far else self.option.us
 
     @property
     def is_far(self) -> bool:
-        """Whether its kernel takes :data:`SANE` times its roofline or more, by what was counted of it."""
+        """Whether its kernel takes at least :data:`SANE` times its roofline, by its counted work."""
         return self.count is not None and self.count.us > SANE * self.bound
 
     def counted(self, count: Count | None, bound: float) -> Chosen[ConfigT]:
@@ -231,7 +231,7 @@ class Sizes:
         target: the machine.
 
     Raises:
-        UnsupportedError: ``given`` names what is not a dimension of ``fusion``, or an extent that it cannot have.
+        UnsupportedError: ``given`` has a name that is not a dimension of ``fusion``, or an extent that it cannot have.
     """
 
     def __init__(self, fusion: Fusion, given: Mapping[str, int] | None, target: Target) -> None:

@@ -1,4 +1,4 @@
-"""Scheduling calls that are made and written down at once: a schedule that can be read, pasted and changed."""
+"""Scheduling calls that are executed and written down at once: a schedule that can be read, pasted and edited."""
 
 from __future__ import annotations
 

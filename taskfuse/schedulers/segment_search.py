@@ -128,7 +128,7 @@ class Search:
         return [heads[k] for k in sorted(heads, key=lambda k: (level[k], k))]
 
     def _joined(self, segments: list[Segment]) -> list[Segment]:
-        """``segments`` put together as long as that is faster. One may take longer, when it is scheduled, than its price was: then all are looked at again."""
+        """``segments`` put together as long as that is faster. If one takes longer, when scheduled, than estimated, all are tried again."""
         expected: list[float] = []
         while not expected or expected != [self._way(p).us for p in segments]:
             segments = self._merged(segments)

@@ -1,4 +1,4 @@
-"""Segmentations: the kernels of a fusion in the order in which they run, as Python, and why these."""
+"""Segmentations: the kernels of a fusion in the order in which they run, as Python, and the reasons for them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from taskfuse.schedulers.budget import Ended
 from taskfuse.schedulers.schedule import Chosen
 
 _ENDED: Final = {
-    Ended.WORK: "the search for segments was ended by its budget of work: tf.compile(fusion, budget=...) gives it more",
-    Ended.CLOCK: "the search for segments was ended by the clock, so another run may find other kernels: it is not kept",
+    Ended.WORK: "the search for segments ended at its budget of work: tf.compile(fusion, budget=...) gives it more",
+    Ended.CLOCK: "the search for segments was stopped by the clock, so another run may find other kernels: it is not kept",
 }
 
 
@@ -65,7 +65,7 @@ class Segmentation:
         chunked: scans that are split before the fusion is segmented, and the elements of their chunks.
         moved: the calls that bring views out of the way of products, and cut long sums of products, before the fusion is segmented, as Python.
         whole_fusion: what is segmented, with the names that ``steps`` speak of; ``None``: there is one kernel.
-        dropped: what was to be one kernel and is none, and why.
+        dropped: sets of tensors that could not be one kernel, and why.
         ended: what ended the search before all was tried, if anything did.
     """
 
@@ -132,7 +132,7 @@ class Segmentation:
         lines = [f"{len(self.steps)} kernel{'s' if len(self.steps) > 1 else ''}, {self.us:.1f} us expected; {self.whole}"]
         lines += [f"{name} is scanned in chunks of {length}, whose totals another kernel scans" for name, length in self.chunked]
         lines += [f"cut at {name}: {size / 1e6:.1f} MB" for name, size in self.crossing]
-        lines += [f"it is rewritten before ({len(self.moved)} calls): views in front of products, long sums of products in chunks"] * bool(self.moved)
+        lines += [f"it is rewritten before ({len(self.moved)} calls): views before products, long sums of products in chunks"] * bool(self.moved)
         if self.ended is not None:
             lines.append(_ENDED[self.ended])
         lines += self.dropped

@@ -1,10 +1,11 @@
-"""Which kernels compute a fusion: one, where a scheduler takes it whole and well; else several, with cuts where the least data goes through memory.
+"""Which kernels compute a fusion: one, if a scheduler takes it whole and well; otherwise several, with cuts where the least data goes through memory.
 
-The search starts with a segment for each tensor that is computed, and puts two segments together while the cost models say that this takes no longer,
-those first between which the most bytes go. Pieces stay convex: what leaves one and comes back would have to run before and after it.
+The search starts with a segment for each computed tensor, and merges two segments while the cost models say that this takes no longer,
+starting with those between which the most bytes go. Segments stay convex: a path that leaves one and comes back would have to run before and after it.
 
-Then the kernels of the segments are tried: lowered and proved. One that is refused is scheduled in the next best way, and its segment is taken apart and put
-together again where that is faster, or where no way is left. A budget of work bounds the search: when it is spent, the segments are what they are.
+Then the kernels of the segments are lowered and proved. If one is refused, its segment is scheduled in the next best way; it is taken apart and merged
+again if that is faster, or if no way is left. A budget of work bounds the search; at its end the best segments so
+far are taken.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, tri
         searches.clear()
         search(form)
         best = _best(searches, reason)
-    return best if fault is None else replace(best, dropped=(*best.dropped, f"no form with views in front of products: {fault}"))
+    return best if fault is None else replace(best, dropped=(*best.dropped, f"no form with views before products: {fault}"))
 
 
 def _best(searches: Sequence[Search], reason: str) -> Segmentation:

@@ -1,11 +1,11 @@
-"""``tf.schedulers.simt_gemm``: a matrix product on the CUDA cores, for what the tensor cores do not multiply, such as float32 in full precision.
+"""``tf.schedulers.simt_gemm``: a matmul on CUDA cores, for types that tensor cores do not multiply, such as float32 in full precision.
 
     result   [batch, row tile, column tile: blocks | others summed, k tile | row, column of threads | k step | rows, columns, k of a thread, unrolled]
     tiles    [the same blocks | others summed, k tile | elements over all threads, vector]: each factor in a ring of Shared memory, filled ahead by ``cp.async``
-    factors  [as the result, k step included | rows or columns, vector]: what a thread multiplies next, in registers
+    factors  [as the result, k step included | rows or columns, vector]: the operands of the next multiplications, in registers
 
-A factor whose last axis is k is taken from Shared memory in vectors along k, and its rows are padded, so that threads read different banks; any
-other one in vectors along its rows or columns.
+A factor whose last axis is k is read from Shared memory in vectors along k, and its rows are padded, so that threads read different banks; any
+other factor in vectors along its rows or columns.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The iteration space of a fusion with reductions: which axes are reduced, which are kept, and where neighbors lie in memory.
 
 All tensors run over the axes of one of them, the *reference*, or over some of these. Axes are compared by their keys
-(:mod:`taskfuse.schedule.keys`); which op made a tensor is never asked.
+(:mod:`taskfuse.schedule.keys`), whichever op made a tensor.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _is_moved(fusion: Fusion, expr: MathExpr) -> bool:
 
 
 def _axes(keys: Keys, tv: TensorView) -> dict[Key, int]:
-    """The positions of a tensor's root axes by key. Axes of extent 1 are left out where they are nobody else's."""
+    """The positions of a tensor's root axes by key. Axes of extent 1 are omitted unless other tensors have them."""
     found: dict[Key, int] = {}
     for p, a in enumerate(tv.root):
         if a.extent is ONE:

@@ -75,7 +75,7 @@ def transpose(
         sizes: values of the fusion's dimensions for the cost model.
 
     Raises:
-        UnsupportedError: the fusion is not elementwise with outputs of one shape, or no input is turned against them.
+        UnsupportedError: the fusion is not elementwise with outputs of one shape, or every input is contiguous along the same axis.
     """
     check_call(fusion, "transpose", config, TransposeConfig)
     extent = Sizes(fusion, sizes, target)

@@ -1,7 +1,7 @@
 """``tf.schedulers.tune``: the parameters of a scheduler, chosen by measurement.
 
-The cost model orders the candidates; they are measured from its favorite on, until the time is up. The fastest few are then measured again, in
-turn. Every figure is kept on disk as soon as it is there: a search that is stopped goes on where it was, and one that has ended costs nothing.
+The cost model orders the candidates; they are measured in this order until the time is up. The fastest few are then measured again, in
+turn. Every time is stored on disk at once: a search that was stopped continues where it was, and a finished one costs nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Trial:
         config: its parameters.
         expected_us: microseconds by the cost model.
         us: microseconds measured; ``None``: it does not run.
-        reason: why it does not.
+        reason: why it does not run.
     """
 
     config: object
@@ -63,7 +63,7 @@ class Tuned:
         fusion: a copy of the fusion with the fastest schedule.
         schedule: that schedule.
         trials: what was measured, the fastest first, then what does not run.
-        left: candidates that the budget did not reach.
+        left: candidates not measured within the budget.
     """
 
     fusion: Fusion
@@ -98,12 +98,12 @@ def tune(
         fusion: without a schedule; it is not changed.
         args: arrays on a GPU, and run-time scalars, as for the compiled fusion.
         scheduler: such as ``tf.schedulers.matmul``; by default the one that takes the fusion.
-        configs: what to measure; ``None``: what the scheduler chooses from, by its cost model the fastest first.
+        configs: parameters to measure; ``None``: the scheduler's candidates, the fastest by its cost model first.
         sizes: values of the fusion's dimensions, for the cost model.
-        seconds: budget; the candidate that is being built or measured when it is over is the last. The first is always measured.
+        seconds: budget; the candidate in progress at its end is the last. The first is always measured.
         fast_math: see :func:`taskfuse.compile`.
-        progress: told of every trial, of how many are done, and of how many there are.
-        remember: keep figures on disk, beside compiled kernels, and use those that are there, for the same fusion, shapes, GPU and version.
+        progress: called with every trial, the number of trials done, and their total.
+        remember: store times on disk, beside compiled kernels, and reuse those of the same fusion, shapes, GPU and version.
         timer: what measures; ``None``: the GPU.
 
     Raises:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Signal(Enum):
-    """What an instruction tells the machine; nothing (``None``): go on."""
+    """What an instruction tells the machine; ``None``: continue."""
 
     POINT = "others may run now"
     BLOCKED = "the agent waits"
@@ -31,7 +31,7 @@ class Detour:
 
     Attributes:
         join: where the parts reconverge.
-        everyone: the lanes that go on there.
+        everyone: the lanes that continue there.
         rest: parts still to run, and where they start.
     """
 
@@ -61,8 +61,8 @@ class Agent:
     Attributes:
         order: position among all agents: (block, first thread).
         env: uniform symbols: extents, block indices, loop variables, cursors.
-        missing: warps (or warpgroups) that must come together before it goes on.
-        torn: it went on with a part of a warp, because nobody else could.
+        missing: warps (or warpgroups) that must be complete before it continues.
+        torn: it continued with a part of a warp, because no other agent could run.
     """
 
     __slots__ = ("block", "detours", "env", "joins", "lanes", "missing", "order", "pc", "torn")

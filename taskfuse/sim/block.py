@@ -29,7 +29,7 @@ class Host(Protocol):
         counters: grid barriers.
         semaphores: counters in Global memory, by name.
         fences: proxy fences for Global memory.
-        observer: who watches, if anybody does.
+        observer: the observer of the run, if any.
     """
 
     table: LaneTable
@@ -40,11 +40,11 @@ class Host(Protocol):
     observer: Observer | None
 
     def block(self, agent: Agent, pc: int, description: Callable[[], str]) -> Signal:
-        """An agent waits at the statement at ``pc`` until somebody wakes it."""
+        """An agent waits at the statement at ``pc`` until it is woken."""
         ...
 
     def wake(self, agents: list[Agent]) -> None:
-        """Let blocked agents go on."""
+        """Let blocked agents continue."""
         ...
 
     def split(self, agent: Agent, parts: list[tuple[Lanes, int]], join: int) -> Signal:
@@ -52,7 +52,7 @@ class Host(Protocol):
         ...
 
     def reconverge(self, agent: Agent, pc: int) -> Signal | None:
-        """An agent comes to the join at ``pc``: it goes on, or it waits for the agents it was split from."""
+        """An agent reaches the join at ``pc``: it continues, or waits for the agents from which it was split."""
         ...
 
     def post(self, action: Action) -> None:

@@ -1,8 +1,8 @@
 """Kernel IR compiled to a list of instructions, once per kernel.
 
-An instruction is a Python function of the agent that executes it. Control flow is the program counter; an If or a loop on which threads
-may part ends in a *join*. A body in which nothing waits and no cursor moves is executed under a part of the lanes at a time (a detour);
-else the agent splits.
+An instruction is a Python function of the agent that executes it. Control flow is the program counter; an If or a loop at which threads
+may diverge ends in a *join*. A body in which nothing waits and no cursor moves is executed by one part of the lanes after another (a detour);
+otherwise the agent splits.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def _defines(stmt: Stmt) -> tuple[str, ...]:
 
 
 def _cursor_init(stmt: CursorInit, phased: bool) -> Instruction:
-    """``phased``: its phase is asked for somewhere."""
+    """``phased``: some statement uses its phase."""
     (slot_name, parity_name, phase_name), slot, parity = Cursor(stmt.name).symbols, stmt.slot, stmt.parity
 
     def init(agent: Agent) -> None:

@@ -1,4 +1,4 @@
-"""Instructions that compute and copy elements, also at an index that values say."""
+"""Instructions that compute and copy elements, gathers included."""
 
 from __future__ import annotations
 

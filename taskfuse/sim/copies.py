@@ -1,7 +1,7 @@
 """Asynchronous copies from Global to Shared memory (PTX ISA, ``cp.async``), and the arrivals that wait for them (``cp.async.mbarrier.arrive``).
 
-What one warp copies by one statement is done at a time, at any time after it. Until the issuing thread has waited for its copy, or an arrival
-that covers it has been counted, nobody may touch what is written: this is checked in every interleaving, whether or not the copy is done. To
+The copies of one warp by one statement complete together, at any later time. Until the issuing thread has waited for its copy, or an arrival
+that covers it has been counted, no thread may access its destination: this is checked in every interleaving, whether or not the copy is complete. To
 the asynchronous proxy the elements are generic writes of the issuing thread, made when it waits for them: an earlier fence does not cover them.
 """
 

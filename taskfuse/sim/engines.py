@@ -1,8 +1,8 @@
 """The asynchronous engines of a block: their queues, and Shared memory as they see it.
 
-An engine reads and writes memory when it executes an operation, not when the operation is issued; the interleaving decides when. What must
-hold for every interleaving is checked when the operation is issued: generic writes that it sees are fenced by their writer
-(``fence.proxy.async``), and what it reads is not written before it was waited for.
+An engine reads and writes memory when it executes an operation, not when the operation is issued; the interleaving decides when. Two rules are
+checked at issue, since they hold for every interleaving: the writer has fenced the generic writes that the engine sees
+(``fence.proxy.async``), and nothing writes the engine's source before the operation was waited for.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Action(Protocol):
 
     Attributes:
         pc: statement that issued it.
-        block, thread: who did.
+        block, thread: the one that issued it.
         target: the block whose registers or Shared memory it uses.
     """
 
@@ -142,7 +142,7 @@ class Claim:
     index: Ints
 
     def take(self) -> None:
-        """From here on, nobody may write them."""
+        """From here on, no thread may write them."""
         self.proxy.readers[self.index] += 1
 
     def drop(self) -> None:
@@ -184,7 +184,7 @@ class Engines:
         return self.queues.setdefault((queue, owner), Fifo(owner))
 
     def progressed(self) -> None:
-        """Wake the agents that wait for an operation: one has gone on."""
+        """Wake the agents that wait for an operation: one has made progress."""
         woken, self.waiters = self.waiters, []
         self.block.machine.wake(woken)
 
@@ -201,7 +201,7 @@ class Engines:
             if self.loads:
                 raise Fault(f"the block exits while {self.loads} TMA loads are in flight")
             if self.arrivals:
-                raise Fault(f"the block exits while {len(self.arrivals)} arrivals for asynchronous copies are to come")
+                raise Fault(f"the block exits while {len(self.arrivals)} arrivals for asynchronous copies are outstanding")
 
     def _covers(self, operation: Operation, owner: int) -> bool:
         """True if an arrival to come waits for an operation of a thread."""

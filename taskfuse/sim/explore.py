@@ -12,7 +12,7 @@ repeated, which costs less than copying memories. Two ways:
   d comes after e, for u has done it without e: a race (e, d), so that the other order was explored from the same state, too. Runs are finite,
   so this ends with an explored run that is equivalent to u. The tests compare the verdicts of both searches on hundreds of kernels with
   faults. A kernel that puts everything that conflicts in order has one kind of run, however many interleavings.
-- **Not reduced**: all choices at every state, where states that were seen before are not gone on from (:mod:`taskfuse.sim.state`). It relies
+- **Not reduced**: all choices at every state, but a state that was seen before is not explored again (:mod:`taskfuse.sim.state`). It relies
   on no dependence, and says how many states there are.
 
 Threads that start together (``in_step``) take their steps together until they part; orders among them are not explored.
@@ -42,9 +42,9 @@ class _Point:
     """A state on the present path.
 
     Attributes:
-        names: who could go on, by choice; lanes: the threads of each, ``None`` for an engine.
+        names: the agents and operations that could continue, by choice; lanes: the threads of each, ``None`` for an engine.
         choice: the one that the present path takes.
-        todo: choices still to explore, each with who should take the steps after it.
+        todo: choices still to explore, each with the agents that should take the steps after it.
         done: those explored, the present one included.
     """
 
@@ -55,7 +55,7 @@ class _Point:
     done: set[int] = field(default_factory=lambda: set[int]())
 
     def find(self, name: Name) -> int | None:
-        """The choice that lets somebody take a step, if it is there."""
+        """The choice in which a given agent or engine takes a step, if there is one."""
         for k, (at, lanes) in enumerate(zip(self.names, self.lanes, strict=True)):
             if at == name or (len(name) == 2 and lanes is not None and at[0] == name[0] and name[1] in lanes.ids):
                 return k
@@ -150,7 +150,7 @@ class _Search:
         return None
 
     def _visit(self, stepper: Stepper, options: list[Option], order: HappensBefore, hints: list[Name]) -> bool:
-        """Add a state to the path; false if it need not be gone on from."""
+        """Add a state to the path; false if it need not be explored further."""
         if not self.reduce:
             code = state(stepper.machine, order)
             if code in self.known:

@@ -26,8 +26,8 @@ order; only there do other kinds of runs branch off. Which steps depend:
   names, and can be neither early nor late, since the counter never goes back.
 - **Barriers of threads** (block, cluster, named, grid, warp): arrivals of one round commute, those of neighbouring rounds at one barrier
   depend, as those of phases do: each of a complete round with each of the next. A barrier that takes all threads of its block or cluster has
-  nobody left to mix in; one of named threads or of a grid may be used by other threads, too, and at one of a warp
-  the next trip of a loop may come before somebody's last.
+  no other participants; one of named threads or of a grid may be used by other threads, too, and at one of a warp
+  one thread's next trip of a loop may come before another's last.
 - **Exit**: the last thread's exit and the end of a load, which must come before it. A thread's exit and what another block does to its
   block (an arrival, a copy's issue), which is an error once the block has exited.
 
@@ -76,7 +76,7 @@ class Step:
     """One step of a run.
 
     Attributes:
-        name: who took it.
+        name: the thread or engine that took it.
         prior: steps that come before it in every run: program order.
         past: steps that happen before it, and itself.
         reads, writes: what it uses, as bit sets per object.

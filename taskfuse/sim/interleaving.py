@@ -1,6 +1,6 @@
-"""Interleavings: who runs next, for how long, and when asynchronous engines do their work.
+"""Interleavings: the order of agents, how long each runs, and when asynchronous engines execute their operations.
 
-Everything that an interleaving decides follows from its name and its seed, so that every run can be replayed.
+All decisions follow from the interleaving's name and its seed, so every run can be replayed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Policy:
     Attributes:
         timing: of the asynchronous engines.
         parks: agents wait where they may merge with others, which is fast, but never run ahead of them.
-        preempts: an agent that wakes another one stops for the choice of who goes on.
+        preempts: an agent that wakes another one stops for the choice of the next one.
         passed: interleaving points passed so far, by all agents.
     """
 

@@ -165,7 +165,7 @@ class Launch:
             return -(-end // buffer.align) * buffer.align
         origin = self.value(buffer.offset)
         if origin < 0 or origin % buffer.align:
-            raise SimulationError(kernel=self.kernel.name, reason=f"Shared '{buffer.name}' at byte {origin}, no multiple of {buffer.align}")
+            raise SimulationError(kernel=self.kernel.name, reason=f"Shared '{buffer.name}' at byte {origin}, not a multiple of {buffer.align}")
         return origin
 
     def _global(self, region: Region, fences: GlobalFences) -> Store:
@@ -204,7 +204,7 @@ class Launch:
         return Memory(self.regions, stores, -(-self.table.threads // WARP), number, observer)
 
     def blocks(self, machine: Machine) -> Iterator[tuple[Block, Env]]:
-        """The blocks of the grid, cluster by cluster, made when they are asked for, with the symbols that their threads start with."""
+        """The blocks of the grid, cluster by cluster, made on demand, with the symbols that their threads start with."""
         nx, ny, nz = (self.value(e) for e in self.kernel.grid)
         cx, cy, cz = self.cluster
         slots = {m.name: m.slots for m in self.kernel.mbarriers}

@@ -42,7 +42,7 @@ class Machine:
         semaphores: counters in Global memory, by name (set by the launch).
         fences: proxy fences for Global memory.
         code: the kernel's instructions, or those of the observer.
-        observer: who watches, if anybody does.
+        observer: the observer of the run, if any.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class Machine:
             self.alive += 1
 
     def block(self, agent: Agent, pc: int, description: Description) -> Signal:
-        """An agent waits at the statement at ``pc`` until somebody wakes it."""
+        """An agent waits at the statement at ``pc`` until it is woken."""
         if self.observer is not None:
             self.observer.block(agent, pc)
         self.waiting[agent] = (pc, description)
         return Signal.BLOCKED
 
     def wake(self, agents: list[Agent]) -> None:
-        """Let blocked agents go on."""
+        """Let blocked agents continue."""
         if self.observer is not None:
             self.observer.wake(agents)
         for agent in agents:
@@ -115,7 +115,7 @@ class Machine:
         return Signal.POINT
 
     def reconverge(self, agent: Agent, pc: int) -> Signal | None:
-        """An agent comes to the join at ``pc``: it goes on, or it waits for the agents it was split from."""
+        """An agent reaches the join at ``pc``: it continues, or waits for the agents from which it was split."""
         while agent.joins and agent.joins[-1].pc == pc:
             join = agent.joins[-1]
             if join.live > 1 and (self.policy.parks or not agent.lanes.has_whole_units(self.compiled.unit)):
@@ -134,7 +134,7 @@ class Machine:
         self._settle(join)
 
     def _settle(self, join: Join) -> None:
-        """If all that are left have come, merge those in equal state and let them go on."""
+        """If all remaining agents have arrived, merge those in equal state and let them continue."""
         if not join.parked or len(join.parked) < join.live:
             return
         self.parked.pop(join, None)
@@ -179,13 +179,13 @@ class Machine:
         return carved
 
     def release(self, whole: bool) -> bool:
-        """One of the agents that wait at a join goes on alone, so that a deadlock is never an artifact of joining.
+        """Let one of the agents that wait at a join continue alone, so that a deadlock is never an artifact of joining.
 
         Args:
             whole: only an agent of whole warps.
 
         Returns:
-            False if there is none.
+            False if no agent waits at a join.
         """
         join = self._releasable() if whole else next(iter(self.parked), None)
         if join is None:
@@ -341,7 +341,7 @@ class Machine:
         return SimulationError(kernel=self.compiled.kernel.name, reason=fault.reason, location=location, notes=(*notes, *fault.notes), help=fault.help)
 
     def deadlock(self) -> DeadlockError:
-        """The error for a run in which threads are left that cannot go on."""
+        """The error for a run in which the remaining threads cannot continue."""
         notes: list[str] = []
         for agent in sorted(self.waiting, key=lambda a: a.order):
             pc, description = self.waiting[agent]
@@ -351,7 +351,7 @@ class Machine:
             notes.append(f"{where}: " + stmt_text(stmt, self.compiled.kernel) + f": {description()}" + ring_text(self.compiled.kernel, stmt))
         if len(notes) > REPORTED_AGENTS:
             notes[REPORTED_AGENTS:] = [f"and {len(notes) - REPORTED_AGENTS} more"]
-        return DeadlockError(kernel=self.compiled.kernel.name, reason="no thread can go on", notes=tuple(notes))
+        return DeadlockError(kernel=self.compiled.kernel.name, reason="no thread can continue", notes=tuple(notes))
 
 
 def threads_text(lanes: Lanes) -> str:

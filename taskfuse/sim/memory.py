@@ -1,8 +1,8 @@
-"""Storage: where an element of a buffer lies, and reading and writing it with every check.
+"""Storage: where an element of a buffer lies, and reads and writes with every check.
 
 Local memory is one array [elements, threads] per buffer and block. Shared memory is one arena per block: of bytes (NATIVE), or of one modular
-word per nominal byte address (MODULAR), so that addresses are the same in both modes. Every element has a
-valid mark; memory starts without. Marks are never taken back, so a place that was found valid is not looked at again.
+word per nominal byte address (MODULAR), so that addresses are the same in both modes. Every element has a valid mark, initially unset.
+Marks are never cleared, so a place that was found valid is not checked again.
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ def stamp(memory: Memory, proxy: Proxy, place: Place, lanes: Lanes, region: Regi
     if np.any(proxy.readers[place.index]):
         raise Fault(
             f"{region} written before the asynchronous operation that reads it was waited for",
-            help="wait for the operation, and let the thread that did so tell the writer, before the write",
+            help="wait for the operation, and synchronize the thread that waited with the writer, before the write",
         )
     memory.clock += 1
     proxy.stamps[place.index] = memory.clock
@@ -306,7 +306,7 @@ def check_registers(store: Store, place: Place, region: Region) -> None:
     if np.any(store.owned[place.index]):
         raise Fault(
             f"{region} accessed while a wgmma that {'reads' if store.is_factor else 'writes'} it is in flight",
-            help=f"wait for the wgmma before its {'operand registers' if store.is_factor else 'accumulators'} are touched",
+            help=f"wait for the wgmma before its {'operand registers' if store.is_factor else 'accumulators'} are accessed",
         )
 
 

@@ -60,7 +60,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What the statements of a class do where each is one instruction, whoever executes it.
+    """What the statements of a class do where each is one instruction, for any agent.
 
     Attributes:
         instruction: that of a statement.

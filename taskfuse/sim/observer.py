@@ -1,4 +1,4 @@
-"""What a run tells whoever watches it: the footprint of every step on memory and barriers.
+"""The interface of observers of a run: the accesses of every step to memory and barriers.
 
 A machine without an observer pays one test per access. The methods do nothing here; exploration (:mod:`taskfuse.sim.happens_before`) and
 timelines (:mod:`taskfuse.sim.recording`) override what they need.
@@ -64,7 +64,7 @@ class Observer:
         """A wait for so many phases of a semaphore succeeded."""
 
     def arrive(self, agent: Agent, barrier: BarrierCell, complete: bool) -> None:
-        """An agent comes to a barrier of threads; if that completes it, ``barrier.agents`` are those that waited."""
+        """An agent reaches a barrier of threads; if that completes it, ``barrier.agents`` are those that waited."""
 
     def issue(self, operation: Action) -> None:
         """An asynchronous operation was issued."""

@@ -1,8 +1,8 @@
 """Global memory that bulk copies read or write: which writes the asynchronous proxy may not see yet.
 
-A write of a thread is seen by the copy engine past a ``fence.proxy.async.global`` of that thread. What a TMA store wrote counts as a write of the issuing
-thread from its full wait_group on, for the copies of other threads; until then nobody may touch it. As in Shared memory this is checked in every interleaving,
-whenever the operation itself runs.
+The copy engine sees a write of a thread after a ``fence.proxy.async.global`` of that thread. For the copies of other threads, the writes of a TMA store
+count as writes of the issuing thread from its full wait_group on; before that no thread may access them. As in Shared memory, this is checked in every
+interleaving, whenever the operation itself runs.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ class Published:
 
     @staticmethod
     def of(elements: int, fences: GlobalFences) -> Published:
-        """Of a tensor that nobody has written."""
+        """The state of a tensor that was not written yet."""
         stamps, writers = np.zeros((2, elements), np.int64)
         return Published(fences, stamps, writers, np.zeros(elements, np.bool_), np.zeros(elements, np.int16))
 
     def check_incoming(self, index: Any, region: Region) -> None:
         """Raises :class:`Fault` if a TMA store that writes one of the elements is not waited for."""
         if np.any(self.incoming[index]):
-            help = "let the thread that issued the store wait for it, not its reads alone, and tell the others"
+            help = "the thread that issued the store must wait for it, not only for its reads, and then synchronize with the others"
             raise Fault(f"{region} accessed while a TMA store that writes it may be in flight", help=help)
 
     def write(self, index: Any, block: int, lanes: Lanes, region: Region) -> None:

@@ -1,4 +1,4 @@
-"""Statements on the queues of asynchronous operations: batches are closed, and waited for."""
+"""Statements on the queues of asynchronous operations: commits and wait_groups."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def wait_group(stmt: WaitGroup) -> Instruction:
             return Signal.POINT
         agent.pc -= 1
         engines.waiters.append(agent)
-        return agent.block.machine.block(agent, agent.pc, lambda: f"operations of the {stmt.queue.value} queue are not done")
+        return agent.block.machine.block(agent, agent.pc, lambda: f"operations of the {stmt.queue.value} queue are not complete")
 
     return run
 

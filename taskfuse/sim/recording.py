@@ -47,7 +47,7 @@ def timeline(
     max_steps: int = 1_000_000,
     extents: Mapping[str, int] | None = None,
 ) -> Timeline:
-    """Run a kernel and say who did what when. Arguments as for :func:`taskfuse.sim.simulate`; a run that fails is recorded up to its error.
+    """Run a kernel and record its steps. Arguments as for :func:`taskfuse.sim.simulate`; a run that fails is recorded up to its error.
 
     Raises:
         InputError: arguments that do not fit the kernel's parameters.

@@ -38,13 +38,13 @@ def simulate(
         kernel: what to run.
         args: its inputs (arrays of any strides, never written) and run-time scalars, in the order of the parameters.
         seed: picks the interleaving; seed k without ``interleaving`` uses interleaving k modulo their number.
-        interleaving: who runs when; see :class:`Interleaving`.
-        choices: every choice of the run, as an :class:`~taskfuse.sim.Exploration` gives it; then ``seed`` and ``interleaving`` do not count.
+        interleaving: the order of threads and engines; see :class:`Interleaving`.
+        choices: every choice of the run, as printed by an :class:`~taskfuse.sim.Exploration`; ``seed`` and ``interleaving`` are then ignored.
         in_step: with ``choices``: threads that start together.
         values: NATIVE numbers, or MODULAR words in the place of floats.
         max_steps: statements that all agents together may execute.
         extents: values of the extents that no input's shape gives.
-        resident: blocks that run at a time, another one when one is done, as on a small GPU; ``None``: all where blocks wait for each other.
+        resident: blocks that run at a time, as on a small GPU; ``None``: 16, or all if blocks wait for each other.
 
     Returns:
         The outputs, in the order of the parameters.
@@ -52,7 +52,7 @@ def simulate(
     Raises:
         InputError: arguments that do not fit the kernel's parameters.
         UnsupportedError: a seed that is not an integer.
-        SimulationError: something that a GPU would not forgive; :class:`DeadlockError` if no thread can go on.
+        SimulationError: undefined behavior on a GPU; :class:`DeadlockError` if no thread can continue.
     """
     launch = prepare(kernel, args, values, extents)
     run(launch, seed, interleaving, choices, in_step, max_steps, resident=resident)

@@ -1,4 +1,4 @@
-"""The state of a machine between two steps, as far as it has a say in what may come."""
+"""The state of a machine between two steps, as far as it can affect later steps."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Runs whose every choice is made from outside: at each interleaving point, which agent or engine goes on.
+"""Runs in which the caller makes every choice: at each interleaving point, which agent or engine continues.
 
-An agent executes one instruction that others may see (``CompiledKernel.points``), then goes up to the next one: what lies between is its own. A
-wait that would block is not a choice, so that every choice changes something. The choices at a point are the agents in the order of
-their threads, then the engines' operations, oldest first; where there is one choice alone it is taken, and not written down.
+An agent executes one instruction that others may observe (``CompiledKernel.points``), then runs up to the next such instruction. A wait that would block
+is not a choice, so every choice makes progress. The choices at a point are the agents in the order of their threads, then the engines' operations,
+oldest first; a single choice is taken and not recorded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Stepper:
             machine.start(block, env)
 
     def options(self) -> list[Option]:
-        """Who can go on; nobody at the end of the run. Raises :class:`SimulationError`, of a statement before the point or for a deadlock."""
+        """The agents and operations that can continue; none at the end of the run. Raises :class:`SimulationError`."""
         machine, guards = self.machine, self.machine.compiled.guards
         while True:
             self._settle()
@@ -46,7 +46,7 @@ class Stepper:
             raise machine.deadlock()
 
     def take(self, option: Option) -> None:
-        """One of the options goes on. Raises :class:`SimulationError`."""
+        """Execute one of the options. Raises :class:`SimulationError`."""
         machine = self.machine
         if not isinstance(option, Agent):
             machine.actions.remove(option)

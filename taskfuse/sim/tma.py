@@ -68,10 +68,10 @@ def _transfers(agent: Agent, param: TensorMapParam, tensor: int, site: Site, coo
             index += position * stride
         base = shared.origin + int(site.offset(lane, agent.env, shared)) * shared.dtype.itemsize
         if base % swizzle_period(param.swizzle):
-            raise Fault(f"TMA at byte {base} of Shared memory, no multiple of {swizzle_period(param.swizzle)}", thread=thread)
+            raise Fault(f"TMA at byte {base} of Shared memory, not a multiple of {swizzle_period(param.swizzle)}", thread=thread)
         last = coords[-1].value(lane, agent.env) * box.dtype.itemsize
         if last % COORDINATE_BYTES:
-            raise Fault(f"TMA at byte {last} along the last axis of {box}, no multiple of {COORDINATE_BYTES}", thread=thread)
+            raise Fault(f"TMA at byte {last} along the last axis of {box}, not a multiple of {COORDINATE_BYTES}", thread=thread)
         linear = base + np.arange(steps.shape[1]) * shared.dtype.itemsize
         yield thread, lane, Transfer(box, shared, inside, index[inside], swizzled(linear, param.swizzle))
 
@@ -151,7 +151,7 @@ def _check_published(block: Block, transfer: Transfer, thread: int, *, write: bo
 
 
 def _claimed(block: Block, transfer: Transfer, barrier: MbarrierCell, thread: int) -> Ints:
-    """The elements that a load will write in a block, from its issue on nobody else's. Raises :class:`Fault` if they, or its barrier, are not ready."""
+    """The elements that a load will write in a block, from its issue on reserved for it. Raises :class:`Fault` if they, or its barrier, are not ready."""
     barrier.check()
     if not barrier.fenced:
         raise Fault(f"mbarrier {barrier.name} used by the copy engine before fence.mbarrier_init by the thread that initialized it", thread=thread)

@@ -131,7 +131,7 @@ def _tile(agent: Agent, descriptor: Descriptor, site: Site, offset: CompiledExpr
         raise Fault(f"wgmma of {dtype} on {region}, which has {region.dtype}")
     base = region.origin + first * region.dtype.itemsize + shift
     if base % 16:
-        raise Fault(f"wgmma operand at byte {base} of Shared memory, no multiple of 16")
+        raise Fault(f"wgmma operand at byte {base} of Shared memory, not a multiple of 16")
     if descriptor.swizzle and base % swizzle_period(descriptor.swizzle) >= descriptor.swizzle:
         raise Fault(f"wgmma operand at byte {base} of Shared memory, not in the first row of a period of its swizzle")
     offsets = operand_offsets(*shape, region.dtype.itemsize, descriptor.swizzle, descriptor.lbo, descriptor.sbo, descriptor.major)

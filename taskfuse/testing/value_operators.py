@@ -92,7 +92,7 @@ def _slots(by: int) -> Callable[[Kernel, Operand], Iterator[Operand]]:
 
 
 def _other_symbol(s: Writer) -> Iterator[Callable[[Expr], Expr]]:
-    """One index of a thread, a block or a loop in the place of another."""
+    """One index of a thread, a block or a loop in place of another."""
     names = sorted({n for site in (*reads(s), *writes(s)) if isinstance(site.operand, Access) for e in site.operand.index for n in e.free})
     for name in names:
         if name.startswith(("threadIdx", "blockIdx", "i")):

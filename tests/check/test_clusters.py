@@ -57,17 +57,17 @@ FAULTS: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {
     "blocks start when they like": ((("SYNC cluster  # barriers are initialized", "SYNC block"),), "nothing orders its initialization and this use"),
     "blocks exit when they like": (
         (("\nSYNC cluster  # no block exits while others reach it", ""),),
-        "it may exit before another block of the cluster reaches it",
+        "it may exit before an access from another block of the cluster",
     ),
-    "a block's own barrier at the end": ((("SYNC cluster  # no", "SYNC block  # no"),), "it may exit before another block of the cluster reaches it"),
+    "a block's own barrier at the end": ((("SYNC cluster  # no", "SYNC block  # no"),), "it may exit before an access from another block of the cluster"),
     "empty in one block": (
         (("ARRIVE empty[c.slot] across CIDx", "ARRIVE empty[c.slot]"), ("count 2", "count 1")),
         "race: nothing orders a read and a write of one element",
     ),
     "counted for one block": ((("count 2", "count 1"),), "may come before phase"),
     "half of the bytes": ((("bytes 512", "bytes 256"),), "race: nothing orders a read and a write of one element"),
-    "twice the bytes": ((("bytes 512", "bytes 1024"),), "no thread can go on"),
-    "copies for oneself": (((LOAD, LOAD.replace(" across CIDx", "")),), "no thread can go on"),
+    "twice the bytes": ((("bytes 512", "bytes 1024"),), "no thread can continue"),
+    "copies for oneself": (((LOAD, LOAD.replace(" across CIDx", "")),), "no thread can continue"),
     "copies of the same rows": ((("TMA s[p.slot, 2*clusterIdx.x, 0]", "TMA s[p.slot, 0, 0]"),), "race: nothing orders a write and a write of one element"),
     "copies that overlap": (
         (("TMA s[p.slot, 2*clusterIdx.x, 0]", "TMA s[p.slot, clusterIdx.x, 0]"),),
@@ -77,7 +77,7 @@ FAULTS: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {
         ((f"      {LOAD}\n", f"      IF clusterIdx.x == 0:\n        {LOAD.replace('2*clusterIdx.x', '0')}\n"), ("box (1, 2, 32)", "box (1, 4, 32)")),
         "an arrival of phase 1 may come before phase 0 is complete",  # of a block that has not begun the first one
     ),
-    "one trip less in a block": (((TRIPS, TRIPS.replace("2):", "2) - clusterIdx.x:")),), "no thread can go on"),
+    "one trip less in a block": (((TRIPS, TRIPS.replace("2):", "2) - clusterIdx.x:")),), "no thread can continue"),
 }
 
 
@@ -92,7 +92,7 @@ def test_refuted(name: str) -> None:
 OUTSIDE: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {
     "the bound of a loop differs between blocks": (
         ((TRIPS, "FOR i in 0..ceildiv(N - blockIdx.x, 4):"),),
-        "the loop over i has other trips in other blocks of the cluster",
+        "the trip count of the loop over i differs between blocks of the cluster",
     ),
     "not all blocks get something from each": (
         (
@@ -111,7 +111,7 @@ OUTSIDE: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {
     ),
     "a barrier of the cluster that one of its blocks comes to": (
         (("SYNC cluster  # no", "IF clusterIdx.x == 0:\n  SYNC cluster  # one\nSYNC cluster  # no"),),
-        "whether blocks of the cluster come to it differs",
+        "blocks of the cluster may differ in whether they reach it",
     ),
 }
 
@@ -125,7 +125,7 @@ def test_not_accepted(name: str) -> None:
 
 
 def test_the_certificate_names_what_reaches_other_blocks() -> None:
-    assert "proved: cluster: 2 statements reach other blocks before those exit" in str(verify(changed()))
+    assert "proved: cluster: 2 statements access other blocks before those exit" in str(verify(changed()))
 
 
 def test_an_arrival_at_other_blocks_outside_of_a_ring() -> None:
@@ -145,4 +145,4 @@ SYNC cluster
 """
     kernel = tf.parse_kernel(text)
     assert verify(kernel).verdict is Verdict.OUTSIDE
-    assert "it reaches other blocks of the cluster, and is part of no ring" in reasons(kernel)
+    assert "it accesses other blocks of the cluster outside a ring" in reasons(kernel)

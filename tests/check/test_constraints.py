@@ -47,3 +47,8 @@ def test_the_rest_does_not_bear_on_a_question() -> None:
     one, _ = known().given(parse_expr("x < 7"), parse_expr("n < 9")).about(parse_expr("x < 8"))
     two, _ = known().given(parse_expr("n > 2"), parse_expr("x < 7")).about(parse_expr("x < 8"))
     assert one.assumptions == two.assumptions == (parse_expr("x < 7"),)
+
+
+def test_what_is_not_negative_and_below_a_maximum_with_0() -> None:
+    assert known().given(parse_expr("x < 2*max(n, 0)")).assumptions == (parse_expr("x < 2*n"),)
+    assert known().given(parse_expr("x - 9 < 2*max(n, 0)")).assumptions == (parse_expr("x - 9 < 2*max(n, 0)"),)

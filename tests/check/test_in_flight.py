@@ -87,7 +87,7 @@ FOUND = {
     "a load that nobody waits for": (
         LOADS + UNSEEN,
         ("WAIT fb[0]", "WAIT fa[0] parity 0\nWAIT fb[0]"),
-        "fa[0]: the block may exit while a TMA load is in flight: nobody waits for it",
+        "fa[0]: the block may exit while a TMA load is in flight: no thread waits for it",
     ),
     "a wait for a later load": (
         LOADS + OTHER_LOAD,
@@ -102,7 +102,7 @@ FOUND = {
     "two roles meet at one named barrier": (
         MEETINGS,
         ("SYNC named 1, 32\n  y[1", "SYNC named 2, 32\n  y[1"),
-        "SYNC named 1: nothing orders an arrival after the meeting before it, so that threads of two barriers may mix",
+        "SYNC named 1: nothing orders an arrival after the preceding completion of the barrier, so threads of two rounds may mix",
     ),
 }
 
@@ -131,7 +131,7 @@ def test_its_twin_is_proved(name: str) -> None:
 
 def test_threads_that_meet_expect_as_many() -> None:
     certificate = kernel(COUNTS).verify()
-    assert "SYNC named 1: threads that meet expect different numbers of threads" in [f"{o.subject}: {o.reason}" for o in certificate.failures]
+    assert "SYNC named 1: participants expect different numbers of threads" in [f"{o.subject}: {o.reason}" for o in certificate.failures]
 
 
 def test_somebody_waits_for_an_arrival_behind_copies() -> None:
@@ -139,7 +139,7 @@ def test_somebody_waits_for_an_arrival_behind_copies() -> None:
     certificate = bad.verify()
     assert certificate.verdict is Verdict.REFUTED
     assert certificate.failures[0].reason == "it exits while an asynchronous copy of its may be in flight"
-    assert "the block exits while 1 arrivals for asynchronous copies are to come" in str(bad.explore(np.ones((2, 32), np.float32)))
+    assert "the block exits while 1 arrivals for asynchronous copies are outstanding" in str(bad.explore(np.ones((2, 32), np.float32)))
     good = kernel(COPIES + "WAIT fa[0] parity 0\n")
     good.verify().require()
     assert "all interleavings end" in str(good.explore(np.ones((2, 32), np.float32)))
@@ -185,7 +185,7 @@ FOR k in 0..4:
     ARRIVE.async full[p.slot]
     p.advance(1)
 """
-LAST = "a consumer arrives when copies are done: the last may be in flight at exit"
+LAST = "a consumer arrives by ARRIVE.async: its last copies may be in flight at exit"
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ LAST = "a consumer arrives when copies are done: the last may be in flight at ex
     [
         (LOAD, 1, "the block exits while 2 TMA loads are in flight"),
         (LOAD.replace("bytes 128", "bytes 256"), 1, "deadlock"),
-        (COPY, 32, "arrivals for asynchronous copies are to come"),
+        (COPY, 32, "arrivals for asynchronous copies are outstanding"),
     ],
 )
 def test_copies_that_bring_what_a_ring_calls_empty(bring: str, count: int, failure: str) -> None:

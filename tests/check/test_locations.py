@@ -67,7 +67,7 @@ def test_a_counterexample_names_the_line_of_each_wait() -> None:
     with pytest.raises(ProofError) as caught:
         wrong.verify().require()
     lines = str(caught.value).split("\n")
-    assert lines[0] == "pipeline: refuted: deadlock: no thread can go on"
+    assert lines[0] == "pipeline: refuted: deadlock: no thread can continue"
     assert "in load wait: WAIT ch0.empty[ch0.p.slot]" in lines[1]
     assert lines[2:5] == snippet("a = tf.exp(x)", pipeline)
     assert "in use wait: WAIT ch0.full[ch0.c.slot]" in lines[5]

@@ -39,7 +39,7 @@ def test_blocks_that_are_not_listed(block: tuple[Expr, Expr, Expr]) -> None:
     found = Masks(block)
     assert found.shape is None
     assert found.of([TRUE]) is None
-    assert not found.nobody([FALSE])
+    assert not found.is_empty([FALSE])
     assert not found.everybody(TRUE)
 
 
@@ -53,9 +53,9 @@ def test_what_speaks_of_more_than_threads_is_unknown() -> None:
 def test_nobody_may_leave_out_what_it_does_not_understand() -> None:
     """Conditions on threads alone already exclude everybody, whatever the others say; the other way around nothing follows."""
     found = masks(8, 4)
-    assert found.nobody([lt(X, 2), ge(X, 2), lt(X, N)])
-    assert not found.nobody([lt(X, 2), lt(N, 0)])
-    assert not found.nobody([])
+    assert found.is_empty([lt(X, 2), ge(X, 2), lt(X, N)])
+    assert not found.is_empty([lt(X, 2), lt(N, 0)])
+    assert not found.is_empty([])
 
 
 def test_everybody() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskfuse.check.ranges import Ranges, terms_of
+from taskfuse.check.ranges import Ranges, terms_of, without_floor
 from taskfuse.ir.scalar import Expr, const, eq, evaluate, ge, le, lt, maximum, minimum, ne, parse_expr, sym
 
 NAMES = ("a", "b")
@@ -98,3 +98,15 @@ def test_terms_add_up(e: Expr) -> None:
     for term, k in terms:
         found = found + term * k
     assert found is e
+
+
+@given(st.builds(lambda e, k, c: maximum(e, c) * k, EXPRS, st.integers(1, 3), st.integers(-2, 1)), st.integers(0, 20))
+def test_what_is_not_negative_is_below_an_extent_without_its_floor(extent: Expr, x: int) -> None:
+    assert all((x < int(evaluate(extent, at))) == (x < int(evaluate(without_floor(extent), at))) for at in POINTS)
+
+
+@pytest.mark.parametrize(
+    ("extent", "found"), [("3*max(a - b, 0)", "3*a - 3*b"), ("max(a, b, -1)", "max(a, b)"), ("max(a, 1)", "max(a, 1)"), ("max(a, 0) + b", "max(a, 0) + b")]
+)
+def test_floors(extent: str, found: str) -> None:
+    assert without_floor(parse_expr(extent)) is parse_expr(found)

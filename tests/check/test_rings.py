@@ -122,7 +122,7 @@ def test_a_release_that_is_missing_is_not_proved(lag: int, after: int | None, le
 @pytest.mark.parametrize("lag", [2, 3])
 def test_no_more_slots_than_the_lag_deadlock(lag: int) -> None:
     first = verdict(lagging(lag, lag, 8)).failures[0]
-    assert str(first).startswith("refuted: deadlock: no thread can go on")
+    assert str(first).startswith("refuted: deadlock: no thread can continue")
 
 
 @pytest.mark.parametrize(("lag", "least"), [(1, 0), (2, 64)])
@@ -257,7 +257,7 @@ def test_whoever_arrives_has_waited() -> None:
     text = text.replace("    p.advance(1)\n", "    IF threadIdx.x < 16:\n      p.advance(1)\n")
     certificate = verdict(text)
     assert certificate.verdict is Verdict.REFUTED
-    assert "others arrive at a position than those that waited for it" in str(certificate)
+    assert "the threads that arrive at a position are not those that waited for it" in str(certificate)
 
 
 def test_threads_may_carry_a_cursor_that_one_waits_with() -> None:
@@ -279,4 +279,41 @@ def test_initialization_must_be_fenced_for_the_copy_engine() -> None:
     verdict(DOUBLE).require()
     first = verdict(text).failures[0]
     assert first.verdict is Verdict.REFUTED
-    assert first.reason == "the copy engine may use it before it sees its initialization: no FENCE mbarrier_init of the initializer comes in between"
+    assert first.reason == "the copy engine may use it before its initialization is visible: without an mbarrier_init fence of the initializer"
+
+
+UNUSED = """\
+KERNEL k(x: float32[N]) -> (y: float32[N])
+  DIM N
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+  MBARRIER b[2]
+
+IF threadIdx.x {who}:
+  INIT b[{first}] count 1
+  INIT b[{second}] count 1
+SYNC block
+FOR k in 0..0:
+  IF threadIdx.x == 0:
+    ARRIVE b[0]
+    ARRIVE b[1]
+FOR k in 0..N:
+  IF threadIdx.x == 0:
+    y[k] = copy(x[k])
+"""
+
+
+@pytest.mark.parametrize(
+    ("who", "first", "second", "reason"),
+    [
+        ("== 0", 0, 1, ""),
+        ("== 3", 1, 0, ""),
+        ("< 2", 0, 1, "2 threads initialize it"),
+        ("!= 0", 0, 1, "31 threads initialize it"),
+        ("== 0", 1, 1, "a slot is initialized twice"),
+    ],
+)
+def test_an_mbarrier_that_nobody_uses_is_initialized_once_too(who: str, first: int, second: int, reason: str) -> None:
+    certificate = verdict(UNUSED.format(who=who, first=first, second=second))
+    assert certificate.is_proved is not bool(reason)
+    assert all(reason in o.reason for o in certificate.argument if o.verdict is not Verdict.PROVED)
+    assert certificate.verdict is (Verdict.REFUTED if reason else Verdict.PROVED)

@@ -63,7 +63,7 @@ BROKEN = {
             ("    SYNC block  # before one thread releases for the block\n", ""),
             ("    IF threadIdx.x == 0:\n      RELEASE full", "    IF threadIdx.x == 1:\n      RELEASE full"),
         ),
-        "it releases without having met the thread that acquires",
+        "it releases without synchronizing with the thread that acquires",
     ),
     "nobody acquires": (
         (("    IF threadIdx.x == 0:\n      ACQUIRE empty", "    IF threadIdx.x == 4:\n      ACQUIRE empty"),),
@@ -83,7 +83,7 @@ BROKEN = {
         (("ELSE IF blockIdx.x < 4:", "ELSE IF blockIdx.x == 2:"), ("ELSE:  # high", "ELSE IF blockIdx.x >= 4:  # high")),
         "one end has the rings 0 to 1, the other 0 to 0",
     ),
-    "releases of one block too few": ((("empty[2, 2] count 2", "empty[2, 2] count 3"),), "a phase of empty takes 3 releases, and 2 come"),
+    "releases of one block too few": ((("empty[2, 2] count 2", "empty[2, 2] count 3"),), "a phase of empty takes 3 releases, but gets 2"),
     "elements of another ring": ((("add(w[blockIdx.x - 2, a.slot, threadIdx.x]", "add(w[3 - blockIdx.x, a.slot, threadIdx.x]"),), "race: nothing orders"),
     "other trips in other blocks": (
         (("  b = CURSOR(slots 2, slot 0, parity 0)\n  FOR i in 0..N:", "  b = CURSOR(slots 2, slot 0, parity 0)\n  FOR i in 0..N + 1:"),),
@@ -91,7 +91,7 @@ BROKEN = {
     ),
     "a cursor that starts in a loop": (
         (("  p = CURSOR(slots 2, slot 0, parity 1)\n  FOR i in 0..N:\n", "  FOR i in 0..N:\n    p = CURSOR(slots 2, slot 0, parity 1)\n"),),
-        "cursor p starts anew in every iteration, but the semaphores' phases go on",
+        "cursor p starts anew in every iteration, but the semaphores' phases continue",
     ),
     "a block that is left out": (
         (("IF blockIdx.x < 2:", "IF blockIdx.x < 2 && blockIdx.x % 2 == 0:"), ("ELSE IF blockIdx.x < 4:", "ELSE IF blockIdx.x >= 2 && blockIdx.x < 4:")),

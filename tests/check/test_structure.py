@@ -41,7 +41,7 @@ def test_what_is_in_flight_may_depend_on_the_copy() -> None:
     assert kernel.verify().is_proved
     bad = parse_kernel(FRAGMENTS.replace("WAIT_GROUP wgmma <= 1", "WAIT_GROUP wgmma <= 2")).verify()
     assert bad.verdict is not Verdict.PROVED
-    assert "its operand registers are touched while it may be in flight" in str(bad)
+    assert "its operand registers are accessed while it may be in flight" in str(bad)
 
 
 def test_accumulators_of_iterations_are_the_same_or_apart() -> None:

@@ -28,9 +28,9 @@ RS, MN, SYNC = (text(name) for name in ("gemm_rs", "gemm_mn", "gemm_sync"))
 
 # kernel, what is changed, to what, what the proof says
 BAD = {
-    "fragments not waited for": (RS, "      WAIT_GROUP wgmma <= 1\n", "", "its operand registers are touched while it may be in flight"),
-    "a batch more in flight": (RS, "WAIT_GROUP wgmma <= 1", "WAIT_GROUP wgmma <= 2", "its operand registers are touched while it may be in flight"),
-    "one fragment": (RS, "a_r[8*(kk % 2)", "a_r[0*(kk % 2)", "its operand registers are touched while it may be in flight"),
+    "fragments not waited for": (RS, "      WAIT_GROUP wgmma <= 1\n", "", "its operand registers are accessed while it may be in flight"),
+    "a batch more in flight": (RS, "WAIT_GROUP wgmma <= 1", "WAIT_GROUP wgmma <= 2", "its operand registers are accessed while it may be in flight"),
+    "one fragment": (RS, "a_r[8*(kk % 2)", "a_r[0*(kk % 2)", "its operand registers are accessed while it may be in flight"),
     "no wgmma fence": (RS, "      FENCE wgmma\n", "", "no FENCE wgmma stands between an access to its operand registers and it"),
     "fragments written behind the fence": (
         RS,
@@ -38,9 +38,9 @@ BAD = {
         "      FENCE wgmma\n      a_r[8*(kk % 2) + 7] = copy(0.0)\n",
         "no FENCE wgmma stands between an access to its operand registers and it",
     ),
-    "accumulators not waited for": (RS, "    WAIT_GROUP wgmma <= 0\n", "", "its accumulators are touched while it may be in flight"),
+    "accumulators not waited for": (RS, "    WAIT_GROUP wgmma <= 0\n", "", "its accumulators are accessed while it may be in flight"),
     "nothing orders the reads of a warp before its arrival": (RS, "    SYNC warp  # WAR: all lanes have read a_s\n", "", "LDMATRIX"),
-    "slot released too early": (MN, "    WAIT_GROUP wgmma <= 0\n", "", "it is never waited for"),
+    "slot released too early": (MN, "    WAIT_GROUP wgmma <= 0\n", "", "no wait covers it"),
     "reads past the slot": (MN, "+ 2048*kk", "+ 4096*kk", "desc(a_s[c.slot"),
     "tiles read before they are written": (SYNC, "  SYNC block  # RAW: the tiles are written\n", "", "LDMATRIX"),
     "tiles overwritten before they are read": (SYNC, "  SYNC block  # WAR: the tiles are read\n", "", "LDMATRIX"),
@@ -75,7 +75,7 @@ def test_whole_warps_execute_collectives(what: str) -> None:
         certificate = parse_kernel(SYNC.replace(line, f"{spaces}IF {condition}:\n  {line}")).verify()
         assert certificate.verdict is expected, condition
     half = parse_kernel(SYNC.replace(line, f"{spaces}IF threadIdx.x < 16:\n  {line}")).verify().failures[0]
-    assert str(half).startswith(f"refuted: {line.split()[0]}: 16 of 32 lanes of a warp come to it")
+    assert str(half).startswith(f"refuted: {line.split()[0]}: 16 of 32 lanes of a warp reach it")
 
 
 MATRICES = """\
@@ -110,7 +110,7 @@ def test_addresses_that_are_not_used_do_not_count(matrices: int) -> None:
 
 
 def test_a_warp_comes_together_at_every_collective() -> None:
-    """No lane is past an instruction of its warp before all have come to it: a lane that waits for one that comes later waits for ever."""
+    """No lane is past an instruction of its warp before all have come to it: a lane that waits for one that comes later waits forever."""
     for line in ("LDMATRIX r[0] <- s[threadIdx.x, 0]", "STMATRIX s[threadIdx.x, 0] <- r[0]", "MMA.m16n8k16.bfloat16 acc[0], r[0], r[0]"):
         body = f"""\
 KERNEL k() -> (y: float32[4])

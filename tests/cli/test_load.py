@@ -71,7 +71,7 @@ def test_programs_at_fault(program: Path) -> None:
         f"{program} has no function 'missing'\nhelp: name the one that returns the fusion: {program}:function"
     )
     assert text_of(lambda: load(f"{program}:number")) == (
-        f"{program}:number gives int, no fusion\nhelp: let it return a tf.Fusion, a kernel, or a tuple of these"
+        f"{program}:number gives int, not a fusion\nhelp: let it return a tf.Fusion, a kernel, or a tuple of these"
     )
 
 

@@ -168,7 +168,7 @@ def test_timeline(run: Run, tmp_path: Path) -> None:
     assert "cannot write" in run.fails("simulate", "stream", "--timeline", tmp_path)
     broken = tmp_path / "broken.kir"
     broken.write_text((ROOT / "tests" / "kernels" / "ring.kir").read_text(encoding="utf-8").replace("parity 1", "parity 0"), encoding="utf-8")
-    assert "deadlock: no thread can go on" in run.fails("simulate", broken, "--timeline", path)
+    assert "deadlock: no thread can continue" in run.fails("simulate", broken, "--timeline", path)
 
 
 def test_simulate_at_fault(run: Run) -> None:
@@ -187,7 +187,7 @@ def test_verify(run: Run, tmp_path: Path) -> None:
     broken.write_text((ROOT / "tests" / "kernels" / "ring.kir").read_text(encoding="utf-8").replace("parity 1", "parity 0"), encoding="utf-8")
     found = run.fails("verify", broken)
     assert found.startswith("ring: refuted\n")
-    assert "refuted: deadlock: no thread can go on" in found
+    assert "refuted: deadlock: no thread can continue" in found
     waits = [number for number, line in enumerate(broken.read_text(encoding="utf-8").split("\n"), 1) if line.lstrip().startswith("WAIT")]
     assert any(f"--> broken.kir:{number}\n" in found for number in waits)
 

@@ -6,6 +6,15 @@ from tests.cuda.calls import COPY, EXCHANGE, OVERLAPPING
 from tests.cuda.fakes import GPU, FakeDriver, FakeTorch, FakeTorchDevice
 from tests.cuda.launched import SECOND, Case, tensor
 
+PART = """
+KERNEL part(x: float32[N], pos: integer) -> (y: float32[pos + 4])
+  DIM N min 4, pos max N - 4
+  GRID (pos + 4, 1, 1)  BLOCK (1, 1, 1)
+
+IF pos >= 0:
+  y[blockIdx.x] = copy(x[blockIdx.x])
+"""
+
 
 def test_a_call(driver: FakeDriver, torch: FakeTorch) -> None:
     case = Case(COPY, driver)
@@ -93,3 +102,26 @@ def test_a_launch_that_fails(driver: FakeDriver, torch: FakeTorch) -> None:
         "launch of kernel 'k': CUDA_ERROR_700: as the test wants\n"
         "note: it may be the error of an earlier launch, which the driver tells of now; compute-sanitizer finds the place"
     )
+
+
+def test_integers(driver: FakeDriver, torch: FakeTorch) -> None:
+    """Another value is another plan: of the text that was compiled for the first."""
+    case = Case(PART, driver)
+    for pos in (0, 5, 12, 5):
+        (y,) = case.run((tensor(16), pos))
+        assert y.shape == (pos + 4,)
+        assert case.arguments()["pos"] == pos
+    assert len(case.sources) == 1
+    assert driver.launches[1].grid == (9, 1, 1)
+    assert case.error(tensor(16), 13) == "input 1 of fusion 'part': pos is 13; it must be at least 0, at most N - 4 where N is 16"
+    assert case.error(tensor(16), 1.5) == "input 1 of fusion 'part': pos is an integer, got 1.5\nhelp: pass an int"
+    assert case.error(tensor(16), tensor()).startswith("input 1 of fusion 'part': pos is an integer, got an array of type FakeTensor\nhelp: pass int(pos)")
+
+
+def test_integers_that_do_not_fit_32_bits(driver: FakeDriver, torch: FakeTorch) -> None:
+    case = Case(PART.replace("max N - 4", "min 0").replace("pos + 4]", "4]").replace("(pos + 4,", "(4,").replace("x[blockIdx.x]", "0.5"), driver)
+    for pos, wide in ((7, False), (1 << 31, True), (8, False)):
+        case.run((tensor(16), pos))
+        assert case.arguments()["pos"] == pos
+        assert case.sources[-1].variant.wide == wide or pos == 8
+    assert [s.variant.wide for s in case.sources] == [False, True]

@@ -87,7 +87,7 @@ y[blockIdx.x, threadIdx.x] = mul(x[blockIdx.x, threadIdx.x], z[blockIdx.x])
 """
     case = Case(text, driver)
     x, z = tensor(4, 32), tensor(4)
-    assert case.error(x) == "input 1 of fusion 'k': 1 arguments given, 2 wanted\nhelp: the arguments are: x, z"
+    assert case.error(x) == "input 1 of fusion 'k': 1 arguments given, 2 expected\nhelp: the arguments are: x, z"
     assert case.error(x, tensor(4, dtype="float64")) == "input 1 of fusion 'k': 'z' has dtype float64, not float32\nhelp: pass it converted to float32"
     assert case.error(x, tensor(4, 1)) == "input 1 of fusion 'k': 'z' has 2 axes, not 1"
     assert case.error(x, tensor(5)) == "input 1 of fusion 'k': axis 0 of 'z' has extent 5, but M is 4"

@@ -29,7 +29,7 @@ def test_a_warp_meets_with_all_its_lanes() -> None:
     with pytest.raises(VerifyError, match="a warp barrier of 16 threads"):
         emit(checked(text.format(16, " 16")))
     assert checked(text.format(32, "")).verify().is_proved
-    assert checked(text.format(16, "")).verify().failures[0].reason == "16 of 32 lanes of a warp come to it"
+    assert checked(text.format(16, "")).verify().failures[0].reason == "16 of 32 lanes of a warp reach it"
 
 
 def test_debug_builds_name_their_waits() -> None:

@@ -106,7 +106,7 @@ def test_the_caller_gives_inputs_and_scalars() -> None:
     kernel = parse_kernel(BOUND)
     assert [p.name for p in wanted(kernel)] == ["x", "a", "z"]
     check_count(kernel, 3)
-    with pytest.raises(InputError, match=r"^input 2 of fusion 'k': 2 arguments given, 3 wanted\nhelp: the arguments are: x, a, z"):
+    with pytest.raises(InputError, match=r"^input 2 of fusion 'k': 2 arguments given, 3 expected\nhelp: the arguments are: x, a, z"):
         check_count(kernel, 2)
     with pytest.raises(InputError, match="'x' has 1 axes, not 2"):
         check_rank(kernel, 0, kernel.inputs[0], 1)

@@ -111,5 +111,5 @@ def test_a_hang_names_the_tensor(barrier: str) -> None:
         stuck.simulate(np.zeros((1, 256), np.float32), np.zeros(256, np.float32))
     assert [n for n in error.value.notes if f"WAIT {barrier}" in n and n.endswith("; its ring carries tv2")]
     refuted = stuck.verify().failures[0]
-    assert (refuted.subject, refuted.reason) == ("deadlock", "no thread can go on")
+    assert (refuted.subject, refuted.reason) == ("deadlock", "no thread can continue")
     assert [n for n in refuted.notes if f"WAIT {barrier}" in n and n.endswith("; its ring carries tv2)")]

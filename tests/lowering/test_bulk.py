@@ -415,4 +415,4 @@ def test_a_bulk_store_finds_its_whole_box(split: bool) -> None:
             agrees(fusion, numbers(n))
     else:
         text = refused(lambda: tf.lower(fusion))
-        assert text.startswith(f"cannot lower {y.name}: its box may end behind {staged.name} in Shared memory, which has N elements there")
+        assert text.startswith(f"cannot lower {y.name}: its box may extend past {staged.name} in Shared memory, which has N elements there")

@@ -29,7 +29,7 @@ def test_the_two_ends_of_a_ring_are_in_the_same_blocks() -> None:
 
     agrees(build(2), numbers(2, 8), numbers(2, 8))
     assert lowering(build(4)) == (
-        "cannot lower tv2: load makes it on 2 indices of BIDx, and compute reads it on 4: a ring is one block's\nhelp: bind block indices alike on both sides"
+        "cannot lower tv2: load makes it on 2 indices of BIDx, compute reads it on 4: a ring belongs to one block\nhelp: bind block indices alike on both sides"
     )
 
 

@@ -126,15 +126,15 @@ def test_an_explicit_type_that_reaches_further_is_kept(memory: MemoryType) -> No
 
 def test_an_explicit_type_that_conflicts_is_an_error() -> None:
     assert refused(lambda: tf.lower(pair((P.TIDy, P.TIDx), (P.TIDx, P.TIDy), Local)), LoweringError) == (
-        "cannot lower tv1: it is set to Local, but tv2 reads elements of tv1 that other indices of TIDx make\n"
+        "cannot lower tv1: it is set to Local, but tv2 reads elements of tv1 that other indices of TIDx compute\n"
         "help: set_memory_type(Shared), leave it unset, or bind the axes alike"
     )
     assert refused(lambda: tf.lower(pair((P.BIDx, P.TIDx), (P.TIDx, P.BIDx), Shared)), LoweringError) == (
-        "cannot lower tv1: it is set to Shared, but tv2 reads elements of tv1 that other indices of BIDx make\n"
+        "cannot lower tv1: it is set to Shared, but tv2 reads elements of tv1 that other indices of BIDx compute\n"
         "help: set_memory_type(Global), leave it unset, or bind the axes alike"
     )
     assert refused(lambda: tf.lower(pair((P.BIDx, P.TIDx), (P.TIDx, P.BIDx), Local)), LoweringError) == (
-        "cannot lower tv1: it is set to Local, but tv2 reads elements of tv1 that other indices of BIDx make\n"
+        "cannot lower tv1: it is set to Local, but tv2 reads elements of tv1 that other indices of BIDx compute\n"
         "help: set_memory_type(Global), leave it unset, or bind the axes alike"
     )
 
@@ -154,7 +154,7 @@ def test_a_boundary_lives_in_shared_memory() -> None:
         "help: bind block indices alike on both sides, and leave its memory type unset"
     )
     assert refused(lambda: tf.lower(channel(Local)), LoweringError) == (
-        "cannot lower tv1: it is set to Local, but tv2 reads elements of tv1 that other indices of TIDz make\n"
+        "cannot lower tv1: it is set to Local, but tv2 reads elements of tv1 that other indices of TIDz compute\n"
         "help: set_memory_type(Shared), leave it unset, or bind the axes alike"
     )
 

@@ -214,7 +214,7 @@ REFUSED = {
     ),
     "places that nobody writes": (
         lambda: product(slice(None), tile=pad_tiles),
-        "cannot lower tv7: its atom computes whole tiles, and past the end of an axis of 40 nobody provably writes tv2\n"
+        "cannot lower tv7: its atom computes whole tiles, and past the end of an axis of 40 tv2 is not provably written\n"
         "help: split by divisors, or split tv2 alike, so that its tiles are whole, too",
     ),
     "no places": (

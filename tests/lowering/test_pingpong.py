@@ -27,7 +27,7 @@ def test_no_barrier_of_all_instances_stands_where_one_holds_the_turn() -> None:
     agrees(build(32, True), numbers(2, 3, 32))
     agrees(build(4, False), numbers(2, 3, 4))
     assert lowering(build(4, True)) == (
-        "cannot lower compute: its instances on TIDy take turns in a channel, and a barrier of all of them stands where one holds the turn\n"
+        "cannot lower compute: its instances on TIDy take turns in a channel, but a barrier of all of them lies within a turn\n"
         "help: keep data within an instance there: bind the axes that exchange it to lower thread types, in whole warps"
     )
 
@@ -56,7 +56,7 @@ def test_a_ring_behind_a_barrier_of_all_instances_holds_a_slot_for_each_of_them(
     agrees(build(3), numbers(3, 4))
     assert lowering(build(2)) == (
         "cannot lower compute: its instances on TIDy take turns in the ring of tv3, wait for each other, and take turns in the ring of tv1.b2 behind that: "
-        "2 slots of it do not hold what the 3 instances take, and its producer cannot go on to fill the first\n"
+        "2 slots of it do not hold what the 3 instances take, and its producer cannot fill the first\n"
         "help: give it circular_buffer(3) or more, or keep data within an instance between the two"
     )
 
@@ -80,7 +80,7 @@ def test_no_ring_of_all_instances_is_filled_where_one_holds_the_turn() -> None:
 
     agrees(build(1), numbers(4, 3, 3))
     assert lowering(build(3)) == (
-        "cannot lower compute: its instances on TIDx take turns in a channel, and where one holds the turn it waits in a loop for slots of the ring of tv2, "
+        "cannot lower compute: its instances on TIDx take turns in a channel, but within a turn one waits in a loop for slots of the ring of tv2, "
         "which all of them fill or empty together\nhelp: inline tv2 at 1 or less, or make the axis on TIDx Serial in all roles"
     )
 
@@ -103,7 +103,7 @@ def test_no_shuffle_of_a_shared_warp_stands_where_an_instance_holds_the_turn() -
 
     agrees(build(32), numbers(2, 3, 32))
     assert lowering(build(16)) == (
-        "cannot lower compute: its instances on TIDy take turns in a channel and share warps, and a shuffle stands where one holds the turn\n"
+        "cannot lower compute: its instances on TIDy take turns in a channel and share warps, but a shuffle lies within a turn\n"
         "help: let each instance have whole warps: bind axes of it to lower thread types, 32 threads or a multiple"
     )
 
@@ -139,5 +139,5 @@ def test_turns_over_an_axis_that_is_gone() -> None:
     a.inline_at(0)
     b.split(0, 2)
     assert refused(lambda: tf.lower(fusion), TaskError) == (
-        "g: it takes turns over an axis of extent 4 that is a loop axis of none of its tensors\nhelp: g.pingpong(tensor.axis(k)) with a tensor of the group"
+        "g: it takes turns over an axis of extent 4, which is not a loop axis of its tensors\nhelp: g.pingpong(tensor.axis(k)) with a tensor of the group"
     )

@@ -163,7 +163,7 @@ def test_a_budget_of_threads_that_are_no_whole_warpgroups_is_left_out_with_a_war
     load.registers(24)
     with pytest.warns(TaskfuseWarning) as caught:
         kernel = tf.lower(fusion)
-    assert [str(w.message) for w in caught] == ["registers(24) of load is left out: its threads are not provably whole warpgroups"]
+    assert [str(w.message) for w in caught] == ["registers(24) of load is omitted: its threads are not provably whole warpgroups"]
     assert budgets(kernel) == []
     fusion, load, _ = pipeline(32)
     load.registers(24)

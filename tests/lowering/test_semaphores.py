@@ -294,7 +294,7 @@ def test_an_explicit_memory_type_that_blocks_do_not_share() -> None:
     fusion = pair(4, 32, first=(S, TX), second=(S, TX), inline=1)
     next(tv for tv in fusion.tensors() if tv.name == "tv1").set_memory_type(MemoryType.Shared)
     assert refused(lambda: tf.lower(fusion), LoweringError).startswith(
-        "cannot lower tv1: it is set to Shared, but tv2 reads elements of tv1 that other indices of BIDx make"
+        "cannot lower tv1: it is set to Shared, but tv2 reads elements of tv1 that other indices of BIDx compute"
     )
 
 

@@ -117,12 +117,12 @@ REFUSED: dict[str, tuple[Callable[[], Fusion], str]] = {
     "no room": (lambda: padded_remainder(inlined=False), "an atom computes whole tiles of it"),
     "in flight": (
         in_flight_without_a_ring,
-        "cannot lower tv1: in_flight(1) lets its operands' slots go back late, and it reads no ring that mbarriers guard\n"
+        "cannot lower tv1: in_flight(1) releases its operands' slots late, but it reads no ring with mbarriers\n"
         "help: tv1.in_flight(0), or make what it reads a boundary of a vertical group on thread types",
     ),
     "too late": (
         too_late,
-        "cannot lower the ring of tv6, tv5: its consumer gives slots back 2 iterations late, and it has 2 slots\n"
+        "cannot lower the ring of tv6, tv5: its consumer releases slots 2 iterations late, but it has 2 slots\n"
         "help: circular_buffer with more slots than in_flight",
     ),
 }

@@ -26,7 +26,7 @@ def test_a_deadlock_says_who_waits_for_what() -> None:
     with pytest.raises(ProofError) as caught:
         verify(without("ARRIVE full")).require()
     assert str(caught.value).split("\n")[:2] == [
-        "ring: refuted: deadlock: no thread can go on",
+        "ring: refuted: deadlock: no thread can continue",
         "note: 32 threads, 32 to 63, in consumer wait: WAIT full[c.slot] parity c.parity "
         "(full[0]: phase 0, 32 of 32 arrivals and 0 bytes pending; its ring carries s)",
     ]

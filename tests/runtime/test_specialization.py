@@ -284,3 +284,23 @@ def test_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         assert y.shape == shape
     assert len(driver.launches) == 4
     assert [s.facts[1].multiple_of for s in run.specializations] == [4, 2]
+
+
+def kept() -> tf.Fusion:
+    with tf.Fusion("kept") as fusion:
+        x = tf.define_tensor(["M", "N"], name="x")
+        fusion.add_output(tf.relu(x[:, : tf.define_integer("pos", max="N")]) * 2)
+    return fusion
+
+
+@pytest.mark.usefixtures("all_sizes")
+def test_another_integer_specializes_nothing() -> None:
+    run = specialized(kept())
+    x = array(16, 64)
+    for pos in (64, 7, 32, 33):
+        (y,) = run(x, pos)
+        assert np.array_equal(y, np.maximum(x[:, :pos], 0) * 2)
+    assert len(run.specializations) <= 1
+    assert not any("pos" in str(s.facts[2]) and s.facts[2] != kept().dims["pos"] for s in run.specializations)
+    with pytest.raises(InputError, match="pos is 65; it must be at least 0, at most N where N is 64"):
+        run(x, 65)

@@ -49,7 +49,7 @@ REFUSED: dict[str, tuple[Callable[[tf.TensorView], object], str]] = {
     ),
     "shared": (
         lambda a: (a.inline_at(2), a.set_atom(atoms.VECTOR, [1])),
-        "axis 1 (extent 4) is a loop that inlining shares: an atom makes no loop\nhelp: inline less deep",
+        "axis 1 (extent 4) is a loop that inlining shares, and an atom's axes are not loops\nhelp: inline less deep",
     ),
     "a tile of another size": (
         lambda a: a.set_atom(atoms.STMATRIX_X4, [0, 1]),
@@ -109,5 +109,5 @@ def test_tensor_cores_reduce_products_along_their_last_axis() -> None:
     d.set_atom(mma, (0, 1, 2))
     assert d.schedule.allocation is not None  # spread over the lanes
     assert refused(lambda: s.set_atom(mma, (0, 1, 2)), fusion).endswith(
-        "the atom mma_m16n8k16 computes a reduction by add of mul, and its definition is another"
+        "the atom mma_m16n8k16 computes a reduction by add of mul, but its definition is not one"
     )

@@ -86,5 +86,5 @@ def test_parts_of_an_assembly_are_duplicated_themselves() -> None:
         fusion.add_output(one)
         fusion.add_output(two)
     assert refused(lambda: whole.duplicate([one])) == (
-        f"duplicate({whole.name}): it is made of its parts, which have one place each\nhelp: duplicate the parts"
+        f"duplicate({whole.name}): it is assembled from parts, each of which has one place\nhelp: duplicate the parts"
     )

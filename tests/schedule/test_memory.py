@@ -102,7 +102,7 @@ def test_refused_axes_without_elements() -> None:
 
 def test_refused_tensors_and_rasters() -> None:
     x, a, b = pair(4, 6)
-    text = "its place in memory is the caller's\nhelp: lay out a copy: "
+    text = "the caller decides where its elements are\nhelp: lay out a copy: "
     assert refused(lambda: x.set_allocation_domain(x.logical), a.fusion) == f"set_allocation_domain(tv0): an input: {text}tv0.cache_after()"
     assert refused(lambda: b.set_allocation_domain(b.logical), a.fusion) == f"set_allocation_domain(tv2): an output: {text}tv2.cache_before()"
     a.rasterize([0, 1], [W // 6, W % 6])

@@ -133,7 +133,7 @@ def test_vectors_share_no_loop() -> None:
     x, a, _ = pair(8, 4)
     c = x.cache_after()
     c.inline_at(2)
-    text = "axis 1 (extent 4) is a loop that inlining shares: an atom makes no loop\nhelp: inline less deep"
+    text = "axis 1 (extent 4) is a loop that inlining shares, and an atom's axes are not loops\nhelp: inline less deep"
     assert refused(lambda: c.axis(1).parallelize(P.Vectorize), c.fusion) == f"parallelize(tv3): {text}"
     assert refused(lambda: a.axis(1).parallelize(P.Vectorize), c.fusion) == f"parallelize(tv1): {text}"
 

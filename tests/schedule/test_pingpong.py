@@ -18,7 +18,7 @@ def test_pingpong() -> None:
     load.pingpong(b.axis(0))
     with pytest.raises(TaskError) as caught:
         check_pingpong(load)
-    assert caught.value.message == "load: it takes turns over an axis of extent 4 that is a loop axis of none of its tensors"
+    assert caught.value.message == "load: it takes turns over an axis of extent 4, which is not a loop axis of its tensors"
     assert caught.value.help == "load.pingpong(tensor.axis(k)) with a tensor of the group"
     use.pingpong(b.axis(1))
     with pytest.raises(TaskError) as caught:

@@ -66,7 +66,7 @@ def test_a_table_of_sums_stays() -> None:
         fusion.add_output(found)
     with pytest.raises(ScheduleError) as caught:
         made.recompute([found])
-    text = f"recompute({made.name}): {found.name} reads it at computed indices: every element may be wanted"
+    text = f"recompute({made.name}): {found.name} reads it at computed indices: every element may be needed"
     assert str(caught.value).splitlines()[0] == text
     assert str(caught.value).splitlines()[-1] == "help: leave it in memory; recompute its readers"
 

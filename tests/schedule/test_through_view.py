@@ -104,4 +104,4 @@ def test_refusals() -> None:
     for operand in (2, -1):
         assert refused(lambda operand=operand: y.through_view(operand), fusion) == f"through_view({y.name}): it has no operand {operand}\nhelp: it has 2"
     assert refused(lambda: y.through_view(1), fusion) == f"through_view({y.name}): operand 1 reads no tensor"
-    assert refused(lambda: padded.through_view(0), fusion) == f"through_view({padded.name}): operand 0 has elements of x for some iterations alone"
+    assert refused(lambda: padded.through_view(0), fusion) == f"through_view({padded.name}): operand 0 has elements of x in some iterations only"

@@ -85,7 +85,7 @@ def test_a_budget_ends_the_search_with_what_there_is() -> None:
     fusion = built(partial(mlp_of_a_block, tf.float32), "hurried")
     found = choose_segments(fusion, trial=made, budget=Budget(0.0))
     assert found.is_hurried
-    assert "ended by its budget" in found.explain()
+    assert "ended at its budget" in found.explain()
     run = tf.compile(fusion, backend="sim", budget=0.0)
     assert isinstance(run, Chain)
     given = arguments(fusion)

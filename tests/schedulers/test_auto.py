@@ -155,7 +155,7 @@ def several() -> tf.Executable:
 
 FAULTS: list[tuple[Callable[[tf.Executable], Any], str]] = [
     (lambda run: run.kernel, "kernel 'scores' cannot be launched: it runs 3 kernels, each of which has a kernel\nhelp: use kernels"),
-    (lambda run: run(*ARGUMENTS[:2]), "input 2 of fusion 'scores': 2 arguments given, 3 wanted\nhelp: the arguments are: x, b, a"),
+    (lambda run: run(*ARGUMENTS[:2]), "input 2 of fusion 'scores': 2 arguments given, 3 expected\nhelp: the arguments are: x, b, a"),
     (
         lambda run: run(ARGUMENTS[0], array(31), 2.0),
         "input 1 of fusion 'scores': dimension 0 of b is M = 30, the array has 31\nnote: M = 30 from dimension 1 of x",

@@ -77,13 +77,13 @@ def test_what_the_clock_has_ended_says_so_and_is_not_kept(monkeypatch: pytest.Mo
         return run.schedule
 
     hurried = compiled(1e6)
-    assert "ended by the clock" in hurried.explain()
+    assert "stopped by the clock" in hurried.explain()
     whole = compiled(0.0)
     assert "ended" not in whole.explain(), "what the clock has ended is searched again"
     assert whole.us <= hurried.us
     assert compiled(0.0).code == whole.code
     assert not asked, "what was found by work is kept"
     short = compiled(0.0, 0.0)
-    assert "ended by its budget of work" in short.explain()
+    assert "ended at its budget of work" in short.explain()
     assert compiled(0.0, 0.0).code == short.code
     assert not asked, "it follows from the fusion and the budget: no other process finds more"

@@ -59,11 +59,11 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: tf.horizontal([exp("a"), exp("b")], shared="x"),
-        "fusion 'horizontal': shared is 'x', no sequence of names\nhelp: write shared=['x']",
+        "fusion 'horizontal': shared is 'x', not a sequence of names\nhelp: write shared=['x']",
     ),
     (
         lambda: tf.horizontal_cost([exp("a"), exp("b")], shared=3),
-        "fusion 'horizontal': shared is 3, no sequence of names\nhelp: give names in a list",
+        "fusion 'horizontal': shared is 3, not a sequence of names\nhelp: give names in a list",
     ),
 ]
 

@@ -80,7 +80,7 @@ def rows_contiguous(fusion: tf.Fusion) -> None:
 
 CASES: dict[Callable[[tf.Fusion], None], str] = {
     two_products: "it takes one contraction, and there are 2",
-    row_sum: "tv1 is a reduction by add of copy, no sum of products over one axis",
+    row_sum: "tv1 is a reduction by add of copy, not a sum of products over one axis",
     computed_factor: "the factor tv1 is computed",
     read_twice: "a is read by more than the contraction",
     vector: "tv2 has no rows or no columns",

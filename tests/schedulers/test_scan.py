@@ -149,7 +149,7 @@ def test_unknown_lengths_are_bounded_at_the_call() -> None:
             total([8], math=lambda x: tf.cumsum(x)[::-1]),
             "tv3 reads tv2, a scan, elsewhere than at its own point\nhelp: tf.compile makes several kernels",
         ),
-        (total([4, "N"], math=rows(tf.cumsum)), 'a row has N elements: a block may not hold it\nhelp: say how many at most: tf.dim("N", max=4096)'),
+        (total([4, "N"], math=rows(tf.cumsum)), 'a row has N elements: a block may be too small for it\nhelp: say how many at most: tf.dim("N", max=4096)'),
         (
             total([4, 100_000], math=rows(tf.cumsum)),
             "1 rows of up to 100000 elements, 16 of a thread, take 6250 threads; a block has registers for 1024\nhelp: tf.compile makes several kernels",

@@ -132,7 +132,7 @@ def test_arrivals_to_come_when_the_block_exits() -> None:
         "SHARED s: float32[32] align 16",
         "MBARRIER full[1]",
     )
-    assert "k: the block exits while 1 arrivals for asynchronous copies are to come" in errors(k)
+    assert "k: the block exits while 1 arrivals for asynchronous copies are outstanding" in errors(k)
 
 
 def test_a_fence_covers_copies_that_were_retired_before_it() -> None:

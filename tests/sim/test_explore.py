@@ -70,7 +70,7 @@ def test_texts() -> None:
 
 
 def test_arguments_are_checked() -> None:
-    with pytest.raises(InputError, match="0 arguments given, 1 wanted"):
+    with pytest.raises(InputError, match="0 arguments given, 1 expected"):
         parse_kernel(RING).explore()
     with pytest.raises(SimulationError, match="choice 9 is taken where there are 2"):
         simulate(parse_kernel(RING), [ROWS], choices=[9])

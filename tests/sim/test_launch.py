@@ -11,7 +11,7 @@ def test_limits_of_a_block() -> None:
     assert error(kernel("", block="(1, 1, 65)")) == "k: 65 threads per block along z; a block has at most 64"
     assert error(kernel("", "SHARED s: float32[60000] align 4")) == "k: 240000 bytes of Shared memory; a block has at most 232448"
     k = kernel("", "DIM N", "SHARED s: float32[8] align 16 @ N", inputs="x: float32[N]")
-    assert error(k, [X[:3]]) == "k: Shared 's' at byte 3, no multiple of 16"
+    assert error(k, [X[:3]]) == "k: Shared 's' at byte 3, not a multiple of 16"
 
 
 def test_host_parameters_and_index_values() -> None:

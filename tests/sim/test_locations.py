@@ -32,7 +32,7 @@ def lines(kernel: tf.Kernel) -> list[str]:
 def test_a_deadlock_names_the_line_of_each_wait() -> None:
     wrong = edited(lambda s: () if isinstance(s, Arrive) and s.barrier.name.endswith("empty") else s)
     found = lines(wrong)
-    with pytest.raises(DeadlockError, match="deadlock: no thread can go on"):
+    with pytest.raises(DeadlockError, match="deadlock: no thread can continue"):
         wrong.simulate(X)
     assert "in load: WAIT ch0.empty[ch0.p.slot] parity ch0.p.parity" in found[1]
     assert found[2:5] == snippet("a = tf.exp(x)", pipeline)

@@ -15,7 +15,7 @@ def test_deadlock_report() -> None:
     k = parse_kernel(replaced(load("ring"), "parity 1", "parity 0"))
     x = np.zeros((3, 32), np.float32)
     assert error(k, [x]).splitlines() == [
-        "ring: deadlock: no thread can go on",
+        "ring: deadlock: no thread can continue",
         "note: block (0, 0, 0), threads 0-31 in producer: WAIT empty[p.slot] parity p.parity: "
         "empty[0] wants parity 0 to complete; phase 0 (parity 0): 32 of 32 arrivals and 0 bytes pending; its ring carries s",
         "note: block (0, 0, 0), threads 32-63 in consumer: WAIT full[c.slot] parity c.parity: "

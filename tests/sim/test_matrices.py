@@ -106,7 +106,7 @@ def test_faults(name: str) -> None:
 def test_help_of_registers_in_flight() -> None:
     args, _ = gemm_rs(64, 64, 64)
     lines = error(parse_kernel(without(RS, "WAIT_GROUP wgmma <= 1")), args).splitlines()
-    assert lines[-1] == "help: wait for the wgmma before its operand registers are touched"
+    assert lines[-1] == "help: wait for the wgmma before its operand registers are accessed"
 
 
 def test_operands_in_registers_are_read_when_the_engine_gets_to_them() -> None:

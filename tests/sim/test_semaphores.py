@@ -58,7 +58,7 @@ def test_a_release_by_many_threads_completes_several_phases() -> None:
     """
     run_all(kernel(body, "SEMAPHORE done[1] count 8", grid="(2, 1, 1)"), [X], X)
     assert error(kernel(body.replace("phases 4", "phases 5"), "SEMAPHORE done[1] count 8", grid="(2, 1, 1)")).splitlines() == [
-        "k: deadlock: no thread can go on",
+        "k: deadlock: no thread can continue",
         "note: block (1, 0, 0), threads 0-31: ACQUIRE done[0] phases 5: done[0] wants 5 phases; 4 phases are complete, 8 of 8 releases are missing in the next",
     ]
 

@@ -96,6 +96,6 @@ def test_lanes_that_never_come() -> None:
     text = APART.replace("  ARRIVE m[0]", "  PASS")
     k = kernel(text, "LOCAL r: float32[]", "MBARRIER m[1]", inputs="x: float32[64]", outputs="y: float32[64]", block="(32, 2, 1)")
     lines = error(k, [np.zeros(64, np.float32)]).splitlines()
-    assert lines[0] == "k: deadlock: no thread can go on"
+    assert lines[0] == "k: deadlock: no thread can continue"
     assert lines[1].startswith("note: block (0, 0, 0), threads 0-4: WAIT m[0] parity 0")
     assert lines[2] == "note: block (0, 0, 0), threads 5-31: SHUFFLE r <- r xor 1: warp 0: 27 of 32 threads are there"

@@ -38,7 +38,7 @@ def test_inputs_may_have_any_strides_and_are_not_written() -> None:
 @pytest.mark.parametrize(
     ("args", "reason"),
     [
-        ([X], "input 1 of fusion 'k': 1 arguments given, 2 wanted\nhelp: the arguments are: x, a"),
+        ([X], "input 1 of fusion 'k': 1 arguments given, 2 expected\nhelp: the arguments are: x, a"),
         ([X.reshape(8, 4).astype(np.float64), 1.0], "input 0 of fusion 'k': 'x' has dtype float64, not float32\nhelp: pass it converted to float32"),
         ([X, 1.0], "input 0 of fusion 'k': 'x' has 1 axes, not 2"),
         ([np.zeros((2, 3), np.float32), 1.0], "input 0 of fusion 'k': M is 3; it must be at least 2, at most 8, a multiple of 2"),

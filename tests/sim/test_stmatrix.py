@@ -65,6 +65,6 @@ def test_a_torn_warp_that_cannot_come_together() -> None:
     start = "IF threadIdx.x == 0 && threadIdx.y == 0:\n  INIT m[0] count 32\nSYNC block\n"
     k = kernel(start + body, *DECLARATIONS, "MBARRIER m[1]", outputs="y: float16[2, 4, 64]", block="(32, 2, 1)")
     lines = error(k, [X]).splitlines()
-    assert lines[0] == "k: deadlock: no thread can go on"
+    assert lines[0] == "k: deadlock: no thread can continue"
     assert lines[1].startswith("note: block (0, 0, 0), thread 0: WAIT m[0] parity 0")
     assert lines[2].endswith("STMATRIX s[threadIdx.y, threadIdx.x//8 + 1, threadIdx.x % 8, 0] <- a[0]: stmatrix executed by 31 threads of warp 0")

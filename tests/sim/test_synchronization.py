@@ -44,7 +44,7 @@ def test_a_warp_barrier_that_some_threads_do_not_reach() -> None:
     SYNC warp
     """
     assert error(kernel(body, "MBARRIER m[1]"), interleaving=Interleaving.LOW_FIRST).splitlines() == [
-        "k: deadlock: no thread can go on",
+        "k: deadlock: no thread can continue",
         "note: block (0, 0, 0), threads 0-15: SYNC warp: warp 0: 16 of 32 threads are there",
         "note: block (0, 0, 0), threads 16-31: WAIT m[0] parity 0: m[0] wants parity 0 to complete; phase 0 (parity 0): 1 of 1 arrivals and 0 bytes pending",
     ]

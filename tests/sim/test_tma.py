@@ -39,7 +39,7 @@ def test_outside_the_tensor_a_box_reads_zero() -> None:
 
 def test_a_box_begins_at_multiples_of_16_bytes_of_the_last_axis() -> None:
     text = replaced(DOUBLE, "map_x(8*blockIdx.x, 0)", "map_x(8*blockIdx.x, -1)")
-    assert "TMA at byte -4 along the last axis of input 'x', no multiple of 16" in error(parse_kernel(text), [_rows(7)])
+    assert "TMA at byte -4 along the last axis of input 'x', not a multiple of 16" in error(parse_kernel(text), [_rows(7)])
 
 
 @pytest.mark.parametrize(("span", "chunk"), [(32, "r % 8//4"), (64, "r % 8//2"), (128, "r % 8")])
@@ -73,7 +73,7 @@ def test_swizzles(span: int, chunk: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("align 128 @ 0", "align 64 @ 64", "double: TMA at byte 64 of Shared memory, no multiple of 128"),
+        ("align 128 @ 0", "align 64 @ 64", "double: TMA at byte 64 of Shared memory, not a multiple of 128"),
         ("box (8, 32) swizzle 0\n  TENSORMAP map_y", "box (9, 32) swizzle 0\n  TENSORMAP map_y", "double: Shared 's' accessed out of bounds"),
         ("s: float32[8, 32]", "s: int32[8, 32]", "double: TMA between float32 and int32"),
         ("  FENCE mbarrier_init", "  PASS", "double: mbarrier full[0] used by the copy engine before fence.mbarrier_init by the thread that initialized it"),
@@ -81,8 +81,8 @@ def test_swizzles(span: int, chunk: str) -> None:
         ("  COMMIT bulk", "  PASS", "double: thread exits with a TMA store that was never waited for"),
         ("  WAIT_GROUP bulk <= 0", "  WAIT_GROUP bulk <= 1", "double: thread exits with a TMA store that was never waited for"),
         ("TMA map_y(8*blockIdx.x, 0)", "TMA map_x(8*blockIdx.x, 0)", "double: write to input 'x'"),
-        ("bytes 1024", "bytes 1020", "double: deadlock: no thread can go on"),
-        ("EXPECT full[0] bytes 1024", "PASS", "double: deadlock: no thread can go on"),
+        ("bytes 1024", "bytes 1020", "double: deadlock: no thread can continue"),
+        ("EXPECT full[0] bytes 1024", "PASS", "double: deadlock: no thread can continue"),
     ],
 )
 def test_faults_under_every_schedule(old: str, new: str, message: str) -> None:
@@ -140,7 +140,7 @@ def test_a_source_is_written_again_only_after_it_was_read() -> None:
     message = "k: Shared 's' written before the asynchronous operation that reads it was waited for"
     assert errors(broken, [np.zeros(32, np.float32)]) == {message}
     assert error(broken, [np.zeros(32, np.float32)]).splitlines()[-1] == (
-        "help: wait for the operation, and let the thread that did so tell the writer, before the write"
+        "help: wait for the operation, and synchronize the thread that waited with the writer, before the write"
     )
 
 

@@ -114,7 +114,7 @@ FAULTS = {
     ("COMMIT wgmma\n", "COMMIT wgmma\n  acc[3] = copy(0.0)\n"): "k: Local 'acc' accessed while a wgmma that writes it is in flight",
     ("COMMIT wgmma\n", "COMMIT wgmma\n  b_s[0] = copy(0.0)\n"): "k: Shared 'b_s' written before the asynchronous operation that reads it was waited for",
     ("accumulate t > 0", "accumulate t >= 0"): "k: read of uninitialized Local 'acc'",
-    ("desc(a_s[0]", "desc(a_s[0] + 8"): "k: wgmma operand at byte 8 of Shared memory, no multiple of 16",
+    ("desc(a_s[0]", "desc(a_s[0] + 8"): "k: wgmma operand at byte 8 of Shared memory, not a multiple of 16",
     ("desc(a_s[0]", "desc(a_s[3584]"): "k: Shared 'a_s' accessed out of bounds",
     ("desc(a_s[0]", "desc(a_s[64*(threadIdx.x//32)]"): "k: the threads of a warpgroup give different addresses in Shared 'a_s' to wgmma",
     ("desc(b_s[0]", "desc(b_s[0] + 4096"): "k: read of uninitialized Shared 'b_s'",
@@ -145,7 +145,7 @@ def test_texts() -> None:
     assert text("  WAIT_GROUP wgmma <= 0\n", "")[1:] == [
         "note: statement: d[16*(threadIdx.x//32) + threadIdx.x//4 % 8 + 8*(v//2 % 2), 8*(v//4) + 2*(threadIdx.x % 4) + v % 2] = copy(acc[v])",
         "note: block (0, 0, 0), thread (0, 0, 0)",
-        "help: wait for the wgmma before its accumulators are touched",
+        "help: wait for the wgmma before its accumulators are accessed",
     ]
     assert text("  FENCE wgmma\n", "")[-1] == "help: wgmma.fence comes before the first wgmma and after every write to accumulators or operand registers"
     assert text("  FENCE wgmma\n", "  FENCE wgmma\n  IF threadIdx.x < 16:\n    COMMIT wgmma\n")[-1] == "help: all 32 threads must execute it together"
@@ -159,7 +159,7 @@ def test_a_wgmma_that_is_never_retired() -> None:
 def test_a_warpgroup_that_is_not_complete() -> None:
     body = replaced(BODY, "  FOR t in 0..2 UNROLL:\n    WGMMA", "  IF threadIdx.x < 96:\n    WGMMA").replace("accumulate t > 0", "accumulate 0 > 1")
     lines = error(product(LAYOUTS[3], LAYOUTS[3], body=body), operands(), interleaving=Interleaving.ROUND_ROBIN).splitlines()
-    assert lines[0] == "k: deadlock: no thread can go on"
+    assert lines[0] == "k: deadlock: no thread can continue"
     assert lines[1].startswith("note: block (0, 0, 0), threads 0-95: WGMMA.m64n16k16.bfloat16 acc[0]")
     assert lines[1].endswith("accumulate 0: warpgroup 0: 96 of 128 threads are there")
 

@@ -152,7 +152,7 @@ def test_shuffles_are_of_whole_warps() -> None:
     whole = parse_kernel(SHUFFLE)
     verify(whole).require()
     (half,) = next(op for op in OPERATORS if op.name == "shuffle in half a warp").apply(whole)
-    assert str(verify(half).failures[0]).startswith("refuted: SHUFFLE: 16 of 32 lanes of a warp come to it")
+    assert str(verify(half).failures[0]).startswith("refuted: SHUFFLE: 16 of 32 lanes of a warp reach it")
     first = verify(parse_kernel(SHUFFLE.replace("SHUFFLE r", "FOR i in 0..threadIdx.x:\n  SHUFFLE r"))).failures[0]
     assert first.verdict is Verdict.REFUTED
 

@@ -20,7 +20,7 @@ from taskfuse.kir.synchronization import Acquire, Arrive, ArriveAsync, Barrier, 
 SLOTS = 1 << 20
 NAMED = 16
 TARGET = "meeting"
-"""The name under which threads that wait at a barrier know which meeting it is."""
+"""The name under which threads that wait at a barrier know which round of it they wait for."""
 
 
 class Barriers:
@@ -114,7 +114,7 @@ class Barriers:
     # -- waiting ------------------------------------------------------------------------------------------------------------------------
 
     def arrive(self, stmt: Barrier | Wait | Acquire, lanes: Lanes) -> None:
-        """Threads come to a statement at which they wait."""
+        """Threads reach a statement at which they wait."""
         if isinstance(stmt, Barrier) and stmt.scope is not BarrierScope.WARP:
             keys, needed = self._keys(stmt, lanes)
             arrived, met = self._arrived[stmt.scope], self._met[stmt.scope]
@@ -127,7 +127,7 @@ class Barriers:
         lanes.waits = True
 
     def ready(self, stmt: Barrier | Wait | Acquire, lanes: Lanes) -> Any:
-        """Which threads that have arrived may go on: a bool, or one for each."""
+        """Which threads that have arrived may continue: a bool, or one for each."""
         match stmt:
             case Barrier(scope=BarrierScope.WARP):
                 return lanes.whole_warps
@@ -140,7 +140,7 @@ class Barriers:
                 return self._released[slot.name][self._semaphore(lanes, slot)] >= lanes.value(phases) * self._releases[slot.name]
 
     def _keys(self, stmt: Barrier, lanes: Lanes) -> tuple[Ints, int | Ints]:
-        """Which meeting each thread comes to, and how many threads meet there."""
+        """The barrier that each thread reaches, and how many threads it synchronizes."""
         launch, scope = self.launch, stmt.scope
         match scope:
             case BarrierScope.NAMED:

@@ -1,7 +1,7 @@
 """The cells of a launch: registers of threads, Shared memory of blocks, Global memory; each holds a term.
 
-Shared buffers that overlap share cells. Such cells are as large as the smallest element; a larger element fills several: its term stands in the first,
-and the others say how far they are behind it, so that a partly overwritten element is not an element any more.
+Shared buffers that overlap share cells. Such cells have the size of the smallest element; a larger element fills several: its term stands in the first,
+and the others hold their distance from it, so that a partly overwritten element is no longer an element.
 """
 
 from __future__ import annotations

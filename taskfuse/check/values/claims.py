@@ -1,8 +1,8 @@
 """What statements claim to write, and what they must read for that: the meaning of each instruction, element by element.
 
-A :class:`Place` is a set of elements: a buffer and an index over what is around a statement and over *points*, symbols that number what one instruction
-touches. With it goes the tensor whose element each of them has, and which one. What a fragment, a box or a matrix descriptor touches is written as an
-expression over the points, from the tables of the PTX ISA; nothing of it comes from lowering but the index in :class:`Holds`.
+A :class:`Place` is a set of elements: a buffer, and an index over the symbols around a statement and over *points*, symbols that number what one
+instruction accesses. It also names the tensor and the element that each of them holds. Fragments, boxes and matrix descriptors are written as
+expressions over the points, from the tables of the PTX ISA; only the index in :class:`Holds` comes from lowering.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Instructions:
                 index = tuple(c + sym(p) for c, (p, _) in zip(coords, points, strict=True))
                 return Place(node, box.tensor, index, holds.tensor, self._of_box(node, holds, box, coords, holds.index), points)
             case _:
-                raise Open("it writes in a way that is not covered", node)
+                raise Open("the proof has no rule for this kind of write", node)
 
     def _source(self, node: Node, holds: Holds) -> tuple[Expr, ...]:
         """What a copy takes of its argument, by the symbols of the tile."""
@@ -101,7 +101,7 @@ class Instructions:
                 point = {f"i{k}": e for k, e in enumerate(holds.index)}
                 return tuple(substitute(e, point) for e in index)
             case _:
-                raise Open(f"it is a copy, and {holds.tensor} is none", node)
+                raise Open(f"it is a copy, but {holds.tensor} is not", node)
 
     # -- what is read ---------------------------------------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class Instructions:
     def _registers(self, node: Node, access: Access, fragment: Fragment, holds: Holds, names: tuple[str, str]) -> Place:
         """Registers of a thread, from one on, that hold a fragment."""
         if len(access.index) != 1:
-            raise Open("registers of a fragment are not numbered through", node)
+            raise Open("registers of a fragment are not numbered consecutively", node)
         lane, register = self.thread % (WARPGROUP if fragment.threads == WARPGROUP else WARP), sym("register")
         row, column = fragment.position(lane, register)
         at = dict(zip(names, (row, column), strict=True))
@@ -209,13 +209,13 @@ class Instructions:
         if source is None:
             source = holds.index
         if any(f"tile.{k}" in c.free for k in range(len(holds.tile)) for c in coords):
-            raise Open("coordinates of a box name its points", node)
+            raise Open("coordinates of a box depend on its points", node)
         tiles = {f"tile.{k}": (const(0), const(n)) for k, n in enumerate(holds.tile)}
         wanted = tuple(c + sym(f"box.{k}") for k, c in enumerate(coords))
         constraints = node.context.constraints
         found, _ = solved(list(zip(source, wanted, strict=True)), tiles, lambda e: simplify(e, constraints.facts))
         if not all(name in found for name in tiles if any(name in e.free for e in element)):
-            raise Open("which element of the tile a point of the box is, is not found", node)
+            raise Open("the element of the tile at a point of the box is unknown", node)
         return tuple(substitute(e, found) for e in element)
 
     def _described(self, node: Node, d: Descriptor, rows: int, k: int, name: str, tensor: str, element: tuple[Expr, ...]) -> Place:
@@ -240,7 +240,7 @@ class Instructions:
             last = node.context.ranges.of(start)[1]
             if last is not None and last + most <= room:
                 return access.index[:first], start
-        raise Open(f"the elements of {access.buffer} that are moved at once are not known", node)
+        raise Open(f"the elements of {access.buffer} that one instruction moves are unknown", node)
 
 
 def flattened(shape: tuple[Expr, ...], index: tuple[Expr, ...], first: int) -> Expr:

@@ -1,7 +1,7 @@
 """What computations of threads make of terms.
 
-What a statement claims to hold names a tensor and an index. It says which definition to compare with; the term is what the operands' own terms give. A
-computation that is not what the definition says, of what the definition says, gives a wrong term, which is reported if it gets to an output.
+The claim of a statement names a tensor and an index, and so the definition to compare with; the term follows from the operands' own terms. A
+computation that differs from the definition gives a wrong term, which is reported if it reaches an output.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from taskfuse.kir.products import Shuffle
 from taskfuse.kir.witness import Find
 
 SAMPLES = 64
-"""Values of an index that is data, looked at one by one."""
+"""How many values of an index that is data are tried one by one."""
 
 
 def choose(state: State, stmt: Choose, lanes: Lanes) -> None:
@@ -58,7 +58,7 @@ def shuffle(state: State, stmt: Shuffle, lanes: Lanes) -> None:
 
 
 def gather(state: State, stmt: Gather, lanes: Lanes) -> None:
-    """Elements at an index that is data: what is defined, for every value of the index that is looked at."""
+    """Elements at an index that is data: what is defined, for every value of the index that is tried."""
     holds, width, n = stmt.holds, stmt.width, len(lanes)
     tensor = None if holds is None else state.elements.tensors.get(holds.tensor)
     rule = None if tensor is None or tensor.definition is None else tensor.definition.rule

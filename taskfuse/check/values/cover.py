@@ -1,8 +1,8 @@
 """Points that are visited once: loops, threads, blocks and copies of a statement as the digits of a point.
 
-The points of a reduction's domain, or the elements of an output, are boxes. What visits them is made of symbols with few values (unrolled loops, threads,
-points of an instruction), which are written down in one table, and of loops and blocks with any number of values, which are digits: each weighs as much as
-all below it together count. Where an order of tiles makes several axes of one number, its tiles are written down, too: each stands for a box.
+The points of a reduction's domain, or the elements of an output, are boxes. Symbols with few values (unrolled loops, threads, points of an instruction) are
+written down in one table; loops and blocks with any number of values are digits, each weighing as much as all digits below it together count. Where
+an order of tiles makes several axes of one number, its tiles are tabulated, too: each stands for a box.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constr
         Open: it is not known.
     """
     if not visits:
-        raise Open("nothing is known to visit its points")
+        raise Open("no statement is known to visit its points")
     try:
         return _covered_upwards([_ascending(v) for v in visits], extents, constraints)
     except Open as error:
@@ -199,7 +199,7 @@ def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...
     for k, extent in enumerate(extents):
         width, reach = reach_of(columns[k], form.weights[k], v, constraints)
         if not isinstance(reach, Const) or not isinstance(extent, Const):
-            raise Open("how large its tiles are is not a constant", v.node)
+            raise Open("the size of its tiles is not constant", v.node)
         if reach is const(0):
             raise Open("its tiles have no points", v.node)
         if not form.weights[k]:
@@ -334,7 +334,7 @@ def _divided_rows(rows: Mapping[str, Ints], tied: set[str]) -> tuple[dict[str, I
 
 
 def _first(v: Visits, name: str) -> int | None:
-    """The first value of a symbol; ``None`` if it is not one constant: a bound below it is none of its values."""
+    """The first value of a symbol; ``None`` if it is not one constant: a lower bound need not be one of its values."""
     start = v.spans[name][0]
     return start.value if isinstance(start, Const) else None
 

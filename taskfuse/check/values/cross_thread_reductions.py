@@ -1,8 +1,8 @@
-"""Which threads' partial results a thread has after all have been joined: the steps between, executed for all threads of a block at once.
+"""Which threads' partial results a thread holds after all have been joined: the steps between, executed for all threads of a block at once.
 
 Shuffles, trees over Shared memory and slots of warps are straight-line code over registers and workspaces. Each register and each element of a workspace
-holds a set of threads: those whose accumulators are in it. A step joins two sets that must have nothing in common; what is read must have been written.
-Workspaces in Global memory hold, besides, the partial results of all blocks along a digit of the block index: a loop that takes each of these once.
+holds a set of threads: those whose accumulators are in it. A step joins two disjoint sets, and what it reads has been written.
+Workspaces in Global memory also hold the partial results of all blocks along a digit of the block index: a loop takes each of these once.
 """
 
 from __future__ import annotations
@@ -104,15 +104,15 @@ class CrossThreadReductions:
             raise Open("an accumulator holds joined partial results of another element", reader)
         trips = (Trip(sym(n), start, stop, ()) for n, (start, stop) in cells.spans.items())
         there = self.constraints.given(*trips, *given)
-        for part in sorted(cells.under, key=str):  # of all whose results it has: what is known of their threads is asked of ``assumed``
+        for part in sorted(cells.under, key=str):  # of all whose results it has: ``assumed`` has what is known of their threads
             if not proves(there, part):
-                raise Open(f"partial results are joined under {part}, which is not known of all of them", reader)
+                raise Open(f"partial results are joined under {part}, which is not known to hold for all of them", reader)
         bits = np.unpackbits(cells.sets.view(np.uint8), axis=1, bitorder="little")[:, : self.count].astype(np.bool_)
         bits[~cells.known] = False
         return Joined(bits, cells.blocks, cells.spans, tuple(self.assumed))
 
     def _own(self, index: tuple[int, ...]) -> Cells:
-        """The accumulators before any step: each thread has its own. That whoever joins one has set it is asked apart."""
+        """The accumulators before any step: each thread has its own. That each is set before it is joined is checked elsewhere."""
         found = self.registers.get((self.accumulator, index))
         if found is None:
             sets = np.zeros((self.count, self.words), np.uint64)
@@ -191,7 +191,7 @@ class CrossThreadReductions:
                 value = self._read(node, stmt.source, env, mask)
                 lanes = np.arange(self.count) ^ stmt.mask
                 if self.count % 32:
-                    raise Open("a shuffle in a block of no whole warps", node)
+                    raise Open("a shuffle in a block that is not whole warps", node)
                 self._write(node, stmt.out, env, mask, Cells(value.sets[lanes], value.known[lanes], value.of[lanes], value.blocks, value.spans, value.under))
             case Compute(op=op, operands=(Immediate() as e,)) if op is COPY:
                 if not is_same_number(e.value, self.rule.combine.neutral(self.rule.dtype)):
@@ -253,19 +253,19 @@ class CrossThreadReductions:
         self._only_parts(node, access)
         index = self._index(access, env)
         if index is None:
-            raise Open("where it finds partial results depends on more than threads", node)
+            raise Open("the place where it reads partial results depends on more than threads", node)
         if MEDIA[self.storages[access.buffer].memory].is_private:
             if any((i != i[0]).any() for i in index):
                 raise Open("its registers depend on the thread", node)
             key = access.buffer, tuple(int(i[0]) for i in index)
             found = self._own(key[1]) if access.buffer == self.accumulator else self.registers.get(key)
             if found is None:
-                raise Open("it reads registers that nobody has written", node)
+                raise Open("it reads registers that were never written", node)
         else:
             found = self._gathered(node, access, index)
         if not found.known[mask].all():
             t = int(np.flatnonzero(mask & ~found.known)[0])
-            raise Open(f"thread {t} reads a partial result that nobody has written", node)
+            raise Open(f"thread {t} reads a partial result that was never written", node)
         return found
 
     def _gathered(self, node: Node, access: Access, index: list[Ints]) -> Cells:
@@ -301,7 +301,7 @@ class CrossThreadReductions:
             self.workspace.setdefault(access.buffer, []).append((place, Cells(value.sets, value.known & mask, value.of, value.blocks, value.spans, under)))
             return
         if index is None:
-            raise Open("where it puts partial results depends on more than threads", node)
+            raise Open("the place where it stores partial results depends on more than threads", node)
         if MEDIA[storage.memory].is_private:
             if any((i != i[0]).any() for i in index):
                 raise Open("its registers depend on the thread", node)
@@ -394,12 +394,12 @@ class CrossThreadReductions:
                 if not equal(self.constraints, x, y):
                     raise Open(f"whether the place that is read at {y} is the one that is written at {x} is not known", node)
             if left and any(not x.free.isdisjoint(unknown) for x, _ in left):
-                raise Open("whose partial results it takes is not known", node)
+                raise Open("the threads whose partial results it takes are unknown", node)
             moved = {n.removeprefix("written."): e for n, e in found.items() if e is not sym(n.removeprefix("written."))}
             if any(f"written.{n}" in found for n in THREAD_NAMES) or any(not e.free.isdisjoint(unknown) for e in moved.values()):
                 raise Open("whose partial results it takes depends on blocks and threads together", node)
             if (writers[mask] < 0).any():
-                raise Open("it reads partial results that nobody has written", node)
+                raise Open("it reads partial results that were never written", node)
             if apart is not None:
                 raise Open(f"threads {apart[0]} and {apart[1]} put different partial results in one place", node)
             self._exist(node, moved, spans)
@@ -408,7 +408,7 @@ class CrossThreadReductions:
                 moved = {**{n: substitute(e, moved) for n, e in cells.blocks.items()}, **moved}
             self._write(node, out, env, mask, Cells(cells.sets[writers], writers >= 0, cells.of[writers], moved, {**cells.spans, **spans}, under))
             return
-        raise Open("it reads partial results that nobody has written", node)
+        raise Open("it reads partial results that were never written", node)
 
     def _exist(self, node: Node, moved: Mapping[str, Expr], spans: Mapping[str, tuple[Expr, Expr]]) -> None:
         """The blocks whose partial results are taken are blocks of the grid. Raises :class:`Open`."""
@@ -416,7 +416,7 @@ class CrossThreadReductions:
         grid = dict(zip(BLOCK_NAMES, node.context.kernel.grid, strict=True))
         for name, e in moved.items():
             if not (proves(there, ge(e, 0)) and proves(there, lt(e, grid[name]))):
-                raise Open(f"it takes partial results of blocks that there may not be: {name} = {e}", node)
+                raise Open(f"it takes partial results of blocks that may not exist: {name} = {e}", node)
 
 
 def _names(access: Access, name: str) -> bool:

@@ -1,6 +1,6 @@
-"""Definitions mean something: at every point they read elements that exist, and an assembly has one part for each element.
+"""Definitions are meaningful: at every point they read elements that exist, and an assembly has one part for each element.
 
-A definition that reads outside what it names, or leaves an element to no part or to two, says nothing of that element, and neither would a proof. Where this is
+If a definition read outside its operands, or gave an element no part or two, neither it nor a proof would say anything about that element. Where this is
 not known for all extents, it is counted point by point at constant ones.
 """
 
@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.constraints import Constraints
+from taskfuse.check.ranges import without_floor
 from taskfuse.check.statement_tree import StatementTree, conjuncts, declared
 from taskfuse.check.values.questions import equal, inside, proves
-from taskfuse.ir.scalar import Const, Expr, Max, const, evaluate, ge, maximum, not_, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, const, evaluate, ge, not_, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.operands import Access, Operand
@@ -45,17 +46,7 @@ def meaningless(tree: StatementTree) -> Iterator[Obligation]:
 
 def _point(space: Shape) -> Shape:
     """The conditions that a point exists: of one below ``max(n, 0)``, that it is below ``n``."""
-    return inside(tuple(sym(f"i{k}") for k in range(len(space))), tuple(map(_of_some_point, space)))
-
-
-def _of_some_point(extent: Expr) -> Expr:
-    """An extent along which there is a point, which is above 0 then, without the parts of a maximum that are not."""
-    match extent:
-        case Max(args):
-            above = [e for e in args if not (isinstance(e, Const) and e.value <= 0)]
-            return maximum(*above) if above else extent
-        case _:
-            return extent
+    return inside(tuple(sym(f"i{k}") for k in range(len(space))), tuple(map(without_floor, space)))
 
 
 # -- what is read ------------------------------------------------------------------------------------------------------------------------
@@ -108,7 +99,7 @@ def _each(operands: tuple[Operand, ...], shapes: Shapes, conditions: Shape) -> R
 
 
 def _counted(d: Definition, kernel: Kernel, conditions: Shape, wanted: Shape) -> bool:
-    """True only if conditions hold at every point that there is, all of which are looked at."""
+    """True only if conditions hold at every point, by enumeration."""
     space = _numbers(d.space, kernel)
     symbols = {s for c in (*conditions, *wanted) for s in c.free}
     if space is None or not symbols <= {f"i{k}" for k in range(len(space))}:
@@ -125,7 +116,7 @@ def _counted(d: Definition, kernel: Kernel, conditions: Shape, wanted: Shape) ->
 
 
 def _numbers(shape: Shape, kernel: Kernel) -> tuple[int, ...] | None:
-    """A shape of constants that are looked at one by one; ``None`` if it is none."""
+    """A shape of constants, whose points are enumerated; ``None`` for any other shape."""
     numbers = tuple(e.value for e in shape if isinstance(e, Const))
     return numbers if not kernel.extents and len(numbers) == len(shape) and prod(numbers) <= POINTS else None
 

@@ -1,13 +1,13 @@
-"""Values by execution: one legal run of a launch, with terms in the place of numbers.
+"""Values by execution: one legal run of a launch, with terms in place of numbers.
 
 At given extents every thread's statements are known, and a kernel whose order is proved reads the same in every run. So one run decides, for
-these extents, whether every element of every output is what the kernel's definitions say, whatever the inputs hold. Each cell holds a
-term (:mod:`taskfuse.check.values.terms`): an element of a tensor, a constant, a partial result with the points that it has, or what is wrong with it. What
-statements claim to hold is never taken for granted: it says only which definition their operands are compared with. An output must be stored
+these extents, whether every element of every output is what the kernel's definitions give, whatever the inputs hold. Each cell holds a
+term (:mod:`taskfuse.check.values.terms`): an element of a tensor, a constant, a partial result with its points, or what is wrong with it. A
+claim is never taken for granted: it only says with which definition a statement is compared. An output must be stored
 whole, each element once, and each with its own term.
 
-What is not looked at: rounding (sums are taken to be associative and commutative; products of float32 by tensor cores are tf32), and of a gather's index more
-values than :mod:`taskfuse.check.values.computing` samples.
+Not covered: rounding (sums are taken to be associative and commutative; products of float32 by tensor cores are tf32), and values of a gather's index
+beyond those that :mod:`taskfuse.check.values.computing` samples.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 class Witness(Enum):
     """What a kernel does not say."""
 
-    MISSING = "the kernel does not say what it computes: its order alone can be looked at"
+    MISSING = "the kernel has no definitions: only its order can be checked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Finding:
 
     Attributes:
         subject: what it is about: an element of an output, a buffer.
-        notes: who does it, where, and with which extents, one line each.
+        notes: the thread, the statement and the extents, one line each.
     """
 
     subject: str
@@ -58,7 +58,7 @@ def execute(kernel: Kernel, extents: Mapping[str, int], budget: Budget | None = 
 
     Args:
         extents: values of the kernel's extents.
-        budget: how much is looked at.
+        budget: a limit on the work.
 
     Returns:
         what is wrong; ``Witness.MISSING`` if the kernel has no definitions; ``None`` if all values are right at these extents.
@@ -161,6 +161,6 @@ class _Execution:
             reason, notes = state.reason(int(held.data[0]))
             raise Refuted(subject, reason, *notes, *("stored by " + line if k == 0 else line for k, line in enumerate(who) if line not in notes))
         if int(held.tag[0]) == NOTHING:
-            raise Refuted(subject, "what is stored was never computed", *who)
+            raise Refuted(subject, "the stored value was never computed", *who)
         said, notes = state.difference(held, expected)
         raise Refuted(subject, said, *notes, *("stored by " + line if k == 0 and notes else line for k, line in enumerate(who)))

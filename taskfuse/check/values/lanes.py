@@ -189,7 +189,7 @@ class Lanes:
         return found
 
     def part(self, key: tuple[int, int], where: Bools) -> Lanes:
-        """Some of them, who come back: the same object for the same ``key``, with what they have now."""
+        """A part of these threads: the same object for the same ``key``, with their present state."""
         found = self._parts.get(key)
         if found is None or len(found) != np.count_nonzero(where) or not (found.ids == self.ids[where]).all():
             found = self._parts[key] = self.some(where)

@@ -1,8 +1,9 @@
 """One legal run of a launch, many threads at a time.
 
-Threads at one place execute its statement together, of all blocks. Where conditions or trip counts differ they part, and go on together again where they
-meet; threads at an earlier place in the text go first, so that those behind wait for them. Where nobody can go on as a whole, those go on that can.
-A kernel whose order is proved reads the same in every run, so one run is enough; asynchronous operations end as soon as they are issued, which is legal.
+Threads at one place execute its statement together, those of all blocks. They split where conditions or trip counts differ, and rejoin where they reach
+the same place; threads at an earlier place in the text run first, and those behind wait for them. Where no group can continue as a whole, its threads
+that can do so. A kernel whose order is proved reads the same in every run, so one run is enough; asynchronous operations end as soon as they are
+issued, which is legal.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ TOGETHER = (Shuffle, Wgmma, Mma, LdMatrix, StMatrix)
 """What whole warps execute."""
 
 WIDE = 1 << 15
-"""Threads, each in each of some iterations, that are looked at together at most, where one iteration has not more."""
+"""Threads, each in each of some iterations, that are executed together at most, unless one iteration has more."""
 
 
 def every(found: Any) -> bool:
@@ -65,14 +66,14 @@ class Machine:
             self._look(stmt)
 
     def run(self) -> None:
-        """To the end. Raises :class:`Refuted` if nobody can go on, or at a fault."""
+        """To the end. Raises :class:`Refuted` if no thread can continue, or at a fault."""
         waiting = [Lanes(self.launch, self.launch.everybody, {}, [Frame(self.kernel.body, 0, "")])] if len(self.launch.everybody) else []
         while waiting:
             waiting = self._merged(waiting)
             chosen = self._next(waiting)
             waiting = [lanes for lanes in waiting if lanes is not chosen] + self._advance(chosen)
 
-    # -- who goes on --------------------------------------------------------------------------------------------------------------------
+    # -- scheduling --------------------------------------------------------------------------------------------------------------------
 
     @staticmethod
     def _merged(waiting: list[Lanes]) -> list[Lanes]:
@@ -86,7 +87,7 @@ class Machine:
         return [places[key] for key in sorted(places)]
 
     def _next(self, waiting: list[Lanes]) -> Lanes:
-        """Who goes on: threads that can, all together; or those of some that can, taken from them; or part of a warp, if nobody else can come to it."""
+        """The threads to run next: a group that can continue as a whole; or its threads that can; or a part of a warp, if no other thread can join it."""
         part: tuple[Lanes, Bools] | None = None
         for lanes in waiting:
             ready = self._ready(lanes)
@@ -110,7 +111,7 @@ class Machine:
         raise self._stuck(waiting)
 
     def _ready(self, lanes: Lanes) -> Bools:
-        """Who can go on; one value if it is that of all."""
+        """Which threads can continue; one value if it is that of all."""
         if not lanes.waits:
             return np.ones(1, np.bool_)
         stmt = self._at(lanes)
@@ -131,7 +132,7 @@ class Machine:
             role = f" in {lanes.role}" if lanes.role else ""
             more = f" and {len(lanes) - 1} more wait" if len(lanes) > 1 else " waits"
             notes.append(f"{self.launch.thread(int(lanes.ids[0]))}{role}{more}: " + stmt_text(self._at(lanes), self.kernel))
-        return Refuted("deadlock", "no thread can go on", *notes)
+        return Refuted("deadlock", "no thread can continue", *notes)
 
     # -- control flow -------------------------------------------------------------------------------------------------------------------
 
@@ -146,7 +147,7 @@ class Machine:
         self._alone[id(stmt)] = self._alone[id(inside[0])] if len(inside) == 1 else not inside and self.apart(stmt)
 
     def _advance(self, lanes: Lanes) -> list[Lanes]:
-        """Threads go on until they wait, part, or come to where others may come. What is left of them."""
+        """Run threads until they wait, diverge, or reach a place that others may reach. Returns the rest of them."""
         while lanes.stack:
             frame = lanes.stack[-1]
             parted: list[Lanes] | None = None
@@ -211,7 +212,7 @@ class Machine:
 
     @staticmethod
     def _loop(stmt: For, lanes: Lanes) -> list[Lanes] | None:
-        """Threads in front of an iteration: those that have one go on with it, the others behind the loop."""
+        """Threads before an iteration: those that have one enter it, the others continue after the loop."""
 
         def left(some: Lanes) -> Lanes:
             some.stack.pop()
@@ -279,7 +280,7 @@ class Machine:
                 lanes.own[f"{name}.parity"] = lanes.own[f"{name}.parity"] ^ (around & 1)
                 lanes.own[f"{name}.phase"] = lanes.own[f"{name}.phase"] + around
 
-    # -- statements in which nobody waits ------------------------------------------------------------------------------------------------
+    # -- statements without waits ------------------------------------------------------------------------------------------------------
 
     def _inside(self, stmt: Stmt, lanes: Lanes) -> None:
         """Threads execute a statement from beginning to end."""

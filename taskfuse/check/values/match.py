@@ -1,9 +1,9 @@
 """Does a write leave the element that a read must find? One claim against one read, for all threads and iterations at once.
 
-The read's index is what the write's index must have been. Symbols of the write that have no value there (its thread, its own loops, its points) are
-solved for; then its element must be the one that is wanted, and its conditions must hold. Where indices are not sums of single symbols (fragments,
-swizzles, digits of thread indices), all values of the symbols in them are written down in a table, of the write and of the read, and the two are joined:
-what else an index and an element depend on must cancel.
+The read's index equals the write's index. The symbols of the write that have no value at the read (its thread, its own loops, its points) are
+solved for; then its element must be the wanted one, and its conditions must hold. Where indices are not sums of single symbols (fragments,
+swizzles, digits of thread indices), all values of their symbols are tabulated, for the write and for the read, and the two tables are joined:
+everything else that an index and an element depend on must cancel.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Writing:
 
 
 class Match:
-    """One claim and one read of a buffer. Of a write that leaves another tensor's element, or a zero, only where it is left is asked.
+    """One claim and one read of a buffer. For a write that leaves another tensor's element, or a zero, only the place matters.
 
     Args:
         shape: of the tensor that is written.
@@ -273,7 +273,7 @@ class Match:
     def _may_be_there(self) -> None:
         """A write that may happen, of the element that is wanted: what was there before may be found as well. Raises :class:`Open` where that does not do."""
         if self.plain or self.past or self.bare or not self.alike:
-            raise Open("whether it is written there is not known: some conditions depend on more than its place", self.claim.node)
+            raise Open("it is not known to be written there: some conditions depend on more than its place", self.claim.node)
 
     def _conditions(self, at: Mapping[str, Expr]) -> tuple[list[Expr], bool] | None:
         """What decides besides whether the write happens, and whether nothing else does; ``None`` if it never happens.
@@ -459,7 +459,7 @@ class Match:
     def _cuts_outside(self, condition: Expr | None) -> bool:
         """True if a condition of the write holds wherever its element exists, for what its loops and threads are: it keeps nothing from being written.
 
-        Conditions on threads alone are asked one by one, so the others may take them for granted; they themselves may not.
+        Conditions on threads alone are proved one by one, so the others may assume them; they themselves may not.
         """
         if self.past or condition is None:
             return False

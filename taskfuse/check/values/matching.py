@@ -1,4 +1,4 @@
-"""Operands compared with those of a definition, thread by thread; what becomes of a computation whose operands are others."""
+"""Operands compared with those of a definition, thread by thread; and the term of a computation whose operands differ."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Points that are digits of one number: quotient and remainder of it, and the order of tiles in groups of rows.
+"""Points that are digits of one number: its quotient and remainder, and the order of tiles in groups of rows.
 
-What runs over all numbers below a product is as good as what runs over a box: two axes that are quotient and remainder of a number are one, and a number that
+What visits all numbers below a product visits a box: two axes that are quotient and remainder of a number count as one, and a number that
 symbols run through has a symbol of its own for each of its digits.
 """
 

@@ -59,7 +59,7 @@ class Outputs:
         context = context.under(nonempty(shape, context.ranges))
         for e, what in (*((e, "blocks") for e in kernel.grid), *((e, "threads") for e in kernel.block)):
             if not at_least(e, 1, context):
-                raise Open(f"{name} may have elements where there are no {what}: {e} is not known to be at least 1")
+                raise Open(f"{name} may have elements although there are no {what}: {e} is not known to be at least 1")
 
     def identity(self, place: Place) -> None:
         """An element of an output is stored at its own index, wherever that is inside it (:mod:`taskfuse.check.bounds`). Raises :class:`Open`."""

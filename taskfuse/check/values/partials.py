@@ -35,7 +35,7 @@ class Leaves:
     """What one execution of a statement adds.
 
     Attributes:
-        threads: who adds them, ``each`` leaves one after the other.
+        threads: the threads that add them, ``each`` leaves one after the other.
         points: the places in the iteration space of one leaf's points.
     """
 
@@ -183,7 +183,7 @@ class Partials:
         return self._starts[number]
 
     def nodes(self, fold: Fold, terms: Terms, threads: Ints | None = None, stmt: Stmt | None = None) -> tuple[Ints, Bools]:
-        """Terms as partial results of a fold, of its compute dtype: the node of each, and which are one. ``threads``: who executes ``stmt``."""
+        """Terms as partial results of a fold, of its compute dtype: the node of each, and which are one. ``threads``: those that execute ``stmt``."""
         node, known = np.zeros(len(terms), np.int64), terms.tag == fold.part
         node[known] = terms.data[known]
         bodies = terms.tag == fold.body

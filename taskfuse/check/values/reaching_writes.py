@@ -1,9 +1,8 @@
 """Which write does a read see? In a kernel whose order is proved and that has no race: the last one before it in the sequential nest.
 
 Conflicting accesses are ordered in every interleaving, and happens-before is part of one total order of all events (docs/proof.md, "Order"): program order
-with the loops of a ring's ends laid on top of each other. So a read sees what the last write before it in that order left. It is looked for from the
-read backwards: in the same iteration of the loops that both share; in the iteration before; in front of the loop. What is read at a position of a ring
-was written at that position.
+with the loops of a ring's ends superimposed. So a read sees the last write before it in that order. The search goes backwards from the read: in the same
+iteration of the loops that both share; in the iteration before; before the loop. A read at a position of a ring sees the write at that position.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ class ReachingWrites:
             for c in inside(place.element, self.shape(place.tensor)):
                 behind = around.given(not_(c)) if not proves(around, c) else None
                 if behind is not None and not behind.empty and not any(proves(behind, not_(o)) for o in others):
-                    raise Open(f"it may be behind the end of {place.tensor}, where {whole.tensor} has elements of another part", place.node)
+                    raise Open(f"it may be past the end of {place.tensor}, where {whole.tensor} has elements of another part", place.node)
             place = whole
 
     def shape(self, tensor: str, content: Content = Content.VALUE) -> tuple[Expr, ...]:
@@ -287,7 +286,7 @@ class ReachingWrites:
         return same
 
     def _scan(self, want: Place, looks: list[_Look], constraints: Constraints, *, past: bool, among: Table | None = None, may: bool = False) -> bool:
-        """True if one of some writes, looked at from the last one on, is found in every case. The others that may be found have the same element.
+        """True if the read finds one of some writes in every case, tried from the last one on. All that it may find hold the same element.
 
         Args:
             may: true if one may be found at all, whatever it is.
@@ -424,7 +423,7 @@ class ReachingWrites:
         var = sym(stmt.var)
         distances = sorted({d for d, _ in within if d > 0})
         if any(d % moves for d in distances):
-            raise Open("a ring is filled ahead by no whole execution of a block", want.node)
+            raise Open("a ring is not filled ahead by whole executions of a block", want.node)
         trips = distances[0] // moves if distances else max((d for d, _ in front), default=-1) // moves + 1
         if len(distances) > 1:
             raise Open("a ring is filled ahead at several distances", want.node)

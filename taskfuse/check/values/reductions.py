@@ -1,8 +1,8 @@
-"""A reduction is covered: what reads its result finds every term, once.
+"""A reduction is covered: each read of its result finds every term, once.
 
-Terms are taken in accumulators, which are registers: one statement, or several copies of it, in loops over the reduced axes. The loops that are around a
-reader, too, are one iteration for it; the others, with the threads and blocks whose partial results have been joined, must visit every point of the
-reduction's domain that belongs to the element, once. A point behind the end of an axis must add nothing. Before the first term the accumulator is set.
+Terms are added to accumulators, which are registers: by one statement, or several copies of it, in loops over the reduced axes. Loops that also surround a
+reader are one iteration for it. The others, with the threads and blocks whose partial results have been joined, must visit every point of the
+reduction's domain that belongs to the element, once. A point past the end of an axis must add nothing. The accumulator is set before the first term.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from taskfuse.kir.witness import Definition, Reduce
 
 Ints = NDArray[np.int64]
 REGISTERS = 4096
-"""How many accumulators of a thread are looked at one by one."""
+"""How many accumulators of a thread are checked one by one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,7 +176,7 @@ class Reductions:
         empty = any(n is const(0) for k, n in enumerate(definition.space) if f"i{k}" not in kept)
         starts = [s for s in self._starts.get(want.buffer, []) if s.node.number < want.node.number]
         if not isinstance(rule, Reduce) or not empty or not starts or any(p for p in self._parts.get(want.tensor, [])):
-            raise Open("nothing takes its terms", want.node)
+            raise Open("no statement takes its terms", want.node)
         for s in reversed(starts):
             self._value(s, rule, parts=False)
             same = {n.stmt.var: sym(n.stmt.var) for n in s.node.loops if isinstance(n.stmt, For) and n in want.node.loops}
@@ -219,7 +219,7 @@ class Reductions:
         again = [n for n in inside_all if n not in scope]
         for n in again:  # each iteration begins anew; the last one is read
             if not n.runs() and not _is_determined(n, group[0]):
-                raise Open("nothing may be taken at all", n)
+                raise Open("it may take no term at all", n)
             if not _is_determined(n, group[0]):
                 for t in group:
                     self._in_all(n, t)
@@ -379,7 +379,7 @@ class Reductions:
                 self.overhangs.update(t.node for t in group)
 
     def _held(self, t: Term, constraints: Constraints, joined: Joined | None) -> list[Expr]:
-        """The conditions around a term that hold where its result is read. Who takes terms that are joined is asked of the threads."""
+        """The conditions around a term that hold where its result is read. Conditions of terms that are joined are checked thread by thread."""
         found: list[Expr] = []
         for c in t.node.conditions:
             for part in conjuncts(c):

@@ -1,6 +1,6 @@
-"""What the symbols around a statement run over: loops, threads and blocks under the conditions around them, as spans and as conditions that are left.
+"""What the symbols around a statement range over: loops, threads and blocks under the conditions around them, as spans and remaining conditions.
 
-Of one that stores into memory that all blocks share these are all that it stores.
+For a statement that stores into memory that all blocks share, these ranges are everything that it stores.
 """
 
 from __future__ import annotations

@@ -57,13 +57,13 @@ class Scans:
             case _:
                 raise Open("its total is not started once and added to in one place", node)
         if at.tensor != holds.tensor or at.index != holds.index or term.loops != node.loops or set(term.conditions) != set(node.conditions):
-            raise Open("it is not stored behind the step that adds its element", node)
+            raise Open("it is not stored after the step that adds its element", node)
         assert isinstance(term.stmt, Compute)
         assert isinstance(start.stmt, Compute)
         if term.stmt.out != total:
             raise Open("it stores another total than the one that is added to", node)
         if term.number > node.number:
-            raise Open("it is stored in front of the step that adds its element", node)
+            raise Open("it is stored before the step that adds its element", node)
         neutral = rule.combine.neutral(rule.dtype)
         if start.stmt.op is not COPY:
             raise Open("its total does not start with a constant", start)
@@ -75,7 +75,7 @@ class Scans:
         scope = [n for n in start.loops if n in term.loops]
         own = [n for n in term.loops if n not in scope]
         if start.number > term.number:
-            raise Open("its total starts behind its first step", start)
+            raise Open("its total starts after its first step", start)
         self._set(start, term)
         self._in_order(term, own, holds.index, rule.axis, total)
         exists = inside(holds.index, definition.shape)

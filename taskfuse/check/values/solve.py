@@ -1,8 +1,8 @@
 """Integer equations for the iteration and the thread that wrote an element.
 
-Indices are made of loop variables, thread indices and points by splits and merges, so an equation determines what it names one symbol after
-another: a symbol that stands alone, or the digits of a number in mixed radix. Each step is an equivalence in the ranges of the symbols: what is
-found is the only solution there can be.
+Indices are made of loop variables, thread indices and points by splits and merges, so an equation determines its symbols one after
+another: a symbol that stands alone, or the digits of a number in mixed radix. Each step is an equivalence in the ranges of the symbols, so the
+solution found is the only one.
 """
 
 from __future__ import annotations

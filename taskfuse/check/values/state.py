@@ -1,4 +1,4 @@
-"""What a run reads and writes, and what it knows of terms: the state that the meanings of all statements share."""
+"""The state of a run that the meanings of all statements share: cells, and what is known of terms."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Reason:
 
 @dataclass(slots=True, eq=False)
 class Writers:
-    """Who has stored each element of an output; -1: nobody."""
+    """The thread that stored each element of an output; -1: none yet."""
 
     threads: Ints
     stmts: list[tuple[Stmt, str]]
@@ -133,7 +133,7 @@ class State:
         return self.fetch(store, self.owners(store, lanes)[:, None], places, stmt, lanes.ids, lanes.role)
 
     def fetch(self, store: Store, owners: Ints, places: Ints, stmt: Stmt, threads: Ints, role: str) -> Terms:
-        """The terms of elements at row-major places. ``threads``: who reads them, along the first axis."""
+        """The terms of elements at row-major places. ``threads``: those that read them, along the first axis."""
         self.budget.spend(places.size // 8)
         if store.region is None:
             return self.elements.at(self.elements.tensors[store.name], places)
@@ -258,7 +258,7 @@ class State:
         return Terms(np.full(len(threads), WRONG, np.int64), np.arange(first, self._wrong))
 
     def reason(self, number: int) -> tuple[str, tuple[str, ...]]:
-        """Why a wrong term is wrong, and who made it."""
+        """Why a wrong term is wrong, and which thread made it."""
         which = bisect_right(self._first, number) - 1
         reason = self._reasons[which]
         k = number - self._first[which]
@@ -296,7 +296,7 @@ class State:
         return f"the term of {t.name} at {self.index(data, t.space)}" if kind == BODY else f"a partial result of {t.name}"
 
     def difference(self, held: Terms, expected: Terms) -> tuple[str, tuple[str, ...]]:
-        """What is wrong with one term in the place of another: of a partial result its points; and who added them."""
+        """What is wrong with one term in place of another: of a partial result its points, and the threads that added them."""
         number, kind = divmod(int(expected.tag.flat[0]) - TENSORS, 3)
         fold = self.partials.folds.get(number) if kind == ELEMENT else None
         if fold is not None and fold.dtype is fold.tensor.dtype:

@@ -1,4 +1,4 @@
-"""A write is right: what a statement computes is its tensor's definition at the element that it says, of operands that hold what the definition takes."""
+"""A write is right: the statement computes its tensor's definition at the claimed element, from operands that hold what the definition reads."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ class Statements:
                     raise Open(f"it writes a zero where {cond} fails, and elements exist there", w.node)
                 self._operand(w.node, operand, rule.operands[0], w.holds.index, (*exists, cond))
             case _:
-                raise Open("its cases are not those of a copy with zeros behind the end", w.node)
+                raise Open("its cases are not those of a copy with zeros past the end", w.node)
 
     # -- choices and gathers ----------------------------------------------------------------------------------------------------------
 
@@ -268,12 +268,12 @@ class Statements:
                 return case.operand
             if not_(condition) not in given and not proves(here, not_(condition)) and not any(proves(here, not_(c)) for c in conjuncts(condition)):
                 break
-        raise Open("which case of its definition holds is not known", node)
+        raise Open("the case of its definition that holds is unknown", node)
 
     def _found(self, w: Written, rule: Find, exists: tuple[Expr, ...]) -> None:
         stmt = w.node.stmt
         if not isinstance(stmt, Gather) or len(stmt.values) != len(rule.values):
-            raise Open("it is no gather of so many values", w.node)
+            raise Open("it is not a gather of as many values", w.node)
         point = {f"i{k}": e for k, e in enumerate(w.holds.index)}
         for k, (value, want, extent) in enumerate(zip(stmt.values, rule.values, rule.extents, strict=True)):
             if value.extent is not extent and not equal(w.node.context.constraints, value.extent, extent):
@@ -323,19 +323,19 @@ class Statements:
         points = (Element(sym(f"tile.{k}"), (0, n - 1)) for k, n in enumerate(w.holds.tile))
         front = around.given(*kept, *points)
         if not all(proves(front, ge(e, 0)) for e in w.holds.index):
-            raise Open("terms in front of the first may be taken", node)
+            raise Open("terms before the first may be taken", node)
         beyond = [k for k, (e, n) in enumerate(zip(w.holds.index, definition.space, strict=True)) if not proves(around.given(*kept), lt(e, n))]
         if not beyond:
             return
         if not isinstance(rule, Reduce) or rule.combine.op is not ELEMENTWISE["add"] or rule.body not in (MUL, COPY):
-            raise Open("terms behind the end may be taken, and it is not a sum of products", node)
+            raise Open("terms past the end may be taken, and it is not a sum of products", node)
         for want in rule.operands:
             if not isinstance(want, Access):
-                raise Open("terms behind the end may be taken, and a factor is not a tensor", node)
+                raise Open("terms past the end may be taken, and a factor is not a tensor", node)
             shape = self.writes.shape(want.buffer)
             for k in beyond:
                 if not any(e is sym(f"i{k}") and equal(around, n, definition.space[k]) for e, n in zip(want.index, shape, strict=True)):
-                    raise Open(f"terms behind the end of axis {k} may be taken, and {want.buffer} does not end there", node)
+                    raise Open(f"terms past the end of axis {k} may be taken, and {want.buffer} does not end there", node)
         match self._body(w, rule):
             case Place() as body:
                 for hit in self.writes.found(body, kept, past=True):
@@ -357,7 +357,7 @@ class Statements:
             case Compute(op=op, operands=operands) if w.holds.content is Content.BODY and op is rule.body:
                 return operands
             case _ if w.holds.content is Content.BODY:
-                raise Open("it is no body of its reduction", node)
+                raise Open("it is not the body of its reduction", node)
             case Compute(op=op, out=out, operands=(*factors, acc)) if op is FMA and rule.body is MUL and rule.combine.op is ELEMENTWISE["add"] and acc == out:
                 return tuple(factors)
             case _:
@@ -414,7 +414,7 @@ class Statements:
                 pass
         source = rule.operands[0] if isinstance(rule, Apply) and rule.op is COPY else None
         if not isinstance(source, Access):
-            raise Open(f"what it writes behind the end of {w.holds.tensor} is no zero", node)
+            raise Open(f"what it writes past the end of {w.holds.tensor} may be other than zero", node)
         shape = self.writes.shape(source.buffer)
         for k, n in enumerate(definition.shape):
             if not any(e is sym(f"i{k}") and equal(around, n, m) for e, m in zip(source.index, shape, strict=True)):

@@ -30,7 +30,7 @@ Checked = list[tuple[Obligation, Node | None]]
 def right(structure: Structure) -> Iterator[Obligation]:
     """Every write is right, every read sees the write that it must, reductions and outputs are covered. Nothing for a kernel without definitions.
 
-    What is open at constant extents is looked at in one run of the launch, if it is small enough: a kernel whose order is proved computes the same in all.
+    Obligations open at constant extents are decided by one run of the launch, if it is small enough: a kernel whose order is proved computes the same in all.
     """
     kernel = structure.tree.kernel
     if not kernel.definitions:
@@ -54,7 +54,7 @@ def right(structure: Structure) -> Iterator[Obligation]:
         case Finding(subject=subject, reason=reason, notes=notes):
             yield Obligation(Layer.VALUES, subject, Verdict.REFUTED, reason, notes)
         case _:
-            reason = f"every element of {', '.join(sorted(p.name for p in kernel.outputs))} is what it is defined to be, in the one run there is of its values"
+            reason = f"every element of {', '.join(sorted(p.name for p in kernel.outputs))} equals its definition, in the one run of its values"
             yield Obligation(Layer.VALUES, "launch", Verdict.PROVED, reason)
 
 
@@ -143,7 +143,7 @@ def _symbolic(structure: Structure) -> Iterator[tuple[Obligation, Node | None]]:
             failed = True
             yield Obligation(Layer.VALUES, f"output {name}", Verdict.OUTSIDE, error.reason, _notes(error)), None
     if not failed:
-        reason = f"{len(written)} statements compute what their tensors are, of what they must read"
+        reason = f"{len(written)} statements compute their tensors' definitions, from the operands that these name"
         yield Obligation(Layer.VALUES, "writes", Verdict.PROVED, reason), None
         for output, source in kernel.in_place.items():
             yield Obligation(Layer.VALUES, f"{source}, in place", Verdict.PROVED, f"every read of an element comes before {output} is written there"), None
@@ -153,7 +153,7 @@ def _symbolic(structure: Structure) -> Iterator[tuple[Obligation, Node | None]]:
 def _entered(node: Node, writes: ReachingWrites, reductions: Reductions, scans: Scans, statements: Statements) -> Written:
     holds = held(node.stmt)
     if holds is None:
-        raise Open("it does not say what it writes", node)
+        raise Open("it has no claim", node)
     if holds.tensor not in writes.definitions:
         raise Open(f"it writes {holds.tensor}, which has no definition", node)
     place = writes.claim(node, holds)

@@ -162,7 +162,7 @@ class Barriers:
         threads = self.threads
         seen = threads.base[t].known[b.entry]
         if seen < b.phase - 1:
-            raise FaultFound(FaultKind.PHASE, f"a wait for phase {b.phase - 1} may pass early: phase {b.phase - 2} need not be complete", t, site)
+            raise FaultFound(FaultKind.PHASE, f"a wait for phase {b.phase - 1} may pass early: phase {b.phase - 2} may be incomplete", t, site)
         if b.completed is not None:
             threads.learn(t, b.completed)
         b.seen.append((t, threads.own[t], site))

@@ -29,7 +29,7 @@ def bumped(access: Access, chance: random.Random) -> Access:
 
 
 def faults(s: Stmt, chance: random.Random) -> Iterator[Stmt | Body]:
-    """What could stand in the place of a statement, and mean something else."""
+    """What could stand in place of a statement, and mean something else."""
     match s:
         case Compute(operands=operands):
             for k, o in enumerate(operands):

@@ -118,7 +118,7 @@ WRONG = {
     "one down, its copy up": ([visits(["2*N - 2 - 2*i"], i="N"), visits(["2*i"], i="N")], ["2*N"], "is visited 2 times"),
     "outside": ([visits(["i - 1"], i=4)], ["3"], "it visits points outside"),
     "an extent that is longer": ([visits(["i"], i=4)], ["N"], "4 points are visited along an axis of N"),
-    "nothing": ([], ["4"], "nothing is known to visit"),
+    "nothing": ([], ["4"], "no statement is known to visit"),
     "the only point twice": ([visits([]), visits([])], [], "the only point is visited 2 times"),
     "an empty loop beside a long one": ([visits(["i", "j"], i="N", j=0)], ["N", "1"], r"is not visited"),
 }

@@ -77,7 +77,7 @@ def test_every_block_takes_its_terms(name: str) -> None:
 
 def test_results_are_of_blocks_that_there_are() -> None:
     wrong = edited(("tv1.blocks: float32[128]", "tv1.blocks: float32[129]"), (JOIN, JOIN.replace("128", "129")))
-    assert "it takes partial results of blocks that there may not be: blockIdx.y = part.BIDy" in gaps(wrong)
+    assert "it takes partial results of blocks that may not exist: blockIdx.y = part.BIDy" in gaps(wrong)
     edited(("tv1.blocks: float32[128]", "tv1.blocks: float32[129]")).verify().require()
 
 
@@ -133,9 +133,9 @@ NOT_RIGHT = {
     ),
     "the other threads have nothing": ({"joins": "threadIdx.x == 0"}, "thread 1 reads a result that has no terms"),
     "its own block twice": ({"reset": "threadIdx.x == 0"}, "it joins the results of all blocks with its own"),
-    "fewer blocks the further a thread": ({"joins": "threadIdx.x <= b"}, "under threadIdx.x <= b, which is not known of all of them"),
+    "fewer blocks the further a thread": ({"joins": "threadIdx.x <= b"}, "under threadIdx.x <= b, which is not known to hold for all of them"),
     "blocks alone that begin anew": ({"reset": "blockIdx.x > N//2"}, "joined under blockIdx.x > N//2"),
-    "few blocks": ({"joins": "b < 3"}, "under b < 3, which is not known of all of them"),
+    "few blocks": ({"joins": "b < 3"}, "under b < 3, which is not known to hold for all of them"),
     "blocks from the thread on": ({"blocks": "threadIdx.x//3..ceildiv(N, 8)"}, "is not known"),
     "blocks up to its own": ({"blocks": "0..blockIdx.x + 1"}, "is not known"),
     "every second block": ({"place": "b//2*2"}, "depends on b"),
@@ -189,15 +189,15 @@ STORED_ONCE = {
     "a place further": {"stored": "blockIdx.x + 1, e, threadIdx.x", "read": "b + 1, e, threadIdx.x"},
 }
 NOT_STORED_ONCE = {
-    "by nobody": ({"leads": "threadIdx.y == 2"}, "reads partial results that nobody has written"),
-    "not for the last column": ({"leads": "threadIdx.y == 0 && threadIdx.x < 3"}, "reads partial results that nobody has written"),
+    "by nobody": ({"leads": "threadIdx.y == 2"}, "reads partial results that were never written"),
+    "not for the last column": ({"leads": "threadIdx.y == 0 && threadIdx.x < 3"}, "reads partial results that were never written"),
     "where another column is read": ({"stored": "blockIdx.x, e, 3 - threadIdx.x"}, "has terms of another element"),
     "where the other element is read": ({"read": "b, 1 - e, threadIdx.x"}, "holds joined partial results of another element"),
     "of all columns in one place": ({"stored": "blockIdx.x, e, 0", "read": "b, e, 0"}, "threads 0 and 1 put different partial results in one place"),
     "each taken twice": ({"again": "FOR m in 0..2:"}, "it joins the results of all blocks with its own"),
     "of the block that a thread says": (
         {"leads": "threadIdx.y >= 0", "stored": "blockIdx.x + threadIdx.y, e, threadIdx.x"},
-        "whose partial results it takes is not known",
+        "the threads whose partial results it takes are unknown",
     ),
 }
 

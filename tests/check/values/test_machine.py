@@ -116,8 +116,8 @@ def test_nobody_passes_a_barrier_before_all_have_come() -> None:
 
 
 STUCK = {
-    "some never come": ("IF threadIdx.x < 2:\n  SYNC block\n", "no thread can go on"),
-    "a part of a warp": ("IF threadIdx.x < 16:\n  SHUFFLE r[0] <- r[1] xor 1\n", "no thread can go on|a part of a warp"),
+    "some never come": ("IF threadIdx.x < 2:\n  SYNC block\n", "no thread can continue"),
+    "a part of a warp": ("IF threadIdx.x < 16:\n  SHUFFLE r[0] <- r[1] xor 1\n", "no thread can continue|a part of a warp"),
 }
 
 

@@ -114,7 +114,7 @@ FOR w in 0..16:
 def test_tiles_of_no_blocks_have_no_points() -> None:
     number = "(blockIdx.x + 512*blockIdx.y)"
     changes = {"row": f"32*({number}//4) + 4*v + threadIdx.y", "column": f"512*({number} % 4) + 32*w + threadIdx.x"}
-    assert gaps(ordered(EMPTY, blocks="0", **changes)) == ["y may have elements where there are no blocks: 0 is not known to be at least 1"]
+    assert gaps(ordered(EMPTY, blocks="0", **changes)) == ["y may have elements although there are no blocks: 0 is not known to be at least 1"]
     ordered(EMPTY, blocks="1", **changes).verify().require()
 
 

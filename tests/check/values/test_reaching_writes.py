@@ -25,7 +25,7 @@ OTHER = "sin(x[threadIdx.x])  ~ value b[threadIdx.x]"
 SAME = "exp(x[threadIdx.x])  ~ value a[threadIdx.x]"
 WHY = (
     "it may find b where a is wanted",
-    "whether it is written there is not known: some conditions depend on more than its place",
+    "it is not known to be written there: some conditions depend on more than its place",
     "the symbols of its index have too many values, or unknown ones",
 )
 CONDITIONS = ["k == N", "k >= N", "k + N == 5", "k == threadIdx.x + 1", "k > threadIdx.x", "2*k == N", "k*N == 3", "k % 2 == 1", "N % (k + 1) == 1", "k == 2"]
@@ -168,4 +168,4 @@ def test_behind_the_end_of_a_part_is_another_part(text: str, hole: str) -> None:
     assert not gaps(text.replace(f"{{{hole}}}", "K"))
     for stop in ("K + 1", "4*ceildiv(K, 4)"):
         found = gaps(text.replace(f"{{{hole}}}", stop))
-        assert "it may be behind the end of pa, where w has elements of another part" in found, (stop, found)
+        assert "it may be past the end of pa, where w has elements of another part" in found, (stop, found)

@@ -23,7 +23,7 @@ def open_values(kernel: Kernel) -> str:
 
 
 def twins(text: str, good: str, bad: str) -> tuple[Kernel, Kernel]:
-    """A kernel, and one with a piece of text in the place of another."""
+    """A kernel, and one with a piece of text in place of another."""
     assert text.count(good) == 1, text
     return parse_kernel(text), parse_kernel(text.replace(good, bad))
 
@@ -340,4 +340,4 @@ total[] = copy(acc)  ~ value total[]
 def test_elements_in_front_of_the_first_are_no_terms() -> None:
     right, wrong = twins(FRONT, "    IF 8*i + j < N:", "    IF 8*i + j < N + 8:")
     verify(right).require()
-    assert "in front of the first" in open_values(wrong)
+    assert "before the first" in open_values(wrong)

@@ -60,7 +60,7 @@ BAD = {
     "backwards": (
         "x[threadIdx.x, 2*o + i])  ~ term y[threadIdx.x, 2*o + i]",
         "x[threadIdx.x, 2*o + 1 - i])  ~ term y[threadIdx.x, 2*o + 1 - i]",
-        "is not stored behind",
+        "is not stored after",
     ),
     "steps left out": ("IF 2*o + i < N:", "IF 2*o + i < N && i + o != 2:", "its steps are taken under"),
     "another start": ("t = copy(0.0)", "t = copy(1.0)", "does not start with the neutral element"),

@@ -72,7 +72,7 @@ WRONG = {
     "one stale factor": (HEAD + LOOP + ZERO_A + GUARDS + BODY + TERM + END, "no write of sb is known"),
     "the other stale factor": (HEAD + LOOP + ZERO_B + GUARDS + BODY + TERM + END, "no write of sa is known"),
     "one stale factor of a multiply-add": (HEAD + LOOP + ZERO_A + GUARDS + FUSED + END, "no write of sb is known"),
-    "a zero in the place of an element": (
+    "a zero in place of an element": (
         HEAD + LOOP + ZERO_A + ZERO_B + GUARDS.replace("k < K", "k < K - 1") + BODY + TERM + END,
         "may find a zero in the place of va",
     ),
