@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ops.pointwise import __all__ as BY_HAND
-from taskfuse.ops.table import OPS, Op, OpKind
+from taskfuse.ops.registry import OPS, Op, OpKind
 
 MODULE = '''"""Elementwise functions. Made from the rows of :mod:`taskfuse.ir.elementwise` by `make golden`: change a row, not this module.
 
@@ -22,7 +22,7 @@ from __future__ import annotations
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.tensor import TensorView, Value
 from taskfuse.ops.build import pointwise
-from taskfuse.ops.table import elementwise
+from taskfuse.ops.registry import elementwise
 
 __all__ = [
 {names}

@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[1]
 
 ELSEWHERE: dict[str, str] = {
     "tests/check": """
-        check/accesses check/arrivals check/barriers check/bounds check/endpoints check/traversals check/slot_release check/counterexample check/order
-        check/paths check/statement_tree check/races check/tma_prefetch check/remote check/threads check/trace
+        check/accesses check/arrivals check/barriers check/endpoints check/traversals check/slot_release check/counterexample check/order check/paths
+        check/statement_tree check/races check/tma_prefetch check/remote check/trace
     """,
     "tests/check/values": """
         check/values/claims check/values/products check/values/runs check/values/state check/values/tiles check/values/verify
@@ -31,7 +31,7 @@ ELSEWHERE: dict[str, str] = {
         testing/measure testing/mechanisms
     """,
     "tests/testing/test_operators.py": """
-        testing/mutations testing/outcomes
+        testing/outcomes
     """,
     "tests/testing/test_products.py": """
         testing/epilogues testing/operands testing/product_loops

@@ -17,7 +17,7 @@ from itertools import chain
 
 from taskfuse.check.bounds import at_least
 from taskfuse.check.statement_tree import Context, StatementTree, conjuncts, declared
-from taskfuse.ir.scalar import And, Const, Expr, FloorDiv, Mod, Or, Select, Table, children, ge, lt, not_, sym
+from taskfuse.ir.scalar import And, Const, Element, Expr, FloorDiv, Mod, Or, Select, Table, children, ge, lt, not_, sym
 from taskfuse.kir import Kernel, barrier_slots, expressions, held, stmt_text
 from taskfuse.kir.declarations import HostParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, For, Gather, If, Stmt
@@ -45,13 +45,18 @@ class Demand:
     what: str
     value: Expr
     low: int
-    high: int | None = None
+    high: Expr | int | None = None
     conditions: Conditions = ()
 
     def is_bounded(self, context: Context) -> bool:
         """True only if constant bounds of symbols show it."""
         lo, hi = context.ranges.of(self.value)
-        return lo is not None and lo >= self.low and (self.high is None or (hi is not None and hi <= self.high))
+        if lo is None or lo < self.low:
+            return False
+        if isinstance(self.high, Expr):
+            room, _ = context.ranges.of(self.high - self.value)
+            return room is not None and room >= 0
+        return self.high is None or (hi is not None and hi <= self.high)
 
     def holds(self, context: Context) -> bool:
         """True only if the value is in its bounds in a context."""
@@ -102,6 +107,8 @@ def _demands(e: Expr) -> Iterator[Demand]:
             yield Demand(DIVISORS, "the divisor", b, 1)
         case Table(values, index):
             yield Demand(DIVISORS, "the index of a table", index, 0, len(values) - 1)
+        case Element(tensor, index, size):
+            yield Demand(DIVISORS, f"the index of an element of {tensor.name}:", index, 0, size - 1)
         case _:
             pass
 

@@ -11,7 +11,7 @@ from functools import cache
 
 from taskfuse.check.masks import THREAD_NAMES
 from taskfuse.check.ranges import Ranges
-from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, FloorDiv, Mod, Table, children, const, simplify, substitute, sym
+from taskfuse.ir.scalar import ONE, ZERO, Const, Element, Expr, Facts, FloorDiv, Mod, Table, children, const, simplify, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES
 from taskfuse.kir import Kernel, barrier_slots, bodies, expressions, map_expressions, map_stmts, walk, with_bodies
 from taskfuse.kir.nodes import Bind, For, If, Stmt, TmaLoad, TmaStore
@@ -81,7 +81,7 @@ def _partial(e: Expr) -> frozenset[tuple[Expr, int]]:
     match e:
         case FloorDiv(_, b) | Mod(_, b) if not (isinstance(b, Const) and b.value > 0):
             return found | {(b, 1)}
-        case Table(index=index):
+        case Table(index=index) | Element(index=index):
             return found | {(index, 0)}
         case _:
             return found

@@ -235,7 +235,7 @@ def _once(rings: Rings) -> list[tuple[Node, Node]]:
 def initialization(tree: StatementTree, rings: Rings, paths: Paths) -> list[Obligation]:
     """Every mbarrier that is used is initialized once, by one thread, before a barrier of the whole block that comes before all its uses;
 
-    of the whole cluster, if other blocks use it.
+    of the whole cluster, if other blocks use it. One that nobody uses is not initialized twice.
     """
     threads = rings.threads
     found: list[Obligation] = []
@@ -254,9 +254,9 @@ def initialization(tree: StatementTree, rings: Rings, paths: Paths) -> list[Obli
     remote = remote_barriers(n.stmt for n in tree.leaves())
     slots = {m.name: m.slots for m in tree.kernel.mbarriers}
     held = 0
-    for name, nodes in uses.items():
+    for name in {**uses, **inits}:
         reason = ""
-        mine = inits.get(name, [])
+        mine, nodes = inits.get(name, []), uses.get(name, [])
         covered: list[int] = []
         for n in mine:
             assert isinstance(n.stmt, InitBarrier)
@@ -272,10 +272,12 @@ def initialization(tree: StatementTree, rings: Rings, paths: Paths) -> list[Obli
             count = threads.count(split.threads)
             if split.varying or split.uniform or not (isinstance(count, Const) and count.value == 1):
                 reason = reason or f"{'an unknown number of' if count is None else count} threads initialize it"
-        if not reason and sorted(covered) != list(range(slots[name])):
+        if not reason and len(covered) > len(set(covered)):
+            reason = "a slot is initialized twice"
+        if not reason and nodes and sorted(covered) != list(range(slots[name])):
             missing = sorted(set(range(slots[name])) - set(covered))
-            reason = f"slots {missing} are never initialized" if missing else "a slot is initialized twice"
-        if not reason:
+            reason = f"slots {missing} are never initialized"
+        if not reason and nodes:
             last = max(n.path[0].index for n in mine)
             first = min(n.path[0].index for n in nodes)
             between = [b for b in barriers if last < b.index < first]

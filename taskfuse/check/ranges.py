@@ -10,7 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from taskfuse.ir.scalar import And, Compare, CompareOp, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor, compare, maximum
+from taskfuse.ir.scalar import (
+    And,
+    Compare,
+    CompareOp,
+    Const,
+    Element,
+    Expr,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Not,
+    Or,
+    Product,
+    Select,
+    Sum,
+    Sym,
+    Table,
+    Xor,
+    compare,
+    maximum,
+)
 
 Span = tuple[int | None, int | None]
 """Inclusive bounds; ``None``: none is known."""
@@ -263,6 +284,8 @@ class Ranges:
                 return join(self.of(a), self.of(b))
             case Table(values, _):
                 return min(values), max(values)
+            case Element(low=low, high=high):
+                return self.of(low)[0], self.of(high)[1]
             case Compare() | And() | Or() | Not():
                 return 0, 1
             case _:

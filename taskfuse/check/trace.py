@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from taskfuse.check.alignment import COORDINATE_BYTES, of_tile
 from taskfuse.check.defined import Demand, demands, of_statement
+from taskfuse.check.drawn_tables import drawn_tables
 from taskfuse.check.fences import Fences, operands
 from taskfuse.check.statement_tree import BLOCK_NAMES, CLUSTER_NAMES, THREAD_NAMES, together
 from taskfuse.check.tiles import Storage, tile_elements
@@ -133,6 +134,7 @@ class Trace:
         self.env |= dict(zip(BLOCK_NAMES, block, strict=True))
         self.env |= {name: b % int(evaluate(c, symbols)) for name, b, c in zip(CLUSTER_NAMES, block, kernel.cluster, strict=True)}
         self.env |= {THREAD_NAMES[0]: ids % shape[0], THREAD_NAMES[1]: ids // shape[0] % shape[1], THREAD_NAMES[2]: ids // (shape[0] * shape[1])}
+        self._tables = drawn_tables(kernel, symbols)
         self.events: list[list[Event]] = [[] for _ in range(self.threads)]
         self.count = 0
         self._seen: dict[int, Ints] = {}
@@ -155,7 +157,8 @@ class Trace:
         for d in demands(e):
             self._demand(d, ids)
         names = sorted(e.free)
-        found: Any = compile_expr(e, names)(*(self._of(self.env[n], ids) for n in names))
+        given = (self._tables[n] if n in self._tables else self._of(self.env[n], ids) for n in names)
+        found: Any = compile_expr(e, names)(*given)
         return np.full(len(ids), int(found), np.int64) if np.ndim(found) == 0 else np.asarray(found, np.int64)
 
     def _demand(self, d: Demand, ids: Ints) -> None:
@@ -165,7 +168,9 @@ class Trace:
         if not len(ids):
             return
         values = self._value(d.value, ids)
-        bad = values < d.low if d.high is None else (values < d.low) | (values > d.high)
+        bad = values < d.low
+        if d.high is not None:
+            bad |= values > (self._value(d.high, ids) if isinstance(d.high, Expr) else d.high)
         if bad.any():
             k = int(np.argmax(bad))
             raise Refuted(d.kind, f"{d.what} {d.value} is {values[k]}, and must be {d.bound}", f"thread {ids[k]}" + (f" in {self._role}" if self._role else ""))

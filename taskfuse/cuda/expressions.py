@@ -6,16 +6,19 @@ a power of two is a shift or a mask, and a divisor that is uniform over the laun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Protocol
 
 from taskfuse.cuda.ranges import INT32, Ranges
 from taskfuse.cuda.text import Helper
+from taskfuse.dtypes import DType, uint32
 from taskfuse.ir.scalar import (
     And,
     Compare,
     Const,
+    Element,
     Expr,
     Facts,
     FloorDiv,
@@ -106,6 +109,19 @@ class Divisors:
         return found
 
 
+class Tensor(Protocol):
+    """A tensor in memory, as expressions need it."""
+
+    @property
+    def dtype(self) -> DType:
+        """Of its elements."""
+        ...
+
+    def element(self, index: Sequence[Expr], indices: Indices) -> str:
+        """The text of an element."""
+        ...
+
+
 @dataclass(slots=True)
 class Indices:
     """Prints the integer expressions of one scope.
@@ -117,6 +133,7 @@ class Indices:
         wide: false: everything fits 32 bits.
         wide_symbols: symbols whose identifiers are ``long long``.
         helpers: collects the helpers that the text calls.
+        tables: tensors whose elements occur in expressions, by name.
         named: expressions that have a variable here: its text.
     """
 
@@ -127,6 +144,7 @@ class Indices:
     wide_symbols: frozenset[str]
     divisors: Divisors
     helpers: set[Helper]
+    tables: Mapping[str, Tensor] = field(default_factory=dict[str, "Tensor"])
     named: Mapping[Expr, Text] = field(default_factory=dict[Expr, Text])
 
     def text(self, e: Expr, level: Level = Level.TERNARY) -> str:
@@ -186,6 +204,8 @@ class Indices:
                 return Text(f"{self.text(cond, Level.OR)} ? {self._as(yes, wide).at(Level.OR)} : {self._as(no, wide).at(Level.OR)}", Level.TERNARY, wide)
             case Table(values, index):
                 return self._table(values, index)
+            case Element():
+                return self._element(e)
             case Compare(op, a, b):
                 level = Level.EQUAL if op.value in ("==", "!=") else Level.LESS
                 if isinstance(a, Const) and op.value in ("<", "<="):  # as a person would write it
@@ -250,6 +270,14 @@ class Indices:
         for t in texts[1:]:
             text = f"{function}({text}, {self._as(t, wide).text})"
         return Text(text, Level.ATOM, wide)
+
+    def _element(self, e: Element) -> Text:
+        """An element of a table between its bounds; one of a type that 32 bits with a sign do not hold is compared as a ``long long``."""
+        table = self.tables[e.tensor.name]
+        wide = table.dtype.itemsize == 8 or table.dtype is uint32
+        found = Text(table.element((e.index,), self), Level.ATOM, table.dtype.itemsize == 8)
+        clamped = self._fold("min", [self._fold("max", [self._as(found, wide), self.print(e.low)]), self.print(e.high)])
+        return self._as(clamped, False) if clamped.wide and not self.is_wide(e) else clamped
 
     def _table(self, values: tuple[int, ...], index: Expr) -> Text:
         wide = not all(INT32[0] <= v <= INT32[1] for v in values)

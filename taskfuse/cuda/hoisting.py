@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 
-from taskfuse.ir.scalar import Expr, FloorDiv, Mod, children
+from taskfuse.ir.scalar import Expr, FloorDiv, Mod, children, elements_of
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import For, Stmt
 from taskfuse.kir.synchronization import Cursor, CursorInit
@@ -34,7 +34,7 @@ class Divisions:
         self._any = any(self._is_costly(e) for s in statements for whole in expressions(s) for e in _inside(whole))
 
     def _is_costly(self, e: Expr) -> bool:
-        return isinstance(e, FloorDiv | Mod) and not e.b.free <= self._uniform
+        return isinstance(e, FloorDiv | Mod) and not e.b.free <= self._uniform and not elements_of(e)  # there may be no such element without a guard
 
     def of(self, body: tuple[Stmt, ...], known: Mapping[Expr, object]) -> list[Expr]:
         """What to name at the start of ``body``, in an order in which each needs only those before it.

@@ -14,6 +14,7 @@ from taskfuse.ir.scalar import (
     ONE,
     And,
     Compare,
+    Element,
     Expr,
     Facts,
     FloorDiv,
@@ -104,6 +105,8 @@ class Ranges:
                 return self.fits(a)
             case Table(_, index):
                 return self._in(e) and self.fits(index)
+            case Element(index=index, low=low, high=high):
+                return all(map(self.fits, (index, low, high)))
             case _:
                 return self._in(e)
 

@@ -31,9 +31,9 @@ from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import Helper, closure
 from taskfuse.cuda.writer import INDENT, Identifiers, Scope, Writer
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import ONE, Const, Expr, const, sym
+from taskfuse.ir.scalar import ONE, Const, Expr, const, elements_of, sym
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType
-from taskfuse.kir import Kernel, accesses, walk
+from taskfuse.kir import Kernel, accesses, expressions, walk
 from taskfuse.kir.declarations import HostParam, IntegerParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.scope import kernel_facts
@@ -94,10 +94,11 @@ class _Emitter:
         self.used = _Used(self.names)
         self.helpers: set[Helper] = {ptx.STREAM_WAIT}
         self.ranges = kernel_ranges(kernel)
+        self.places: dict[str, NamedStorage] = {}
         uniform = frozenset(e.name for e in kernel.extents) | {p.name for p in kernel.params if isinstance(p, HostParam)}
         self.divisors = Divisors(uniform, self.names.reserve)
         wide = frozenset(n for n in uniform if not self._narrow(sym(n))) if variant.wide else frozenset[str]()
-        self.indices = Indices(self.used, self.ranges, once(lambda: kernel_facts(kernel)), variant.wide, wide, self.divisors, self.helpers)
+        self.indices = Indices(self.used, self.ranges, once(lambda: kernel_facts(kernel)), variant.wide, wide, self.divisors, self.helpers, self.places)
         self.wide_symbols = wide
         self.cooperative = any(isinstance(s, Acquire) or (isinstance(s, Barrier) and s.scope is BarrierScope.GRID) for s in walk(kernel))
 
@@ -108,7 +109,8 @@ class _Emitter:
     def source(self) -> Source:
         """The text and its signature."""
         kernel = self.kernel
-        places, arguments, parameters = self._tensors()
+        places = self.places
+        arguments, parameters = self._tensors()
         layout = shared_layout(kernel)
         head: list[str] = []
         used = [b.name for b in kernel.buffers if MEDIA[b.memory].is_placed] + [m.name for m in kernel.mbarriers]
@@ -163,12 +165,12 @@ class _Emitter:
             waits=tuple(synchronization.waits),
         )
 
-    def _tensors(self) -> tuple[dict[str, NamedStorage], list[Argument], list[str]]:
-        """Places of tensor arguments, and the parameters that stand for what users pass."""
-        places: dict[str, NamedStorage] = {}
+    def _tensors(self) -> tuple[list[Argument], list[str]]:
+        """The parameters that stand for what users pass; tensors get their places."""
         arguments: list[Argument] = []
         parameters: list[str] = []
         accessed = {a.buffer for s in walk(self.kernel) for side in accesses(s) for a in side}
+        accessed |= {found.tensor.name for s in walk(self.kernel) for e in expressions(s) for found in elements_of(e)}
         forms = iter(self.variant.forms)
         in_place = self.kernel.in_place.values()
         for p in self.kernel.params:
@@ -182,7 +184,7 @@ class _Emitter:
                         strides = tuple(
                             "" if form is ArgumentLayout.ROWS and d == last else self.names.reserve(f"{identifier}_stride{d}") for d in range(len(p.shape))
                         )
-                    places[p.name] = NamedStorage(identifier, p.dtype, MemoryType.Global, p.shape, strides, form)
+                    self.places[p.name] = NamedStorage(identifier, p.dtype, MemoryType.Global, p.shape, strides, form)
                     if p.name not in accessed:
                         continue
                     arguments.append(PointerArgument(p.name))
@@ -201,7 +203,7 @@ class _Emitter:
                     self.helpers.add(copy_instructions.TENSOR_MAP)
                 case HostParam() | IntegerParam():  # one that the text uses is among the integers
                     pass
-        return places, arguments, parameters
+        return arguments, parameters
 
     def _integers(self) -> tuple[list[Argument], list[str]]:
         """Extents, host parameters and divisors that the text uses."""

@@ -51,7 +51,8 @@ def evaluate_tensors(fusion: Fusion, arguments: Sequence[Argument], values: Valu
     count = len(fusion.inputs)
     arrays = [np.asarray(a) for a in arguments[:count]]
     last = count + len(fusion.scalars)
-    symbols = bind_symbols(fusion, arrays, arguments[last:], values)
+    tables = {tv.name: array.astype(np.int64) for tv, array in zip(fusion.inputs, arrays, strict=False) if tv in fusion.tables}
+    symbols: dict[str, Any] = {**bind_symbols(fusion, arrays, arguments[last:], values), **tables}
     given = enumerate(zip(fusion.scalars, arguments[count:last], strict=True), start=count)
     scalars = {s: scalar_argument(fusion.name, position, s.name, s.dtype, a, values) for position, (s, a) in given}
     tensors = {tv: values.encode(array, tv.dtype) for tv, array in zip(fusion.inputs, arrays, strict=True)}

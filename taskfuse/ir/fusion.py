@@ -21,6 +21,7 @@ from taskfuse.ir.identity import among, place_of
 from taskfuse.ir.partition import Partition
 from taskfuse.ir.scalar import Expr, Facts, IntLike, free_symbols, lt, parse_expr, prove, simplify, sym, wrap
 from taskfuse.ir.strides import collides
+from taskfuse.ir.tables import Table
 from taskfuse.ir.task_tree import TaskTree
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import Scalar, TensorView
@@ -69,6 +70,7 @@ class Fusion:
         outputs: the tensors that kernels store, each once.
         results: what calls return, made of outputs and inputs.
         strides: those of inputs of which they are declared.
+        tables: inputs whose elements may stand in index expressions, and what is known of them.
         integers: the dimensions that are arguments of a call.
         residents: see :meth:`resident_blocks`.
     """
@@ -81,6 +83,7 @@ class Fusion:
         self.outputs: list[TensorView] = []
         self.results: list[Result] = []
         self.strides: dict[TensorView, tuple[Expr, ...]] = {}
+        self.tables: dict[TensorView, Table] = {}
         self.scalars: list[Scalar] = []
         self.dims: dict[str, Dim] = {}
         self.integers: list[str] = []

@@ -20,6 +20,7 @@ from taskfuse.ir.syntax import (
     INDEX,
     INTO,
     STRIDES,
+    TABLE,
     AssembleText,
     AxisText,
     BoundAxis,
@@ -48,6 +49,7 @@ from taskfuse.ir.syntax import (
     ValueWord,
     ViewText,
 )
+from taskfuse.ir.tables import Table
 from taskfuse.ir.tasks import CHOSEN
 from taskfuse.ir.types import MemoryType
 
@@ -96,7 +98,7 @@ class _Grammar(FusionReader):
             case Keyword.INTEGER:
                 text.integers += self.some(lambda: self.name("dimension"))
             case Keyword.INPUT:
-                text.tensors.append(self.provenance(self.strided(self.head())))
+                text.tensors.append(self.provenance(self.declared(self.head())))
             case Keyword.OUTPUT:
                 text.outputs += self.some(self.result)
             case Keyword.ORDER:
@@ -157,8 +159,15 @@ class _Grammar(FusionReader):
         root = self.bracketed(self.root_axis) if self.take("root") else None
         return TensorText(name, dtype, shape, root)
 
-    def strided(self, text: TensorText) -> TensorText:
-        return replace(text, strides=self.bracketed(self.expression)) if self.take(STRIDES) else text
+    def declared(self, text: TensorText) -> TensorText:
+        """What is said of an input behind its shape."""
+        strides = self.bracketed(self.expression) if self.take(STRIDES) else None
+        return replace(text, strides=strides, table=self.table() if self.take(TABLE) else None)
+
+    def table(self) -> Table:
+        low = self.expression()
+        self.expect("..")
+        return Table(low, self.expression())
 
     def result(self) -> ResultText:
         name = self.tensor_name()

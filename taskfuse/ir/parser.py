@@ -13,7 +13,7 @@ from taskfuse.ir.dims import Dim
 from taskfuse.ir.expr import Assemble, Gather, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View
 from taskfuse.ir.fusion import Fusion, shape_text
 from taskfuse.ir.grammar import read_fusion
-from taskfuse.ir.scalar import Expr, Token, free_symbols
+from taskfuse.ir.scalar import Expr, Token, elements_of, integers_of
 from taskfuse.ir.syntax import (
     AssembleText,
     AxisName,
@@ -212,6 +212,9 @@ class _Builder:
             if t.strides is not None:
                 with self._located(t.name.token):
                     fusion.set_strides(self._tensor(t.name), t.strides)
+            if t.table is not None:
+                self._check_symbols(t.name.token, t.table.expressions, 0)
+                fusion.tables[self._tensor(t.name)] = t.table
         for result in text.outputs:
             with self._located(result.tensor.token):
                 into = None if result.into is None else self._tensor(result.into)
@@ -232,9 +235,16 @@ class _Builder:
     def _check_symbols(self, token: Token, exprs: Iterable[Expr], space: int, values: int = 0) -> None:
         """Every symbol is a dimension, an iteration symbol of ``space`` axes or one of so many values of a gather."""
         allowed = {*self.fusion.dims, *(f"i{k}" for k in range(space)), *(f"v{k}" for k in range(values))}
-        unknown = sorted(name for e in exprs for name in free_symbols(e) - allowed)
-        if unknown:
-            raise token.error(f"there is no dimension '{unknown[0]}': declare it with DIM")
+        for e in exprs:
+            unknown = integers_of(e) - allowed
+            if unknown:
+                raise token.error(f"there is no dimension '{min(unknown)}': declare it with DIM")
+            for found in elements_of(e):
+                declared = self.declared.get(found.tensor.name)
+                if declared is None or declared.table is None:
+                    raise token.error(f"'{found.tensor}' is not a table")
+                if declared.shape != (found.size,):
+                    raise token.error(f"table '{found.tensor}' has {declared.shape[0]} elements, not {found.size}")
 
     def _tensor(self, name: Name) -> TensorView:
         if name.text not in self.tensors:

@@ -33,8 +33,8 @@ from taskfuse.ir.expr import (
 )
 from taskfuse.ir.fusion import Fusion, Result
 from taskfuse.ir.identity import alike
-from taskfuse.ir.scalar import TRUE, Expr, free_symbols
-from taskfuse.ir.syntax import INDEX, INTO, KIND_WORDS, RESERVED, STRIDES, ClauseWord, Keyword, arguments_of, default_outputs
+from taskfuse.ir.scalar import TRUE, Expr, integers_of
+from taskfuse.ir.syntax import INDEX, INTO, KIND_WORDS, RESERVED, STRIDES, TABLE, ClauseWord, Keyword, arguments_of, default_outputs
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
@@ -147,7 +147,7 @@ class _Printer:
         for tv in self.fusion.tensors():
             expr = self.fusion.definition(tv)
             for e in (*(a.extent for a in tv.root), *tv.shape, *(() if expr is None else map_exprs(expr))):
-                used.update(dict.fromkeys(sorted(free_symbols(e))))
+                used.update(dict.fromkeys(sorted(integers_of(e))))
         yield from (name for name in used if name not in dims and not is_map_symbol(name))
 
     def _check_inputs(self, shown: Sequence[TensorView]) -> None:
@@ -163,6 +163,8 @@ class _Printer:
             text = f"{Keyword.INPUT.value} {text}"
             if tv in self.fusion.strides:
                 text += f" {STRIDES} {_exprs(self.fusion.strides[tv])}"
+            if tv in self.fusion.tables:
+                text += f" {TABLE} {self.fusion.tables[tv]}"
         if not self._root_follows(tv):
             text += f" root {_list(self._axis(a) for a in tv.root)}"
         if expr is not None:

@@ -18,6 +18,7 @@ from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import IndexValue, Literal
 from taskfuse.ir.scalar import Expr, Token, ceildiv
+from taskfuse.ir.tables import Table
 from taskfuse.ir.types import MemoryType, ParallelType
 
 
@@ -75,6 +76,7 @@ class TransformWord(Enum):
 CONSTANTS: dict[str, bool | float] = {"true": True, "false": False, "inf": float("inf"), "nan": float("nan")}
 INDEX = "index"
 STRIDES = "strides"
+TABLE = "table"
 INTO = "into"
 RESERVED = frozenset({*(k.value for k in Keyword), *CONSTANTS, INDEX})
 AXIS_KINDS = {"iteration": AxisKind.ITERATION, "reduction": AxisKind.REDUCTION, "foreign": AxisKind.FOREIGN}
@@ -239,6 +241,7 @@ class TensorText:
     shape: tuple[Expr, ...]
     root: tuple[AxisText, ...] | None = None
     strides: tuple[Expr, ...] | None = None
+    table: Table | None = None
     value: ValueText | None = None
     origin: Name | None = None
     owner: Name | None = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.dtypes import uint64
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import Const, const
 from taskfuse.kir.channel_table import ChannelTable
@@ -82,6 +83,12 @@ class Kernel:
     def outputs(self) -> tuple[TensorParam, ...]:
         """The tensor arguments that are written."""
         return tuple(p for p in self.params if isinstance(p, TensorParam) and p.is_output)
+
+    @property
+    def tables(self) -> tuple[TensorParam, ...]:
+        """The inputs whose elements may stand in expressions: rows of integers that the kernel leaves as they are."""
+        overwritten = self.in_place.values()
+        return tuple(p for p in self.inputs if len(p.shape) == 1 and p.dtype.is_integer and p.dtype is not uint64 and p.name not in overwritten)
 
     @property
     def in_place(self) -> dict[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.dims import circular, facts_of
-from taskfuse.ir.scalar import SYMBOL_NAME, Expr, Facts
+from taskfuse.ir.scalar import SYMBOL_NAME, Expr, Facts, elements_of, integers_of
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, INDEX_TYPES, THREAD_TYPES, MemoryType
 from taskfuse.kir.declarations import Buffer, HostParam, IntegerParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
 from taskfuse.kir.forms import RESERVED
@@ -31,6 +31,7 @@ class Declarations:
         cursors: slots of the ring that each cursor moves in, as it is first initialized.
         facts: what is known about the extents.
         definitions: of tensors, by their names.
+        tables: inputs whose elements may stand in expressions: rows of integers that the kernel does not write.
     """
 
     kernel: Kernel
@@ -45,6 +46,7 @@ class Declarations:
     cursors: Mapping[str, int]
     facts: Facts
     definitions: Mapping[str, Definition]
+    tables: Mapping[str, TensorParam]
 
     @staticmethod
     def of(kernel: Kernel) -> Declarations:
@@ -77,7 +79,19 @@ class Declarations:
             if isinstance(s, CursorInit):
                 cursors.setdefault(s.name, s.slots)
         definitions = {d.tensor: d for d in kernel.definitions}
-        return Declarations(kernel, storage, scalars, maps, slots, counters, semaphores, extents, extents | host, cursors, facts, definitions)
+        tables = {p.name: p for p in kernel.tables}
+        return Declarations(kernel, storage, scalars, maps, slots, counters, semaphores, extents, extents | host, cursors, facts, definitions, tables)
+
+    def misread(self, e: Expr) -> str | None:
+        """What is wrong with the elements of tensors in an expression, or with a tensor that stands for an integer."""
+        for found in elements_of(e):
+            table = self.tables.get(found.tensor.name)
+            if table is None:
+                return f"'{found.tensor}' is not an input of one axis of integers that the kernel leaves as it is, whose elements may stand in expressions"
+            if table.shape != (found.size,):
+                return f"'{table.name}' has {table.shape[0]} elements, not {found.size}"
+        wrong = self.tables.keys() & integers_of(e) - self.launch_symbols
+        return f"'{min(wrong)}' is a tensor, not an integer" if wrong else None
 
     def memory(self, name: str) -> MemoryType | None:
         """Where the named storage is; ``None`` if nothing is declared by that name."""
@@ -133,7 +147,7 @@ class Scope:
     @staticmethod
     def outermost(declarations: Declarations) -> Scope:
         """The scope of the first statement."""
-        return Scope(declarations, declarations.launch_symbols | INDEX_SYMBOLS)
+        return Scope(declarations, declarations.launch_symbols | INDEX_SYMBOLS | declarations.tables.keys())
 
     def with_loop(self, var: str, *, unroll: bool) -> Scope:
         """The scope inside a loop over ``var``."""

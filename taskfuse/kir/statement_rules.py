@@ -79,6 +79,8 @@ def symbols_are_in_scope(subject: Subject, scope: Scope) -> str | None:
             name = min(e.free - known)
             found = Cursor.of(name)
             return f"'{name}' is not in scope" if found is None else f"cursor '{found[0].name}' is not initialized here"
+        if scope.declarations.tables and (wrong := scope.declarations.misread(e)) is not None:
+            return wrong
     return None
 
 

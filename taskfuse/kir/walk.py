@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.fields import ExprMap, fields_of, map_access, map_operand
@@ -109,6 +110,29 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
     """``stmt`` with ``f`` applied to every expression of the statement itself; the statements inside it stay."""
     changed = {name: kind.rebuilt(getattr(stmt, name), f) for name, kind in fields_of(type(stmt)).kinds}
     return replace(stmt, **changed) if changed else stmt
+
+
+def looked_up(kernel: Kernel) -> frozenset[str]:
+    """The tables of a kernel whose elements occur in its expressions."""
+    names = {p.name for p in kernel.tables}
+    if not names:
+        return frozenset()
+    found: set[str] = set()
+    for e in chain((e for s in walk(kernel) for e in expressions(s)), (e for d in kernel.definitions for e in definition_expressions(d))):
+        found |= names & e.free
+    return frozenset(found)
+
+
+def definition_expressions(d: Definition) -> list[Expr]:
+    """The expressions of a definition."""
+    found: list[Expr] = []
+
+    def seen(e: Expr) -> Expr:
+        found.append(e)
+        return e
+
+    map_definition(d, seen)
+    return found
 
 
 def map_definition(d: Definition, f: ExprMap) -> Definition:

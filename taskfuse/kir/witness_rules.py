@@ -139,7 +139,7 @@ def operands_exist(d: Definition, above: Above) -> str | None:
 def symbols_have_a_meaning(d: Definition, above: Above) -> str | None:
     """Extents, the indices of a point, and in what a search reads the values that it has found."""
     extents = above.declarations.extents
-    point = extents | _point(len(d.space))
+    point = extents | _point(len(d.space)) | above.declarations.tables.keys()
     match d.rule:
         case Find(source=source, values=values, extents=sizes):
             found = frozenset(str(value_symbol(k)) for k in range(len(values)))
@@ -150,7 +150,10 @@ def symbols_have_a_meaning(d: Definition, above: Above) -> str | None:
             name = _foreign((c.cond for c in cases), point) or _foreign(_expressions(_operands(d)), point)
         case Apply() | Reduce() | Accumulate():
             name = _foreign(_expressions(_operands(d)), point)
-    return None if name is None else _not_here(name, d)
+    if name is not None:
+        return _not_here(name, d)
+    conditions = (c.cond for c in d.rule.cases) if isinstance(d.rule, Pick) else ()
+    return next(filter(None, map(above.declarations.misread, (*conditions, *_expressions(_operands(d))))), None)
 
 
 def values_are_integers(d: Definition, above: Above) -> str | None:
@@ -286,7 +289,9 @@ def symbols_are_in_scope(stmt: WritingStmt, holds: Holds, definition: Definition
     if own & scope.symbols:
         return f"'{min(own & scope.symbols)}' numbers the elements of a tile, and already means something here"
     name = _foreign(holds.index, scope.symbols | own)
-    return None if name is None else f"'{name}' is not in scope in what is held"
+    if name is not None:
+        return f"'{name}' is not in scope in what is held"
+    return next(filter(None, map(scope.declarations.misread, holds.index)), None)
 
 
 def tiles_fit(stmt: WritingStmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:

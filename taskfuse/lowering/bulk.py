@@ -227,7 +227,7 @@ def fill_bytes(st: Statements, tv: TensorView, loop: Loop | None, issued: list[P
     trips = 1
     for inner, a in zip(paths[at:], tv.loop[at:], strict=True):
         if tv.schedule.ptype(a).is_loop:
-            extent = indexer.index_maps.grid_stride.trips(inner, simplify(a.extent, ranges.facts), tv)
+            extent = indexer.index_maps.trips(inner, simplify(a.extent, ranges.facts), tv)
             if not isinstance(extent, Const):
                 raise LoweringError(
                     what=tv.name,

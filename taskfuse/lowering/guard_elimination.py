@@ -110,7 +110,7 @@ class GuardElimination:
             value = values.get(a)
             if value is None and a.is_foreign:
                 continue
-            trips = a.extent if loop in shared else index_maps.grid_stride.trips(loop, a.extent, source)  # fewer where the block has less work
+            trips = a.extent if loop in shared else index_maps.trips(loop, a.extent, source)  # fewer where the block has less work
             if value is None or not (prove(ge(value, 0), index_map.facts) and prove(lt(value, trips), index_map.facts)):
                 return False
         return True

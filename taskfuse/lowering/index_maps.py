@@ -8,7 +8,7 @@ from taskfuse.ir.axes import Axis, Rasterize, Resize, Split, is_map_symbol, valu
 from taskfuse.ir.expr import Gather, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, lt, prove, simplify, sym
+from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, lt, minimum, prove, simplify, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.lowering.completion import has_copies_of_threads
@@ -20,7 +20,7 @@ from taskfuse.lowering.overhang import end_of
 from taskfuse.lowering.plan import LoopVariables, base_name
 from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.schedule.order import Tree
-from taskfuse.schedule.shared_loops import SharedLoops
+from taskfuse.schedule.shared_loops import Loop, SharedLoops
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,8 @@ class IndexMaps:
     Attributes:
         memory: tensor -> where it lives, as far as that is known.
         variables: the variables of loops with code.
-        work: the loops whose trips the block index decides.
+        grid_stride: the loops whose trips the block index decides.
+        ends: trips of loops over reduced axes behind which all terms are neutral.
     """
 
     def __init__(self, fusion: Fusion, tree: Tree, shared_loops: SharedLoops, ranges: ThreadRanges) -> None:
@@ -76,8 +77,14 @@ class IndexMaps:
         self.memory: dict[TensorView, MemoryType] = {}
         self.variables = LoopVariables()
         self.grid_stride = GridStrideLoops(fusion, tree, shared_loops, ranges, self.variables)
+        self.ends: dict[Loop, Expr] = {}
         self._known: dict[TensorView, IndexMap] = {}
         self._accumulating: dict[TensorView, IndexMap] = {}
+
+    def trips(self, loop: Loop, extent: Expr, tv: TensorView) -> Expr:
+        """The trips of a loop of an extent around code of ``tv``, in hardware indices and the variables of loops around it."""
+        trips, end = self.grid_stride.trips(loop, extent, tv), self.ends.get(loop)
+        return trips if end is None else simplify(minimum(trips, end), self.ranges.facts)
 
     def forget(self) -> None:
         """Make all index maps anew: those so far guard what grid-stride loops now bound."""

@@ -225,7 +225,7 @@ class NestBuilder:
         if ptype.is_bound:
             return [PBind(self._bound_index(tv, axis, ptype), ptype, axis.extent, body)]
         index_maps = self.indexer.index_maps
-        trips = index_maps.grid_stride.trips(loop, axis.extent, tv)
+        trips = index_maps.trips(loop, axis.extent, tv)
         if isinstance(known := simplify(trips, self.ranges.facts), Const):
             trips = known
         return [PLoop(index_maps.variables.name(loop), trips, ptype is ParallelType.Unroll, body, loop)]

@@ -22,7 +22,7 @@ from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import Reduction
-from taskfuse.ir.scalar import Expr, and_, bounds, const, eq, le, lt, prove, simplify, sym
+from taskfuse.ir.scalar import Expr, and_, bounds, const, eq, le, lt, maximum, prove, simplify, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.nodes import Compute
@@ -211,7 +211,8 @@ class _Join:
             own = digits(self.tv, p)
             reduced = [a for a in own if a.is_reduction]
             if reduced:
-                conds.append(lt(sym(base_name(p, self.statements.indexer.tree.place[self.tv])), product(own)))
+                base = sym(base_name(p, self.statements.indexer.tree.place[self.tv]))
+                conds.append(lt(base, maximum(product(own), 1)))  # of no threads' terms the one thread that there is stores the neutral element
                 conds += [eq(self._digit(p, a)[2], 0) for a in reduced]
         return _unproved(tuple(conds), self.index_map)
 

@@ -30,6 +30,7 @@ from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.memory import find_memory
 from taskfuse.lowering.names import legible
 from taskfuse.lowering.nest import NestBuilder
+from taskfuse.lowering.neutral_tails import find_ends
 from taskfuse.lowering.plan import PStmt
 from taskfuse.lowering.plan_rules import verify_plan
 from taskfuse.lowering.prepare import check_supported, prepare
@@ -130,12 +131,20 @@ def _grid_stride(state: State) -> None:
     state.index_maps.forget()
 
 
+def _neutral_tails(state: State) -> None:
+    """Find the loops over reduced axes that end where their terms do, before the extent of the axis.
+
+    Requires: grid-stride loops. Ensures: ``index_maps`` with the trips of these loops.
+    """
+    state.index_maps.ends = find_ends(state.index_maps, Indexer(state.index_maps).indexes_registers)
+
+
 def _channels(state: State) -> None:
     """Find the rings between members of vertical groups, and their endpoints.
 
     Requires: ``order``, memory types, grid-stride loops. Ensures: ``channels``; every boundary lives in the memory that its ring needs.
     """
-    state.channels = Channels.of(state.fusion, state.tree, state.ranges, state.shared_loops.path, state.order, state.index_maps.grid_stride.trips)
+    state.channels = Channels.of(state.fusion, state.tree, state.ranges, state.shared_loops.path, state.order, state.index_maps.trips)
     state.channels.check_memory(state.index_maps.memory)
     check_circular_waits(state.channels.channels, state.fusion, state.tree, state.shared_loops.path, positions(state.order))
 
@@ -284,6 +293,7 @@ STEPS: tuple[Step, ...] = (
     Step("ranges", _ranges),
     Step("memory", _memory),
     Step("grid-stride", _grid_stride),
+    Step("neutral-tails", _neutral_tails),
     Step("channels", _channels),
     Step("rings", _rings),
     Step("nest", _nest),

@@ -4,7 +4,23 @@ Each module says which of its names are public. Importing this package plugs the
 """
 
 from taskfuse.ir.calls import bind_operators
-from taskfuse.ops import activations, argreduce, composite, create, elementwise, indexing, linalg, missing, pointwise, rearrange, reduce, scan, select, views
+from taskfuse.ops import (
+    activations,
+    argreduce,
+    composite,
+    create,
+    elementwise,
+    indexing,
+    jagged,
+    linalg,
+    missing,
+    pointwise,
+    rearrange,
+    reduce,
+    scan,
+    select,
+    views,
+)
 from taskfuse.ops import einsum as products
 from taskfuse.ops import gather as gathers
 from taskfuse.ops.activations import *
@@ -15,15 +31,16 @@ from taskfuse.ops.einsum import *
 from taskfuse.ops.elementwise import *
 from taskfuse.ops.gather import *
 from taskfuse.ops.indexing import *
+from taskfuse.ops.jagged import *
 from taskfuse.ops.linalg import *
 from taskfuse.ops.missing import *
 from taskfuse.ops.operators import Operators
 from taskfuse.ops.pointwise import *
 from taskfuse.ops.rearrange import *
 from taskfuse.ops.reduce import *
+from taskfuse.ops.registry import supports
 from taskfuse.ops.scan import *
 from taskfuse.ops.select import *
-from taskfuse.ops.table import supports
 from taskfuse.ops.views import *
 
 __all__: list[str] = ["supports"]
@@ -35,6 +52,7 @@ __all__ += products.__all__
 __all__ += elementwise.__all__
 __all__ += gathers.__all__
 __all__ += indexing.__all__
+__all__ += jagged.__all__
 __all__ += linalg.__all__
 __all__ += missing.__all__
 __all__ += pointwise.__all__

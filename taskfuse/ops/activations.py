@@ -16,7 +16,7 @@ from taskfuse.ops.build import cast_tensor, check_symbols, check_tensor, common_
 from taskfuse.ops.elementwise import abs, add, eq, exp, expm1, gt, isnan, log1p, maximum, minimum, mul, neg, where
 from taskfuse.ops.elementwise import copy as copied
 from taskfuse.ops.pointwise import clamp
-from taskfuse.ops.table import OPS, OpKind, floating, op, same
+from taskfuse.ops.registry import OPS, OpKind, floating, op, same
 
 __all__ = ["clip", "elu", "leaky_relu", "masked_fill", "nan_to_num", "softplus", "tril", "triu"]
 

@@ -18,7 +18,7 @@ from taskfuse.location import caller
 from taskfuse.ops.build import broadcast_read, check_tensor, define_pointwise, described, normalize_axis, shape_error
 from taskfuse.ops.keywords import axial
 from taskfuse.ops.reduce import count, reduce_axes
-from taskfuse.ops.table import OpKind, always, op
+from taskfuse.ops.registry import OpKind, always, op
 from taskfuse.ops.views import expand_dims
 
 __all__ = ["argmax", "argmin"]

@@ -15,7 +15,7 @@ from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, describ
 from taskfuse.ops.elementwise import add, exp, isfinite, log, mul, reciprocal, rsqrt, sub, where
 from taskfuse.ops.keywords import axial
 from taskfuse.ops.reduce import centered, mean_square, reduce_axes
-from taskfuse.ops.table import OpKind, floating, op
+from taskfuse.ops.registry import OpKind, floating, op
 from taskfuse.ops.views import squeeze
 
 __all__ = ["layer_norm", "log_softmax", "logsumexp", "rms_norm", "softmax"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from numbers import Integral
 from typing import SupportsIndex
 
-from taskfuse.dtypes import DType, DTypeLike, as_dtype, bool_, float32, float64, int64
+from taskfuse.dtypes import DType, DTypeLike, as_dtype, bool_, float32, float64, int32, int64, uint64
 from taskfuse.errors import FusionError, ParseError
 from taskfuse.ir.axes import axis, is_map_symbol, iteration_symbol
 from taskfuse.ir.dims import Dim
@@ -14,14 +14,16 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue, ScalarRead
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, IntLike, Mod, children, free_symbols, ge, lt, maximum, parse_expr, prove, simplify, sym, wrap
+from taskfuse.ir.tables import Table
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import Shape, check_symbols, check_tensor, define_pointwise, dtype_error, literal, normalize_axis, plain, shape_error
 from taskfuse.ops.elementwise import add, mul
 from taskfuse.ops.pointwise import cast
-from taskfuse.ops.table import OpKind, always, op, same
+from taskfuse.ops.registry import OpKind, always, op, same
 
-__all__ = ["arange", "define_integer", "define_scalar", "define_tensor", "dim", "full", "full_like", "iota", "ones", "ones_like", "zeros", "zeros_like"]
+__all__ = ["arange", "define_integer", "define_scalar", "define_tensor", "dim", "full", "full_like", "iota", "ones", "ones_like", "table"]
+__all__ += ["zeros", "zeros_like"]
 
 Extent = IntLike | str | Dim
 Number = bool | int | float | Expr | Scalar
@@ -141,6 +143,36 @@ def define_tensor(
     made = fusion.add_input(fusion.new_tensor(axes, wanted, name=name, location=caller()))
     if strides is not None:
         fusion.set_strides(made, strides)
+    return made
+
+
+@op(OpKind.CREATION, same, torch="", numpy="")
+def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, low: Extent = 0) -> TensorView:
+    """An input of ``size`` integers that decides which work there is: offsets of ragged rows, their lengths, groups of tiles.
+
+    An element outside ``low..high`` is taken for the nearer end, so that no access leaves its tensor whatever a table holds.
+
+    Args:
+        name: in the text and in expressions.
+        size: number of elements.
+        high: the greatest value.
+        dtype: an integer type other than ``uint64``.
+        low: the least value.
+
+    Raises:
+        FusionError: outside ``with Fusion()``, or if the name is taken, or is not an identifier, or is that of a dimension.
+        DTypeError: for a type of other values.
+        ShapeError: for a size or bound that is no expression.
+    """
+    fusion = Fusion.current()
+    wanted = as_dtype(dtype)
+    if not wanted.is_integer or wanted is uint64:
+        raise dtype_error("table", f"{wanted.name} is not a type of the integers that decide work", "use int32 or int64")
+    if not _is_identifier(name) or is_map_symbol(name) or name in fusion.dims:
+        raise FusionError(fusion=fusion.name, reason=f"{name!r} is not a name for a table", help="use an identifier that no dimension has", location=caller())
+    known = Table(extent("table", fusion, low), extent("table", fusion, high))
+    made = fusion.add_input(fusion.new_tensor([axis(e) for e in _shape("table", fusion, size)], wanted, name=name, location=caller()))
+    fusion.tables[made] = known
     return made
 
 

@@ -22,7 +22,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, define_pointwise, described, dtype_error, shape_error, typed
 from taskfuse.ops.linalg import sum_of_products
 from taskfuse.ops.reduce import reduce_axes
-from taskfuse.ops.table import OpKind, op, promoted
+from taskfuse.ops.registry import OpKind, op, promoted
 from taskfuse.ops.views import permute, view
 
 __all__ = ["einsum"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.tensor import TensorView, Value
 from taskfuse.ops.build import pointwise
-from taskfuse.ops.table import elementwise
+from taskfuse.ops.registry import elementwise
 
 __all__ = [
     "abs",

@@ -19,7 +19,7 @@ from taskfuse.location import caller
 from taskfuse.ops.build import Shape, cast_tensor, check_tensor, common_fusion, define_pointwise, described, dtype_error, normalize_axis, shape_error, typed
 from taskfuse.ops.create import extent
 from taskfuse.ops.keywords import axial
-from taskfuse.ops.table import OpKind, indexed, op
+from taskfuse.ops.registry import OpKind, indexed, op
 from taskfuse.ops.views import reshape
 
 __all__ = ["gather", "one_hot", "take", "take_along_axis"]

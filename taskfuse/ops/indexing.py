@@ -14,7 +14,7 @@ from taskfuse.ir.scalar import ONE, Expr, Facts, IntLike, and_, ge, le, lt, maxi
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ops.build import broadcast_shape, check_symbols, check_tensor, common_fusion, described, dtype_error, listed, plain, shape_error
 from taskfuse.ops.gather import check_indices, define_gather, read_shifted
-from taskfuse.ops.table import OpKind, op, same
+from taskfuse.ops.registry import OpKind, op, same
 from taskfuse.ops.views import view
 
 __all__ = ["slice"]

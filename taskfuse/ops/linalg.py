@@ -15,7 +15,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import Shape, cast_tensor, check_tensor, common_fusion, described, dtype_error, shape_error, typed
 from taskfuse.ops.elementwise import mul
-from taskfuse.ops.table import OpKind, op, promoted
+from taskfuse.ops.registry import OpKind, op, promoted
 from taskfuse.ops.views import expand_dims, reshape
 
 __all__ = ["bmm", "dot", "matmul", "outer"]

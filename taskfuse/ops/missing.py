@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskfuse.ops.table import missing
+from taskfuse.ops.registry import missing
 
 __all__ = ["argsort", "bincount", "dropout", "index_add", "nonzero", "rand", "randn", "scatter", "scatter_add", "searchsorted", "sort", "topk", "unique"]
 

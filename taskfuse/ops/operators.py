@@ -10,7 +10,7 @@ from taskfuse.ir.tensor import TensorView, Value
 from taskfuse.ops import indexing, views
 from taskfuse.ops.build import check_tensor, described, normalize_axis, pointwise, shape_error
 from taskfuse.ops.rearrange import swapaxes
-from taskfuse.ops.table import OPS, by_torch
+from taskfuse.ops.registry import OPS, by_torch
 
 
 class Operators:

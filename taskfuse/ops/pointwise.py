@@ -6,7 +6,7 @@ from taskfuse.dtypes import DType, DTypeLike, as_dtype
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.tensor import TensorView, Value
 from taskfuse.ops.build import broadcast_read, check_tensor, define_pointwise, pointwise
-from taskfuse.ops.table import elementwise
+from taskfuse.ops.registry import elementwise
 
 __all__ = ["cast", "clamp"]
 

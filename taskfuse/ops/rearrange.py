@@ -15,7 +15,7 @@ from taskfuse.ops.elementwise import add, ne, sub
 from taskfuse.ops.gather import take
 from taskfuse.ops.keywords import axial
 from taskfuse.ops.reduce import sum as total_of
-from taskfuse.ops.table import OpKind, op, same, total
+from taskfuse.ops.registry import OpKind, op, same, total
 from taskfuse.ops.views import broadcast_to, expand_dims, permute, reshape, view
 
 __all__ = ["chunk", "diagonal", "diff", "flatten", "moveaxis", "narrow", "ravel", "repeat", "roll", "split", "swapaxes", "tile", "trace", "unfold"]

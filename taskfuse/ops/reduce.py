@@ -20,7 +20,7 @@ from taskfuse.location import caller
 from taskfuse.ops.build import cast_tensor, check_tensor, define_pointwise, divide_by_count, normalize_axes, shape_error, total_dtype
 from taskfuse.ops.elementwise import sqrt, sub
 from taskfuse.ops.keywords import axial
-from taskfuse.ops.table import OpKind, always, floating, op, same, total
+from taskfuse.ops.registry import OpKind, always, floating, op, same, total
 from taskfuse.ops.views import expand_dims, squeeze
 
 __all__ = ["all", "any", "max", "mean", "min", "prod", "std", "sum", "var", "var_mean"]

@@ -14,7 +14,7 @@ from taskfuse.location import caller
 from taskfuse.ops.build import broadcast_read, cast_tensor, check_tensor, described, normalize_axis
 from taskfuse.ops.keywords import axial
 from taskfuse.ops.reduce import accumulated_dtype
-from taskfuse.ops.table import OpKind, op, same, total
+from taskfuse.ops.registry import OpKind, op, same, total
 from taskfuse.ops.views import reshape
 
 __all__ = ["cummax", "cummin", "cumprod", "cumsum"]

@@ -36,7 +36,7 @@ from taskfuse.ops.build import (
     shape_error,
 )
 from taskfuse.ops.keywords import axial
-from taskfuse.ops.table import OpKind, op, promoted, same
+from taskfuse.ops.registry import OpKind, op, promoted, same
 from taskfuse.ops.views import broadcast_to, flip, view
 
 __all__ = ["CatForm", "cat", "pad", "stack"]

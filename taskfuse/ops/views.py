@@ -16,7 +16,7 @@ from taskfuse.location import caller
 from taskfuse.ops.build import Shape, broadcast_read, check_tensor, described, listed, normalize_axes, normalize_axis, plain, shape_error
 from taskfuse.ops.create import extent
 from taskfuse.ops.keywords import axial
-from taskfuse.ops.table import OpKind, op, same
+from taskfuse.ops.registry import OpKind, op, same
 
 __all__ = ["broadcast_to", "expand_dims", "flip", "permute", "reshape", "squeeze", "transpose"]
 

@@ -70,6 +70,8 @@ class _Copier:
         self.fusion = fusion
         self.into = into
         self.names = names
+        given = ((tv.name, self._name(tv)) for tv in fusion.tables)
+        self._symbols: dict[str, Expr] = {**names.symbols, **{old: sym(new) for old, new in given if old != new}}
         self._tensors: dict[TensorView, TensorView] = {}
         self._scalars: dict[Scalar, Scalar] = {}
         self._axes: dict[Axis, Axis] = {}
@@ -108,11 +110,18 @@ class _Copier:
         for tv in fusion.inputs:
             if tv in fusion.strides and tensors[tv].is_input:
                 new.strides[tensors[tv]] = tuple(map(self._scalar, fusion.strides[tv]))
+            if tv in fusion.tables and tensors[tv].is_input:
+                new.tables[tensors[tv]] = fusion.tables[tv].mapped(self._scalar)
         new.outputs += [tensors[tv] for tv in fusion.outputs]
         for r in fusion.results:
             strides = None if r.strides is None else tuple(map(self._scalar, r.strides))
             new.results.append(Result(tensors[r.tensor], strides, None if r.into is None else tensors[r.into]))
         return Copied(tensors, new.tasks.adopt(fusion.tasks, tensors, self._axis, self.names.nodes))
+
+    def _name(self, tv: TensorView) -> str:
+        """What a tensor is called in the copy."""
+        given = self.names.inputs.get(tv.name)
+        return given.name if isinstance(given, TensorView) else self.names.values.get(tv.name, tv.name)
 
     def _tensor(self, tv: TensorView, first: int) -> TensorView:
         origin = None if tv.origin is None else self._tensors[tv.origin]
@@ -126,10 +135,10 @@ class _Copier:
     # -- axes -----------------------------------------------------------------------------------------------------------------------
 
     def _scalar(self, e: Expr) -> Expr:
-        return substitute(e, self.names.symbols)
+        return substitute(e, self._symbols)
 
     def _axis(self, axis: Axis) -> Axis:
-        if not self.names.symbols:
+        if not self._symbols:
             return axis
         known = self._axes.get(axis)
         if known is None:
@@ -155,7 +164,7 @@ class _Copier:
                 return Rasterize(self._domain(t.sources), axis(t.result), tuple(map(self._scalar, t.maps)))
 
     def _schedule(self, schedule: TensorSchedule) -> TensorSchedule:
-        if not self.names.symbols:
+        if not self._symbols:
             return copy_schedule(schedule)
         return replace(
             schedule,

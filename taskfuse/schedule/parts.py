@@ -93,6 +93,8 @@ class Parts:
         symbols = {s for tv in own.tensors for a in tv.root for s in a.extent.free}
         symbols |= {s for e in own.exprs for i in map_exprs(e) for s in i.free if s in fusion.dims}
         symbols |= {s for tv in own.read for a in tv.logical for s in a.extent.free}
+        tables = {tv: table for tv, table in fusion.tables.items() if tv in own.read}
+        symbols |= {s for table in tables.values() for e in table.expressions for s in e.free}
         # what is said of a dimension by others that are not here is checked by the whole
         known = {k: v if v.bound is None or v.bound.free <= symbols else replace(v, bound=None) for k, v in fusion.dims.items()}
         new.dims.update((k, v) for k, v in known.items() if k in symbols)
@@ -103,6 +105,7 @@ class Parts:
                 copies[tv] = new.add_input(new.new_tensor(tv.logical, tv.dtype, name=tv.name, location=tv.location))
             else:
                 copies[tv] = new.new_tensor(tv.root, tv.dtype, logical=tv.logical, name=tv.name, location=tv.location)
+        new.tables.update((copies[tv], known) for tv, known in tables.items())
         scalars = {scalar: new.add_scalar(scalar.name, scalar.dtype) for scalar in own.scalars}
 
         def moved(read: Read) -> Read:
@@ -143,6 +146,8 @@ class Parts:
             skeletons[e.output] = self._skeletons[key]
         inside = frozenset(skeletons)
         read = dict.fromkeys(r.tensor for e in exprs for r in reads(e) if r.tensor not in inside)
+        tables = {tv for tv in fusion.tables if any(tv.name in i.free for e in exprs for i in map_exprs(e))}
+        read |= dict.fromkeys(tables)
         if self._is_symbolic:
             self._tell_extents(read, inside, exprs)
         if not read and fusion.inputs:  # arrays come from where an array is
@@ -156,6 +161,7 @@ class Parts:
         """Have a part take the inputs that alone tell extents which it speaks of."""
         symbols = {s for tv in (*read, *inside) for a in tv.root for s in a.extent.free}
         symbols |= {s for e in exprs for i in map_exprs(e) for s in i.free if s in self.fusion.dims}
+        symbols |= {s for tv, known in self.fusion.tables.items() if tv in read for e in known.expressions for s in e.free}
         bound = {a.extent.name for tv in read for a in tv.logical if isinstance(a.extent, Sym)} | {*self.fusion.integers}
         for tv in self.fusion.inputs:
             if missing := {a.extent.name for a in tv.logical if isinstance(a.extent, Sym)} & symbols - bound:

@@ -21,12 +21,12 @@ from taskfuse.schedulers.canonical import operands
 from taskfuse.schedulers.cost import Problem, rank
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
-from taskfuse.schedulers.simt_gemm import DEPTH, simt_us
+from taskfuse.schedulers.simt_gemm import simt_us
 from taskfuse.target import VECTOR_BYTES
 
 MOST_CHUNKS = 64
 SHORTEST = 128
-"""Elements of a chunk at least: two steps of a tensor core's tiles. On CUDA cores one step is enough, whose tiles are small."""
+"""Elements of a chunk at least: two steps of a tensor core's tiles."""
 CACHED = 1 / 3
 """Of the second-level cache: parts that are no more are still there when they are added up."""
 GAIN = 0.95
@@ -75,8 +75,8 @@ def _chunk(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, int] | 
         moved = (chunks + 1) * batch * m * n * expr.output.dtype.itemsize
         return us(chunks) + target.kernel_us(moved / target.l2_bytes_per_us if moved < target.l2_bytes * CACHED else target.dram_us(moved))
 
-    aligned, shortest = VECTOR_BYTES // itemsize, SHORTEST if is_fast else DEPTH
-    possible = [c for c in range(2, MOST_CHUNKS + 1) if k % c == 0 and k // c % aligned == 0 and k // c >= shortest]
+    aligned = VECTOR_BYTES // itemsize
+    possible = [c for c in range(2, MOST_CHUNKS + 1) if k % c == 0 and k // c % aligned == 0 and k // c >= SHORTEST]
     if not possible or batch * m * n >= target.sms * SHORTEST**2 * 4:
         return None
     best = min(possible, key=both)

@@ -91,7 +91,7 @@ class Launch:
         self.tensors = tensors
         self.scalars = scalars
         self.kernel = code.kernel
-        self.symbols = symbols
+        self.symbols: dict[str, Any] = {**symbols, **{p.name: tensors[p.name].astype(np.int64) for p in code.kernel.tables}}
         x, y, z = (self.value(e) for e in self.kernel.block)
         self.table = LaneTable((x, y, z))
         if self.table.threads > MAX_THREADS:

@@ -37,7 +37,8 @@ class Names:
         self.scalars: dict[str, DType] = {p.name: p.dtype for p in kernel.params if isinstance(p, ScalarParam)}
         self.maps = {p.name: p for p in kernel.params if isinstance(p, TensorMapParam)}
         self.numbers = {name: number for number, name in enumerate(self.dtypes)}
-        self.fixed = frozenset((*(e.name for e in kernel.extents), *(p.name for p in kernel.params if isinstance(p, HostParam))))
+        host = (p.name for p in kernel.params if isinstance(p, HostParam))
+        self.fixed = frozenset((*(e.name for e in kernel.extents), *host, *(p.name for p in kernel.tables)))
         visible = {p.name for p in tensors if p.is_output} | {*kernel.in_place.values()} | {b.name for b in kernel.buffers if not MEDIA[b.memory].is_private}
         self._visible = frozenset(visible)
         self._codes: dict[Expr, CompiledExpr] = {}

@@ -97,8 +97,11 @@ class Case:
         found: list[Array | int | float] = []
         for tv in self.fusion.inputs:
             shape = tuple(int(evaluate(e, self.sizes)) for e in tv.shape)
-            if tv.dtype.is_bool:
-                array: Array = rng.integers(0, 2, shape).astype(np.bool_)
+            if tv in self.fusion.tables:
+                rows = rng.integers(0 if tv.dtype.min_value == 0 else -1, 10, shape)
+                array: Array = np.sort(rows) if rng.integers(3) else rows
+            elif tv.dtype.is_bool:
+                array = rng.integers(0, 2, shape).astype(np.bool_)
             elif tv.dtype.is_float and not self.options.exact:
                 array = rng.integers(-32, 33, shape) / 16
             else:

@@ -11,14 +11,14 @@ import math
 from collections.abc import Callable, Sequence
 
 import taskfuse as tf
-from taskfuse.dtypes import DType, bool_, float32, int32
+from taskfuse.dtypes import DType, bool_, float32, int32, int64, uint8
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, Const, Expr, evaluate
 from taskfuse.ir.tensor import Scalar, TensorView
-from taskfuse.ops.table import OPS, OpKind
+from taskfuse.ops.registry import OPS, OpKind
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.program import Recorder, Spelled
@@ -138,6 +138,7 @@ class Graph:
             (self._scan, o.scans),
             (self._position, o.positions),
             (self._einsum, o.einsums),
+            (self._jagged, o.jagged),
             (self._cast, 4 if len(o.dtypes) > 1 else 0),
             (self._ternary, 6),
             (self._broadcast, 4 if o.views else 0),
@@ -373,6 +374,25 @@ class Graph:
             most = (max(a, b) for d, (a, b) in enumerate(zip(shape, places, strict=True)) if d != at)
             return self._try("take_along_axis", x, y, at) if self._fits(places[at], *most) else None
         return self._try("take", x, y, at) if self._fits(*shape[:at], *places, *shape[at + 1 :]) else None
+
+    def _jagged(self) -> TensorView | None:
+        """Ragged rows side by side; what the table holds is anything."""
+        x = self._operand()
+        if x.ndim == 0:
+            return None
+        most = self._dimension(x.shape[0])
+        if most is None:
+            return None
+        found = [tv for tv, known in self.fusion.tables.items() if known.high is x.shape[0]]
+        if found and self.chooser.chance(60):
+            table = self.chooser.pick(found)
+        else:
+            dtype = self.chooser.pick((int32, int32, int64, uint8))
+            table = self.recorder.call(tf, "table", f"rows{len(self.fusion.tables)}", 1 + self.chooser.integer(1, 5), most, dtype)
+        length = self.chooser.pick((most, *self._dims))
+        if not self._fits(self.size(table.shape[0]) - 1, *self._sizes([length]), *self.shape(x)[1:]):
+            return None
+        return self._try("jagged_to_padded_dense", x, table, length)
 
     def _composite(self) -> TensorView | None:
         x = self._operand()

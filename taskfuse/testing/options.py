@@ -20,6 +20,7 @@ class CaseOptions:
         dtypes: dtypes of inputs and casts; the first is the usual one.
         symbolic: share of dimensions that are symbols.
         empty: share of fusions that have a dimension of extent 0.
+        jagged: share of calls that put ragged rows side by side.
         views, selects, reductions, matmuls, composites, scalars, gathers, scans, positions, einsums: share of calls that are views; pads, cats and
             stacks; reductions; matmuls; softmax-like compositions; pointwise with a run-time scalar; reads at computed indices; running totals;
             argmax and argmin; einsum.
@@ -77,6 +78,7 @@ class CaseOptions:
     scans: int = 4
     positions: int = 2
     einsums: int = 2
+    jagged: int = 0
     depth: int = 4
     groups: int = 80
     unclaimed: int = 6
@@ -273,8 +275,8 @@ POINTWISE = CaseOptions(
 class Mix(Enum):
     """Which options the cases of consecutive seeds have.
 
-    MIXED: of six, two the usual, one each PIPELINES, PERSISTENT, EXACT and WARPS. EVERYTHING: all others but FUNCTIONS in turn. SMALL: all of these whose
-    kernels can be small, in turn, with few ops, threads and elements.
+    MIXED: of six, two the usual, one each PIPELINES, PERSISTENT, EXACT and WARPS. EVERYTHING: all others but FUNCTIONS and JAGGED in turn. SMALL: all of
+    these whose kernels can be small, in turn, with few ops, threads and elements.
     """
 
     MIXED = "mixed"
@@ -295,6 +297,7 @@ class Mix(Enum):
     SMALL = "small"
     EVERYTHING = "everything"
     FUNCTIONS = "functions"
+    JAGGED = "jagged"
 
     def options(self, seed: int) -> CaseOptions:
         """The options of a seed."""
@@ -323,9 +326,10 @@ OPTIONS = {
     Mix.POINTWISE: POINTWISE,
     Mix.AUTOMATIC: AUTOMATIC,
     Mix.FUNCTIONS: replace(USUAL, functions=True),
+    Mix.JAGGED: replace(USUAL, jagged=25, reductions=25),
 }
 TURNS = {
     Mix.MIXED: (Mix.USUAL, Mix.PIPELINES, Mix.PERSISTENT, Mix.USUAL, Mix.EXACT, Mix.WARPS),
     Mix.SMALL: (Mix.USUAL, Mix.PIPELINES, Mix.AHEAD, Mix.PERSISTENT, Mix.BLOCKS, Mix.ROWS, Mix.REWRITES, Mix.EXACT),
-    Mix.EVERYTHING: tuple(mix for mix in OPTIONS if mix is not Mix.FUNCTIONS),
+    Mix.EVERYTHING: tuple(mix for mix in OPTIONS if mix not in (Mix.FUNCTIONS, Mix.JAGGED)),
 }

@@ -37,8 +37,8 @@ def test_nothing_to_converge_is_no_obligation() -> None:
     ("body", "reason"),
     [
         (f"IF threadIdx.x < 16:\n  {SHUFFLE}", "it is not executed by whole warps"),
-        (f"FOR k in 0..threadIdx.x:\n  {SHUFFLE}", "threads of one warp may execute it unequally often"),
-        (f"FOR k in 0..4:\n  IF threadIdx.x + k < 40:\n    {SHUFFLE}", "threads of one warp may decide differently whether to execute it"),
+        (f"FOR k in 0..threadIdx.x:\n  {SHUFFLE}", "threads of one warp may execute it different numbers of times"),
+        (f"FOR k in 0..4:\n  IF threadIdx.x + k < 40:\n    {SHUFFLE}", "threads of one warp may disagree on whether to execute it"),
     ],
 )
 def test_torn_warps(body: str, reason: str) -> None:

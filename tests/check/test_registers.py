@@ -28,7 +28,7 @@ def test_budgets_fit_into_what_the_block_was_launched_with() -> None:
     assert budget(ROLES.format(24, 240)) == (Verdict.PROVED, "they sum to 64512 registers of the 64512 that 384 threads are launched with")
     verdict, reason = budget(ROLES.format(40, 240))
     assert verdict is Verdict.REFUTED
-    assert reason.endswith("a warpgroup waits for ever")
+    assert reason.endswith("a warpgroup waits forever")
 
 
 def test_those_without_a_budget_keep_what_they_were_launched_with() -> None:
@@ -50,7 +50,7 @@ def test_once_by_each_warpgroup(body: str, reason: str) -> None:
 
 def test_unknown_launches() -> None:
     assert budget("SETMAXNREG 24", None)[0] is Verdict.OUTSIDE
-    assert budget("SETMAXNREG 24", 168, "(128, N, 1)")[1].startswith("what a launch gives each thread is unknown")
+    assert budget("SETMAXNREG 24", 168, "(128, N, 1)")[1].startswith("the registers of a thread at launch are unknown")
     found = structure("y[0, 0] = copy(1.0)")
     assert budgets(found.tree, found.threads, 168) == []
 

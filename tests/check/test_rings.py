@@ -280,3 +280,40 @@ def test_initialization_must_be_fenced_for_the_copy_engine() -> None:
     first = verdict(text).failures[0]
     assert first.verdict is Verdict.REFUTED
     assert first.reason == "the copy engine may use it before its initialization is visible: without an mbarrier_init fence of the initializer"
+
+
+UNUSED = """\
+KERNEL k(x: float32[N]) -> (y: float32[N])
+  DIM N
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+  MBARRIER b[2]
+
+IF threadIdx.x {who}:
+  INIT b[{first}] count 1
+  INIT b[{second}] count 1
+SYNC block
+FOR k in 0..0:
+  IF threadIdx.x == 0:
+    ARRIVE b[0]
+    ARRIVE b[1]
+FOR k in 0..N:
+  IF threadIdx.x == 0:
+    y[k] = copy(x[k])
+"""
+
+
+@pytest.mark.parametrize(
+    ("who", "first", "second", "reason"),
+    [
+        ("== 0", 0, 1, ""),
+        ("== 3", 1, 0, ""),
+        ("< 2", 0, 1, "2 threads initialize it"),
+        ("!= 0", 0, 1, "31 threads initialize it"),
+        ("== 0", 1, 1, "a slot is initialized twice"),
+    ],
+)
+def test_an_mbarrier_that_nobody_uses_is_initialized_once_too(who: str, first: int, second: int, reason: str) -> None:
+    certificate = verdict(UNUSED.format(who=who, first=first, second=second))
+    assert certificate.is_proved is not bool(reason)
+    assert all(reason in o.reason for o in certificate.argument if o.verdict is not Verdict.PROVED)
+    assert certificate.verdict is (Verdict.REFUTED if reason else Verdict.PROVED)

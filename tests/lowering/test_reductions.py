@@ -316,3 +316,16 @@ def test_a_round_over_partial_results_goes_around_the_elements_of_a_thread() -> 
     (elements,) = loop.body
     assert isinstance(elements, For)
     assert elements.unroll
+
+
+def test_blocks_of_an_empty_axis_store_the_neutral_element() -> None:
+    with tf.Fusion() as fusion:
+        x = tf.define_tensor(tf.dim("N", min=0, max=5), dtype=tf.uint8)
+        y = tf.min(x, 0)
+        fusion.add_output(y)
+    y.split(0, 4)
+    y.axis(0).parallelize(tf.ParallelType.TIDy)
+    y.axis(1).parallelize(tf.ParallelType.BIDz)
+    kernel = tf.lower(fusion)
+    for n in range(6):
+        assert kernel.simulate(np.arange(n, dtype=np.uint8) + 3)[0] == (3 if n else 255)

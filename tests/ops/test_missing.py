@@ -4,7 +4,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
-from taskfuse.ops.table import OPS, OpKind
+from taskfuse.ops.registry import OPS, OpKind
 
 MISSING = [row.function for row in OPS.values() if row.kind is OpKind.MISSING]
 

@@ -1,5 +1,7 @@
 """Budgets: a search is bounded by its work, so that it finds the same however busy the machine is; the clock is the last safety net."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,3 +89,14 @@ def test_what_the_clock_has_ended_says_so_and_is_not_kept(monkeypatch: pytest.Mo
     assert "ended at its budget of work" in short.explain()
     assert compiled(0.0, 0.0).code == short.code
     assert not asked, "it follows from the fusion and the budget: no other process finds more"
+
+
+def test_every_process_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets of names and of objects have another order in each process: no search may follow it."""
+    script = "from tests.schedulers.test_budget import *; print(choose_segments(built(layer), budget=Budget(0.05)).code)"
+    found: list[str] = []
+    for seed in "12":
+        monkeypatch.setenv("PYTHONHASHSEED", seed)
+        found.append(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout)
+    assert "tf.segment" in found[0]
+    assert found[0] == found[1]

@@ -29,16 +29,6 @@ def test_few_tiles_and_a_long_sum(m: int, n: int, k: int, dtype: tf.DType) -> No
     assert "long sums of products in chunks" in found.explain()
 
 
-@pytest.mark.parametrize(
-    ("m", "n", "k", "dtype", "length"),
-    [(32, 128, 384, tf.float32, 32), (32, 128, 384, tf.bfloat16, None), (128, 128, 128, tf.float32, None)],
-)
-def test_chunks_are_as_short_as_a_tile_of_those_who_multiply(m: int, n: int, k: int, dtype: tf.DType, length: int | None) -> None:
-    fusion = product(m, n, k, dtype)
-    found = chunk_long_products(fusion, Sizes(fusion, None, DEFAULT))
-    assert (None if found is None else int(next(line for line in found.lines if "chunk_reduction" in line).split(", ")[-1].rstrip(")"))) == length
-
-
 @pytest.mark.parametrize(("m", "n", "k"), [(4096, 4096, 4096), (512, 768, 768), (64, 64, 128)])
 def test_what_is_no_faster_so_stays(m: int, n: int, k: int) -> None:
     fusion = product(m, n, k)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.ops.table import OPS, OpKind
+from taskfuse.ops.registry import OPS, OpKind
 from taskfuse.testing import anything
 from taskfuse.testing.anything import case, check, main
 

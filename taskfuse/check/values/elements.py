@@ -64,7 +64,7 @@ class Tensor:
 class Elements:
     """Tensors by name, and the term of each element."""
 
-    def __init__(self, kernel: Kernel, symbols: Mapping[str, int]) -> None:
+    def __init__(self, kernel: Kernel, symbols: Symbols) -> None:
         self.symbols = symbols
         self.scalars = {p.name: (k, p.dtype) for k, p in enumerate(p for p in kernel.params if isinstance(p, ScalarParam))}
         self.tensors: dict[str, Tensor] = {}
@@ -131,7 +131,7 @@ class Elements:
         if prod(extents) > MOST:
             raise TooLarge
         grid = np.indices(extents).reshape(len(extents), prod(extents))
-        return dict(self.symbols) | {f"i{k}": axis for k, axis in enumerate(grid)}
+        return {**self.symbols, **{f"i{k}": axis for k, axis in enumerate(grid)}}
 
     def _table(self, tensor: Tensor) -> Terms | None:
         """The terms of all elements of a tensor that are elements of others; ``None`` if they are its own."""
@@ -152,7 +152,7 @@ class Elements:
                 points = self.points(tensor.extents)
                 for case in cases:
                     mine = np.flatnonzero(left & np.asarray(value(case.cond, points), np.bool_))
-                    there = {name: v if isinstance(v, int) else v[mine] for name, v in points.items()}
+                    there = {name: v if isinstance(v, int) or name in self.symbols else v[mine] for name, v in points.items()}
                     found[mine] = converted(self.operand(case.operand, there, len(mine)), tensor.dtype)
                     left[mine] = False
                 return found

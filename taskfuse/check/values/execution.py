@@ -89,7 +89,7 @@ class _Execution:
         self.kernel = kernel
         launch = Launch(kernel, symbols)
         self.barriers = Barriers(kernel, launch, symbols)
-        self.state = State(kernel, launch, Elements(kernel, symbols), symbols, budget)
+        self.state = State(kernel, launch, Elements(kernel, launch.symbols), symbols, budget)
         self.machine = Machine(kernel, launch, self.barriers, budget, self._execute, self._apart)
 
     def run(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from taskfuse.check.drawn_tables import drawn_tables
 from taskfuse.check.statement_tree import BLOCK_NAMES, CLUSTER_NAMES, THREAD_NAMES
 from taskfuse.check.trace import TooLarge
 from taskfuse.check.values.terms import Bools, Ints
@@ -30,7 +31,7 @@ class Launch:
     """
 
     def __init__(self, kernel: Kernel, symbols: Mapping[str, int]) -> None:
-        self.symbols = symbols
+        self.symbols: dict[str, int | Ints] = {**symbols, **drawn_tables(kernel, symbols)}
         grid, shape, self.cluster = (tuple(int(evaluate(e, symbols)) for e in dims) for dims in (kernel.grid, kernel.block, kernel.cluster))
         self.blocks, self.threads = prod(grid), prod(shape)
         if not 0 < self.threads <= MAX_THREADS or self.blocks * self.threads > MOST:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.scalar import Sym
 from taskfuse.kir.nodes import Stmt
-from taskfuse.kir.witness import Accumulate, Reduce
+from taskfuse.kir.operands import Access
+from taskfuse.kir.witness import Accumulate, Pick, Reduce
 
 Words = NDArray[np.uint64]
 INITIAL = -1
@@ -80,8 +82,26 @@ class Fold:
             made = np.asarray(self.combine.op.function(given, initial))
         return (given != initial) & (constants(made, self.dtype).data == self.initial)
 
+    @cached_property
+    def without(self) -> Bools | None:
+        """At which points of the iteration space the term is neutral by definition, and may be left out; ``None``: nowhere that is known."""
+        rule, definitions = self.rule, {t.name: t.definition for t in self.elements.tensors.values()}
+        if not isinstance(rule, Reduce) or rule.body.name not in ("copy", "cast", "mul") or (rule.body.name == "mul" and self.neutral != 0):
+            return None
+        picked = (definitions.get(o.buffer) if isinstance(o, Access) else None for o in rule.operands)
+        if not all(d is not None and isinstance(d.rule, Pick) for d in picked):
+            return None
+        points, count = self.elements.points(self.tensor.space), prod(self.tensor.space)
+        terms = [converted(self.elements.operand(o, points, count), self.dtype) for o in rule.operands]
+        found = np.logical_and.reduce([(t.tag == constant_tag(self.dtype)) & (t.data == self.neutral) for t in terms])
+        return found if found.any() else None
+
     def hashes(self, points: Ints) -> Words:
-        """The numbers of points, given by their places."""
+        """The numbers of points, given by their places; 0 of those that may be left out."""
+        found = self._numbers(points)
+        return found if self.without is None else np.where(self.without[points], np.uint64(0), found)
+
+    def _numbers(self, points: Ints) -> Words:
         found = np.ones(points.shape, np.uint64)
         for words, n in zip(reversed(self.words), reversed(self.tensor.space), strict=True):
             found *= words[points % n]
@@ -98,7 +118,7 @@ class Fold:
             return np.cumsum(numbers, axis=self.rule.axis, dtype=np.uint64).reshape(-1)
         names = [e.name if isinstance(e, Sym) else "" for e in t.definition.place]
         axes = [int(n[1:]) for n in names if n.startswith("i")]
-        if len(axes) == len(names) == len(set(axes)):
+        if len(axes) == len(names) == len(set(axes)) and self.without is None:
             total = self._product([self.words[k] for k in axes])
             for k, words in enumerate(self.words):
                 if k not in axes:
@@ -106,6 +126,7 @@ class Fold:
         else:
             total = np.zeros(t.size, np.uint64)
             numbers = self._product(self.words)
+            numbers = numbers if self.without is None else np.where(self.without, np.uint64(0), numbers)
             places, inside = self.places
             np.add.at(total, places[inside], numbers[inside])
         return total + self.start
@@ -127,7 +148,8 @@ class Fold:
             found = [int(np.ravel_multi_index((*at[:axis], j, *at[axis + 1 :]), self.tensor.extents)) for j in range(int(at[axis]) + 1)]
         else:
             places, inside = self.places
-            found = np.flatnonzero(inside & (places == element)).tolist()
+            mine = inside & (places == element)
+            found = np.flatnonzero(mine if self.without is None else mine & ~self.without).tolist()
         return Counter(found if self.start == 0 else [*found, INITIAL])
 
     @staticmethod
@@ -205,15 +227,16 @@ class Partials:
         found = self.sums[nodes] == fold.complete[elements]
         if fold.combine.idempotent:
             for k in np.flatnonzero(~found).tolist():
-                found[k] = self.points(int(nodes[k])).keys() == fold.domain(int(elements[k])).keys()
+                found[k] = {point for point, _, _ in self.origins(fold, int(nodes[k]))} == fold.domain(int(elements[k])).keys()
         return found
 
-    def points(self, node: int) -> Counter[int]:
-        """The points of a node, and how often it has each."""
-        return Counter(point for point, _, _ in self.origins(node))
+    def origins(self, fold: Fold, node: int) -> list[tuple[int, int, Stmt | None]]:
+        """Each point of a node of a fold, the thread that added it, and its statement: not those that may be left out."""
+        found = self._origins(node)
+        without = fold.without
+        return found if without is None else [o for o in found if o[0] == INITIAL or not without[o[0]]]
 
-    def origins(self, node: int) -> list[tuple[int, int, Stmt | None]]:
-        """Each point of a node, the thread that added it, and its statement."""
+    def _origins(self, node: int) -> list[tuple[int, int, Stmt | None]]:
         found: list[tuple[int, int, Stmt | None]] = []
         stack = [node]
         while stack:

@@ -143,6 +143,12 @@ def _terms(fold: Fold, index: list[Ints], good: Bools, neutral: Bools, shape: tu
         """True if the numbers of an axis differ from term to term."""
         return w.size > w[..., 0].size
 
+    if fold.without is not None and all(fold.tensor.space):
+        place: Any = np.zeros((1, 1, 1, 1), np.int64)
+        for at, n in zip(index, fold.tensor.space, strict=True):
+            place = place * n + np.clip(at, 0, n - 1)
+        left_out = np.broadcast_to(fold.without[place], shape)
+        good, neutral = good & ~left_out, neutral | (good & left_out)
     if good.all():
         total = _times([one, *(w for w in words if along(w))])
         total = total.sum(axis=3, keepdims=True, dtype=np.uint64) if along(total) else total * np.uint64(shape[3])

@@ -23,6 +23,7 @@ from taskfuse.check.values.cover import covered
 from taskfuse.check.values.cross_thread_reductions import CrossThreadReductions, Joined
 from taskfuse.check.values.joined_terms import in_blocks, members_of, row_spans, thread_atoms
 from taskfuse.check.values.match import LIMIT, Found, Match, Writing
+from taskfuse.check.values.neutral_terms import end_of_terms
 from taskfuse.check.values.questions import inside, known_at, proves
 from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.residues import residues
@@ -40,6 +41,8 @@ from taskfuse.ir.scalar import (
     evaluate,
     ge,
     lt,
+    maximum,
+    minimum,
     not_,
     simplify,
     substitute,
@@ -365,6 +368,7 @@ class Reductions:
             """Whether terms lie behind the end; of all points, or of those alone that the conditions around the terms let be."""
             visits: list[Visits] = []
             extents: list[Expr] = [space[k] for k in axes]
+            values: list[Expr] = []
             for t in group:
                 loops = [n for n in t.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in own]
                 exists = inside(t.point, space) if everywhere else ()
@@ -376,7 +380,10 @@ class Reductions:
                 point, extents = residues(definition, axes, values, t.node.context.facts if joined is None else constraints.facts)
                 conditions = [c for c in conditions if not c.free <= THREADS]
                 visits.append(Visits(t.node, tuple(point), spans | row_spans(row), tuple(conditions), t.node.context.ranges, row))
-            return covered(visits, tuple(extents), constraints)
+            element = {k: values[k] for k in range(len(space)) if k not in axes}
+            there = constraints.given(*inside(element.values(), (space[k] for k in element)))
+            extents = self._with_terms(definition, axes, {f"i{k}": e for k, e in element.items()}, extents, there)
+            return covered(visits, tuple(extents), there)
 
         for row in rows:
             try:
@@ -387,6 +394,16 @@ class Reductions:
                 overhang = beyond(row, everywhere=False)
             if overhang or digits:
                 self.overhangs.update(t.node for t in group)
+
+    def _with_terms(self, definition: Definition, axes: list[int], element: Mapping[str, Expr], extents: list[Expr], constraints: Constraints) -> list[Expr]:
+        """The extents of the reduced axes as far as terms may be other than neutral, for one element."""
+        if len(extents) != len(axes):  # the element fixes digits of them
+            return extents
+        ends = [end_of_terms(definition, k, self.writes.definitions) for k in axes]
+        return [
+            extent if end is None else simplify(minimum(extent, maximum(substitute(end, element), 0)), constraints.facts)
+            for extent, end in zip(extents, ends, strict=True)
+        ]
 
     def _held(self, t: Term, constraints: Constraints, joined: Joined | None) -> list[Expr]:
         """The conditions around a term that hold where its result is read. Conditions of terms that are joined are checked thread by thread."""

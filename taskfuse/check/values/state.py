@@ -308,7 +308,7 @@ class State:
     def _points(self, fold: Fold, node: int, element: int) -> tuple[str, tuple[str, ...]]:
         """What is wrong with a result: a point that is missing, comes twice, or is of another element."""
         seen: dict[int, list[tuple[int, Stmt | None]]] = {}
-        for point, thread, stmt in self.partials.origins(node):
+        for point, thread, stmt in self.partials.origins(fold, node):
             seen.setdefault(point, []).append((thread, stmt))
         name = f"element {self.index(element, fold.tensor.extents)} of {fold.tensor.name}"
         want = fold.domain(element)

@@ -21,6 +21,7 @@ from taskfuse.check.values.statements import Statements, Written
 from taskfuse.kir import Kernel, held
 from taskfuse.kir.nodes import Gather
 from taskfuse.kir.operands import Content, WritingStmt
+from taskfuse.kir.walk import looked_up
 from taskfuse.kir.witness import Accumulate
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
@@ -46,13 +47,14 @@ def right(structure: Structure) -> Iterator[Obligation]:
     found: list[Obligation] = []
     left: list[Node | None] = []
     gathers = any(isinstance(n.stmt, Gather) for n in structure.tree.leaves())  # which of them is open decides whether a run would do
+    runs = not looked_up(kernel)
     for o, node in checked:
         found.append(o)
         if o.verdict is not Verdict.PROVED:
             left.append(node)
-            if not gathers:
+            if runs and not gathers:
                 break
-    if not left or _samples(structure, left):
+    if not left or not runs or _samples(structure, left):
         yield from found
         return
     try:

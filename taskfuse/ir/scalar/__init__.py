@@ -16,6 +16,7 @@ from taskfuse.ir.scalar.expr import (
     Compare,
     CompareOp,
     Const,
+    Element,
     Expr,
     FloorDiv,
     IntLike,
@@ -32,14 +33,16 @@ from taskfuse.ir.scalar.expr import (
     Xor,
     children,
     const,
+    elements_of,
     free_symbols,
+    integers_of,
     private,
     sym,
     wrap,
 )
 from taskfuse.ir.scalar.facts import Facts, Interval
 from taskfuse.ir.scalar.intervals import interval
-from taskfuse.ir.scalar.logic import and_, compare, eq, ge, gt, is_boolean, le, lt, maximum, minimum, ne, not_, or_, select, table, xor
+from taskfuse.ir.scalar.logic import and_, compare, element, eq, ge, gt, is_boolean, le, lt, maximum, minimum, ne, not_, or_, select, table, xor
 from taskfuse.ir.scalar.operators import ceildiv
 from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify
 from taskfuse.ir.scalar.text import parse_expr, parse_tokens, to_text
@@ -57,6 +60,7 @@ __all__ = [
     "Compare",
     "CompareOp",
     "Const",
+    "Element",
     "Evaluation",
     "Expr",
     "Facts",
@@ -85,11 +89,14 @@ __all__ = [
     "compare",
     "compile_expr",
     "const",
+    "element",
+    "elements_of",
     "eq",
     "evaluate",
     "free_symbols",
     "ge",
     "gt",
+    "integers_of",
     "interval",
     "is_boolean",
     "is_multiple",

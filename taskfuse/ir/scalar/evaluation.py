@@ -14,6 +14,7 @@ from taskfuse.ir.scalar.expr import (
     Compare,
     CompareOp,
     Const,
+    Element,
     Expr,
     FloorDiv,
     IntLike,
@@ -29,6 +30,7 @@ from taskfuse.ir.scalar.expr import (
     Table,
     Xor,
     children,
+    elements_of,
     wrap,
 )
 from taskfuse.ir.scalar.logic import is_boolean
@@ -49,6 +51,8 @@ KEPT = 1 << 12
 
 def evaluate(e: IntLike, env: Mapping[str, Value]) -> Value:
     """The value of ``e`` with every symbol's value taken from ``env``: integers of any size, or int64 arrays that broadcast together (and then wrap around).
+
+    A tensor whose elements occur in it has a one-dimensional array of integers there.
 
     Conditions give ``bool`` or boolean arrays. On arrays both arms of a selection are computed, and a lane where an expression has no value (division by
     zero, a table index out of range) holds an unspecified number instead of raising.
@@ -150,6 +154,8 @@ class Evaluation:
                 return np.where(condition, self._of(a), self._of(b))
             case Table(values, index):
                 return _lookup(values, number(index))
+            case Element(tensor, index, _, low, high):
+                return _minimum(_maximum(_element(self.env[tensor.name], number(index)), number(low)), number(high))
             case _:
                 raise AssertionError(type(e))
 
@@ -190,6 +196,15 @@ def _lookup(values: tuple[int, ...], index: Any) -> Any:
     return values[index]
 
 
+def _element(tensor: Any, index: Any) -> Any:
+    """The element of a one-dimensional array of integers."""
+    if not isinstance(index, int):
+        return tensor.astype(np.int64).take(index, mode="clip")
+    if not 0 <= index < len(tensor):
+        raise TableIndexError(f"index {index} is outside the {len(tensor)} elements of a tensor")
+    return int(tensor[index])
+
+
 _COMPILED: dict[tuple[Expr, tuple[str, ...]], Callable[..., Any]] = {}
 
 
@@ -212,10 +227,12 @@ def compile_expr(e: IntLike, args: Sequence[str]) -> Callable[..., Any]:
 def _compile(e: Expr, names: tuple[str, ...]) -> Callable[..., Any]:
     on_ints = _Generator(names, arrays=False).function(e)
     on_arrays = _Generator(names, arrays=True).function(e)
+    tensors = {found.tensor.name for found in elements_of(e)}
+    integers = [name not in tensors for name in names]
 
     def compiled(*values: Value) -> Any:
-        for value in values:
-            if not isinstance(value, int):
+        for value, is_integer in zip(values, integers, strict=True):
+            if is_integer and not isinstance(value, int):
                 with np.errstate(divide="ignore"):
                     return on_arrays(*values)
         return on_ints(*values)
@@ -244,7 +261,7 @@ class _Generator:
             self.lines.append(f"    {name} = {text}\n")
         result = self.text(e)
         source = f"def compiled({', '.join(self.parameters.values())}):\n{''.join(self.lines)}    return {result}\n"
-        scope: dict[str, Any] = {"np": np, "integer": _as_int, "lookup": _lookup, **self.tables}
+        scope: dict[str, Any] = {"np": np, "integer": _as_int, "lookup": _lookup, "element": _element, **self.tables}
         exec(source, scope)
         return scope["compiled"]
 
@@ -294,6 +311,10 @@ class _Generator:
                 name = f"v{len(self.tables)}"
                 self.tables[name] = values
                 return f"lookup({name}, {self.number(index)})"
+            case Element(tensor, index, _, low, high):
+                found = f"element({self.parameters[tensor.name]}, {self.number(index)})"
+                least, most = ("np.maximum", "np.minimum") if self.arrays else ("max", "min")
+                return f"{most}({least}({found}, {self.number(low)}), {self.number(high)})"
             case _:
                 raise AssertionError(type(e))
 

@@ -173,6 +173,22 @@ class Table(Expr):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Element(Expr):
+    """The element at ``index`` of a tensor of ``size`` integers that nothing writes, brought into ``low..high``, ends included: data that decides the work.
+
+    Whatever the tensor holds, the value is in its range, so no index that is built on it depends on what a caller promises. An index outside the tensor has
+    no value. The tensor's name counts among the symbols that occur.
+    """
+
+    tensor: Sym
+    index: Expr
+    size: Expr
+    low: Expr
+    high: Expr
+    rank: ClassVar[int] = 15
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Min(Expr):
     """The smallest of two or more (sorted, distinct) arguments."""
 
@@ -314,6 +330,8 @@ def _sort_key(e: Expr) -> tuple[object, ...]:
             return (e.rank, cond.key, a.key, b.key)
         case Table(values, index):
             return (e.rank, values, index.key)
+        case Element(tensor, index, size, low, high):
+            return (e.rank, tensor.key, index.key, size.key, low.key, high.key)
         case Not(a):
             return (e.rank, a.key)
         case Const(value):
@@ -337,6 +355,8 @@ def children(e: Expr) -> tuple[Expr, ...]:
             return (cond, a, b)
         case Table(_, a) | Not(a):
             return (a,)
+        case Element(tensor, index, size, low, high):
+            return (tensor, index, size, low, high)
         case _:
             raise AssertionError(type(e))
 
@@ -344,6 +364,26 @@ def children(e: Expr) -> tuple[Expr, ...]:
 def free_symbols(e: Expr) -> frozenset[str]:
     """Names of the symbols that occur in ``e``."""
     return e.free
+
+
+@lru_cache(MEMORY)
+def elements_of(e: Expr) -> tuple[Element, ...]:
+    """The elements of tensors that occur in ``e``, those in the index or range of another one behind it."""
+    found: dict[Element, None] = {e: None} if isinstance(e, Element) else {}
+    for child in children(e):
+        if child.free:
+            found |= dict.fromkeys(elements_of(child))
+    return tuple(found)
+
+
+def integers_of(e: Expr) -> frozenset[str]:
+    """Names of the symbols of ``e`` that are integers: not those of tensors whose elements occur."""
+    elements = elements_of(e)
+    if not elements:
+        return e.free
+    if isinstance(e, Element):
+        return frozenset[str]().union(*(integers_of(part) for part in (e.index, e.size, e.low, e.high)))
+    return frozenset((e.name,)) if isinstance(e, Sym) else frozenset[str]().union(*map(integers_of, children(e)))
 
 
 @lru_cache(MEMORY)

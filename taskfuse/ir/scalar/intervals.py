@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import gcd
 
-from taskfuse.ir.scalar.expr import And, Compare, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor
+from taskfuse.ir.scalar.expr import And, Compare, Const, Element, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor
 from taskfuse.ir.scalar.facts import UNBOUNDED, Facts, Interval
 
 BOOLEAN: Interval = (0, 1)
@@ -66,6 +66,8 @@ def _interval(e: Expr, facts: Facts) -> Interval:
             lo, hi = interval(index, facts)
             reachable = values[max(lo or 0, 0) : len(values) if hi is None else hi + 1] or values
             return min(reachable), max(reachable)
+        case Element(low=low, high=high):
+            return interval(low, facts)[0], interval(high, facts)[1]
         case Compare() | And() | Or() | Not():
             return BOOLEAN
         case _:

@@ -21,6 +21,7 @@ from taskfuse.ir.scalar.expr import (
     Compare,
     CompareOp,
     Const,
+    Element,
     Expr,
     IntLike,
     Max,
@@ -28,6 +29,7 @@ from taskfuse.ir.scalar.expr import (
     Not,
     Or,
     Select,
+    Sym,
     Table,
     Xor,
     const,
@@ -260,3 +262,16 @@ def table(values: Iterable[int], index: IntLike) -> Expr:
     if isinstance(position, Const) and 0 <= position.value < len(entries):
         return const(entries[position.value])
     return const(entries[0]) if min(entries) == max(entries) else intern(Table, entries, position)
+
+
+def element(tensor: IntLike, index: IntLike, size: IntLike, low: IntLike, high: IntLike) -> Expr:
+    """The element at ``index`` of the ``size`` integers of the tensor that the symbol ``tensor`` names, brought into ``low..high``.
+
+    Raises:
+        ValueError: ``tensor`` is no symbol.
+    """
+    name = wrap(tensor)
+    if not isinstance(name, Sym):
+        raise ValueError(f"'{name}' is not the name of a tensor")
+    least, greatest = wrap(low), wrap(high)
+    return least if least is greatest else intern(Element, name, wrap(index), wrap(size), least, greatest)

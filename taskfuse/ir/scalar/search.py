@@ -21,6 +21,7 @@ from taskfuse.ir.scalar.expr import (
     And,
     Compare,
     Const,
+    Element,
     Expr,
     FloorDiv,
     Max,
@@ -265,6 +266,8 @@ class _Search:
                 yield _Bound(ZERO)
             case Max(args):
                 yield from map(_Bound, args)
+            case Element(low=low) if low.free:
+                yield _Bound(low)
             case _:
                 pass
 
@@ -285,6 +288,8 @@ class _Search:
                     yield _Bound(a)
             case Min(args):
                 yield from map(_Bound, args)
+            case Element(high=high) if high.free:
+                yield _Bound(high)
             case Xor(a, b) if self._sign(a) > 0 and self._sign(b) > 0:
                 yield _Bound(add(a, b))
             case _:

@@ -11,6 +11,7 @@ Grammar, loosest first::
     unary := '-' unary | atom
     atom  := INT | NAME | '(' or ')' | ('min' | 'max') '(' or (',' or)* ')' | ('xor' | 'ceildiv') '(' or ',' or ')'
            | 'select' '(' or ',' or ',' or ')' | 'table' '(' '[' int (',' int)* ']' ',' or ')'
+           | 'clamp' '(' NAME '[' or 'of' or ']' ',' or ',' or ')'
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from taskfuse.ir.scalar.expr import (
     Compare,
     CompareOp,
     Const,
+    Element,
     Expr,
     FloorDiv,
     IntLike,
@@ -41,7 +43,7 @@ from taskfuse.ir.scalar.expr import (
     sym,
     wrap,
 )
-from taskfuse.ir.scalar.logic import and_, eq, ge, gt, le, lt, maximum, minimum, ne, not_, or_, select, table, xor
+from taskfuse.ir.scalar.logic import and_, element, eq, ge, gt, le, lt, maximum, minimum, ne, not_, or_, select, table, xor
 from taskfuse.ir.scalar.operators import ceildiv
 from taskfuse.ir.scalar.tokens import Token, TokenKind, tokenize
 
@@ -110,6 +112,8 @@ def _print(e: Expr) -> tuple[str, _Level]:
             return _call("select", (cond, a, b))
         case Table(values, index):
             return f"table([{', '.join(map(str, values))}], {to_text(index)})", _Level.ATOM
+        case Element(tensor, index, size, low, high):
+            return f"clamp({tensor.name}[{to_text(index)} of {to_text(size)}], {to_text(low)}, {to_text(high)})", _Level.ATOM
         case Compare(op, a, b):
             return _print_compare(op, a, b), _Level.COMPARE
         case And(args):
@@ -286,6 +290,8 @@ class _Parser:
             result = table(values, self.disjunction())
             self.expect(")")
             return result
+        if name.text == "clamp":
+            return self.element()
         args = [self.disjunction()]
         while self.take(","):
             args.append(self.disjunction())
@@ -298,6 +304,27 @@ class _Parser:
         if len(args) != wanted:
             raise name.error(f"'{name.text}' takes {wanted} arguments, not {len(args)}")
         return _BINARY[name.text](args[0], args[1]) if wanted == 2 else select(*args)
+
+    def element(self) -> Expr:
+        """An element of a tensor and its range, after the opening parenthesis."""
+        token = self.tokens[self.position]
+        if token.kind is not TokenKind.NAME:
+            raise token.error(f"expected the name of a tensor, found {token}")
+        self.position += 1
+        self.expect("[")
+        index = self.disjunction()
+        word = self.tokens[self.position]
+        if word.text != "of":
+            raise word.error(f"expected 'of' and the number of elements, found {word}")
+        self.position += 1
+        size = self.disjunction()
+        self.expect("]")
+        self.expect(",")
+        low = self.disjunction()
+        self.expect(",")
+        high = self.disjunction()
+        self.expect(")")
+        return element(sym(token.text), index, size, low, high)
 
     def values(self) -> list[int]:
         """A table's list of integers."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from taskfuse.ir.scalar.arithmetic import add_all, floordiv, mod, mul
-from taskfuse.ir.scalar.expr import And, Compare, Const, Expr, FloorDiv, IntLike, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor, wrap
-from taskfuse.ir.scalar.logic import and_, compare, maximum, minimum, not_, or_, select, table, xor
+from taskfuse.ir.scalar.expr import And, Compare, Const, Element, Expr, FloorDiv, IntLike, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor, wrap
+from taskfuse.ir.scalar.logic import and_, compare, element, maximum, minimum, not_, or_, select, table, xor
 
 
 def rebuild(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
@@ -48,6 +48,9 @@ def rebuild(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
         case Table(values, index):
             x = change(index)
             return e if x is index else table(values, x)
+        case Element(tensor, index, size, low, high):
+            parts = change(tensor), change(index), change(size), change(low), change(high)
+            return e if parts == (tensor, index, size, low, high) else element(*parts)
         case _:
             raise AssertionError(type(e))
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import Dim3, HostParam, TensorMapParam, TensorParam
+from taskfuse.kir.walk import looked_up
 from taskfuse.target import MAX_BLOCK, MAX_THREADS, SHARED_BYTES
 from taskfuse.testing.machine.fault import NoLaunch
 from taskfuse.testing.machine.writer import entry, python_text
@@ -54,7 +56,7 @@ class Launch:
 
     kernel: Kernel
     extents: Mapping[str, int]
-    values: dict[str, int] = field(default_factory=dict[str, int])
+    values: dict[str, Any] = field(default_factory=dict[str, Any])
     places: dict[str, Place] = field(default_factory=dict[str, Place])
     maps: dict[str, tuple[TensorMapParam, Place]] = field(default_factory=dict[str, tuple[TensorMapParam, Place]])
     slots: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
@@ -76,6 +78,10 @@ class Launch:
         for p in kernel.params:
             if isinstance(p, HostParam):
                 self.values[p.name] = self.number(p.value)
+        used = looked_up(kernel)
+        for p in kernel.tables:
+            if p.name in used:  # the first and the last element may lie outside the range that expressions bring them into
+                self.values[p.name] = tuple(3 * k - 1 for k in range(self.number(p.shape[0])))
         self.grid, self.block, self.cluster = self._dim(kernel.grid), self._dim(kernel.block), self._dim(kernel.cluster)
         if (
             min(*self.block, *self.cluster) < 1

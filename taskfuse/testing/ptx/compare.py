@@ -225,6 +225,8 @@ class _Follower:
         elif address >= PARAMS_AT:
             return
         self._check_waited(line)
+        if not store and self.traces.launch.is_of_table(address):
+            return
         if SHARED_AT <= address < SHARED_AT + RANK or address >= WORKSPACE_AT:
             (self.stores if store else self.loads).append((address, size))
         else:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import Const, Expr, eq, prove
@@ -91,7 +92,7 @@ class Traces:
         Raises:
             TooLong: more than a test looks at.
         """
-        env = dict(self.launch.symbols)
+        env: dict[str, Any] = {**self.launch.symbols, **self.launch.tables}
         for name, values in (("threadIdx", thread), ("blockIdx", block)):
             env |= {f"{name}.{d}": v for d, v in zip("xyz", values, strict=True)}
         env |= {f"clusterIdx.{d}": b % c for d, b, c in zip("xyz", block, self.launch.cluster, strict=True)}

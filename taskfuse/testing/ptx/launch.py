@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
+import numpy as np
+from numpy.typing import NDArray
+
 from taskfuse.cuda.signature import (
     DivisorArgument,
     IntegerArgument,
@@ -27,11 +30,13 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import HostParam, TensorParam
 from taskfuse.kir.variant import ArgumentLayout
+from taskfuse.kir.walk import looked_up
 from taskfuse.target import MAX_BLOCK, MAX_GRID, MAX_THREADS, SHARED_BYTES
 from taskfuse.testing.ptx.nodes import Function
 from taskfuse.testing.ptx.unknown import UNKNOWN, Value
 
 Int3 = tuple[int, int, int]
+Ints = NDArray[np.int64]
 SHARED_AT = 1024
 TENSORS_AT = 1 << 40
 WORKSPACE_AT = 1 << 52
@@ -46,6 +51,7 @@ class Launch:
 
     Attributes:
         symbols: values of extents and host parameters.
+        tables: the integers of tensors whose elements occur in expressions.
         bases: the address of the first element of every tensor, Shared buffer, workspace buffer and semaphore, and of every tensor map.
         strides: in elements, of tensors and buffers.
         sizes: bytes of Shared buffers.
@@ -57,6 +63,7 @@ class Launch:
 
     kernel: Kernel
     symbols: Mapping[str, int]
+    tables: Mapping[str, Ints]
     grid: Int3
     block: Int3
     cluster: Int3
@@ -79,6 +86,10 @@ class Launch:
                 raw = b"".join((v & (1 << 8 * width) - 1).to_bytes(width, "little") for v in values)[address - base :][:size]
                 return int.from_bytes(raw, "little") if len(raw) == size else UNKNOWN
         return UNKNOWN
+
+    def is_of_table(self, address: int) -> bool:
+        """True for the address of an element that an expression may read."""
+        return TENSORS_AT <= address < WORKSPACE_AT and address in self.words
 
     def special(self, block: Int3, thread: Int3) -> dict[str, int]:
         """The special registers of a thread."""
@@ -109,6 +120,9 @@ def launches(kernel: Kernel, source: Source, function: Function, extents: Mappin
     for k, p in enumerate(p for p in kernel.params if isinstance(p, TensorParam)):
         bases[p.name] = TENSORS_AT + k * _GAP
         strides[p.name] = _strides(tuple(number(e, symbols) for e in p.shape), next(forms))
+    used = looked_up(kernel)
+    dtypes = {p.name: p.dtype for p in kernel.tables if p.name in used}
+    tables = {p.name: np.arange(-1, 3 * number(p.shape[0], symbols) - 1, 3) for p in kernel.tables if p.name in used}
     sizes: dict[str, int] = {}
     end = 0
     for b in kernel.buffers:
@@ -156,7 +170,11 @@ def launches(kernel: Kernel, source: Source, function: Function, extents: Mappin
         at[name] = SHARED_AT if array.space == "shared" else DATA_AT + k * _GAP
         if array.values is not None:
             data[at[name]] = array.size, array.values
-    return Launch(kernel, symbols, grid, block, cluster, bases, strides, at, words, data, sizes, number(source.shared_bytes, symbols))
+    for name, table in tables.items():
+        size = dtypes[name].itemsize
+        for k, value in enumerate(table.tolist()):
+            words[bases[name] + k * strides[name][0] * size] = (value & (1 << 8 * size) - 1).to_bytes(size, "little")
+    return Launch(kernel, symbols, tables, grid, block, cluster, bases, strides, at, words, data, sizes, number(source.shared_bytes, symbols))
 
 
 def _strides(shape: tuple[int, ...], form: ArgumentLayout) -> tuple[int, ...]:

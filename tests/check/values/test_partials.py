@@ -62,7 +62,7 @@ def test_complete_are_those_with_each_point_of_the_element(name: str, points: li
     node = joined(p, fold, points, chance)
     wanted = set(points) == set(domain) if fold.combine.idempotent else Counter(points) == Counter(domain)
     assert p.is_complete(fold, np.array([node]), np.array([element])).tolist() == [wanted]
-    assert Counter(k for k, _, _ in p.origins(node) if k != INITIAL) == Counter(points)
+    assert Counter(k for k, _, _ in p.origins(fold, node) if k != INITIAL) == Counter(points)
 
 
 def test_the_domains_of_elements() -> None:
@@ -87,10 +87,28 @@ def test_constants_that_are_partial_results() -> None:
     ):
         nodes, known = p.nodes(fold, constant(value, dtype))
         assert known.tolist() == [points is not None]
-        assert not known[0] or p.points(int(nodes[0])).keys() == (points or set())
+        assert not known[0] or {point for point, _, _ in p.origins(fold, int(nodes[0]))} == (points or set())
 
 
 def test_terms_of_another_reduction_are_none() -> None:
     p, folds = partials()
     other = Terms(np.array([folds["more"].body, folds["more"].part, tensor_tag(0, 0)]), np.array([0, 0, 0]))
     assert not p.nodes(folds["total"], other)[1].any()
+
+
+def test_points_whose_terms_are_neutral_by_definition_may_be_left_out() -> None:
+    text = (
+        "KERNEL k(x: float32[6], n: int32[2]) -> (y: float32[2])\n  GRID (1, 1, 1)  BLOCK (1, 1, 1)\n"
+        "  DEFINE p: float32[2, 3] = pick(x[3*i0 + i1] if i1 < clamp(n[i0 of 2], 0, 3), otherwise 0.0)\n"
+        "  DEFINE y: float32[2] over (2, 3) at (i0) = reduce add of copy(p[i0, i1]) from 0.0\n\ny[0] = copy(0.0)\n"
+    )
+    p = Partials(Elements(parse_kernel(text), {"n": np.array([1, 2])}))
+    (fold,) = p.folds.values()
+    assert fold.without is not None
+    assert fold.without.tolist() == [False, True, True, False, False, True]
+    assert sorted(fold.domain(1)) == [3, 4]
+    chance = random.Random(0)
+    for points, complete in (([3, 4], True), ([3, 4, 5], True), ([3, 4, 5, 5], True), ([3], False), ([3, 3, 4], False), ([3, 4, 0], False)):
+        node = joined(p, fold, points, chance)
+        assert p.is_complete(fold, np.array([node]), np.array([1])).tolist() == [complete]
+        assert {k for k, _, _ in p.origins(fold, node)} == set(points) - {5}

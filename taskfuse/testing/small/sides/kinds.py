@@ -7,7 +7,7 @@ from collections.abc import Callable
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.small.sides.engines import accumulators, boxes, budgets, proxies, ring_bytes
 from taskfuse.testing.small.sides.exchanges import clusters, queues, rings
-from taskfuse.testing.small.sides.participants import arrivals, grids, loader, named, semaphores, symbolic, whole_warps
+from taskfuse.testing.small.sides.participants import arrivals, grids, idle, loader, named, semaphores, symbolic, whole_warps
 from taskfuse.testing.small.sides.places import aliases, choices, gathers
 from taskfuse.testing.small.sides.side import Side
 from taskfuse.testing.small.sides.values import advances, alignment, arithmetic, names, rows, steps, stores
@@ -38,6 +38,7 @@ SIDES: tuple[tuple[int, Callable[[Chooser], Side]], ...] = (
     (4, aliases),
     (3, choices),
     (2, gathers),
+    (2, idle),
 )
 """Each kind, and how often it is made."""
 

@@ -142,6 +142,23 @@ def loader(c: Chooser) -> Side:
     return h.side("loader", t, None if not synced or (good and fenced and loads[1] != expects[1]) else good and fenced)
 
 
+def idle(c: Chooser) -> Side:
+    """Who initializes mbarriers that nobody uses, since the loop that would has no trips."""
+    of = shape(c)
+    slots = c.pick((1, 2))
+    h, t = Declared(of, [f"MBARRIER b[{slots}]"]), Text()
+    cond = of.first if c.chance(50) else condition(c, of)
+    chosen = of.selected(cond)
+    numbers = c.order(range(slots)) if c.chance(70) else [0] * slots
+    with t.block(f"IF {cond}"):
+        t.add(*(f"INIT b[{k}] count {max(len(chosen), 1)}" for k in numbers))
+    t.add("SYNC block")
+    with t.blocks([f"FOR k in 0..{c.pick(('0', '0', '-1'))}", f"IF {cond}"]):
+        t.add("ARRIVE b[0]")
+    t.add(f"y[{of.linear}] = copy(x[{of.linear}])")
+    return h.side("idle", t, None if not chosen else len(chosen) == 1 and len({*numbers}) == slots)
+
+
 def whole_warps(c: Chooser) -> Side:
     """Instructions that a whole warp executes, by the threads that a condition selects."""
     of = shape(c)

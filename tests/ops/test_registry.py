@@ -13,7 +13,7 @@ from taskfuse.dtypes import DTYPES, DType, bool_, float8_e4m3, float32, float64,
 from taskfuse.errors import DTypeError, TaskfuseError
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ops.table import OPS, OpKind
+from taskfuse.ops.registry import OPS, OpKind
 from tests.derived import elementwise_module, ops_page
 from tests.golden import Golden
 
@@ -60,6 +60,7 @@ ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "repeat": lambda x: tf.repeat(x, 2),
     "tile": lambda x: tf.tile(x, 2),
     "roll": lambda x: tf.roll(x, 1),
+    "jagged_to_padded_dense": lambda x: tf.jagged_to_padded_dense(x, tf.table("offsets", 3, high=2), 2),
     "var_mean": lambda x: tf.var_mean(x)[0],
 }
 ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {

@@ -1,0 +1,21 @@
+"""Tables of a launch that is looked at: inputs whose elements decide which work there is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.ir.scalar import evaluate
+from taskfuse.kir import Kernel
+from taskfuse.kir.walk import looked_up
+
+ROW = 2
+"""Elements rise by so much: they are offsets of rows of that length, and such lengths."""
+
+
+def drawn_tables(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, NDArray[np.int64]]:
+    """An array for each table whose elements occur in expressions."""
+    used = looked_up(kernel)
+    return {p.name: ROW * np.arange(int(evaluate(p.shape[0], symbols)), dtype=np.int64) for p in kernel.tables if p.name in used}

@@ -1,0 +1,140 @@
+"""Loops that end where their terms do.
+
+A ragged or masked axis is as long as its longest row; behind the end of a row its terms are neutral by definition. A loop over such an axis runs to the end
+of the row where that is known before it: a function of extents, of block indices, of loops around it, and of elements of tables. All roles compute it
+from the same, so rings make as many fills as there are reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Literal, Operand, Pointwise, Read, Reduction, Select, View, is_same_number
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
+from taskfuse.ir.scalar import And, Compare, CompareOp, Expr, and_, ceildiv, elements_of, ge, integers_of, lt, maximum, prove, select, simplify, substitute, sym
+from taskfuse.ir.storage import storage_uses
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.lowering.index_maps import IndexMaps
+from taskfuse.lowering.plan import base_name
+from taskfuse.lowering.thread_ranges import hardware_index
+from taskfuse.schedule.shared_loops import Loop
+
+_SAME = (ELEMENTWISE["copy"],)
+_PRODUCT = ELEMENTWISE["mul"]
+
+
+def end_of_terms(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
+    """An expression over the other iteration symbols, from which on along an axis the terms of a reduction are neutral; ``None``: none is known."""
+    neutral = expr.combine.neutral(expr.output.dtype.compute)
+    is_product = expr.body is _PRODUCT and neutral == 0  # of zeros: one of a zero and an infinity is not a number
+    if expr.body not in _SAME and not is_product:
+        return None
+    ends = [_end(fusion, o, f"i{axis}", neutral) for o in expr.operands]
+    known = [e for e in ends if e is not None]
+    return maximum(*known) if known and len(known) == len(ends) else None
+
+
+def _end(fusion: Fusion, operand: Operand, axis: str, neutral: float) -> Expr | None:
+    if not isinstance(operand, Read) or not operand.tensor.dtype.holds(neutral):
+        return None
+    point = {f"i{k}": e for k, e in enumerate(operand.index)}
+
+    def moved(inner: Read) -> Expr | None:
+        return _end(fusion, Read(inner.tensor, tuple(substitute(e, point) for e in inner.index)), axis, neutral)
+
+    match fusion.definition(operand.tensor):
+        case View(operand=inner):
+            return moved(inner)
+        case Pointwise(op=op, operands=(Read() as inner,)) if op in _SAME:
+            return moved(inner)
+        case Select(operands=operands):
+            ends: list[Expr] = []
+            for o in operands:
+                if isinstance(o, Literal) and is_same_number(o.value, neutral):
+                    continue
+                found = next(_bounds(substitute(o.valid, point), axis), None) if isinstance(o, Read) else None
+                if found is None:
+                    return None
+                ends.append(found)
+            return maximum(*ends) if ends else None
+        case _:
+            return None
+
+
+def _bounds(condition: Expr, axis: str) -> Iterator[Expr]:
+    """Ends of an axis that a condition does not hold behind."""
+    for part in condition.args if isinstance(condition, And) else (condition,):
+        if isinstance(part, Compare) and part.op in (CompareOp.LT, CompareOp.LE):
+            room = part.b - part.a + (1 if part.op is CompareOp.LE else 0)  # > 0 where it holds
+            rest = room + sym(axis)
+            if axis in room.free and axis not in rest.free:
+                yield rest
+
+
+def find_ends(index_maps: IndexMaps, indexes_registers: Callable[[TensorView, Loop], bool]) -> dict[Loop, Expr]:
+    """The loops over reduced axes that end with their terms, and their trips, in hardware indices and the variables of loops around them.
+
+    Args:
+        indexes_registers: whether code of a tensor finds registers by the index of a loop, which therefore unrolls: its trips are a constant.
+    """
+    fusion = index_maps.fusion
+    found: dict[Loop, Expr] = {}
+    for loop in index_maps.shared_loops.loops:
+        reducing = [tv for tv, a in loop.axes.items() if isinstance(fusion.definition(tv), Reduction) and a.is_reduction]
+        alone = all(among(tv, reducing) or index_maps.memory[tv] is MemoryType.Local for tv in loop.axes)
+        types = (*BLOCK_TYPES, *THREAD_TYPES) if alone else BLOCK_TYPES  # threads that wait for each other inside make equally many trips
+        ends = [_end_of(loop, tv, index_maps, types) for tv in reducing]
+        if not ends or None in ends or not _ends_unseen(fusion, loop, reducing) or any(indexes_registers(tv, loop) for tv in loop.axes):
+            continue
+        least = int(any(tv.schedule.ptype(a).is_atom for tv in reducing for a in tv.loop))  # an instruction sets its accumulator in the first trip
+        found[loop] = simplify(maximum(least, *(e for e in ends if e is not None)), index_maps.ranges.facts)
+    return found
+
+
+def _ends_unseen(fusion: Fusion, loop: Loop, reducing: list[TensorView]) -> bool:
+    """True if nobody behind a loop sees which trips it made: all else that it computes is read inside."""
+    for tv, a in loop.axes.items():
+        if tv.schedule.ptype(a) is not ParallelType.Serial:
+            return False
+        if not among(tv, reducing) and (tv.is_output or any(use.output not in loop.axes for use in storage_uses(fusion, tv))):
+            return False
+    return True
+
+
+def _end_of(loop: Loop, tv: TensorView, index_maps: IndexMaps, types: tuple[ParallelType, ...]) -> Expr | None:
+    """The trips of a loop behind which all terms of a reduction are neutral, in hardware indices; ``None``: none are known, or not before the loop.
+
+    Args:
+        types: of the indices that it may depend on.
+    """
+    fusion = index_maps.fusion
+    expr = fusion.definition(tv)
+    assert isinstance(expr, Reduction)
+    facts, task = index_maps.ranges.facts, index_maps.tree.place[tv]
+    for k, root in enumerate(tv.root):
+        end = end_of_terms(fusion, expr, k) if root.is_reduction else None
+        if end is None:
+            continue
+        index_map = index_maps.reading(tv)
+        name = index_maps.variables.name(loop)
+        value = index_map.values.get(root)
+        if value is None or name not in value.free:
+            continue
+        first = substitute(value, {name: 0})
+        weight = simplify(substitute(value, {name: sym(name) + 1}) - value, facts)
+        if name in weight.free or not prove(ge(weight, 1), facts) or not prove(ge(first, 0), index_map.facts):
+            continue
+        indices = {base_name(p, task): hardware_index(p) - index_maps.ranges.range(task, p).start for p in types}
+        around = {index_maps.variables.name(outer) for outer in index_maps.shared_loops.path[tv][: loop.depth]}
+        if not around.isdisjoint(value.free):  # the outermost loop over the axis ends early
+            continue
+        end = substitute(end, index_maps.point(tv, index_map))
+        if integers_of(end) <= around | indices.keys() | fusion.dims.keys():
+            end = substitute(ceildiv(end, weight), indices)
+            rows = (c for e in elements_of(end) for c in (ge(e.index, 0), lt(e.index, e.size)))
+            there = [c for c in dict.fromkeys(rows) if not prove(c, facts)]
+            return select(and_(*there), end, 0) if there else end  # where there is no such row there is no work
+    return None

@@ -1,0 +1,68 @@
+"""Ragged axes: rows of unequal length that lie one behind the other, and the same rows side by side in a rectangle.
+
+The offsets are a table (:func:`~taskfuse.ops.create.table`): row ``g`` is elements ``offsets[g]`` to ``offsets[g + 1]`` of the first axis.
+"""
+
+from __future__ import annotations
+
+from taskfuse.dtypes import result_type
+from taskfuse.errors import FusionError
+from taskfuse.ir.axes import axis, iteration_symbol
+from taskfuse.ir.expr import Read, Select
+from taskfuse.ir.scalar import ZERO, Expr, IntLike, element, lt, sym
+from taskfuse.ir.tensor import TensorView
+from taskfuse.location import caller
+from taskfuse.ops.build import check_tensor, common_fusion, described, dtype_error, literal, shape_error
+from taskfuse.ops.create import Extent, extent
+from taskfuse.ops.registry import OpKind, op, same
+
+__all__ = ["jagged_to_padded_dense"]
+
+
+def element_of(table: TensorView, index: IntLike) -> Expr:
+    """An element of a table, in its range."""
+    known = table.fusion.tables[table]
+    return element(sym(table.name), index, table.shape[0], known.low, known.high)
+
+
+@op(OpKind.ASSEMBLY, same, torch="_jagged_to_padded_dense_forward", numpy="")
+def jagged_to_padded_dense(values: TensorView, offsets: TensorView, max_length: Extent, padding_value: bool | int | float = 0) -> TensorView:
+    """Rows of unequal length side by side: ``[rows, max_length, ...]`` of ``values[total, ...]``.
+
+    Args:
+        values: the rows one behind the other along the first axis.
+        offsets: a table of ``rows + 1`` positions in it, no less than 0 and no more than its extent.
+        max_length: elements of a row in the result; what a longer row has behind them is left out.
+        padding_value: what stands behind the end of a row.
+
+    Raises:
+        FusionError: ``offsets`` is not a table.
+        ShapeError: ``values`` has no axis, or the offsets may lie outside it.
+        DTypeError: ``padding_value`` is not a value of the dtype of ``values``.
+    """
+    check_tensor("jagged_to_padded_dense", values)
+    if padding_value and result_type(values.dtype, padding_value) is not values.dtype:
+        raise dtype_error("jagged_to_padded_dense", f"{padding_value!r} is not a value of {values.dtype.name}", "cast the tensor first")
+    fusion = common_fusion("jagged_to_padded_dense", (values, offsets))
+    rows = _rows("jagged_to_padded_dense", values, offsets)
+    length = extent("jagged_to_padded_dense", fusion, max_length)
+    shape = (rows, length, *values.shape[1:])
+    points = [iteration_symbol(k) for k in range(len(shape))]
+    start, end = element_of(offsets, points[0]), element_of(offsets, points[0] + 1)
+    found = Read(values, (start + points[1], *points[2:]), lt(points[1], end - start))
+    location = caller()
+    out = fusion.new_tensor([axis(e) for e in shape], values.dtype, location=location)
+    return fusion.define(Select(out, "jagged_to_padded_dense", (found, literal("jagged_to_padded_dense", padding_value, values.dtype)), location))
+
+
+def _rows(op: str, values: TensorView, offsets: TensorView) -> Expr:
+    """How many rows the offsets speak of. They are positions in the first axis of ``values``."""
+    known = offsets.fusion.tables.get(offsets)
+    if known is None:
+        raise FusionError(fusion=offsets.fusion.name, reason=f"{described(offsets)} is not a table", help="declare it with tf.table(...)", location=caller())
+    if not values.ndim:
+        raise shape_error(op, f"{described(values)} has no axis", "give rows one behind the other")
+    if known.low is not ZERO or known.high is not values.shape[0]:
+        reason = f"offsets between {known.low} and {known.high} for an axis of {values.shape[0]}"
+        raise shape_error(op, reason, "declare the table with low=0 and high= that extent")
+    return offsets.shape[0] - 1

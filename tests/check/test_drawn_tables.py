@@ -1,0 +1,27 @@
+"""Tables of launches that are looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from taskfuse.check.drawn_tables import ROW, drawn_tables
+from taskfuse.kir import parse_kernel
+
+TEXT = (Path(__file__).parent.parent / "kernels" / "segment_sum.kir").read_text(encoding="utf-8")
+
+
+def test_elements_rise() -> None:
+    found = drawn_tables(parse_kernel(TEXT), {"M": 5, "G": 3})
+    assert {name: table.tolist() for name, table in found.items()} == {"offsets": [0, ROW, 2 * ROW, 3 * ROW]}
+
+
+def test_rows_of_integers_that_no_expression_reads_are_no_tables() -> None:
+    kernel = parse_kernel("KERNEL k(n: int32[4]) -> (y: int32[4])\n  GRID (1, 1, 1)  BLOCK (1, 1, 1)\n\ny[0] = copy(n[0])\n")
+    assert drawn_tables(kernel, {}) == {}
+
+
+def test_one_launch_proves_nothing_of_a_kernel_with_tables() -> None:
+    text = TEXT.replace("G + 1", "4").replace("[G", "[3").replace("(G", "(3").replace("[M]", "[5]").replace("M", "5").replace("  DI5 5 min 0, G min 1\n", "")
+    right, odd = parse_kernel(text), parse_kernel(text.replace("FOR r in 0..max(", "FOR r in 0..2 + 0*max("))
+    assert right.verify().is_proved
+    assert not odd.verify().is_proved  # right for the rows of the table that is drawn, and wrong for longer ones

@@ -1,0 +1,94 @@
+"""Terms that are neutral by definition need not be taken; others must."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from taskfuse.check.values.neutral_terms import end_of_terms
+from taskfuse.ir.scalar import parse_expr
+from taskfuse.kir import Kernel, parse_kernel
+from taskfuse.reports.certificate import Verdict
+
+TEXT = (Path(__file__).parents[2] / "kernels" / "segment_sum.kir").read_text(encoding="utf-8")
+MASKED = """\
+KERNEL k(x: float32[N, K], n: int32[N]) -> (y: float32[N])
+  DIM N min 1, K min 1
+  GRID (N, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL acc: float32[]
+  DEFINE p: float32[N, K] = pick(x[i0, i1] if i1 {test} clamp(n[i0 of N], 0, K), otherwise {other})
+  DEFINE y: float32[N] over (N, K) at (i0) = reduce {combine} of {body} from {init}
+
+acc = copy({init})  ~ start y
+FOR r in 0..min({stop}, K):
+  acc = {combine}(acc, {term})  ~ term y[blockIdx.x, r]
+y[blockIdx.x] = copy(acc)  ~ value y[blockIdx.x]
+"""
+
+
+def kernel(
+    *, test: str = "<", other: str = "0.0", combine: str = "add", init: str = "0.0", stop: str = "clamp(n[blockIdx.x of N], 0, K)", square: bool = False
+) -> Kernel:
+    """Terms under a mask, in a loop that ends with it."""
+    body = "mul(p[i0, i1], p[i0, i1])" if square else "copy(p[i0, i1])"
+    text = MASKED.format(test=test, other=other, combine=combine, init=init, stop=stop, body=body, term="t")
+    pick = f"  t = pick(x[blockIdx.x, r] if r {test} clamp(n[blockIdx.x of N], 0, K), otherwise {other})  ~ value p[blockIdx.x, r]\n"
+    text = text.replace("  acc = ", f"{pick}  acc = ").replace("  LOCAL acc", "  LOCAL t: float32[]\n  LOCAL acc")
+    if square:
+        text = text.replace(f"{combine}(acc, t)  ~ term", "fma(t, t, acc)  ~ term")
+    return parse_kernel(text)
+
+
+def test_a_loop_may_end_with_its_terms() -> None:
+    assert parse_kernel(TEXT).verify().is_proved
+    assert kernel().verify().is_proved
+    assert kernel(test="<=", stop="clamp(n[blockIdx.x of N], 0, K) + 1").verify().is_proved
+    assert kernel(other="-inf", combine="maximum", init="-inf").verify().is_proved
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"test": "<="},
+        {"other": "1.0"},
+        {"other": "-inf"},
+        {"stop": "clamp(n[blockIdx.x of N], 0, K) - 1"},
+        {"stop": "clamp(n[0 of N], 0, K)"},
+        {"combine": "maximum", "init": "-inf"},
+        {"combine": "mul", "init": "1.0"},
+    ],
+)
+def test_a_loop_may_not_end_before_them(changes: dict[str, str]) -> None:
+    certificate = kernel(**changes).verify()
+    assert not certificate.is_proved
+    assert any("points along an axis" in o.reason for o in certificate.argument)
+
+
+def test_whole_loops_are_right_too() -> None:
+    assert kernel(other="1.0", stop="K").verify().is_proved
+    assert parse_kernel(TEXT.replace("FOR r in 0..max(", "FOR r in 0..M + 0*max(")).verify().is_proved
+
+
+def test_the_end_is_an_expression_over_the_other_indices() -> None:
+    k = parse_kernel(TEXT)
+    definitions = {d.tensor: d for d in k.definitions}
+    end = end_of_terms(definitions["y"], 1, definitions)
+    assert end is parse_expr("clamp(offsets[i0 + 1 of G + 1], 0, M) - clamp(offsets[i0 of G + 1], 0, M)")
+    assert end_of_terms(definitions["y"], 0, definitions) is None
+    assert end_of_terms(definitions["p"], 1, definitions) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("FOR r in 0..max(", "FOR r in 0..min(M, 1) + 0*max("),
+        ("offsets[blockIdx.x + 1 of G + 1], 0, M) - clamp(offsets[blockIdx.x of G + 1], 0, M), 0):", "offsets[blockIdx.x of G + 1], 0, M), 0):"),
+        ("x[r + clamp(offsets[blockIdx.x of", "x[r + clamp(offsets[blockIdx.x + 1 of"),
+        ("x[r + clamp(offsets[blockIdx.x of", "x[1 + r + clamp(offsets[blockIdx.x of"),
+        ("if r < clamp(offsets[blockIdx.x + 1 of G + 1]", "if r < clamp(offsets[blockIdx.x + 2 of G + 1]"),
+    ],
+)
+def test_bad_twins(old: str, new: str) -> None:
+    assert old in TEXT
+    assert parse_kernel(TEXT.replace(old, new)).verify().verdict is Verdict.REFUTED
