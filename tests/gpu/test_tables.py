@@ -5,12 +5,14 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
+import itertools
+
 import taskfuse as tf
 
 
 def ragged(lengths: list[int]) -> tuple["torch.Tensor", list[tuple[int, int]]]:
     offsets = [0, *np.cumsum(lengths).tolist()]
-    return torch.tensor(offsets, dtype=torch.int32, device="cuda"), list(zip(offsets[:-1], offsets[1:], strict=True))
+    return torch.tensor(offsets, dtype=torch.int32, device="cuda"), list(itertools.pairwise(offsets))
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
@@ -38,7 +40,7 @@ def test_no_table_makes_a_kernel_read_elsewhere_or_hang(values: list[int]) -> No
     given = torch.randn(1024, 64, device="cuda")
     (found,) = run(given, torch.tensor(values, dtype=torch.int32, device="cuda"))
     ends = [min(max(v, 0), 1024) for v in values]
-    wanted = torch.stack([given[a : max(a, b)].sum(0) for a, b in zip(ends[:-1], ends[1:], strict=True)])
+    wanted = torch.stack([given[a : max(a, b)].sum(0) for a, b in itertools.pairwise(ends)])
     assert torch.allclose(found, wanted, rtol=1e-4, atol=1e-3)
 
 
