@@ -156,10 +156,10 @@ class Launcher:
                 if kind is not None:
                     self._view(position, array, kind)
             raise
+        if not arrays:  # whatever a call before it did
+            return self._from_host(args, arrays, given, stream)
         plan = self._plans.young.get(signature)
         if plan is None:
-            if not arrays:
-                return self._adopt(args, arrays, given, stream)
             plan = self._plans.older(signature) or self._new_plan(signature, arrays, given, args)
         if stream is None:
             if plan.current is None:
@@ -421,7 +421,9 @@ class Launcher:
         if given is not None:
             check_host_outputs(self.kernel, hosts[:split], given, self._touched)
         loan = self.kinds.loan
-        signature: Hashable = given is None, self._values(args)
+        signature: Hashable = given is None
+        if self._integers:
+            signature = signature, self._values(args)
         for view in views:
             signature = signature, (view.layout, view.dtype, device.ordinal, NEW_ARRAY & 15)
         plan = self._plans.young.get(signature) or self._plans.older(signature)

@@ -9,6 +9,7 @@ from taskfuse import ops
 from taskfuse.errors import InputError, LaunchError, OutputError
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.tensor import TensorView
 from taskfuse.kir import Kernel
 from taskfuse.runtime.executable import Executable
@@ -40,7 +41,7 @@ class Link(NamedTuple):
 
 class Chain(Executable):
     """Executables that run one after another, as one. What goes between them is allocated by the framework of the arguments, in its stream; what they
-    take of these through views has strides of its own.
+    take of these through views has strides of its own. Where the only arrays of a call are those of ``out=``, the first of them decides.
 
     Args:
         fusion: what they compute together.
@@ -48,7 +49,7 @@ class Chain(Executable):
         schedule: the automatic schedule, if there is one.
     """
 
-    __slots__ = ("_copies", "_fusion", "_is_short", "_names", "_outputs", "_routes", "_views", "links")
+    __slots__ = ("_copies", "_fusion", "_is_short", "_lone", "_names", "_outputs", "_routes", "_views", "links")
 
     def __init__(self, fusion: Fusion, links: Sequence[Link], schedule: Schedule | None = None) -> None:
         self.links = tuple(links)
@@ -62,6 +63,8 @@ class Chain(Executable):
         self._views = {name: StridedView(fusion, name, self.backend) for name in views}
         self._routes: Routes | None = None
         made = [name for link in links for name in link.outputs]
+        numbers = {*(s.name for s in fusion.scalars), *fusion.integers}
+        self._lone = frozenset(k for k, link in enumerate(links) if numbers.issuperset(link.arguments))  # of those that take no array
         self._is_short = not fusion.scalars and not fusion.integers and set(self._outputs) <= set(made) and len({*self._outputs}) == len(self._outputs)
 
     @property
@@ -118,8 +121,10 @@ class Chain(Executable):
         values: dict[str, Any] = dict(zip(self._names, args, strict=True))
         last = self.links[-1]
         is_direct = last.outputs == self._outputs
-        for link in self.links:
+        for number, link in enumerate(self.links):
             own = out if is_direct and link is last else None
+            if own is None and given and number in self._lone and not self._fusion.inputs:
+                own = self._made(link, given[0], sizes, stream)
             for name in link.arguments:
                 if name not in values:
                     values[name] = self._view(self._views[name], values, sizes, stream, seed)
@@ -136,6 +141,19 @@ class Chain(Executable):
         if self._copies is None:
             self._copies = copies_of(self._fusion.name, self._fusion.outputs, self.backend)
         return self._copies(*results, out=out, stream=stream, seed=seed)
+
+    def _made(self, link: Link, like: Any, sizes: dict[str, int], stream: Any) -> tuple[Any, ...]:
+        """Arrays for what one kernel makes, of the framework and on the device of another one."""
+        from taskfuse.cuda.arrays import Unfit  # only who launches pays for these imports
+        from taskfuse.runtime.arrays import empty
+
+        made: list[Any] = []
+        for tv in map(self._fusion.tensor, link.outputs):
+            try:
+                made.append(empty(like, [int(evaluate(a.extent, {s: sizes[s] for s in a.extent.free})) for a in tv.logical], tv.dtype, None, stream))
+            except Unfit as unfit:
+                raise OutputError(index=0, fusion=self._fusion.name, reason=f"'{tv.name}' is made beside it: {unfit.reason}", help=unfit.help) from None
+        return tuple(made)
 
     def _learn(self, args: tuple[Any, ...], given: tuple[Any, ...] | None, values: dict[str, Any]) -> None:
         """Remember what calls with such arguments do, if all kernels run on a GPU."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
 from tests.cuda.calls import COPY, EXCHANGE, OVERLAPPING
-from tests.cuda.fakes import GPU, FakeDriver, FakeTorch, FakeTorchDevice
+from tests.cuda.fakes import GPU, FakeDriver, FakeTensor, FakeTorch, FakeTorchDevice
 from tests.cuda.launched import SECOND, Case, tensor
 
 PART = """
@@ -13,6 +16,14 @@ KERNEL part(x: float32[N], pos: integer) -> (y: float32[pos + 4])
 
 IF pos >= 0:
   y[blockIdx.x] = copy(x[blockIdx.x])
+"""
+
+COUNTED = """
+KERNEL k(pos: integer) -> (y: float32[pos])
+  DIM pos min 1
+  GRID (pos, 1, 1)  BLOCK (1, 1, 1)
+
+y[blockIdx.x] = copy(0.5)
 """
 
 
@@ -102,6 +113,16 @@ def test_a_launch_that_fails(driver: FakeDriver, torch: FakeTorch) -> None:
         "launch of kernel 'k': CUDA_ERROR_700: as the test wants\n"
         "note: it may be the error of an earlier launch, which the driver tells of now; compute-sanitizer finds the place"
     )
+
+
+@pytest.mark.parametrize("args", [(), (3,)])
+def test_a_call_without_an_array_is_one_on_numpy_arrays_whatever_was_called_before(driver: FakeDriver, torch: FakeTorch, args: tuple[int, ...]) -> None:
+    case = Case(COUNTED if args else COUNTED.replace("pos: integer", "").replace("  DIM pos min 1\n", "").replace("pos", "3"), driver)
+    for _ in range(2):
+        (y,) = case.run(args)
+        assert type(y) is np.ndarray
+        (y,) = case.run(args, out=tensor(3))
+        assert type(y) is FakeTensor
 
 
 def test_integers(driver: FakeDriver, torch: FakeTorch) -> None:
