@@ -20,7 +20,7 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
 from taskfuse.kir.declarations import Buffer, HostParam
 from taskfuse.kir.nodes import If, Stmt
-from taskfuse.kir.walk import accesses, bodies
+from taskfuse.kir.walk import accesses, bodies, looked_up
 from taskfuse.target import REGISTERS, WARP, Target
 
 ROWS = 48
@@ -41,11 +41,13 @@ class Launch:
 
     Attributes:
         symbols: values of the extents and the host parameters.
+        tables: the integers of inputs whose elements occur in expressions: offsets of rows of one length.
         grid, block, cluster: x, y, z.
         resident: blocks that a multiprocessor holds at once, as far as threads, Shared memory and the registers of buffers decide that.
     """
 
     symbols: Mapping[str, int]
+    tables: Mapping[str, Array]
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     cluster: tuple[int, int, int]
@@ -88,7 +90,9 @@ class Launch:
         held = min(limits.blocks, limits.warps * WARP // max(threads, WARP), REGISTERS // (registers * max(threads, WARP)))
         if shared:
             held = min(held, limits.shared // (shared + limits.shared - limits.block_shared))
-        return Launch(symbols, three(kernel.grid), block, three(kernel.cluster), max(1, held, kernel.residents))
+        used, most = looked_up(kernel), max(symbols.values(), default=1)
+        tables = {p.name: np.linspace(0, most, integer(p.shape[0], symbols)).astype(np.int64) for p in kernel.tables if p.name in used}
+        return Launch(symbols, tables, three(kernel.grid), block, three(kernel.cluster), max(1, held, kernel.residents))
 
 
 def _used(body: tuple[Stmt, ...], sizes: Mapping[str, int]) -> frozenset[str]:
@@ -137,7 +141,7 @@ class Sample:
         at = np.arange(blocks) if blocks == launch.blocks else ((0.5 + np.arange(blocks) * SPREAD) % 1 * launch.blocks).astype(np.int64)
         block = np.repeat(at, warps)[:, None]
         thread = np.tile(each, blocks)[:, None] * WARP + np.arange(WARP)[None, :]
-        env: dict[str, Any] = dict(launch.symbols)
+        env: dict[str, Any] = {**launch.symbols, **launch.tables}
         for name, extents, linear in (("blockIdx", launch.grid, block), ("threadIdx", launch.block, thread)):
             x, y, _ = extents
             env |= {f"{name}.x": linear % x, f"{name}.y": linear // x % y, f"{name}.z": linear // (x * y)}

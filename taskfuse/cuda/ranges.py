@@ -28,6 +28,7 @@ from taskfuse.ir.scalar import (
     Sum,
     Table,
     Xor,
+    children,
     interval,
 )
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES
@@ -78,8 +79,12 @@ class Ranges:
         """True if ``e`` and every value on the way to it are within the limits: 32-bit integers, unless said otherwise."""
         found = self._fits.get(e)
         if found is None:
-            found = self._fits[e] = self._fit(e)
+            found = self._fits[e] = self._fit(e) or self._divides_by_zero(e)
         return found
+
+    def _divides_by_zero(self, e: Expr) -> bool:
+        """True if an expression has no value: a guard keeps every thread from it, as of an axis without elements."""
+        return (isinstance(e, FloorDiv | Mod) and self.of(e.b) == (0, 0)) or any(map(self._divides_by_zero, children(e)))
 
     def _fit(self, e: Expr) -> bool:
         match e:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.dims import circular, facts_of
-from taskfuse.ir.scalar import SYMBOL_NAME, Expr, Facts, elements_of, integers_of
+from taskfuse.ir.scalar import SYMBOL_NAME, Expr, Facts, elements_of, eq, integers_of, prove
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, INDEX_TYPES, THREAD_TYPES, MemoryType
 from taskfuse.kir.declarations import Buffer, HostParam, IntegerParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
 from taskfuse.kir.forms import RESERVED
@@ -88,7 +88,7 @@ class Declarations:
             table = self.tables.get(found.tensor.name)
             if table is None:
                 return f"'{found.tensor}' is not an input of one axis of integers that the kernel leaves as it is, whose elements may stand in expressions"
-            if table.shape != (found.size,):
+            if table.shape[0] is not found.size and not prove(eq(table.shape[0], found.size), self.facts):
                 return f"'{table.name}' has {table.shape[0]} elements, not {found.size}"
         wrong = self.tables.keys() & integers_of(e) - self.launch_symbols
         return f"'{min(wrong)}' is a tensor, not an integer" if wrong else None

@@ -18,6 +18,7 @@ from taskfuse.ir.values import MODULAR, Values
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import ScalarParam
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.walk import looked_up
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
 
 Array = NDArray[Any]
@@ -46,7 +47,8 @@ class _Meaning:
 
     def __init__(self, kernel: Kernel, arguments: Sequence[Array | int | float], sizes: Mapping[str, int], values: Values) -> None:
         self.values = values
-        self.sizes = dict(sizes)
+        tables = {p.name: np.asarray(arguments[k]).astype(np.int64) for k, p in enumerate(kernel.inputs) if p.name in looked_up(kernel)}
+        self.sizes: dict[str, Any] = {**sizes, **tables}
         scalars = [p for p in kernel.params if isinstance(p, ScalarParam)]
         given = list(arguments)
         self.tensors = {p.name: values.encode(given[k], p.dtype) for k, p in enumerate(kernel.inputs)}

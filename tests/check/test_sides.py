@@ -128,7 +128,7 @@ def gaps(kernel: Kernel) -> list[Obligation]:
 @pytest.mark.parametrize("name", OPEN)
 def test_a_side_condition_that_fails_is_a_gap(name: str) -> None:
     found = gaps(read(SIDES / f"{name}.kir"))
-    assert OPEN[name] in [f"{o.subject}: {o.reason}" for o in (found if name == "divisor_unrolled" else found[:1])]  # a loop that is not unrolled has more
+    assert OPEN[name] in [f"{o.subject}: {o.reason}" for o in (found if name in ("divisor_unrolled", "slots_thread") else found[:1])]  # these have more
 
 
 @pytest.mark.parametrize("path", sorted(SIDES.glob("*.fixed.kir")), ids=lambda p: p.stem)

@@ -131,3 +131,16 @@ def test_limits_are_those_of_the_integers_that_compute() -> None:
         cube = n * n * n // 7
         assert Ranges({"n": (0, size)}).fits(cube) is narrow
         assert Ranges({"n": (0, size)}, limits=INT64).child({}).fits(cube) is long
+
+
+def test_indices_of_axes_without_elements_need_no_bits() -> None:
+    with tf.Fusion("scale") as fusion:
+        x = tf.define_tensor([tf.dim("N", min=0), tf.dim("K", min=0)], name="x")
+        y = x * 2.0
+        fusion.add_output(y)
+    y.merge(0, 1)
+    y.axis(0).parallelize(tf.ParallelType.BIDx)
+    kernel = tf.lower(fusion)
+    assert "//K" in str(kernel)
+    assert all(fits(kernel, {"N": n, "K": k}) for n in (0, 5) for k in (0, 5))
+    assert not fits(kernel, {"N": 1 << 20, "K": 1 << 20})

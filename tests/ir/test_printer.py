@@ -231,7 +231,7 @@ def fields_of(cls: type) -> set[str]:
         (Scalar, "id name dtype", "fusion location"),
         (Task, "name tensors budget", "tree parent location"),
         (Group, "name members ptype pingpong_axis budget", "tree parent location"),
-        (Dim, "name min max multiple_of", ""),
+        (Dim, "name min max multiple_of bound", ""),
         (Axis, "extent kind source", "id"),
         (Split, "source outer inner", ""),
         (Merge, "outer inner result", ""),

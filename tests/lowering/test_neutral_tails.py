@@ -115,3 +115,16 @@ def test_one_factor_that_is_zero_is_not_enough() -> None:
     for tv, wanted in ((one, None), (dot, parse_expr("N"))):
         expr = next(e for e in fusion.exprs() if isinstance(e, Reduction) and e.output is tv)
         assert end_of_terms(fusion, expr, len(expr.output.root) - 1) is wanted
+
+
+def test_rows_that_a_table_names_are_not_in_registers() -> None:
+    fusion, rows, y = ragged()
+    x = fusion.inputs[0]
+    held = x.cache_after()
+    held.inline_at(0)
+    rows.inline_at(2)
+    for tv in (rows, y):
+        tv.axis(0).parallelize(tf.ParallelType.TIDx)
+    kernel = tf.lower(fusion)
+    assert "SHARED" in str(kernel)
+    assert kernel.simulate(X, OFFSETS)[0].tolist() == SUMS

