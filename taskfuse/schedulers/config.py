@@ -28,6 +28,8 @@ MAX_ACCUMULATORS = {1: 192, 2: 128, 3: 96}
 REGISTERS_LEFT = {1: 200, 2: 190, 3: 130}
 """Registers of a thread that multiplies for its accumulators and pieces of tensors, by the number of warpgroups: the rest are addresses and what an element
 takes."""
+MORE_ROWS = 32
+"""Registers more that are gone where warpgroups take turns with tiles of several times 64 rows: with 128 accumulators, a bias at once spilled 16 bytes."""
 CLUSTERS = (1, 2)
 
 
@@ -129,7 +131,8 @@ class MatmulConfig(Parameters):
     def holds(self, itemsizes: Iterable[int]) -> bool:
         """Whether a thread has room for its part of a piece of each of several tensors, beside the accumulators."""
         elements = WGMMA_ROWS * self.columns // WARPGROUP
-        return self.accumulators + sum(elements * size // 4 for size in itemsizes) <= REGISTERS_LEFT[self.warpgroups]
+        addresses = MORE_ROWS if self.kind is MatmulKind.PINGPONG and self.rows > WGMMA_ROWS else 0
+        return self.accumulators + addresses + sum(elements * size // 4 for size in itemsizes) <= REGISTERS_LEFT[self.warpgroups]
 
     def shared_bytes(self, itemsize: int, staged: int) -> int:
         """Shared memory of a block: the operands' ring, and ``staged`` outputs that are staged for bulk stores.
