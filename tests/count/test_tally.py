@@ -5,7 +5,7 @@ from dataclasses import replace
 from taskfuse.count import Count, Launch, Traffic
 from taskfuse.target import DEFAULT
 
-LAUNCH = Launch({}, (1320, 1, 1), (128, 1, 1), (1, 1, 1), 10)
+LAUNCH = Launch({}, {}, (1320, 1, 1), (128, 1, 1), (1, 1, 1), 10)
 NOTHING = Count(LAUNCH, 0.0, 0.0, 0.0, {}, {}, 0.0, 0.0, 0.0, 0.0, DEFAULT)
 
 
