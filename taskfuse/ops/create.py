@@ -22,8 +22,21 @@ from taskfuse.ops.elementwise import add, mul
 from taskfuse.ops.pointwise import cast
 from taskfuse.ops.registry import OpKind, always, op, same
 
-__all__ = ["arange", "define_integer", "define_scalar", "define_tensor", "dim", "full", "full_like", "iota", "ones", "ones_like", "table"]
-__all__ += ["zeros", "zeros_like"]
+__all__ = [
+    "arange",
+    "define_integer",
+    "define_scalar",
+    "define_tensor",
+    "dim",
+    "full",
+    "full_like",
+    "iota",
+    "ones",
+    "ones_like",
+    "table",
+    "zeros",
+    "zeros_like",
+]
 
 Extent = IntLike | str | Dim
 Number = bool | int | float | Expr | Scalar
