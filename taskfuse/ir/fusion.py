@@ -119,6 +119,8 @@ class Fusion:
     def add_dim(self, dim: Dim) -> None:
         """Record facts about a symbol. Raises :class:`FusionError` if other facts are known already."""
         known = self.dims.get(dim.name)
+        if any(tv.name == dim.name for tv in self.tables):
+            raise FusionError(fusion=self.name, reason=f"'{dim.name}' is a table, not a dimension", help="give the dimension another name", location=caller())
         if dim.bound is not None:
             self._check_bound(dim, dim.bound)
         if known is not None and known != dim and dim != Dim(dim.name):
@@ -308,6 +310,8 @@ class Fusion:
             reason, help = f"{tv.name} is written into {into.name}, which has its strides", "leave out strides="
         elif (base := readers().base(self, into)) is None:
             reason = f"{into.name} is neither an input nor a view of one that has strides"
+        elif base in self.tables:
+            reason, help = f"{into.name} is a table, which expressions read while the kernel runs", "return the result in an array of its own"
         elif any(r.into is not None and readers().base(self, r.into) is base for r in self.results):
             reason, help = f"another output is written into the array of {into.name}", "write one output into an array"
         if reason:
@@ -326,6 +330,9 @@ class Fusion:
             return
         if self._is_taken(name):
             raise FusionError(fusion=self.name, reason=f"there is already a value named '{name}'", location=caller())
+        if tv in self.tables:
+            reason = f"the name of table '{tv.name}' stands in index expressions"
+            raise FusionError(fusion=self.name, reason=reason, help=f"call it so from the start: tf.table('{name}', ...)", location=caller())
         self._tensors = {name if x is tv else key: x for key, x in self._tensors.items()}
         tv.set_name(name)
 

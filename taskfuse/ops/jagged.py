@@ -41,6 +41,7 @@ def jagged_to_padded_dense(values: TensorView, offsets: TensorView, max_length: 
         DTypeError: ``padding_value`` is not a value of the dtype of ``values``.
     """
     check_tensor("jagged_to_padded_dense", values)
+    check_tensor("jagged_to_padded_dense", offsets)
     if padding_value and result_type(values.dtype, padding_value) is not values.dtype:
         raise dtype_error("jagged_to_padded_dense", f"{padding_value!r} is not a value of {values.dtype.name}", "cast the tensor first")
     fusion = common_fusion("jagged_to_padded_dense", (values, offsets))

@@ -67,3 +67,15 @@ def test_what_is_no_table() -> None:
             tf.table("M", 4, high=4)
         with pytest.raises(FusionError, match="'i0' is not a name for a table"):
             tf.table("i0", 4, high=4)
+
+
+def test_a_table_keeps_its_name_and_its_elements() -> None:
+    with tf.Fusion() as fusion:
+        tf.define_tensor("M")
+        rows = tf.table("rows", "G + 1", high="M")
+        with pytest.raises(FusionError, match="the name of table 'rows' stands in index expressions"):
+            rows.named("offsets")
+        with pytest.raises(FusionError, match="'rows' is a table, not a dimension"):
+            tf.define_tensor("rows")
+        with pytest.raises(FusionError, match="rows is a table, which expressions read"):
+            fusion.add_output(rows + 1, into=rows)

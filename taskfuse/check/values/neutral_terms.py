@@ -19,17 +19,22 @@ _SAME = ("copy", "cast")
 
 
 def end_of_terms(definition: Definition, axis: int, definitions: Mapping[str, Definition]) -> Expr | None:
-    """An expression over the other indices of a point, from which on along an axis the terms are neutral; ``None`` if there is none that is known."""
+    """An expression over the indices of an element, from which on along a reduced axis the terms are neutral; ``None`` if there is none that is known."""
     rule = definition.rule
     if not isinstance(rule, Reduce):
         return None
     neutral = rule.combine.neutral(rule.dtype)
+    if rule.init.value == neutral and not is_same_number(rule.init.value, neutral):  # 0.0 is not neutral to -0.0
+        return None
     is_product = rule.body.name == "mul" and neutral == 0  # of zeros: one of a zero and an infinity is not a number
     if rule.body.name not in _SAME and not is_product:
         return None
     ends = [_end(o, f"i{axis}", neutral, definitions) for o in rule.operands]
     known = [e for e in ends if e is not None]
-    return maximum(*known) if known and len(known) == len(ends) else None
+    reduced = {f"i{k}" for k in range(len(definition.space))}.difference(*(e.free for e in definition.place))
+    if not known or len(known) < len(ends) or any(not e.free.isdisjoint(reduced) for e in known):
+        return None
+    return maximum(*known)
 
 
 def _end(operand: Operand, axis: str, neutral: float, definitions: Mapping[str, Definition]) -> Expr | None:

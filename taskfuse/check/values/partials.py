@@ -88,6 +88,8 @@ class Fold:
         rule, definitions = self.rule, {t.name: t.definition for t in self.elements.tensors.values()}
         if not isinstance(rule, Reduce) or rule.body.name not in ("copy", "cast", "mul") or (rule.body.name == "mul" and self.neutral != 0):
             return None
+        if self.initial != self.neutral and rule.init.value == rule.combine.neutral(self.dtype):  # -0.0: 0.0 is not neutral to it
+            return None
         picked = (definitions.get(o.buffer) if isinstance(o, Access) else None for o in rule.operands)
         if not all(d is not None and isinstance(d.rule, Pick) for d in picked):
             return None

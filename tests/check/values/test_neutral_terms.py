@@ -92,3 +92,21 @@ def test_the_end_is_an_expression_over_the_other_indices() -> None:
 def test_bad_twins(old: str, new: str) -> None:
     assert old in TEXT
     assert parse_kernel(TEXT.replace(old, new)).verify().verdict is Verdict.REFUTED
+
+
+def test_zero_is_not_neutral_to_its_negative() -> None:
+    """-0.0 + 0.0 is 0.0: a sum that begins with -0.0 and leaves a term out may keep its sign."""
+    text = TEXT.replace("from 0.0", "from -0.0").replace("acc = copy(0.0)", "acc = copy(-0.0)")
+    assert parse_kernel(text).verify().verdict is Verdict.REFUTED
+    whole = text.replace("FOR r in 0..max(", "FOR r in 0..M + 0*max(")
+    assert parse_kernel(whole).verify().is_proved
+
+
+def test_an_end_that_another_reduced_axis_decides_is_none() -> None:
+    text = (
+        "KERNEL k(x: float32[N, K]) -> (y: float32[])\n  DIM N, K\n  GRID (1, 1, 1)  BLOCK (1, 1, 1)\n"
+        "  DEFINE p: float32[N, K] = pick(x[i0, i1] if i1 < 2*i0 + 1, otherwise 0.0)\n"
+        "  DEFINE y: float32[] over (N, K) at () = reduce add of copy(p[i0, i1]) from 0.0\n\ny[] = copy(0.0)\n"
+    )
+    definitions = {d.tensor: d for d in parse_kernel(text).definitions}
+    assert end_of_terms(definitions["y"], 1, definitions) is None
