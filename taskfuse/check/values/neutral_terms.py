@@ -18,13 +18,19 @@ _SAME = ("copy", "cast")
 """What gives a neutral element for one."""
 
 
+def is_signed_zero(rule: Reduce) -> bool:
+    """True if a sum begins with -0.0, to which 0.0, the neutral element of all others, is not neutral: their sum is 0.0."""
+    neutral = rule.combine.neutral(rule.dtype)
+    return rule.init.value == neutral and not is_same_number(rule.init.value, neutral)
+
+
 def end_of_terms(definition: Definition, axis: int, definitions: Mapping[str, Definition]) -> Expr | None:
     """An expression over the indices of an element, from which on along a reduced axis the terms are neutral; ``None`` if there is none that is known."""
     rule = definition.rule
     if not isinstance(rule, Reduce):
         return None
     neutral = rule.combine.neutral(rule.dtype)
-    if rule.init.value == neutral and not is_same_number(rule.init.value, neutral):  # 0.0 is not neutral to -0.0
+    if is_signed_zero(rule):
         return None
     is_product = rule.body.name == "mul" and neutral == 0  # of zeros: one of a zero and an infinity is not a number
     if rule.body.name not in _SAME and not is_product:

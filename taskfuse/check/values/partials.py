@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.values.elements import Elements, Tensor, row_major, value
+from taskfuse.check.values.neutral_terms import is_signed_zero
 from taskfuse.check.values.terms import PART, Bools, Ints, Terms, constant, constant_tag, constants, converted, numbers, tensor_tag
 from taskfuse.dtypes import DType
 from taskfuse.ir.combine import Combine
@@ -68,6 +69,7 @@ class Fold:
         self.neutral = int(constant(self.combine.neutral(self.dtype), self.dtype).data[0])
         init = converted(constant(rule.init.value, rule.init.dtype), self.dtype) if isinstance(rule, Reduce) else None
         self.initial = self.neutral if init is None else int(init.data[0])
+        self.is_signed_zero = isinstance(rule, Reduce) and is_signed_zero(rule)
         self.start = np.uint64(0) if self.initial == self.neutral else np.uint64(rng.integers(0, 2**64, dtype=np.uint64))
 
     def absorbs(self, data: Ints) -> Bools:
@@ -88,7 +90,7 @@ class Fold:
         rule, definitions = self.rule, {t.name: t.definition for t in self.elements.tensors.values()}
         if not isinstance(rule, Reduce) or rule.body.name not in ("copy", "cast", "mul") or (rule.body.name == "mul" and self.neutral != 0):
             return None
-        if self.initial != self.neutral and rule.init.value == rule.combine.neutral(self.dtype):  # -0.0: 0.0 is not neutral to it
+        if self.is_signed_zero:
             return None
         picked = (definitions.get(o.buffer) if isinstance(o, Access) else None for o in rule.operands)
         if not all(d is not None and isinstance(d.rule, Pick) for d in picked):
@@ -219,7 +221,7 @@ class Partials:
         if same.any():
             initial = same & (terms.data == fold.initial)
             node[initial] = self.start(fold)
-            neutral = same & ((terms.data == fold.neutral) | fold.absorbs(terms.data))
+            neutral = same & (((terms.data == fold.neutral) & (not fold.is_signed_zero)) | fold.absorbs(terms.data))
             node[neutral] = 0
             known = known | initial | neutral
         return node, known | bodies

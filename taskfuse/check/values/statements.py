@@ -9,6 +9,7 @@ from taskfuse.check.bounded_variables import Element
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import Node, conjuncts
 from taskfuse.check.values.claims import Instructions, Place, taken
+from taskfuse.check.values.neutral_terms import is_signed_zero
 from taskfuse.check.values.questions import equal, inside, known_at, proves
 from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.reductions import Reductions
@@ -329,6 +330,8 @@ class Statements:
             return
         if not isinstance(rule, Reduce) or rule.combine.op is not ELEMENTWISE["add"] or rule.body not in (MUL, COPY):
             raise Open("terms past the end may be taken, and it is not a sum of products", node)
+        if is_signed_zero(rule):
+            raise Open("terms past the end may be taken: they add 0.0 to a sum that begins with -0.0", node)
         for want in rule.operands:
             if not isinstance(want, Access):
                 raise Open("terms past the end may be taken, and a factor is not a tensor", node)

@@ -437,5 +437,5 @@ def test_an_initial_value_that_is_no_neutral_element_comes_once(combine: str, ne
     assert [gap for gap in gaps(nobody) if "which no partial result has" in gap]
     assert not nobody.verify({"N": 5}).is_proved
     one = made(init=init, own=neutral, first=init)
-    assert one.verify({"N": 5}).is_proved
+    assert one.verify({"N": 5}).is_proved is (init != "-0.0")  # the others begin with 0.0, and -0.0 + 0.0 is 0.0
     assert difference(one, {"N": 5}, 0) is None

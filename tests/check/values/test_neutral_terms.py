@@ -110,3 +110,15 @@ def test_an_end_that_another_reduced_axis_decides_is_none() -> None:
     )
     definitions = {d.tensor: d for d in parse_kernel(text).definitions}
     assert end_of_terms(definitions["y"], 1, definitions) is None
+
+
+@pytest.mark.parametrize(("start", "verdict"), [("0.0", Verdict.PROVED), ("-0.0", Verdict.REFUTED)])
+def test_padding_is_not_neutral_to_negative_zero(start: str, verdict: Verdict) -> None:
+    text = (
+        "KERNEL k(x: float32[N]) -> (y: float32[])\n  DIM N\n  GRID (1, 1, 1)  BLOCK (1, 1, 1)\n  LOCAL acc: float32[]\n  LOCAL t: float32[]\n"
+        "  DEFINE c: float32[N] = copy(x[i0])\n"
+        f"  DEFINE y: float32[] over (N) at () = reduce add of copy(c[i0]) from {start}\n\nacc = copy({start})  ~ start y\n"
+        "FOR o in 0..ceildiv(N, 4):\n  FOR j in 0..4:\n    t = pad(x[4*o + j] if 4*o + j < N, otherwise 0.0)  ~ value c[4*o + j]\n"
+        "    acc = add(acc, t)  ~ term y[4*o + j]\ny[] = copy(acc)  ~ value y[]\n"
+    )
+    assert parse_kernel(text).verify().verdict is verdict
