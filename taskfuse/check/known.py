@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taskfuse.kir import Kernel, walk
-from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, TmaLoad, TmaStore, Update, VectorCopy
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.synchronization import (
     Acquire,
@@ -28,7 +28,7 @@ from taskfuse.reports.certificate import Layer, Obligation, Verdict
 KNOWN: frozenset[type] = frozenset(
     (
         *(For, Bind, If),
-        *(Compute, Choose, Gather, VectorCopy, AsyncCopy, TmaLoad, TmaStore),
+        *(Compute, Choose, Gather, Update, VectorCopy, AsyncCopy, TmaLoad, TmaStore),
         *(Wgmma, Mma, LdMatrix, StMatrix, Shuffle),
         *(Barrier, InitBarrier, Arrive, ArriveAsync, Expect, Wait, Release, Acquire, CursorInit, Advance, Commit, WaitGroup),
         *(FenceInit, FenceProxyAsync, WgmmaFence, SetMaxNReg),

@@ -68,14 +68,27 @@ class Find:
 
 
 @dataclass(frozen=True, slots=True)
+class Send:
+    """``operand``, on its way to the place that the tensor has as a part of a :class:`Whole`, where elements are combined by ``combine``.
+
+    The place may have the symbols ``v0``, ``v1``, ...: the integers ``values``, counted from the end if negative. None where one is outside its extent.
+    """
+
+    combine: Combine
+    operand: Operand
+    values: tuple[Access, ...]
+    extents: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Whole:
-    """Made of parts: the element ``i0, i1, ...`` of a part is that at its place."""
+    """Made of parts: the element ``i0, i1, ...`` of a part is that at its place. Parts that are sent are combined with what the others make."""
 
     parts: tuple[str, ...]
     places: tuple[tuple[Expr, ...], ...]
 
 
-Rule = Apply | Pick | Reduce | Accumulate | Find | Whole
+Rule = Apply | Pick | Reduce | Accumulate | Find | Send | Whole
 
 
 @dataclass(frozen=True, slots=True)

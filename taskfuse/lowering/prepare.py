@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.axes import Axis, AxisKind, axis
-from taskfuse.ir.expr import Assemble, MathExpr, Read, rebuilt
+from taskfuse.ir.expr import Assemble, MathExpr, Read, Update, rebuilt
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.storage import has_code, producers, resolve
@@ -77,6 +77,9 @@ def _own_parts(fusion: Fusion) -> None:
             taken.add(tv)
             parts.append(Read(tv, part.index, part.valid))
         fusion.define(replace(expr, parts=tuple(parts)))
+        for part in parts:
+            if isinstance(update := fusion.definition(part.tensor), Update):  # of the element where it lies, which may be a copy
+                fusion.define(replace(update, operands=(replace(update.target, tensor=parts[0].tensor), *update.operands[1:])))
 
 
 def _separate(fusion: Fusion, tree: Tree, group: Group, tv: TensorView) -> bool:

@@ -13,6 +13,7 @@ from taskfuse.schedulers.propose import partition
 from taskfuse.schedulers.reduction import reduction
 from taskfuse.schedulers.rows import RowConfig
 from taskfuse.schedulers.scan import ScanConfig, scan
+from taskfuse.schedulers.scatter import ScatterConfig, scatter
 from taskfuse.schedulers.schedule import Chosen, Option, Schedule
 from taskfuse.schedulers.simt_gemm import SimtGemmConfig, simt_gemm
 from taskfuse.schedulers.transpose import TransposeConfig, transpose
@@ -31,6 +32,7 @@ __all__ = [
     "PointwiseConfig",
     "RowConfig",
     "ScanConfig",
+    "ScatterConfig",
     "Schedule",
     "SimtGemmConfig",
     "TransposeConfig",
@@ -44,6 +46,7 @@ __all__ = [
     "pointwise",
     "reduction",
     "scan",
+    "scatter",
     "simt_gemm",
     "transpose",
     "tune",
