@@ -160,7 +160,8 @@ def values_are_integers(subject: Gather | Update, scope: Scope) -> str | None:
     for v in subject.values:
         dtype = scope.declarations.dtype(v.source.buffer)
         if dtype is None or not dtype.is_integer or dtype is uint64:
-            return f"a value of a gather or an update is an integer of at most 64 bits with a sign, and '{v.source.buffer}' is {dtype}"
+            what = "a gather" if isinstance(subject, Gather) else "an update"
+            return f"a value of {what} is an integer of at most 64 bits with a sign, and '{v.source.buffer}' is {dtype}"
     return None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 
+from taskfuse.ir.combine import depends_on_order
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.fields import ExprMap, fields_of, map_access, map_operand
 from taskfuse.kir.kernel import Kernel
@@ -169,6 +170,12 @@ def held(stmt: Stmt) -> Holds | None:
 def own_symbols(stmt: Stmt) -> dict[str, Expr]:
     """The symbols that mean something in a statement itself alone, each in ``[0, extent)`` where it is used."""
     return {v.symbol: v.extent for v in stmt.values} if isinstance(stmt, Gather | Update) else {}
+
+
+def is_deterministic(kernel: Kernel) -> bool:
+    """True if the results depend on the arguments alone: no update is by a function whose rounding shows the order in which terms come."""
+    dtypes = {d.name: d.dtype for d in (*kernel.inputs, *kernel.outputs, *kernel.buffers)}
+    return not any(depends_on_order(s.combine, dtypes[s.out.buffer]) for s in walk(kernel) if isinstance(s, Update))
 
 
 def barrier_slots(stmt: Stmt) -> tuple[BarrierSlot, ...]:
