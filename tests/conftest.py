@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Thousands of collected tests are no cycles: Python's collector does not look for them there, and seldom elsewhere. That is a fifth of the suite's time."""
+    """Thousands of collected tests hold no cycles: Python's collector stays out of them, and seldom comes elsewhere. That is a fifth of the suite's time."""
     gc.disable()
     try:
         return (yield)

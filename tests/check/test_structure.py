@@ -8,7 +8,6 @@ from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.structure import Structure
 from taskfuse.kir import parse_kernel
 from taskfuse.kir.products import Wgmma
-from taskfuse.reports.certificate import Verdict
 
 TESTS = Path(__file__).parent.parent
 PINGPONG = (TESTS / "goldens" / "examples" / "gemm_pingpong.kir").read_text(encoding="utf-8")

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taskfuse as tf
-from taskfuse.check import Verdict
 from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.atoms import Instruction

@@ -9,7 +9,6 @@ import numpy.typing as npt
 import pytest
 
 import taskfuse as tf
-from taskfuse.check import Verdict
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.storage import producers
 from taskfuse.ir.types import ParallelType as P
