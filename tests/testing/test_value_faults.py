@@ -63,7 +63,7 @@ def test_a_hole_in_the_proof_is_told(pipeline: Subject, monkeypatch: pytest.Monk
     found = first(pipeline, "operands swapped", "sub(")
     assert found.escaped
     swap = next(o for o in VALUE_OPERATORS if o.name == "operands swapped")
-    assert found in [escape(pipeline, swap, mutant) for mutant in swap.apply(pipeline.kernel)]
+    assert found in (escape(pipeline, swap, mutant) for mutant in swap.apply(pipeline.kernel))
     assert "proved, and wrong (1)\n  operands swapped: pipeline" in Table([found]).lists()
 
 
