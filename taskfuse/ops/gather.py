@@ -89,7 +89,7 @@ def take_along_axis(x: TensorView, indices: TensorView, axis: int = -1) -> Tenso
         DTypeError: if ``indices`` is not a tensor of integers.
     """
     op = "take_along_axis"
-    place = _check_along(op, x, indices, axis)
+    place = check_along(op, x, indices, axis)
     shape = list(indices.shape)
     for d, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True)):
         if d != place and a is not b:
@@ -114,7 +114,7 @@ def gather(x: TensorView, dim: int, indices: TensorView) -> TensorView:
         ShapeError: if the numbers of dimensions differ, ``dim`` is out of range, or ``indices`` is not provably within ``x`` in another dimension.
         DTypeError: if ``indices`` is not a tensor of integers.
     """
-    place = _check_along("gather", x, indices, dim)
+    place = check_along("gather", x, indices, dim)
     facts = common_fusion("gather", (x, indices)).facts()
     for d, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True)):
         if d != place and not prove(le(b, a), facts):
@@ -143,7 +143,8 @@ def one_hot(indices: TensorView, count: IntLike | str, dtype: DTypeLike = float3
         return cast_tensor(define_pointwise(fusion, ELEMENTWISE["eq"], shape, operands, bool_), as_dtype(dtype))
 
 
-def _check_along(op: str, x: TensorView, indices: TensorView, axis: int) -> int:
+def check_along(op: str, x: TensorView, indices: TensorView, axis: int) -> int:
+    """The position of ``axis`` in ``x``, along which ``indices`` of as many dimensions count. Raises :class:`ShapeError` and :class:`DTypeError`."""
     check_tensor(op, x)
     check_indices(op, indices)
     common_fusion(op, (x, indices))

@@ -33,6 +33,7 @@ class OpKind(Enum):
     VIEW = "Views"
     ASSEMBLY = "Parts put together"
     GATHER = "Reads at computed indices"
+    SCATTER = "Writes at computed indices"
     COMPOSITE = "Compositions"
     CREATION = "Inputs and constants"
     MISSING = "Not there"
