@@ -27,7 +27,7 @@ from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Redu
 
 
 class Unfaithful(Exception):
-    """A definition that says something else."""
+    """A definition that differs."""
 
 
 def check_faithful(kernel: Kernel, fusion: Fusion) -> None:
@@ -86,7 +86,7 @@ class _Comparison:
         self._rule(expr, d)
 
     def _rule(self, expr: MathExpr, d: Definition) -> None:
-        """The rule of a definition is what an expression says."""
+        """Check the rule of a definition against an expression."""
         wide = expr.output.dtype.compute
         match expr, d.rule:
             case Pointwise(), Apply() as rule:
@@ -199,7 +199,7 @@ def _places(tv: TensorView) -> tuple[Expr, ...]:
 
 
 def _equal(what: str, wanted: object, found: object) -> None:
-    """Two things are one."""
+    """Check that two values are equal."""
     if wanted != found:
         raise Unfaithful(f"its {what} is {_shown(found)}, where the fusion has {_shown(wanted)}")
 

@@ -53,7 +53,7 @@ class Parts:
         return [*(r.tensor for r in self.reductions), *self.finals]
 
     def split_off(self) -> None:
-        """Split the reductions into parts by tiles: [wave, block, m, n] with the rows of a warp apart: [wave, block, warpgroup, (rows of 64,) piece, warp, 16, 64]."""
+        """Split off the parts by tiles: [wave, block, m, n] with the rows of a warp apart: [wave, block, warpgroup, (rows of 64,) piece, warp, 16, 64]."""
         if not self.reductions:
             return
         self.script.comment("parts of the reductions: what a warp holds of them, stored by tiles")
