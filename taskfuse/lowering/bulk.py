@@ -43,7 +43,7 @@ INNER_BYTES = 16
 
 
 class NoBulkCopyError(Exception):
-    """The instruction cannot make this copy: why, and what would help."""
+    """The instruction cannot make this copy: the reason, and a remedy."""
 
     def __init__(self, reason: str, help: str) -> None:
         super().__init__(reason)

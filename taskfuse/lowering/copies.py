@@ -1,7 +1,7 @@
 """Asynchronous copies that stay inside one role: each thread waits for its own before any thread reads their elements.
 
 A thread's ``cp.async`` are complete when it has waited for them (PTX ISA, "cp.async.wait_group"), and then they are writes of the thread: the barrier
-that orders the data for other threads must come after. So the wait_group stands right behind the copies, in the innermost block that also
+that orders the data for other threads must come after. So the wait_group follows the copies, in the innermost block that also
 holds a reader, or code that writes what they read; copies next to each other share one. Copies into a channel need none: an arrival waits for
 them. Those that fill a ring ahead are waited for some trips later (:mod:`taskfuse.lowering.prefetch`).
 

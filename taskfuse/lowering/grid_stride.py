@@ -27,7 +27,7 @@ from taskfuse.schedule.shared_loops import Loop, SharedLoops
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """The split of an axis of work in one tensor: what the outer loop counts for each value of the inner, block-bound axis."""
+    """The split of an axis of work in one tensor: the trips of the outer loop for each value of the inner, block-bound axis."""
 
     source: Expr
     blocks: Expr

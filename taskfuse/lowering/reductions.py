@@ -1,4 +1,4 @@
-"""Reductions across threads and blocks: the stage that joins accumulators.
+"""Reductions across threads and blocks: the stage that combines accumulators.
 
 Each thread (or block) of a reduced digit holds a partial result in its accumulator; after this stage every thread of the thread range holds the
 result. Where the thread range is made of whole warps, the lanes of a warp exchange accumulators in a butterfly of shuffles; if partial results of

@@ -1,4 +1,4 @@
-"""Rings inside one role: a circular buffer whose writer and readers are the same threads' code; those in registers have no cursor.
+"""Rings inside one role: circular buffers that the same threads write and read; rings in registers have no cursor.
 
 Each iteration of the innermost loop around the tensor uses the next of ``stages`` slots. The role fills them ahead where it can
 (:mod:`taskfuse.lowering.prefetch`). Where it cannot, a slot is written again only ``stages`` iterations later: the barrier that orders the data orders the

@@ -18,7 +18,7 @@ from taskfuse.lowering.statements import Statements
 
 
 def vector_copy(st: Statements, tv: TensorView) -> list[PStmt]:
-    """A few consecutive elements, moved as one; one element is a plain statement."""
+    """A vector copy; of one element, a plain statement."""
     (axis,) = tv.schedule.atom_axes
     width = int(str(axis.extent))
     if width == 1:
