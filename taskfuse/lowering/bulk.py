@@ -197,7 +197,7 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
 def _begins(st: Statements, tv: TensorView, inside: TensorView, shared: Access, there: Access, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """The conditions under which the storage that a bulk store reads has all of its box: none, or that the box begins inside the tensor.
 
-    The engine writes nothing behind the end of the tensor, but it reads the whole box in Shared memory. Raises :class:`LoweringError`.
+    The engine writes nothing past the end of the tensor, but it reads the whole box in Shared memory. Raises :class:`LoweringError`.
     """
     index_map = st.indexer.index_maps.of(tv)
     atoms = dict.fromkeys(atom_symbols(tv).values(), const(0))

@@ -162,7 +162,7 @@ class GridStrideLoops:
         return any(use.output not in loop.axes for use in storage_uses(self._fusion, tv))
 
     def _meets_blocks(self, tv: TensorView, loop: Loop, memory: MemoryType) -> bool:
-        """True if code of ``tv`` may wait for other blocks in a loop, whose trips would be others; for a reader behind the loop they wait there."""
+        """True if code of ``tv`` may wait for other blocks in a loop, whose trips would be others; for a reader after the loop they wait there."""
         if memory is MemoryType.Global and any(use.output in loop.axes for use in storage_uses(self._fusion, tv)):
             return True
         reduces = isinstance(self._fusion.definition(tv), Reduction)

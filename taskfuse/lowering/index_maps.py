@@ -66,7 +66,7 @@ class IndexMaps:
         memory: tensor -> where it lives, as far as that is known.
         variables: the variables of loops with code.
         grid_stride: the loops whose trips the block index decides.
-        ends: trips of loops over reduced axes behind which all terms are neutral.
+        ends: trips of loops over reduced axes after which all terms are neutral.
     """
 
     def __init__(self, fusion: Fusion, tree: Tree, shared_loops: SharedLoops, ranges: ThreadRanges) -> None:

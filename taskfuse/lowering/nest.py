@@ -281,7 +281,7 @@ class NestBuilder:
                 return self._finish([code.tv])
 
     def _finish(self, ended: Sequence[TensorView]) -> list[PNode]:
-        """The last stage of reductions that end behind one loop."""
+        """The last stage of reductions that end after one loop."""
         done: list[PNode] = [PSync((WaitGroup(queue, 0),), tv) for tv in ended if (queue := queue_of(tv)) is not None]
         return done + finish(self.statements, [(tv, self._own_loops(tv, "f")[0]) for tv in ended])
 

@@ -6,7 +6,7 @@ reuse of the slot, too, and the sync pass needs no second one.
 
 A register has no address (CUDA puts an array with other indices into memory). So the loop around a ring in registers is unrolled, so that each copy of
 its body uses a slot that is a constant. A loop that is unrolled anyway, or has no more trips than the ring slots, keeps its form: trip ``i`` uses slot
-``i % stages``. Any other is split into rounds of ``stages`` trips, and the trips that are left behind them::
+``i % stages``. Any other is split into rounds of ``stages`` trips, and the remaining trips::
 
     for q in 0..T // S:
         for r in 0..S unrolled:  trip S*q + r, slot r

@@ -261,7 +261,7 @@ class Synchronizer:
         return found
 
     def _of_ring(self, a: _Use, b: _Use) -> list[_Need]:
-        """One barrier in an iteration of a loop that fills a ring ahead: before the fill, behind what waits for earlier ones.
+        """One barrier in an iteration of a loop that fills a ring ahead: before the fill, after the waits for earlier ones.
 
         A slot that is used in an iteration has been filled in an earlier one, or before the loop, and is filled again in the next one at the
         earliest: the beginning of an iteration lies between, up to its fill.

@@ -104,7 +104,7 @@ class _Search:
         return [tuple(part) for part in components(tensors, edges)]
 
     def _behind_parts(self, tensors: Tensors) -> ProposedGroup | None:
-        """An expression that reads parts of what it makes from different tensors, with all that needs it, behind those that make them."""
+        """An expression that reads parts of what it makes from different tensors, with its dependents, after their producers."""
         for tv in tensors:
             sources = {r.tensor for r in self.reads[tv] if r.valid is not TRUE}
             needs = self._needing(tv, tensors)

@@ -5,7 +5,7 @@ The contribution of a tile to a sum is a **part**, computed where the tile lies 
 stored theirs, the threads that multiplied add up the parts, always in the same order: there are no atomics, so results do not depend on timing.
 
     part     of rows: one per tile along n;  of columns: one per 16 rows, which a warp holds
-    finish   behind the loop over tiles and a barrier of the grid: [wave, block, parts over TIDx and TIDy, 32 elements over TIDx, parts]
+    finish   after the loop over tiles and a grid barrier: [wave, block, parts over TIDx and TIDy, 32 elements over TIDx, parts]
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Inputs that an output is written into: each read of an element precedes its write.
 
 Everything else takes an element of an input for what the caller passed. Two accesses of one array by two names never race (:mod:`taskfuse.check.races`
-treats them as one), so they are ordered as in the sequential nest: it suffices that a write of an element stands behind every read of it there.
+treats them as one), so they are ordered as in the sequential nest: it suffices that a write of an element follows every read of it there.
 """
 
 from __future__ import annotations
