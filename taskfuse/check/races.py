@@ -19,6 +19,7 @@ from taskfuse.check.multibuffers import MultiBuffers, PrivatePair
 from taskfuse.check.paths import Paths, Region, Step, SyncPoints, common_loops
 from taskfuse.check.relation import Relation, pinned
 from taskfuse.check.remote import apart
+from taskfuse.check.ring_order import RingOrder
 from taskfuse.check.rings import Rings
 from taskfuse.check.statement_tree import BLOCKS, THREADS, Node, StatementTree
 from taskfuse.check.threads import Threads
@@ -64,6 +65,7 @@ class Races:
                 self._cursors[f"{e.cursor}.slot"] = (ring, e)
         self._multibuffers = multibuffers
         self._tma_prefetch = prefetch
+        self._ring_order = RingOrder(rings.rings, threads, paths)
         self._chains = Chains(threads, barriers, paths, rings.once)
         self._sync_points = SyncPoints(c for m in barriers.at.values() if (c := m.sync_point) is not None)
         self._relations: dict[tuple[int, int], Relation] = {}
@@ -160,7 +162,7 @@ class Races:
         if u.engine is Engine.LOAD:
             return n in visit.arrivals
         if u.engine is Engine.COPY:
-            return u.is_write and end.release == end.cursor and any(self._hands_over(u, a, end) for a in visit.arrivals)
+            return end.release == end.cursor and any(self._hands_over(u, a, end) for a in visit.arrivals)
         if u.engine is Engine.TENSOR:
             return self._read_released(u, Queue.WGMMA, end, visit)
         if u.engine is Engine.STORE:
@@ -285,6 +287,15 @@ class Races:
         generic = not a.engine.is_async and not b.engine.is_async
         return r.never or (generic and r.equal >= THREADS | BLOCKS)
 
+    def _by_rings(self, a: Use, b: Use, equal: frozenset[str]) -> bool:
+        """True only if one of two accesses of an element is over when a position of a ring completes, and the other one comes behind a wait for that."""
+        return any(
+            self._inside(x, ring.producer, visit) and self._ring_order.comes_first(ring, visit, x, y, equal)
+            for x, y in ((a, b), (b, a))
+            if not _needs_fence(x, y)
+            for ring, visit in self._ring_order.positions(x.node)
+        )
+
     def _enumerated(self, a: Use, b: Use, equal: frozenset[str]) -> Pairs | None:
         """Which threads may make the two; ``equal``: what their relation says."""
         places = a.place, b.place
@@ -333,11 +344,11 @@ class Races:
             if steps is None:
                 back = self.paths.forward(b.node, a.node)
                 if back is None:
-                    if not self._exclusive(a, b) and not self._once(a, b):
+                    if not self._exclusive(a, b) and not self._once(a, b) and not self._by_rings(a, b, equal):
                         return "they stand in different arms, and nothing orders them", r
-                elif (reason := self._unordered(back, b, a, equal)) and not self._once(a, b):
+                elif (reason := self._unordered(back, b, a, equal)) and not self._once(a, b) and not self._by_rings(a, b, equal):
                     return f"{reason} in one iteration", r
-            elif (reason := self._unordered(steps, a, b, equal)) and not self._once(a, b):
+            elif (reason := self._unordered(steps, a, b, equal)) and not self._once(a, b) and not self._by_rings(a, b, equal):
                 return f"{reason} in one iteration", r
         if buffered is not None and not all(self._ordered(steps, x, y, equal) for x, y, steps, _ in buffered.later()):
             return f"nothing orders the uses of one of {buffered.ring.slots} slots at different positions of {buffered.ring.cursor}", r
