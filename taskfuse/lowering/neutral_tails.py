@@ -29,8 +29,6 @@ _PRODUCT = ELEMENTWISE["mul"]
 def end_of_terms(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
     """An expression over the other iteration symbols, from which on along an axis the terms of a reduction are neutral; ``None``: none is known."""
     neutral = expr.combine.neutral(expr.output.dtype.compute)
-    if expr.init.value == neutral and not is_same_number(expr.init.value, neutral):  # 0.0 is not neutral to -0.0
-        return None
     is_product = expr.body is _PRODUCT and neutral == 0  # of zeros: one of a zero and an infinity is not a number
     if expr.body not in _SAME and not is_product:
         return None
