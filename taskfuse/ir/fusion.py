@@ -134,7 +134,7 @@ class Fusion:
         unknown = sorted(bound.free - self.dims.keys() - {dim.name})
         if unknown:
             reason = f"dimension '{dim.name}' is at most {bound}: '{unknown[0]}' is not one of its dimensions"
-            raise FusionError(fusion=self.name, reason=reason, help="use a dimension in a shape before a bound speaks of it", location=caller())
+            raise FusionError(fusion=self.name, reason=reason, help="use a dimension in a shape before a bound refers to it", location=caller())
         if circular([*(d for d in self.dims.values() if d.name != dim.name), dim]) is not None:
             raise FusionError(fusion=self.name, reason=f"the bound {bound} of dimension '{dim.name}' depends on itself", location=caller())
 
@@ -285,10 +285,10 @@ class Fusion:
         shape = shape_text(tv.shape)
         if len(found) != tv.ndim:
             help = f"give {tv.ndim} integers or expressions of dimensions, in elements"
-            raise FusionError(fusion=self.name, reason=f"{given!r} are no strides of {tv.name} {shape}", help=help, location=caller())
+            raise FusionError(fusion=self.name, reason=f"{given!r} are not strides of {tv.name} {shape}", help=help, location=caller())
         unknown = sorted(name for e in found for name in free_symbols(e) if name not in self.dims)
         if unknown:
-            raise FusionError(fusion=self.name, reason=f"a stride of {tv.name} uses '{unknown[0]}', which is no dimension", location=caller())
+            raise FusionError(fusion=self.name, reason=f"a stride of {tv.name} uses '{unknown[0]}', which is not a dimension", location=caller())
         if any(prove(lt(e, 0), self.facts()) for e in found) or collides(tv.shape, found, self.facts()):
             help = "each stride must be at least 1, and step over all elements of the axes with smaller strides"
             reason = f"with the strides {shape_text(found)}, elements of {tv.name} {shape} would share memory"
