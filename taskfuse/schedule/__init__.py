@@ -4,7 +4,21 @@ Every call checks the schedule that it would make before it changes anything, an
 """
 
 from taskfuse.ir.calls import bind_scheduling
-from taskfuse.schedule import caching, chunk, chunk_reduction, inlining, memory, propagate, recompute, rfactor, scatter, split_reduction, through_view, transforms, unscatter
+from taskfuse.schedule import (
+    caching,
+    chunk,
+    chunk_reduction,
+    inlining,
+    memory,
+    propagate,
+    recompute,
+    rfactor,
+    scatter,
+    split_reduction,
+    through_view,
+    transforms,
+    unscatter,
+)
 from taskfuse.schedule import parallelize as binding
 
 
