@@ -45,7 +45,7 @@ class LaunchPlan:
         pointers: (word of the frame, position) of each address; positions count the arrays given, inputs then outputs.
         scalars: (byte of the frame, position among the run-time scalars).
         makers: what makes the outputs; none if they are given.
-        ranges: of each array given, the bytes from its first to behind its last, relative to its address.
+        ranges: of each array given, the bytes from its first to the end of its last element, relative to its address.
         apart: (position of an output given, position of another array, least, most): they overlap if their distance is between these.
         report: word of the frame for the address of a debug build's report.
         frames: frames not in use.

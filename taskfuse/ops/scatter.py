@@ -368,7 +368,7 @@ def segment_sum(values: TensorView, segments: TensorView, count: IntLike | str |
     _check_arithmetic("segment_sum", COMBINES["add"], values)
     if is_offsets:
         if not values.ndim:
-            raise shape_error("segment_sum", f"{described(values)} has no axis", "give slices one behind the other")
+            raise shape_error("segment_sum", f"{described(values)} has no axis", "give slices, one after another")
         with fusion.call():
             rows = jagged_to_padded_dense(values, segments, values.shape[0])
             return cast_tensor(reduce_axes(rows, (1,), COMBINES["add"], values.dtype.compute, keepdims=False), values.dtype)
