@@ -178,7 +178,7 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
     epilogue = figures.epilogue_cycles + pieces * piece
     products = steps * cycles[bound]
     if config.is_pingpong:
-        # products follow each other, the last epilogue behind them; or a warpgroup has as much to store as all others to multiply
+        # products follow each other, then the last epilogue; or a warpgroup has as much to store as all others to multiply
         total = max(waves * (products + figures.pingpong_cycles) + epilogue, ceil(waves / config.warpgroups) * (products + epilogue))
     else:
         total = waves * (products + epilogue)
