@@ -189,7 +189,10 @@ class ReachingWrites:
             raise Open(f"its producer is not known to write it at every position of {ring.full}", want.node)
 
     def _own_ring(self, want: Place, skip: int, slot: tuple[MultiBuffer, int], constraints: Constraints, *, past: bool) -> None:
-        """What is read at a position that a role fills for itself is what was written at that position, in this execution of the block or an earlier one."""
+        """What is read at a position that a role fills for itself is what was written at that position, in this execution of the block or an earlier one.
+
+        Other code of the role may write the same storage, outside the block: never between a write and a read of one execution of it.
+        """
         self.writes.overlaid.clear(want)
         for n in want.node.loops:
             self.writes.overlaid.keeps(want, n)
@@ -201,11 +204,15 @@ class ReachingWrites:
         loop = ring.loop
         front: list[tuple[int, Place]] = []
         within: list[tuple[int, Place]] = []
+        elsewhere: Place | None = None
         for c in self.writes.claims.get(want.buffer, []):
             mine = self._multibuffers.slot(c.index[skip])
             place = None if mine is None or mine[0] is not ring else ring.position(c.node, mine[1])
             if place is None:
-                raise Open(f"{want.buffer} is written at a position that is not known", c.node)
+                if in_other_arm(c.node, want.node) or any(n.block is ring.block for n in c.node.path):
+                    raise Open(f"{want.buffer} is written at a position that is not known", c.node)
+                elsewhere = c
+                continue
             if not place.inside:
                 front.append((place.count - at.count, c))
                 continue
@@ -217,6 +224,8 @@ class ReachingWrites:
         common = around(want.node)
         if current and self._last.scan(want, [Look(tuple(reversed(current)), common, skip)], constraints, past=past):
             return
+        if elsewhere is not None:
+            raise Open(f"{want.buffer} is written at a position that is not known", elsewhere.node)
         if loop is None or self.writes.overlaid.shared_with(want.buffer):
             raise Open(f"no write of {want.buffer} is known to come before it in every case", want.node)
         stmt = loop.stmt

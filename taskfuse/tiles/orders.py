@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from taskfuse.ir.axes import WORK
 from taskfuse.ir.scalar import Expr, IntLike, minimum, sym, wrap
 
-__all__ = ["Grouped", "Raster", "Rotated", "grouped", "raster", "rotated"]
-
 
 @dataclass(frozen=True, slots=True)
 class Raster:
