@@ -34,13 +34,12 @@ def triangle(t: int, half: Half = Half.LOWER) -> tuple[int, int]:
     return (i, j) if half is Half.LOWER else (j, i)
 
 
-def macro_tiles(grid: tuple[int, int], tile: tuple[int, int], half: Half = Half.LOWER) -> int:
+def macro_tiles(grid: tuple[int, int], tile: tuple[int, int]) -> int:
     """How many numbers the tiles of a triangle take, with those that are left out.
 
     Args:
         grid: rows and columns of tiles of the whole result.
         tile: rows and columns of elements of a tile; one divides the other.
-        half: which triangle.
 
     Raises:
         ValueError: neither extent of a tile divides the other.
@@ -53,7 +52,7 @@ def triangular(extent: int, tile: tuple[int, int], half: Half = Half.LOWER) -> I
     """Row and column of tile after tile of the triangle of a square result of ``extent``; ``None`` for a number without a tile."""
     grid = -(-extent // tile[0]), -(-extent // tile[1])
     r = _ratio(tile)
-    for t in range(macro_tiles(grid, tile, half)):
+    for t in range(macro_tiles(grid, tile)):
         i, j = triangle(t // r, half)
         row, column = (i, j * r + t % r) if tile[0] >= tile[1] else (i * r + t % r, j)
         outside = row >= grid[0] or column >= grid[1]
