@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from taskfuse.check.refuted import Budget, TooLarge
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.structure import Structure
-from taskfuse.check.trace import Budget, TooLarge
 from taskfuse.check.values.claims import Instructions
 from taskfuse.check.values.copies import is_sampled
 from taskfuse.check.values.definitions import meaningless
