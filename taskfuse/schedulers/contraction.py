@@ -157,7 +157,7 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None) -> MatrixP
     if last in two.rows or (last not in two.columns and max(two.rows) > max(two.columns)):
         two = two.swapped()
     axes = two.as_matrices(result, last if last in two.columns else None)
-    a, b = (_operand(fusion, expr, place, read, row, axes.k) for place, read, row in zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True))
+    a, b = (_operand(fusion, exprs, expr, place, read, row, axes.k) for place, read, row in zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True))
     if a.tensor.dtype is not b.tensor.dtype:
         raise refuse(fusion, "matmul", f"{a.tensor!r} and {b.tensor!r} have two dtypes", "convert one of them before")
     made = tuple(_output(fusion, tv, places[tv], result, axes.n) for tv in stored)
@@ -316,11 +316,11 @@ def _reduced(result: TensorView) -> int:
     return next(p for p, a in enumerate(result.root) if a.is_reduction)
 
 
-def _operand(fusion: Fusion, expr: Reduction, place: int, read: Read, row: int, k: int) -> Operand:
+def _operand(fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: int, read: Read, row: int, k: int) -> Operand:
     tv = read.tensor
     if not tv.is_input:
         raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
-    if len(storage_uses(fusion, tv)) > 1:
+    if any(u is not expr and u in exprs for u in storage_uses(fusion, tv)):
         raise refuse(fusion, "matmul", f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
     positions = [iteration_position(e) for e in read.index]
     whole = [expr.output.root[p].extent is n if p is not None else isinstance(e, Const) for e, p, n in zip(read.index, positions, tv.shape, strict=True)]

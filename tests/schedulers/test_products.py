@@ -95,14 +95,14 @@ def test_the_choice_and_its_code() -> None:
     again = listed(TEXT)
     exec(chosen.code, {"fusion": again})
     assert str(again) == str(fusion)
-    assert str(tf.parse(str(fusion))) == str(fusion)
+    assert str(tf.parse_fusion(str(fusion))) == str(fusion)
 
 
 def test_the_text_of_a_fusion_has_the_rings() -> None:
     fusion = listed(TEXT[:2])
     tf.schedulers.products(fusion, SMALL)
     assert str(fusion).count("; ring rows;") == str(fusion).count("; ring columns;") == 2
-    assert str(tf.lower(tf.parse(str(fusion)))) == str(tf.lower(fusion))
+    assert str(tf.lower(tf.parse_fusion(str(fusion)))) == str(tf.lower(fusion))
 
 
 def one_product() -> tf.Fusion:
