@@ -56,8 +56,7 @@ class ProductsConfig(Parameters):
         groups = "1 warpgroup" if self.warpgroups == 1 else f"{self.warpgroups} warpgroups that share them"
         order = "longest tiles first" if self.is_sorted else "in the given order"
         return (
-            f"tiles of {self.tile_m} x {self.tile_n} x {self.tile_k}, {groups}, {self.stages} stages, {self.in_flight} in flight, "
-            f"{self.blocks} blocks, {order}"
+            f"tiles of {self.tile_m} x {self.tile_n} x {self.tile_k}, {groups}, {self.stages} stages, {self.in_flight} in flight, {self.blocks} blocks, {order}"
         )
 
 

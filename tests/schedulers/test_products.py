@@ -51,7 +51,6 @@ def test_unlike_products(is_sorted: bool) -> None:
     assert [b.name for b in kernel.mbarriers] == ["ch0.full", "ch0.empty"]
     assert sum(b.memory is tf.MemoryType.Shared for b in kernel.buffers) == 3
 
-
     assert chosen.config.is_sorted is is_sorted
 
 
@@ -159,5 +158,3 @@ def test_refused(make: object, reason: str) -> None:
     with pytest.raises(UnsupportedError, match=reason):
         tf.schedulers.products(fusion)
     assert str(fusion) == before
-
-

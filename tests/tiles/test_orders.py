@@ -1,5 +1,7 @@
 """Orders of tiles: every tile once, groups as they are meant."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -71,7 +73,7 @@ def test_maps_with_symbolic_extents_are_checked_on_samples() -> None:
 def test_a_rotation_begins_elsewhere_and_goes_around(extent: int, first: int) -> None:
     found = points(tf.tiles.rotated(first), [extent])
     assert found[0] == (first % extent,)
-    assert all(b == ((a + 1) % extent,) for (a,), b in zip(found, found[1:], strict=False))
+    assert all(b == ((a + 1) % extent,) for (a,), b in pairwise(found))
 
 
 def test_a_rotation_is_of_one_axis() -> None:

@@ -73,5 +73,5 @@ def test_the_figures_of_the_page() -> None:
 @pytest.mark.parametrize("make", [lambda: Problem(0, 1, 1), lambda: Problem(2, 3, 1, half=Half.LOWER), lambda: WorkList(()), lambda: WorkList(TEXT, blocks=0)])
 def test_refused(make: object) -> None:
     assert callable(make)
-    with pytest.raises(ValueError, match="problem|triangle"):
+    with pytest.raises(ValueError, match=r"problem|triangle"):
         make()
