@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from math import gcd
 
 from taskfuse.check.accesses import Use
+from taskfuse.check.index_bounds import bounds_of
 from taskfuse.check.linear import Linear
 from taskfuse.check.ranges import OPEN, Span, join, meet, terms_of
-from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Context
-from taskfuse.check.threads import Conditions, Threads, bounds_of
+from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Conditions, Context
+from taskfuse.check.threads import Threads
 from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, Xor, const, ge, lt, not_, private, prove, simplify, substitute, sym
 from taskfuse.kir.nodes import For

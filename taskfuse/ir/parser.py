@@ -11,9 +11,9 @@ from taskfuse.errors import FusionError, TaskError
 from taskfuse.ir.axes import Axis, AxisKind, Transform, axis, is_map_symbol, iteration_symbol
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.expr import Assemble, Gather, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View
-from taskfuse.ir.fusion import Fusion, shape_text
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.grammar import read_fusion
-from taskfuse.ir.scalar import Expr, Token, elements_of, integers_of
+from taskfuse.ir.scalar import Expr, Token, elements_of, integers_of, shape_text
 from taskfuse.ir.syntax import (
     AssembleText,
     AxisName,

@@ -1,4 +1,4 @@
-"""What the fields of statements hold: which expressions and elements, and how they are rebuilt. Read off their types, once for each class.
+"""The fields of statements: the expressions and elements in them, and how to rebuild them. Read off their types, once for each class.
 
 A class of :data:`taskfuse.kir.nodes.Stmt` says all of this by its annotations: ``out: Written`` is an element that it writes, ``valid: Expr`` an
 expression. Statements that other statements are in (loops, branches) have these beside it: :func:`taskfuse.kir.walk.bodies`.

@@ -1,4 +1,4 @@
-"""The witness in kernel text: definitions in the header, and what the results of a statement stand for behind it."""
+"""The witness in kernel text: definitions in the header, and claims after statements."""
 
 from __future__ import annotations
 

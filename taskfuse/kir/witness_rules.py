@@ -1,6 +1,6 @@
 """The verifier's rules for the witness: definitions that can be computed one after the other, and contents that their statements can write.
 
-Whether a kernel computes what its witness says is the proof's business.
+The proof checks that a kernel computes what its witness says.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The forms of barriers: which statements make all threads of a node wait for each other.
+"""The forms of barriers: the statements by which all threads of a node wait for each other.
 
 The whole block has one of its own, a warp another one; whole warps have a named barrier while there is one left. Any other set of threads arrives at an
 mbarrier and waits for its phase. Blocks of a grid count in Global memory.

@@ -67,7 +67,7 @@ class Channel:
 
     @property
     def subject(self) -> str:
-        """What errors call it: the names that its user knows."""
+        """Its name in errors: the names that the user knows."""
         return f"the ring of {', '.join(tv.name for tv in self.tensors)}"
 
     @property
@@ -82,7 +82,7 @@ class Channel:
 
     @property
     def stores(self) -> list[TensorView]:
-        """The tensors that threads store, or see stored: they arrive when it is done."""
+        """The tensors that threads store, or whose copies they wait for, before they arrive."""
         return [tv for tv in self.tensors if not among(tv, self.transfers) and not among(tv, self.copies)]
 
     @property
@@ -392,7 +392,7 @@ class Channels:
     # -- arrivals -------------------------------------------------------------------------------------------------------------------
 
     def arrivals(self, end: Endpoint) -> Expr:
-        """How often an endpoint arrives per phase: once per warp if its thread range is made of whole warps, else once per thread; one instance of several."""
+        """The arrivals of an endpoint per phase: one per warp if its thread range is made of whole warps, else one per thread; of one instance."""
         threads = self.ranges.count(end.node) if end.pingpong is None else end.pingpong.threads
         return simplify(maximum(threads // WARP, 1), self.ranges.facts) if self.by_warp(end) else threads
 

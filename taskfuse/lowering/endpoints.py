@@ -46,7 +46,7 @@ ONE = const(1)
 
 
 class Endpoints:
-    """Puts the channels of a fusion into its plan.
+    """Inserts the channels of a fusion into its plan.
 
     Attributes:
         held: where turns are held: (what takes the turn, what gives it, endpoint).
@@ -152,7 +152,7 @@ class Endpoints:
                 )
 
     def _fills(self, ch: Channel) -> Touch:
-        """What belongs to a fill: all code of the tensors, but for the totals of scans, which outlive it."""
+        """The code of a fill: all code of the tensors, except the totals of scans, which outlive it."""
         made = set(ch.tensors)
         totals = {self.statements.accumulator(tv) for tv in made if isinstance(self.statements.definition(tv), Scan)}
         return lambda s: s.tv in made and not any(w.buffer in totals for w in s.writes)
@@ -282,7 +282,7 @@ class Endpoints:
         return tasks.pop(), Expect(slot, const(sum(fill_bytes(self.statements, t, ch.loop, issued) for t in ch.transfers)))
 
     def _publish(self, ch: Channel, end: Endpoint) -> tuple[Stmt, ...]:
-        """What a producer's threads do before they arrive: their stores, and copies, come before asynchronous reads of the same bytes."""
+        """The fences of a producer's threads before they arrive: they order stores and copies before asynchronous reads of the same bytes."""
         if end is not ch.producer or not ch.stores:
             return ()
         names = {tv.name for tv in ch.stores}

@@ -27,7 +27,7 @@ from taskfuse.schedule.shared_loops import Loop, SharedLoops
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """The split of an axis of work in one tensor: what the outer loop counts for each value of the inner, block-bound axis."""
+    """The split of an axis of work in one tensor: the trips of the outer loop for each value of the inner, block-bound axis."""
 
     source: Expr
     blocks: Expr
@@ -162,7 +162,7 @@ class GridStrideLoops:
         return any(use.output not in loop.axes for use in storage_uses(self._fusion, tv))
 
     def _meets_blocks(self, tv: TensorView, loop: Loop, memory: MemoryType) -> bool:
-        """True if code of ``tv`` may wait for other blocks in a loop, whose trips would be others; for a reader behind the loop they wait there."""
+        """True if code of ``tv`` may wait for other blocks in a loop, whose trips would be others; for a reader after the loop they wait there."""
         if memory is MemoryType.Global and any(use.output in loop.axes for use in storage_uses(self._fusion, tv)):
             return True
         reduces = isinstance(self._fusion.definition(tv), Reduction)

@@ -1,4 +1,4 @@
-"""Rings inside one role: a circular buffer whose writer and readers are the same threads' code; those in registers have no cursor.
+"""Rings inside one role: circular buffers that the same threads write and read; rings in registers have no cursor.
 
 Each iteration of the innermost loop around the tensor uses the next of ``stages`` slots. The role fills them ahead where it can
 (:mod:`taskfuse.lowering.prefetch`). Where it cannot, a slot is written again only ``stages`` iterations later: the barrier that orders the data orders the
@@ -6,7 +6,7 @@ reuse of the slot, too, and the sync pass needs no second one.
 
 A register has no address (CUDA puts an array with other indices into memory). So the loop around a ring in registers is unrolled, so that each copy of
 its body uses a slot that is a constant. A loop that is unrolled anyway, or has no more trips than the ring slots, keeps its form: trip ``i`` uses slot
-``i % stages``. Any other is split into rounds of ``stages`` trips, and the trips that are left behind them::
+``i % stages``. Any other is split into rounds of ``stages`` trips, and the remaining trips::
 
     for q in 0..T // S:
         for r in 0..S unrolled:  trip S*q + r, slot r

@@ -1,4 +1,4 @@
-"""Barriers: put where accesses of different threads conflict, and nowhere else (docs/loop-nests.md).
+"""Insertion of barriers where accesses of different threads conflict (docs/loop-nests.md).
 
 Two accesses of one buffer conflict if one writes and different threads may access one element. They are already ordered if the
 same thread makes both: one allocation axis takes, in both, values that determine the thread's index by one expression. Each remaining conflict
@@ -45,7 +45,7 @@ class _Block:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Need:
-    """What must stand between two uses.
+    """A synchronization required between two uses.
 
     Attributes:
         block: where their paths part; ``early`` and ``late`` are the nodes in it that hold them. No ``early``: anywhere in the block before ``late``.
@@ -261,7 +261,7 @@ class Synchronizer:
         return found
 
     def _of_ring(self, a: _Use, b: _Use) -> list[_Need]:
-        """One barrier in an iteration of a loop that fills a ring ahead: before the fill, behind what waits for earlier ones.
+        """One barrier in an iteration of a loop that fills a ring ahead: before the fill, after the waits for earlier ones.
 
         A slot that is used in an iteration has been filled in an earlier one, or before the loop, and is filled again in the next one at the
         earliest: the beginning of an iteration lies between, up to its fill.

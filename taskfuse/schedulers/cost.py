@@ -199,7 +199,7 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
     tile = tile_time(problem, config)
     products, epilogue, bound = tile.products, tile.epilogue, tile.bound
     if config.is_pingpong:
-        # products follow each other, the last epilogue behind them; or a warpgroup has as much to store as all others to multiply
+        # products follow each other, then the last epilogue; or a warpgroup has as much to store as all others to multiply
         total = max(waves * (products + figures.pingpong_cycles) + epilogue, ceil(waves / config.warpgroups) * (products + epilogue))
     else:
         total = waves * (products + epilogue)

@@ -43,7 +43,7 @@ def horizontal(
     The fusions are copied. Fusions without a schedule get one by :func:`taskfuse.schedulers.auto`, with parameters for a common block shape; the
     others keep theirs. If all ask for it, :meth:`Fusion.resident_blocks` is set so that each keeps the registers that it has alone. A name (of a
     tensor, scalar, dimension, task or group) that only one fusion has stays; one that several have is prefixed with the name of its fusion:
-    ``softmax_x``. Arguments and outputs follow in the order of the fusions; a shared input stands where the first fusion has it.
+    ``softmax_x``. Arguments and outputs are in the order of the fusions; a shared input has the place that the first fusion gives it.
 
     Args:
         fusions: two or more; they are not changed.

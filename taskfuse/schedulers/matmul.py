@@ -90,7 +90,7 @@ def _expected(p: Problem, e: Estimate) -> str:
 
 
 def _notes(fusion: Fusion, product: MatrixProduct) -> tuple[str, ...]:
-    """What the schedule does beside a plain product, and what would make it faster."""
+    """Notes on the schedule: special cases, and facts that would make it faster."""
     notes = [told(operand.tensor, fusion.facts()) for operand in (product.a, product.b)]
     if product.reductions:
         notes.append(f"{', '.join(r.tensor.name for r in product.reductions)}: parts of each tile in Global memory, added up behind a barrier of the grid")

@@ -1,4 +1,4 @@
-"""``tf.schedulers.reduction``: schedules a fusion whose reductions need one walk over each row."""
+"""``tf.schedulers.reduction``: fusions whose reductions need one pass over each row."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def reduction(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping
 
 
 class Plan(NamedTuple):
-    """What is known of a schedule of rows before it is made.
+    """The plan of a schedule of rows.
 
     Attributes:
         name: of the scheduler.
-        is_changed: whether all is computed, or copied, where it is read (:func:`settle`) before it is scheduled.
+        is_changed: whether tensors are first recomputed, or copied, at the points of their readers (:func:`settle`).
         problem: the problem for the cost model.
-        alternatives: what it ranks, the fastest first.
-        option: what is chosen.
-        given: whether the caller chose it.
+        alternatives: its candidates, the fastest first.
+        option: the chosen one.
+        given: whether the caller gave the parameters.
     """
 
     name: str
@@ -89,13 +89,13 @@ def plan(name: str, fusion: Fusion, config: RowConfig | None, sizes: Mapping[str
 
 
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
-    """What ``reduction`` would do. Raises :class:`UnsupportedError`."""
+    """The offer of ``reduction``. Raises :class:`UnsupportedError`."""
     planned = plan("reduction", fusion, None, sizes, target)
     return Offer(planned.option.us, partial(tried, planned))
 
 
 def schedule(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
-    """Make the calls, on a copy first. Raises :class:`UnsupportedError` if no kernel comes of them; then ``fusion`` has not changed."""
+    """Make the calls, first on a copy. Raises :class:`UnsupportedError` if they make no kernel; ``fusion`` is then unchanged."""
     tried(planned, copy_fusion(fusion)[0])
     return _applied(planned, fusion)
 
@@ -153,7 +153,7 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
 
 
 def _source(fusion: Fusion, tv: TensorView) -> TensorView:
-    """The input that a tensor is elements of."""
+    """The input whose elements a tensor copies."""
     expr = fusion.definition(tv)
     assert expr is not None
     return storage_reads(fusion, expr)[0].tensor

@@ -28,12 +28,12 @@ from taskfuse.schedulers.segmentation import Segmentation, Step
 from taskfuse.target import Target
 
 PRODUCTS_WITHOUT_TILES = 0.5
-"""Share of the multiply-adds of the CUDA cores that products reach at most whose factors are not kept in tiles."""
+"""The most that a product whose factors are not kept in tiles reaches of the multiply-add rate of the CUDA cores."""
 Segment = frozenset[TensorView]
 
 
 class Search:
-    """Pieces put together, greedily.
+    """Greedy merging of segments.
 
     Args:
         known: the candidates of segments by what they compute; segments that forms of a fusion have in common are scheduled once.
@@ -80,11 +80,11 @@ class Search:
 
     @property
     def us(self) -> float:
-        """What the segments take, before a kernel was tried; ``inf`` while one has none."""
+        """Microseconds of the segments, before a kernel was tried; ``inf`` while one has no kernel."""
         return self._us_of(self._segments)
 
     def _us_of(self, segments: Sequence[Segment]) -> float:
-        """What segments take; ``inf`` if one has no kernel."""
+        """Microseconds of segments; ``inf`` if one has no kernel."""
         return sum(inf if (step := self._step(p)) is None else step.schedule.us for p in segments)
 
     def segmentation(self, reason: str) -> Segmentation:
@@ -128,7 +128,7 @@ class Search:
         return [heads[k] for k in sorted(heads, key=lambda k: (level[k], k))]
 
     def _joined(self, segments: list[Segment]) -> list[Segment]:
-        """``segments`` put together as long as that is faster. If one takes longer, when scheduled, than estimated, all are tried again."""
+        """``segments``, merged as long as that is faster. If one takes longer, when scheduled, than estimated, all are tried again."""
         expected: list[float] = []
         while not expected or expected != [self._way(p).us for p in segments]:
             segments = self._merged(segments)
@@ -139,7 +139,7 @@ class Search:
         return segments
 
     def _merged(self, segments: list[Segment]) -> list[Segment]:
-        """``segments``, pairs of them put together, those with the most bytes in common first. A pair that gains nothing never does: paths stay."""
+        """``segments`` with pairs merged, those with the most bytes in common first. A pair without a gain is not tried again, since paths remain."""
         there = dict(enumerate(segments))
         touching: dict[TensorView, set[int]] = {}
         pairs: list[tuple[float, int, int]] = []
@@ -166,7 +166,7 @@ class Search:
         return list(there.values())
 
     def _holds(self, p: Segment, name: str) -> bool:
-        """Whether the kernel of a segment can be made, and is proved; if not, its way is dropped."""
+        """Whether the kernel of a segment can be made and is proved; otherwise its way is dropped."""
         step = self._step(p)
         if step is None:
             return False
@@ -207,7 +207,7 @@ class Search:
         return apart if step is None or self._us_of(apart) < self._us_of(segments) else list(segments)
 
     def _atoms(self, p: Segment) -> list[Segment]:
-        """A segment in its smallest segments: single tensors, and the parts of one assembly."""
+        """The smallest segments of a segment: single tensors, and the parts of one assembly."""
         found = {tv: frozenset([tv]) for tv in p}
         for expr in self.fusion.exprs():
             parts = [tv for tv in made_from(self.fusion, expr.output) if tv in p] if isinstance(expr, Assemble) else []
@@ -265,7 +265,7 @@ class Search:
         return bool(found) and all(found)
 
     def _touched(self, p: Segment) -> frozenset[TensorView]:
-        """What goes into a segment or comes out of it through memory."""
+        """The tensors that a segment reads from memory or writes to it."""
         if p not in self._through:
             read = {t for tv in p for t in self.reads[tv]}
             self._through[p] = frozenset((read - p) | {tv for tv in p if tv.is_output or not self.readers[tv] <= p})
@@ -313,7 +313,7 @@ class Search:
         return self._way(p).step
 
     def _sorted(self, segments: Sequence[Segment]) -> list[Segment]:
-        """Those first that others need."""
+        """The segments, producers first."""
         left, order, done = list(segments), list[Segment](), set[TensorView]()
         while left:
             ready = next(p for p in left if all(t in done or t in p or t not in self.place for tv in p for t in self.reads[tv]))

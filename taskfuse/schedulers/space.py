@@ -1,4 +1,4 @@
-"""The iteration space of a fusion with reductions: which axes are reduced, which are kept, and where neighbors lie in memory.
+"""The iteration space of a fusion with reductions: its reduced and kept axes, and the one that is contiguous in memory.
 
 All tensors run over the axes of one of them, the *reference*, or over some of these. Axes are compared by their keys
 (:mod:`taskfuse.schedule.keys`), whichever op made a tensor.
@@ -53,7 +53,7 @@ class Space:
 
     @property
     def contiguous(self) -> int:
-        """The position of the axis along which neighbors lie side by side in memory."""
+        """The position of the axis that is contiguous in memory."""
         return (self.reduced if self.is_inner else self.kept)[-1]
 
     def ends_contiguous(self, tv: TensorView) -> bool:

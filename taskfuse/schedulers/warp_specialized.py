@@ -97,7 +97,7 @@ class WarpSpecialized:
         self.parts = Parts(script, self.config, (*axes.batch, axes.m, axes.n), self.tiles, product.reductions, product.finals)
         self.registers = [tv for tv in product.epilogue if not tv.is_output and not fusion.is_view(tv)]  # what an output was computed by may be a view
         if any(among(self.result, producers(fusion, r.tensor)) for r in product.reductions):
-            # a sum leaves out what lies past the end of the tensor, and no branch may stand around reads of accumulators
+            # a sum omits elements past the end of the tensor, and no branch may enclose reads of accumulators
             self.registers.insert(0, script.new(self.result, "cache_after"))
         self.staged: list[tuple[TensorView, TensorView]] = []
         self.direct: list[tuple[TensorView, bool]] = []
