@@ -326,9 +326,14 @@ class TensorView(ArrayMethods):
         scheduling().set_atom(self, atom, axes)
         return self
 
-    def circular_buffer(self, stages: int) -> TensorView:
-        """Give the tensor a ring of ``stages`` slots. Returns the tensor itself."""
-        scheduling().circular_buffer(self, stages)
+    def circular_buffer(self, stages: int, ring: str = "") -> TensorView:
+        """Give the tensor a ring of ``stages`` slots. Returns the tensor itself.
+
+        Args:
+            stages: number of slots.
+            ring: a name. Tensors that give the same name have one ring together: each goes on where the one before it in the code stopped.
+        """
+        scheduling().circular_buffer(self, stages, ring)
         return self
 
     def in_flight(self, batches: int) -> TensorView:
