@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from taskfuse.check.endpoints import Endpoint
-from taskfuse.check.statement_tree import BLOCKS, Node
-from taskfuse.check.threads import Conditions, Threads
+from taskfuse.check.statement_tree import BLOCKS, Conditions, Node
+from taskfuse.check.threads import Threads
 from taskfuse.check.traversals import NotRing, Part, Visit, visits
 from taskfuse.ir.scalar import ONE, Expr, const, eq, maximum, prove, simplify
 from taskfuse.kir import Kernel

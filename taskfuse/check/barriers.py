@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from taskfuse.check.clusters import Clusters
 from taskfuse.check.enumeration import Pairs
+from taskfuse.check.index_bounds import box_count
 from taskfuse.check.paths import SyncPoint
-from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREADS, Node, StatementTree
-from taskfuse.check.threads import Conditions, Threads, box_count
+from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREADS, Conditions, Node, StatementTree
+from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import ZERO, Const, Expr, eq, prove, simplify, sym
 from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.nodes import For, TmaLoad

@@ -42,6 +42,9 @@ def _no_blocks() -> list[Block]:
     return []
 
 
+Conditions = tuple[Expr, ...]
+
+
 @dataclass(slots=True, eq=False)
 class Context:
     """What holds in a block of statements.

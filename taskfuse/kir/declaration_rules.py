@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from taskfuse.ir.dims import circular
-from taskfuse.ir.fusion import MAX_RESIDENT
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, is_multiple
 from taskfuse.ir.shared_layouts import SWIZZLES
 from taskfuse.kir.declarations import HostParam, IntegerParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import Declarations
-from taskfuse.target import MAX_BLOCK, MAX_THREADS
+from taskfuse.target import MAX_BLOCK, MAX_RESIDENT, MAX_THREADS
 
 Problem = tuple[str, str]
 DeclarationRule = Callable[[Declarations], Problem | None]

@@ -23,8 +23,8 @@ from taskfuse.ir.axes import axis as new_axis
 from taskfuse.ir.combine import COMBINES, Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue, Literal, Operand, Read, Reduction
-from taskfuse.ir.fusion import Fusion, shape_text
-from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, IntLike, le, prove
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, IntLike, le, prove, shape_text
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import (
