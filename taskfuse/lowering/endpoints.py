@@ -194,7 +194,8 @@ class Endpoints:
         if end.pingpong is not None:
             inits.append(CursorInit(f"{c}.round", 1, 0, 0))
             self._pingpong(plan, ch, end, end.pingpong, touches, start[0], released)
-        frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits), ch.tensors[0]))
+        if ch.follows is None:
+            frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits), ch.tensors[0]))
 
     def _check_registers(self, ch: Channel, issued: list[PStmt]) -> None:
         """Operands in registers of a batch are written again only after the batch is complete. Raises :class:`LoweringError`."""

@@ -137,6 +137,7 @@ def _copy(fusion: Fusion, tv: TensorView) -> TensorView:
         memory=memory,
         allocation=None if old.allocation is None or tv.is_output else tuple(mapping[a] for a in old.allocation),
         stages=old.stages,
+        ring=old.ring,
     )
     if memory is not None:
         tv.schedule.memory = None
