@@ -150,8 +150,10 @@ class Writer:
         """A line for a statement that is one call."""
         self.call(scope, call.helper, *(self._argument(getattr(stmt, field), scope) for field in call.fields))
 
-    def _argument(self, value: Expr | BarrierSlot | Access, scope: Scope) -> str:
+    def _argument(self, value: Expr | BarrierSlot | Access | int, scope: Scope) -> str:
         match value:
+            case int():
+                return str(value)
             case BarrierSlot():
                 return self.slot(value, scope)
             case Access():
