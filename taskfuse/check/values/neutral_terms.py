@@ -6,9 +6,13 @@ A masked or ragged axis is as long as its longest row, and its terms behind a ro
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import conjuncts
+from taskfuse.check.values.terms import constant as constant_of
+from taskfuse.check.values.terms import converted
+from taskfuse.dtypes import DType
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import Compare, CompareOp, Expr, Sym, maximum, substitute
 from taskfuse.kir.operands import Access, Immediate, Operand
@@ -24,6 +28,11 @@ def is_signed_zero(rule: Reduce) -> bool:
     return rule.init.value == neutral and not is_same_number(rule.init.value, neutral)
 
 
+def partial_start(rule: Reduce) -> float:
+    """What each of several partial results starts with: the neutral element, or the initial one where that may be taken any number of times."""
+    return rule.init.value if rule.combine.idempotent else rule.combine.neutral(rule.dtype)
+
+
 def end_of_terms(definition: Definition, axis: int, definitions: Mapping[str, Definition]) -> Expr | None:
     """An expression over the indices of an element, from which on along a reduced axis the terms are neutral; ``None`` if there is none that is known."""
     rule = definition.rule
@@ -35,7 +44,7 @@ def end_of_terms(definition: Definition, axis: int, definitions: Mapping[str, De
     is_product = rule.body.name == "mul" and neutral == 0  # of zeros: one of a zero and an infinity is not a number
     if rule.body.name not in _SAME and not is_product:
         return None
-    ends = [_end(o, f"i{axis}", neutral, definitions) for o in rule.operands]
+    ends = [_end(o, f"i{axis}", Neutral(neutral, (rule.dtype,)), definitions) for o in rule.operands]
     known = [e for e in ends if e is not None]
     reduced = {f"i{k}" for k in range(len(definition.space))}.difference(*(e.free for e in definition.place))
     if not known or len(known) < len(ends) or any(not e.free.isdisjoint(reduced) for e in known):
@@ -43,22 +52,43 @@ def end_of_terms(definition: Definition, axis: int, definitions: Mapping[str, De
     return maximum(*known)
 
 
-def _end(operand: Operand, axis: str, neutral: float, definitions: Mapping[str, Definition]) -> Expr | None:
+@dataclass(frozen=True, slots=True)
+class Neutral:
+    """The neutral element of a reduction.
+
+    Attributes:
+        dtypes: those that a constant is converted to, the last one first, until it is a term.
+    """
+
+    value: float
+    dtypes: tuple[DType, ...]
+
+    def made_of(self, constant: float) -> bool:
+        """True if a constant is the neutral element once it is a term: 8-bit floats have no infinity, and an integer of 8 bits holds few numbers."""
+        terms = constant_of(constant, self.dtypes[-1])
+        for dtype in reversed(self.dtypes[:-1]):
+            terms = converted(terms, dtype)
+        return int(terms.data[0]) == int(constant_of(self.value, self.dtypes[0]).data[0])
+
+    def through(self, *dtypes: DType) -> Neutral:
+        """The same, of constants that are converted to some dtypes before, the last one first."""
+        return Neutral(self.value, (*self.dtypes, *dtypes))
+
+
+def _end(operand: Operand, axis: str, neutral: Neutral, definitions: Mapping[str, Definition]) -> Expr | None:
     """From where on along an axis an operand is neutral."""
     if not isinstance(operand, Access) or operand.buffer not in definitions:
         return None
     point = {f"i{k}": e for k, e in enumerate(operand.index)}
     definition = definitions[operand.buffer]
-    if not definition.dtype.holds(neutral):
-        return None
     match definition.rule:
-        case Apply(op=op, operands=(inner,)) if op.name in _SAME and isinstance(inner, Access):
+        case Apply(op=op, operands=(inner,), dtype=dtype) if op.name in _SAME and isinstance(inner, Access):
             moved = Access(inner.buffer, tuple(substitute(e, point) for e in inner.index))
-            return _end(moved, axis, neutral, definitions)
+            return _end(moved, axis, neutral.through(definition.dtype, dtype), definitions)
         case Pick(cases=cases):
             ends: list[Expr] = []
             for case in cases:
-                if isinstance(case.operand, Immediate) and is_same_number(case.operand.value, neutral):
+                if isinstance(case.operand, Immediate) and neutral.through(definition.dtype, case.operand.dtype).made_of(case.operand.value):
                     continue
                 found = next(_bounds(substitute(case.cond, point), axis), None)
                 if found is None:

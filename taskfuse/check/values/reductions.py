@@ -23,7 +23,7 @@ from taskfuse.check.values.cover import covered
 from taskfuse.check.values.cross_thread_reductions import CrossThreadReductions, Joined
 from taskfuse.check.values.joined_terms import in_blocks, members_of, row_spans, thread_atoms
 from taskfuse.check.values.match import LIMIT, Found, Match, Writing
-from taskfuse.check.values.neutral_terms import end_of_terms
+from taskfuse.check.values.neutral_terms import end_of_terms, partial_start
 from taskfuse.check.values.questions import inside, known_at, proves
 from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.residues import residues
@@ -271,7 +271,7 @@ class Reductions:
         if starts:
             if any(f is not TRUE for f in flags):
                 raise Open("an accumulator that was set before is set again by its first product", first.node)
-            if joined is not None and not is_same_number(rule.init.value, rule.combine.neutral(rule.dtype)):
+            if joined is not None and not is_same_number(rule.init.value, partial_start(rule)):
                 raise Open(f"it starts with {rule.init.value}, which no partial result has", first.node)
             for s in starts:
                 self._value(s, rule, joined is not None)
@@ -294,7 +294,7 @@ class Reductions:
                 raise Open("a product of a later trip may set its accumulator anew", first.node)
         if any(g is not TRUE and not proves(known_at(t.place), g) for t, g in zip(group[1:], flags[1:], strict=True)):
             raise Open("a product that is not the first may set its accumulator anew", last.node)
-        if rule.init.value != 0:
+        if not is_same_number(rule.init.value, 0):
             raise Open(f"it starts with {rule.init.value}, and products set accumulators to 0", first.node)
         for s in loops:
             stop = s.stop.a if isinstance(s.stop, Select) and constraints.ranges.implies(s.stop.cond) else s.stop
@@ -306,10 +306,9 @@ class Reductions:
         stmt = start.node.stmt
         match stmt:
             case Compute(operands=(Immediate(value=value),)) if stmt.op.name == "copy":
-                neutral = rule.combine.neutral(rule.dtype)
-                wanted = (neutral,) if parts else (rule.init.value,)
-                if not any(is_same_number(value, w) for w in wanted):
-                    raise Open(f"an accumulator starts with {value} in the place of {wanted[0]}", start.node)
+                wanted = partial_start(rule) if parts else rule.init.value
+                if not is_same_number(value, wanted):
+                    raise Open(f"an accumulator starts with {value} in the place of {wanted}", start.node)
             case _:
                 raise Open("an accumulator does not start with a constant", start.node)
 
