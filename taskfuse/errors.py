@@ -177,7 +177,7 @@ class RegisterError(TaskfuseError):
 
 
 class OutputError(TaskfuseError):
-    """An array given as ``out=`` cannot hold an output of the fusion."""
+    """An array passed as ``out=`` cannot hold an output of the fusion."""
 
     template = "output {index} of fusion '{fusion}': {reason}"
 

@@ -1,4 +1,4 @@
-"""Orders of the tiles of a result: objects for ``tv.rasterize``, made of plain scalar expressions.
+"""Orders of the tiles of a result, for ``tv.rasterize``, as scalar expressions.
 
 Consecutive tiles run on the blocks of the GPU at the same time. In row-major order one wave reads one or two rows of tiles of the left operand and the
 whole right operand. In the grouped order (Triton's ``GROUP_SIZE_M``, CUTLASS's threadblock swizzle) it reads g rows of the left operand and blocks/g
@@ -72,7 +72,7 @@ def grouped(group: int = 8) -> Grouped:
     """Groups of ``group`` rows of tiles, batch axes outermost.
 
     Args:
-        group: rows of tiles in a group; blocks * tile_m / tile_n under the root, or so.
+        group: rows of tiles in a group; a wave reads the fewest bytes at about the square root of blocks * tile_n / tile_m.
 
     Raises:
         ValueError: ``group`` is less than 1.

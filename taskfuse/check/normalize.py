@@ -76,7 +76,7 @@ def _put(e: Expr, values: Mapping[str, Expr], ranges: Ranges, facts: Facts | Non
 
 @cache
 def _partial(e: Expr) -> frozenset[tuple[Expr, int]]:
-    """What an expression has a value by, and what that is at least: divisors, indices of tables and the room behind them, the room in the range of an element."""
+    """What an expression has a value by, and what it is at least: divisors, indices of tables, the room behind these, the room in the range of an element."""
     found = frozenset[tuple[Expr, int]]().union(*map(_partial, children(e)))
     match e:
         case FloorDiv(_, b) | Mod(_, b) if not (isinstance(b, Const) and b.value > 0):

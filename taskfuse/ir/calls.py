@@ -1,4 +1,4 @@
-"""What the methods of tensors and fusions call in the layers above, which plug themselves in when they are imported: ops, scheduling calls,
+"""Protocols that methods of tensors and fusions call. Upper layers implement them on import: ops, scheduling calls,
 texts and pictures, the reference, proposals of tasks."""
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class SchedulingCalls(Protocol):
 
 
 class FusionReaders(Protocol):
-    """What modules above this one do with a fusion (bound by ``taskfuse.ir``)."""
+    """The readers of a fusion (bound by ``taskfuse.ir.readers``)."""
 
     def text(self, fusion: Fusion) -> str: ...
     def parse(self, text: str) -> Fusion: ...
@@ -114,7 +114,7 @@ def bind_fusion_readers(readers: FusionReaders) -> None:
 
 
 def bind_partitioner(propose: Partitioner) -> None:
-    """Plug in what proposes tasks and groups; called once, by ``taskfuse.schedulers``."""
+    """Plug in the proposer of tasks and groups; called once, by ``taskfuse.schedulers``."""
     _bound_partitioner[:] = [propose]
 
 
@@ -134,5 +134,5 @@ def readers() -> FusionReaders:
 
 
 def partitioner() -> Partitioner:
-    """What proposes tasks and groups."""
+    """The proposer of tasks and groups."""
     return _bound_partitioner[0]

@@ -14,7 +14,7 @@ N = TypeVar("N", bound=Hashable)
 
 
 def find_cycle(successors: Mapping[N, Iterable[N]]) -> list[tuple[N, N]] | None:
-    """The edges of the first cycle that a depth-first search comes to, or ``None``."""
+    """The edges of the first cycle that a depth-first search finds, or ``None``."""
     done: set[N] = set()
     for root in successors:
         path: dict[N, Iterator[N]] = {} if root in done else {root: iter(successors[root])}
@@ -34,7 +34,7 @@ def find_cycle(successors: Mapping[N, Iterable[N]]) -> list[tuple[N, N]] | None:
 
 
 def components(nodes: Iterable[N], edges: Iterable[tuple[N, N]]) -> list[list[N]]:
-    """The connected components, whatever the direction of the edges: each in the order of ``nodes``, and they in that of their first nodes."""
+    """The weakly connected components: each in the order of ``nodes``, and sorted by their first nodes."""
     parent = {node: node for node in nodes}
 
     def root(node: N) -> N:

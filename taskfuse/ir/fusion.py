@@ -37,7 +37,7 @@ _current: ContextVar[Fusion | None] = ContextVar("taskfuse_fusion", default=None
 
 
 MAX_RESIDENT = 32
-"""Blocks that a multiprocessor holds at most (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+"""The most resident blocks of a multiprocessor (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,9 +45,9 @@ class Result:
     """One of the arrays that a call returns.
 
     Attributes:
-        tensor: what it holds: an output, or an input, whose own array it then is.
+        tensor: an output; or an input, whose array is returned.
         strides: of its array, in elements; ``None``: row-major without gaps.
-        into: the input that it is written into, or the view of one; ``None``: it has an array of its own.
+        into: the input that it is written into, or the view of one; ``None``: a new array.
     """
 
     tensor: TensorView
@@ -56,7 +56,7 @@ class Result:
 
     @property
     def is_plain(self) -> bool:
-        """True if it is in a row-major array of its own."""
+        """True if it is a new row-major array."""
         return self.strides is None and self.into is None and not self.tensor.is_input
 
 
@@ -69,8 +69,8 @@ class Fusion:
     Attributes:
         outputs: the tensors that kernels store, each once.
         results: what calls return, made of outputs and inputs.
-        strides: those of inputs of which they are declared.
-        tables: inputs whose elements may stand in index expressions, and what is known of them.
+        strides: of inputs for which they are declared.
+        tables: inputs whose elements may stand in index expressions, with their ranges.
         integers: the dimensions that are arguments of a call.
         residents: see :meth:`resident_blocks`.
     """
@@ -130,7 +130,7 @@ class Fusion:
         self.dims.setdefault(dim.name, dim)
 
     def _check_bound(self, dim: Dim, bound: Expr) -> None:
-        """Raises :class:`FusionError` unless a bound speaks of other dimensions, whose bounds do not lead back."""
+        """Raises :class:`FusionError` unless a bound depends only on other dimensions, and not on itself through their bounds."""
         unknown = sorted(bound.free - self.dims.keys() - {dim.name})
         if unknown:
             reason = f"dimension '{dim.name}' is at most {bound}: '{unknown[0]}' is not one of its dimensions"
@@ -139,7 +139,7 @@ class Fusion:
             raise FusionError(fusion=self.name, reason=f"the bound {bound} of dimension '{dim.name}' depends on itself", location=caller())
 
     def add_integer(self, dim: Dim) -> Expr:
-        """A dimension that calls give as an argument. Raises :class:`FusionError` if its name is taken, or known with other facts."""
+        """A dimension that is an argument of calls. Raises :class:`FusionError` if its name is taken, or known with other facts."""
         if dim.name in self.integers or any(x.name == dim.name for x in (*self.inputs, *self.scalars)):
             raise FusionError(fusion=self.name, reason=f"there is already an argument named '{dim.name}'", location=caller())
         self.add_dim(dim)
@@ -148,7 +148,7 @@ class Fusion:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The names of what a call takes, in its order: inputs, run-time scalars, integers."""
+        """The names of the arguments of a call, in order: inputs, run-time scalars, integers."""
         return (*(tv.name for tv in self.inputs), *(s.name for s in self.scalars), *self.integers)
 
     def facts(self) -> Facts:
@@ -166,7 +166,7 @@ class Fusion:
         origin: TensorView | None = None,
     ) -> TensorView:
         """A tensor without a definition yet. Its logical domain is ``root`` without reduction axes unless given."""
-        # numbers and names follow from what is there already, never from history: a fusion read back from its text goes on alike
+        # numbers and names depend on the fusion, not on its history: a fusion parsed from its text continues with the same ones
         id = 1 + next((tv.id for tv in reversed(self._tensors.values())), -1)
         if name is None:
             name = self._free_name("tv", id)
@@ -236,18 +236,18 @@ class Fusion:
         return tv
 
     def add_output(self, *tensors: object, name: str | None = None, strides: Sequence[IntLike | str] | None = None, into: TensorView | None = None) -> None:
-        """Let calls return tensors, in this order; one alone may be given a ``name``, ``strides``, or an input to write ``into``.
+        """Add tensors to the results of calls, in this order; ``name``, ``strides`` and ``into`` need a single tensor.
 
-        An input is returned as the array that the caller gave, and an output that is given again as the same array, as in torch: nothing is copied.
+        An input is returned as the caller's array, and a tensor that is added twice as one array, as in torch, without a copy.
 
         Args:
             strides: of the array of a new output, in elements: numbers, or expressions of dimensions. By default it is row-major without gaps.
-            into: an input, or a view of one that has strides: the output is written into the caller's array in place of what it held. What reads the
-                input reads what it held before the call.
+            into: an input, or a strided view of one: the output is written into the caller's array. Reads of the input return its values from before
+                the call.
 
         Raises:
             FusionError: a tensor belongs to another fusion; the name is taken; the strides do not fit the shape, or let elements overlap; ``into`` is no
-                input and no view of one, or has another shape or dtype.
+                input nor a view of one, or has another shape or dtype; an input is returned that another result is written into.
         """
         made = [self._check_output(tv) for tv in tensors]
         for what, given in {"name": name, "strides": strides, "into": into}.items():
@@ -265,6 +265,7 @@ class Fusion:
             wanted = None if strides is None else self._strides(tv, strides)
             if into is not None:
                 self._check_into(tv, into, wanted)
+            self._check_returned(tv, into)
             if not known:
                 self.outputs.append(tv)
             self.results.append(Result(tv, wanted, into))
@@ -316,6 +317,16 @@ class Fusion:
             reason, help = f"another output is written into the array of {into.name}", "write one output into an array"
         if reason:
             raise FusionError(fusion=self.name, reason=f"{tv.name} cannot be written in place: {reason}", help=help, location=caller())
+
+    def _check_returned(self, tv: TensorView, into: TensorView | None) -> None:
+        """An input is returned as the caller's array, which then holds what a result has put there: it is not both."""
+        added = Result(tv, None, into)
+        for r in (*self.results, added):
+            base = None if r.into is None else readers().base(self, r.into)
+            if base is not None and any(base is returned.tensor for returned in (*self.results, added)):
+                reason = f"{base.name} is returned as it is, and {r.tensor.name} is written into its array"
+                help = f"return tf.copy({base.name}) for what it held before; the caller has the array with what it holds then"
+                raise FusionError(fusion=self.name, reason=reason, help=help, location=caller())
 
     def _may_be_equal(self, one: Sequence[Expr], two: Sequence[Expr], *, exact: bool) -> bool:
         """True if shapes are equal; unless ``exact``, also if that is left to a call."""
@@ -379,7 +390,7 @@ class Fusion:
         return tuple(self._tensors.values())
 
     def owner(self, tv: TensorView) -> TensorView | None:
-        """The result of the call that made ``tv`` on the way, or ``None``."""
+        """The result of the call that made ``tv`` as an intermediate tensor, or ``None``."""
         return self._owner.get(tv)
 
     def set_owner(self, tv: TensorView, owner: TensorView) -> None:
@@ -427,7 +438,7 @@ class Fusion:
         return self.tasks.add_group(members, name)
 
     def evaluate(self, *args: NDArray[Any] | float | int, values: Values | None = None, **named: Any) -> tuple[NDArray[Any], ...]:
-        """The math itself, in NumPy, without the schedule; see :func:`taskfuse.ir.evaluate.evaluate`. ``named``: arguments by their names."""
+        """Compute the math in NumPy, without the schedule; see :func:`taskfuse.ir.evaluate.evaluate`. ``named``: arguments by their names."""
         names = self.arguments[len(args) :]
         for name in named:
             if name not in names:
@@ -448,7 +459,7 @@ class Fusion:
         Path(path).write_text(readers().picture(self), encoding="utf-8")
 
     def graph(self) -> nx.DiGraph[str]:
-        """The tensors and scalars as a networkx graph, an edge from each to what reads it; see :func:`taskfuse.ir.graph.tensor_graph`."""
+        """The tensors and scalars as a networkx graph, an edge from each to its readers; see :func:`taskfuse.ir.graph.tensor_graph`."""
         return readers().graph(self)
 
     def task_graph(self) -> nx.DiGraph[str]:
@@ -480,9 +491,9 @@ class Fusion:
         self.tasks.check()
 
     def resident_blocks(self, count: object) -> None:
-        """Bound the registers of a thread so that a multiprocessor can hold ``count`` blocks at once, as far as registers decide that.
+        """Bound the registers of a thread so that they allow ``count`` resident blocks per multiprocessor.
 
-        More blocks hide more of each other's latency, for instance if blocks load and then meet in barriers. Values that do not fit the registers spill.
+        More resident blocks hide more latency, for instance if blocks load and then wait at barriers. Values that do not fit the registers spill.
         Raises :class:`FusionError` unless ``count`` is 1 to 32.
         """
         number = count.__index__() if isinstance(count, SupportsIndex) else 0
@@ -497,7 +508,7 @@ class Fusion:
 
 
 def as_fusion(value: object, call: str) -> Fusion:
-    """``value``, or :class:`UnsupportedError` of the call that was given something else."""
+    """``value`` if it is a fusion. Raises :class:`UnsupportedError`, which names the call."""
     if not isinstance(value, Fusion):
         help = "give the fusion that it was defined in" if isinstance(value, TensorView) else "give a tf.Fusion"
         raise UnsupportedError(what=f"{call} of {value!r}", reason="it is not a fusion", help=help, location=caller())

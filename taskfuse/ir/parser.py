@@ -72,7 +72,7 @@ class _Made:
 
 
 class _Axes:
-    """The axes of all tensors, made on demand: a foreign axis may name an axis of any other tensor."""
+    """The axes of all tensors, made on demand, since a foreign axis may name an axis of any other tensor."""
 
     def __init__(self, text: FusionText) -> None:
         self._tensors = {t.name.text: t for t in text.tensors}

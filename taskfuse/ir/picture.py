@@ -20,7 +20,7 @@ _KEY = "an arrow: reads; orange: through a channel, between roles; thick frame: 
 
 
 def fusion_picture(fusion: Fusion) -> str:
-    """The picture as SVG. Views hold no code and are not drawn: their readers read the tensor behind them."""
+    """The picture as SVG, without views, which have no code: edges lead from the tensor behind a view to its readers."""
     return _Picture(fusion).draw()
 
 

@@ -1,6 +1,6 @@
 """The text of a fusion: its math, its schedule, its tasks and groups. docs/fusion-text.md has the grammar; ``parse_fusion`` reads it back.
 
-The text is complete: whatever lowering reads of a fusion is in it, so equal texts lower to equal kernels.
+The text has all that lowering reads of a fusion, so equal texts lower to equal kernels.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Strides of arrays: in which order their axes lie in memory, and whether elements share a place."""
+"""Strides of arrays: the order of their axes in memory, and whether elements share an address."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from taskfuse.ir.scalar import Const, Expr, Facts, ge, prove
 
 
 def order_of(shape: Sequence[Expr], strides: Sequence[Expr], facts: Facts) -> tuple[int, ...] | None:
-    """The axes from the one with the greatest stride to the one with the least, if no two elements share a place; ``None`` if that is not known.
+    """The axes from the one with the greatest stride to the one with the least, if no two elements share an address; ``None`` if that is unknown.
 
     Each stride must step over all elements of the axes with smaller ones. Axes of extent 1 come last, but for their place among equals.
     """
@@ -32,7 +32,7 @@ def order_of(shape: Sequence[Expr], strides: Sequence[Expr], facts: Facts) -> tu
 
 
 def collides(shape: Sequence[Expr], strides: Sequence[Expr], facts: Facts) -> bool:
-    """True if two elements are known to have one place: all extents and strides are constants, and some stride steps over too few."""
+    """True if two elements provably share an address: all extents and strides are constants, and some stride is too small."""
     return all(isinstance(e, Const) for e in (*shape, *strides)) and not any(_is(n, 0) for n in shape) and order_of(shape, strides, facts) is None
 
 

@@ -1,4 +1,4 @@
-"""What scheduling calls decide about one tensor."""
+"""The schedule of one tensor: the data that scheduling calls set."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class TensorSchedule:
     """The schedule of one tensor.
 
     Attributes:
-        loop: the loop domain, outermost first: which index computes an element, and when.
+        loop: the loop domain, outermost first.
         transforms: all transforms between root, loop and allocation axes, in the order they were made.
-        ptypes: what executes an axis; an axis that is absent is Serial.
+        ptypes: the parallel type of an axis; an axis that is absent is Serial.
         inline: number of outer loop axes shared with every consumer.
-        memory: where it lives; ``None``: follows from who reads it.
+        memory: its memory type; ``None``: lowering chooses the nearest that its readers can reach.
         allocation: the explicit allocation domain, outermost first; ``None``: the loop axes.
         stages: depth of the circular buffer; 1: none.
         atom: the instruction that executes the atom axes; ``None``: scalar.
@@ -38,5 +38,5 @@ class TensorSchedule:
     in_flight: int = 0
 
     def ptype(self, axis: Axis) -> ParallelType:
-        """What executes ``axis``."""
+        """The parallel type of ``axis``."""
         return self.ptypes.get(axis, ParallelType.Serial)

@@ -47,7 +47,7 @@ def cache_after(tv: TensorView, reader: TensorView | None = None, operand: int |
 
 
 def _copy_for(call: Call, reader: TensorView | None, operand: int | None) -> TensorView:
-    """A copy of the storage of ``call.tv`` that only operands of ``reader`` read, through whatever views they read it now."""
+    """A copy of the storage of ``call.tv`` that only operands of ``reader`` read, also those that read it through views."""
     tv, fusion = call.tv, call.tv.fusion
     if reader is None:
         raise call.error(f"operand {operand} of which reader?", "name the reader, too")

@@ -41,7 +41,7 @@ class Keys:
                 self._join_reads(expr.output)
 
     def add_transforms(self, transforms: list[Transform]) -> None:
-        """Learn how axes are derived."""
+        """Record how axes are derived."""
         for t in transforms:
             for k, out in enumerate(t.outputs):
                 self._derivation[out] = (t, k)

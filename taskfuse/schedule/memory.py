@@ -1,4 +1,4 @@
-"""Where a tensor lives: memory type, allocation domain, circular buffer."""
+"""The memory of a tensor: memory type, allocation domain, circular buffer."""
 
 from __future__ import annotations
 

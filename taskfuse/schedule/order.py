@@ -23,7 +23,7 @@ from taskfuse.schedule.shared_loops import Loop, SharedLoops
 
 
 class OrderError(ScheduleError):
-    """No total order exists. ``depth`` and ``tensors``: inlining the tensors no deeper than ``depth`` takes the obstacle away."""
+    """No total order exists. ``depth`` and ``tensors``: inlining the tensors no deeper than ``depth`` removes the obstacle."""
 
     def __init__(self, depth: int, tensors: tuple[TensorView, ...], reason: str, notes: tuple[str, ...], location: Location | None = None) -> None:
         self.depth = depth
@@ -133,7 +133,7 @@ Strategy = Callable[[TensorView], int]
 
 
 class Sequencer:
-    """Draws the total order of one fusion."""
+    """Computes the total order of one fusion."""
 
     def __init__(self, fusion: Fusion, seed: int | None = None) -> None:
         self.fusion = fusion

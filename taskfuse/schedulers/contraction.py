@@ -1,4 +1,4 @@
-"""The contraction of a fusion, found by its structure: axes, operands, and its epilogue.
+"""The contraction of a fusion, recognized by its structure: axes, operands, and epilogue.
 
 :mod:`taskfuse.ir.contraction` defines a matrix product, with rows m, columns n and batch axes. Its combining function and body are
 compared with what the tensor-core atom computes, whichever op made it.
@@ -31,11 +31,11 @@ class Operand:
     """A factor.
 
     Attributes:
-        tensor: the input that holds it: that of the other factor, too, in ``x @ x.T``.
-        position: of the operand of the contraction that reads it.
-        is_k_major: k is the last, contiguous axis of the tensor; else m or n is.
+        tensor: the input that contains it: that of the other factor, too, in ``x @ x.T``.
+        position: its position among the operands of the contraction.
+        is_k_major: k, not m or n, is the last, contiguous axis of the tensor.
         is_bulk: the copy engine can read it.
-        size: bytes of one access where threads copy it.
+        size: bytes of one access if threads copy it.
     """
 
     tensor: TensorView
@@ -50,7 +50,7 @@ class Output:
     """An output of the fusion.
 
     Attributes:
-        tensor: it.
+        tensor: the output.
         is_bulk: the copy engine can write it from tiles that ``stmatrix`` made: 16-bit elements, n contiguous, strides of multiples of 16 bytes.
         is_paired: two neighbors along n are one access: n contiguous, and even.
     """
@@ -65,7 +65,7 @@ class Side:
     """An input that the epilogue reads.
 
     Attributes:
-        tensor: it.
+        tensor: the input.
         is_paired: two neighbors along n are one access.
         is_wide: it has rows and columns: an element is read once.
     """
@@ -80,7 +80,7 @@ class Reduced:
     """A reduction of the product's elements.
 
     Attributes:
-        tensor: what it makes.
+        tensor: its result.
         places: for each axis of its iteration space, the place in that of the contraction.
         over: the places that it reduces.
     """
@@ -91,7 +91,7 @@ class Reduced:
 
     @property
     def kept(self) -> tuple[int, ...]:
-        """The places that are left, in the order of its logical axes."""
+        """The places that it does not reduce, in the order of its logical axes."""
         return tuple(p for p in self.places if p not in self.over)
 
 
@@ -102,11 +102,11 @@ class MatrixProduct:
     Attributes:
         axes: of the contraction, which sums over one.
         a, b: the factor with rows m and the one with columns n.
-        epilogue: what computes behind the contraction, elementwise; the outputs among it, but for ``result``.
+        epilogue: the elementwise tensors computed from the contraction, with the outputs among them except ``result``.
         outputs: those that have every element of the product, in the fusion's order.
-        sides: the inputs of the epilogue of which a thread reads what belongs to its element, and nothing else.
-        reductions: of what the epilogue or the contraction makes.
-        finals: what is computed from reductions, elementwise.
+        sides: the inputs of the epilogue, of which a thread reads only the element at its own point.
+        reductions: of results of the epilogue or the contraction.
+        finals: elementwise tensors computed from reductions.
     """
 
     axes: MatrixAxes
@@ -120,7 +120,7 @@ class MatrixProduct:
 
     @property
     def held(self) -> tuple[int, ...]:
-        """Bytes of an element of each tensor of which a thread may hold a piece beside the accumulators: what is read, and what is stored."""
+        """Bytes of an element of each tensor of which a thread may hold a piece besides the accumulators: inputs and outputs of the epilogue."""
         return tuple(tv.dtype.itemsize for tv in (*(side.tensor for side in self.sides), *(out.tensor for out in self.outputs)))
 
 
@@ -291,7 +291,7 @@ def _check_exchanged(fusion: Fusion, epilogue: tuple[TensorView, ...], places: d
 
 
 def _reads(fusion: Fusion, epilogue: tuple[TensorView, ...]) -> list[tuple[TensorView, Read]]:
-    """What the epilogue reads, producers first."""
+    """The operands of the epilogue, producers first."""
     return [(tv, read) for tv in epilogue for read in reads_of(fusion, tv)]
 
 

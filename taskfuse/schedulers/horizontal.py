@@ -1,4 +1,4 @@
-"""``tf.horizontal``: fusions side by side in one kernel, each with a schedule of its own.
+"""``tf.horizontal``: independent fusions as one kernel, each with its own schedule.
 
 Each fusion becomes a member of a horizontal group on BIDx: it gets a range of blocks of its own, where it runs as it would alone. All blocks have
 the maximum that a member needs: of threads (a member with fewer guards off the rest), of Shared memory (members of different blocks overlay
@@ -80,21 +80,21 @@ def horizontal(
 def horizontal_cost(
     fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
 ) -> HorizontalCost:
-    """The cost model of :func:`horizontal`: microseconds alone and side by side, and why. Raises the same errors, except the one for lack of gain."""
+    """The cost model of :func:`horizontal`: microseconds of the fusions alone and joined. Raises the same errors, except the one for lack of gain."""
     return _members(fusions, name, shared, sizes, target)[1]
 
 
 def _members(
     fusions: Sequence[Fusion], name: str, shared: Iterable[str], sizes: Mapping[str, int] | None, target: Target
 ) -> tuple[list[Fusion], HorizontalCost]:
-    """The fusions, with schedules, and what is expected of them; ``sizes`` has the names of the joined fusion."""
+    """The fusions with schedules, and their expected cost; ``sizes`` has the names of the joined fusion."""
     target = as_target(target)
     joined = _Join(fusions, name, _names(name, shared))
     return schedule_members(name, joined.members, joined.extents(sizes, target), target)
 
 
 def _names(fusion: str, shared: object) -> tuple[str, ...]:
-    """What is shared, which may be known once only."""
+    """The names in ``shared``, which may be an iterator. Raises :class:`FusionError` unless it is a sequence of names."""
     if isinstance(shared, str) or not isinstance(shared, Iterable):
         help = f"write shared=['{shared}']" if isinstance(shared, str) else "give names in a list"
         raise FusionError(fusion=fusion, reason=f"shared is {shared!r}, not a sequence of names", help=help, location=caller())
@@ -109,7 +109,7 @@ class _Names:
         self._taken = set(taken)
 
     def give(self, member: str, name: str) -> str:
-        """The name in the new fusion of what ``member`` calls ``name``."""
+        """The name in the new fusion of ``name`` in ``member``."""
         free = name if self._uses[name] < 2 else f"{member}_{name}"
         number = 1
         while free in self._taken or (free != name and self._uses[free]):

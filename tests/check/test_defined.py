@@ -95,7 +95,13 @@ def test_a_range_that_is_not_empty_is_no_gap(low: str, high: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", ["7//(M - 1) >= 0 && M < 1", "clamp(t[r + 1 of M], 0, M) >= 0 && r + 1 < M", "(M - 1)*clamp(t[1 of M], 0, M) > 9", "M < 2 || clamp(t[0 of M], 2, M) > 2 + M"]
+    "asked",
+    [
+        "7//(M - 1) >= 0 && M < 1",
+        "clamp(t[r + 1 of M], 0, M) >= 0 && r + 1 < M",
+        "(M - 1)*clamp(t[1 of M], 0, M) > 9",
+        "M < 2 || clamp(t[0 of M], 2, M) > 2 + M",
+    ],
 )
 def test_what_is_known_at_an_extent_does_not_hide_what_has_no_value_there(asked: str) -> None:
     """Of the condition nothing is left once M is 1. The kernel that runs asks for all of it."""

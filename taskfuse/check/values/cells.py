@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd, prod
 
-from taskfuse.check.trace import Refuted, TooLarge
+from taskfuse.check.refuted import Refuted, TooLarge
 from taskfuse.check.values.terms import NOTHING, Bools, Ints, Terms
 from taskfuse.dtypes import DType
 from taskfuse.ir.medium import MEDIA

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from taskfuse.check.trace import Refuted
+from taskfuse.check.refuted import Refuted
 from taskfuse.check.values.elements import value
 from taskfuse.check.values.lanes import Lanes
 from taskfuse.check.values.matching import claimed

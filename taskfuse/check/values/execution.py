@@ -18,7 +18,7 @@ from enum import Enum
 
 import numpy as np
 
-from taskfuse.check.trace import Budget, Refuted, TooLarge
+from taskfuse.check.refuted import Budget, Refuted, TooLarge
 from taskfuse.check.values import computing, copies, tiles
 from taskfuse.check.values.barriers import Barriers
 from taskfuse.check.values.elements import Elements

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from taskfuse.check.trace import Budget, Refuted
+from taskfuse.check.refuted import Budget, Refuted
 from taskfuse.check.values.barriers import Barriers
 from taskfuse.check.values.lanes import Frame, Lanes, Launch, Number
 from taskfuse.check.values.terms import Bools

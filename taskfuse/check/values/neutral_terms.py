@@ -10,27 +10,46 @@ from dataclasses import dataclass
 
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import conjuncts
-from taskfuse.check.values.terms import constant as constant_of
-from taskfuse.check.values.terms import converted
+from taskfuse.check.values.terms import number
 from taskfuse.dtypes import DType
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import Compare, CompareOp, Expr, Sym, maximum, substitute
+from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Access, Immediate, Operand
-from taskfuse.kir.witness import Apply, Definition, Pick, Reduce
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Pick, Reduce
 
 _SAME = ("copy", "cast")
 """What gives a neutral element for one."""
 
 
+def neutral_of(rule: Reduce | Accumulate) -> int | float:
+    """The neutral element of a reduction or a scan."""
+    return number(rule.combine.neutral(rule.dtype), rule.dtype)
+
+
+def initial_of(rule: Reduce) -> int | float:
+    """What a reduction starts with, in the dtype that it combines in."""
+    return number(rule.init.value, rule.init.dtype, rule.dtype)
+
+
 def is_signed_zero(rule: Reduce) -> bool:
     """True if a sum begins with -0.0, to which 0.0, the neutral element of all others, is not neutral: their sum is 0.0."""
-    neutral = rule.combine.neutral(rule.dtype)
-    return rule.init.value == neutral and not is_same_number(rule.init.value, neutral)
+    initial, neutral = initial_of(rule), neutral_of(rule)
+    return initial == neutral and not is_same_number(initial, neutral)
 
 
-def partial_start(rule: Reduce) -> float:
+def partial_start(rule: Reduce) -> int | float:
     """What each of several partial results starts with: the neutral element, or the initial one where that may be taken any number of times."""
-    return rule.init.value if rule.combine.idempotent else rule.combine.neutral(rule.dtype)
+    return initial_of(rule) if rule.combine.idempotent else neutral_of(rule)
+
+
+def set_to(stmt: Compute, dtype: DType) -> int | float | None:
+    """The number in an accumulator of some dtype behind a statement that sets it to a constant; ``None``: it does not."""
+    match stmt.operands:
+        case (Immediate(value=value, dtype=given),) if stmt.op.name == "copy":
+            return number(value, given, stmt.dtype, dtype)
+        case _:
+            return None
 
 
 def end_of_terms(definition: Definition, axis: int, definitions: Mapping[str, Definition]) -> Expr | None:
@@ -38,7 +57,7 @@ def end_of_terms(definition: Definition, axis: int, definitions: Mapping[str, De
     rule = definition.rule
     if not isinstance(rule, Reduce):
         return None
-    neutral = rule.combine.neutral(rule.dtype)
+    neutral = neutral_of(rule)
     if is_signed_zero(rule):
         return None
     is_product = rule.body.name == "mul" and neutral == 0  # of zeros: one of a zero and an infinity is not a number
@@ -60,15 +79,12 @@ class Neutral:
         dtypes: those that a constant is converted to, the last one first, until it is a term.
     """
 
-    value: float
+    value: int | float
     dtypes: tuple[DType, ...]
 
-    def made_of(self, constant: float) -> bool:
+    def made_of(self, constant: int | float | bool) -> bool:
         """True if a constant is the neutral element once it is a term: 8-bit floats have no infinity, and an integer of 8 bits holds few numbers."""
-        terms = constant_of(constant, self.dtypes[-1])
-        for dtype in reversed(self.dtypes[:-1]):
-            terms = converted(terms, dtype)
-        return int(terms.data[0]) == int(constant_of(self.value, self.dtypes[0]).data[0])
+        return is_same_number(number(constant, *reversed(self.dtypes)), self.value)
 
     def through(self, *dtypes: DType) -> Neutral:
         """The same, of constants that are converted to some dtypes before, the last one first."""

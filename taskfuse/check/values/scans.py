@@ -7,24 +7,24 @@ from dataclasses import replace
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import Node, conjuncts
 from taskfuse.check.values.claims import Instructions
-from taskfuse.check.values.match import Match, Writing
+from taskfuse.check.values.match import where_found
+from taskfuse.check.values.neutral_terms import neutral_of, set_to
 from taskfuse.check.values.questions import equal, inside, known_at, proves
-from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.check.values.write_and_read import WriteAndRead
+from taskfuse.check.values.writes import Writes
+from taskfuse.check.values.written import Writing
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import Expr, Sym, const, simplify, sym
 from taskfuse.kir.nodes import Compute, For
-from taskfuse.kir.operands import Access, Content, Holds, Immediate
+from taskfuse.kir.operands import Access, Content, Holds
 from taskfuse.kir.witness import Accumulate
-
-COPY = ELEMENTWISE["copy"]
 
 
 class Scans:
     """The totals of a kernel."""
 
-    def __init__(self, writes: ReachingWrites, instructions: Instructions) -> None:
+    def __init__(self, writes: Writes, instructions: Instructions) -> None:
         self.writes = writes
         self.instructions = instructions
         self._terms: dict[str, list[tuple[Node, Holds]]] = {}
@@ -64,14 +64,11 @@ class Scans:
             raise Open("it stores another total than the one that is added to", node)
         if term.number > node.number:
             raise Open("it is stored before the step that adds its element", node)
-        neutral = rule.combine.neutral(rule.dtype)
-        if start.stmt.op is not COPY:
+        value = set_to(start.stmt, rule.dtype)
+        if value is None:
             raise Open("its total does not start with a constant", start)
-        match start.stmt.operands:
-            case (Immediate(value=value),) if is_same_number(value, neutral):
-                pass
-            case _:
-                raise Open("its total does not start with the neutral element", start)
+        if not is_same_number(value, neutral_of(rule)):
+            raise Open("its total does not start with the neutral element", start)
         scope = [n for n in start.loops if n in term.loops]
         own = [n for n in term.loops if n not in scope]
         if start.number > term.number:
@@ -92,7 +89,9 @@ class Scans:
         claim, target = (self.instructions.written(n, Holds("", content=Content.START)) for n in (start, term))
         same = {n.stmt.var: sym(n.stmt.var) for n in start.loops if isinstance(n.stmt, For) and n in term.loops}
         storage = self.writes.storages[claim.buffer]
-        found = Match(Writing(claim, storage.memory, same), replace(target, element=()), storage, (), None, known_at(target), None, past=False).found()
+        found = where_found(
+            WriteAndRead(Writing(claim, storage.memory, same), replace(target, element=()), storage, (), None, known_at(target), None, past=False)
+        )
         if found is None or found.under or found.rest is not None:
             raise Open("its total is not known to be set before its first step", start)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taskfuse.check.trace import Budget, Refuted
+from taskfuse.check.refuted import Budget, Refuted
 from taskfuse.check.values.cells import Cells, Store
 from taskfuse.check.values.elements import Elements
 from taskfuse.check.values.lanes import Lanes, Launch

@@ -17,6 +17,11 @@ from taskfuse.testing.small.text import Small, Text
 ROWS, COLUMNS = "G", "M"
 TRIED = ({ROWS: 2, COLUMNS: 3}, {ROWS: 1, COLUMNS: 1}, {ROWS: 3, COLUMNS: 6}, {ROWS: 2, COLUMNS: 0}, {ROWS: 4, COLUMNS: 2})
 
+THROUGH = ("float16", "float8_e5m2", "float8_e4m3")
+"""Types that terms are converted to on their way: the last one holds no infinity. (In the ring an integer of a zero is none.)"""
+OF_TYPES = ("", ":float32", ":float16", ":float8_e5m2", ":float8_e4m3")
+"""Types of the constants that reductions and accumulators begin with."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -27,6 +32,7 @@ class Rows:
         first, end: where a row begins and ends in its columns, or how long it is; in terms of ``ROW``, its number.
         place: of column ``COLUMN`` in the input.
         inside: whether that is a column of the row.
+        never: that an element is outside its range.
     """
 
     tables: list[str]
@@ -35,6 +41,7 @@ class Rows:
     end: str
     place: str
     inside: str
+    never: str
 
 
 ROW, COLUMN = "ROW", "COLUMN"
@@ -44,21 +51,25 @@ def rows(c: Chooser, count: str, width: str) -> Rows:
     """Offsets of rows one behind the other, lengths of rows, or where they begin and end."""
     low = c.pick(("0", "0", "0", "0", "1", "2"))
     high = c.pick((width, width, width, width, f"{width} - 1", "4"))
+    tables = [f"o: int32[{count}]"]
 
-    def element(table: str, index: str, size: str) -> str:
+    def element(table: str, index: str, size: str = count) -> str:
         return f"clamp({table}[{index} of {size}], {low}, {high})"
 
     match c.pick(("offsets", "lengths", "both")):
         case "offsets":
-            begin, end = (element("o", index, f"{count} + 1") for index in (ROW, f"{ROW} + 1"))
-            return Rows([f"o: int32[{count} + 1]"], f"x: float32[{width}]", "0", f"{end} - {begin}", f"{COLUMN} + {begin}", f"{COLUMN} < {end} - {begin}")
+            tables = [f"o: int32[{count} + 1]"]
+            begin, after = (element("o", index, f"{count} + 1") for index in (ROW, f"{ROW} + 1"))
+            first, end, place = "0", f"{after} - {begin}", f"{COLUMN} + {begin}"
         case "lengths":
-            end = element("o", ROW, count)
-            return Rows([f"o: int32[{count}]"], f"x: float32[{count}, {width}]", "0", end, f"{ROW}, {COLUMN}", f"{COLUMN} < {end}")
+            begin, first, end, place = low, "0", element("o", ROW), f"{ROW}, {COLUMN}"
         case _:
-            begin, end = element("o", ROW, count), element("q", ROW, count)
-            inside = f"{COLUMN} < {end} && {COLUMN} >= {begin}"
-            return Rows([f"o: int32[{count}]", f"q: int32[{count}]"], f"x: float32[{count}, {width}]", begin, end, f"{ROW}, {COLUMN}", inside)
+            tables.append(f"q: int32[{count}]")
+            begin, end, place = element("o", ROW), element("q", ROW), f"{ROW}, {COLUMN}"
+            first = begin
+    inside = f"{COLUMN} < {end}" if first == "0" else f"{COLUMN} < {end} && {COLUMN} >= {first}"
+    shape = f"{count}, {width}" if place.startswith(ROW) else width
+    return Rows(tables, f"x: float32[{shape}]", first, end, place, inside, c.pick((f"{begin} < {low}", f"{end} > {high}", f"{begin} > {high}")))
 
 
 def tabled(c: Chooser) -> Small:
@@ -77,22 +88,32 @@ def tabled(c: Chooser) -> Small:
     def defined(text: str) -> str:
         return text.replace(ROW, "i0").replace(COLUMN, "i1")
 
-    sums = c.chance(65)
+    sums = c.chance(70)
     padded = f"pick(x[{defined(made.place)}] if {defined(made.inside)}, otherwise {behind})"
     begin = c.pick(("0", "0", at(made.first, "")))
     end = c.pick((width, at(made.end, ""), f"max({at(made.end, '')}, 0)", f"min({at(made.end, '')}, {width})", f"{at(made.end, '')} + 1"))
     choice = f"pad(x[{at(made.place, 'r')}] if {at(made.inside, 'r')}, otherwise {behind})"
     if sums:
         declared = ["  LOCAL acc: float32[]", "  LOCAL t: float32[]", f"  DEFINE p: float32[{count}, {width}] = {padded}"]
-        declared.append(f"  DEFINE y: float32[{count}] over ({count}, {width}) at (i0) = reduce {combine} of copy(p[i0, i1]) from {nothing}")
+        term, through = ("q", c.pick(THROUGH)) if c.chance(25) else ("p", "")
+        if through:
+            declared = ["  LOCAL u: float32[]", *declared, f"  DEFINE q: float32[{count}, {width}] = copy.{through}(p[i0, i1])"]
+        start, init = (nothing + c.pick(OF_TYPES) if c.chance(20) else nothing for _ in range(2))
+        declared.append(f"  DEFINE y: float32[{count}] over ({count}, {width}) at (i0) = reduce {combine} of copy({term}[i0, i1]) from {init}")
         with body.blocks(over.heads(c.order(sorted(over.loops)))):
-            body.add(f"acc = copy({nothing})  ~ start y")
+            body.add(f"acc = copy({start})  ~ start y")
             with body.block(f"FOR r in {begin}..{end}"):
-                body.add(f"t = {choice}  ~ value p[{at(ROW, '')}, r]", f"acc = {combine}(acc, t)  ~ term y[{at(ROW, '')}, r]")
+                body.add(f"t = {choice}  ~ value p[{at(ROW, '')}, r]")
+                if through:
+                    body.add(f"u = copy.{through}(t)  ~ value q[{at(ROW, '')}, r]")
+                body.add(f"acc = {combine}(acc, {'u' if through else 't'})  ~ term y[{at(ROW, '')}, r]")
             body.add(f"y[{at(ROW, '')}] = copy(acc)  ~ value y[{at(ROW, '')}]")
     else:
         declared = [f"  DEFINE y: float32[{count}, {width}] = {padded}"]
         value = f"~ value y[{at(ROW, '')}, r]"
+        if c.chance(40):
+            with body.block(f"IF {made.never.replace(ROW, '0')}"):
+                body.add("y[0, 0] = copy(9.0)  ~ value y[0, 0]")
         with body.blocks([*over.heads(c.order(sorted(over.loops))), f"FOR r in {'0' if c.chance(80) else begin}..{width if c.chance(70) else end}"]):
             if c.chance(50):
                 body.add(f"y[{at(ROW, '')}, r] = {choice}  {value}")
