@@ -18,9 +18,9 @@ import numpy as np
 from taskfuse.check.clocked_barriers import ClockedBarriers
 from taskfuse.check.clocked_mbarriers import ClockedMbarriers
 from taskfuse.check.clocks import Clocks
+from taskfuse.check.known import together
 from taskfuse.check.refuted import Budget, Refuted, TooLarge
 from taskfuse.check.shadow import Shadow
-from taskfuse.check.statement_tree import together
 from taskfuse.check.touched_elements import places
 from taskfuse.check.trace import BLOCKS, Clock, Event, Trace
 from taskfuse.ir.scalar import evaluate
@@ -95,7 +95,7 @@ class Run:
         for (t, queue), batches in (*self.queues.items(), *((k, [v]) for k, v in self.open.items())):
             if queue is Queue.COPY:
                 component = self.engines.get((t, queue), t)  # a thread that only commits has nothing in its batches
-                known = self.clocks[t // self.per * self.per :][: self.per, component].max()  # who waits for an arrival behind them knows, too
+                known = self.clocks[t // self.per * self.per :][: self.per, component].max()  # a wait for a later arrival orders them, too
                 batches = [[c for c in batch if c[0][component] > known] for batch in batches]
             if any(batches):
                 raise Refuted(f"thread {t % self.per}", f"it exits while {_OPERATIONS[queue]} of its may be in flight")

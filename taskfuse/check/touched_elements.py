@@ -70,10 +70,10 @@ class TouchedElements:
         return place
 
     def begin_at(self, stmt: Stmt, access: Access, ids: Ints, multiple: int, first: Ints | None = None, below: int = 1) -> None:
-        """Raises :class:`Refuted` if an access, or what begins ``first`` bytes behind the beginning of its buffer, is not at a multiple of some bytes.
+        """Raises :class:`Refuted` if an access, or what begins ``first`` bytes past the beginning of its buffer, is not at a multiple of some bytes.
 
         Args:
-            below: how far it may be behind a multiple.
+            below: how far it may be past a multiple.
         """
         if not len(ids):
             return
@@ -97,7 +97,7 @@ class TouchedElements:
         first, size = self.elements(access, ids), self.sizes[access.buffer]
         bytes_ = int(np.prod(box.box)) * size
         whole = int(np.prod(self.shape(access.buffer))) * size
-        ends = f"of {access.buffer}, and its box of {bytes_} bytes ends behind the {whole} of the buffer"
+        ends = f"of {access.buffer}, and its box of {bytes_} bytes ends past the {whole} bytes of the buffer"
         self._check(stmt, access.buffer, ids, first * size + bytes_ > whole, first * size, ends)
         self.begin_at(stmt, access, ids, swizzle_period(box.swizzle))
         last = self.values.of(coords[-1], ids) * self.sizes[box.tensor]
@@ -118,7 +118,7 @@ class TouchedElements:
         found: dict[int, Ints] = {}
         for at in np.unique(start).tolist():
             found[at] = tile_elements(d, rows, stmt.k, size, at)
-            ends = f"of {d.base.buffer}, and its tile of {rows} x {stmt.k} elements reaches behind the {whole * size} of the buffer"
+            ends = f"of {d.base.buffer}, and its tile of {rows} x {stmt.k} elements reaches past the {whole * size} bytes of the buffer"
             self._check(stmt, d.base.buffer, ids, (start == at) & (at < 0 or int(found[at].max()) >= whole), start, ends)
         nothing = np.arange(0)
         return [found[at] if t % WARPGROUP == 0 else nothing for t, at in zip(ids.tolist(), start.tolist(), strict=True)]

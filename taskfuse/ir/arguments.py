@@ -12,8 +12,8 @@ import numpy.typing as npt
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError, InputError
 from taskfuse.ir.dims import Dim
-from taskfuse.ir.fusion import Fusion, shape_text
-from taskfuse.ir.scalar import Expr, Sym, evaluate, substitute, sym
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Expr, Sym, evaluate, shape_text, substitute, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.values import Values
 

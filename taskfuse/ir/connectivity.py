@@ -1,11 +1,11 @@
-"""Cycles and connected components of directed graphs, given as mappings from a node to its successors.
+"""Cycles, connected components and orders of directed graphs, given as mappings from a node to its successors.
 
 A result depends on the order of the mapping and of the successors alone, so that a message names the same nodes in every run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from taskfuse.ir.identity import place_of
@@ -49,3 +49,22 @@ def components(nodes: Iterable[N], edges: Iterable[tuple[N, N]]) -> list[list[N]
     for node in parent:
         found.setdefault(root(node), []).append(node)
     return list(found.values())
+
+
+def producers_first(nodes: Iterable[N], inputs: Callable[[N], Iterable[N]]) -> list[N]:
+    """All that ``nodes`` depend on, and they, each behind its inputs, else in the order given; there is no cycle."""
+    done: set[N] = set()
+    order: list[N] = []
+    for start in nodes:
+        stack = [start]
+        while stack:
+            node = stack[-1]
+            waiting = [] if node in done else [n for n in inputs(node) if n not in done]
+            if waiting:
+                stack += reversed(waiting)
+                continue
+            stack.pop()
+            if node not in done:
+                done.add(node)
+                order.append(node)
+    return order

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
+from taskfuse.errors import FusionError
 from taskfuse.ir.scalar import Const, Expr, Facts, evaluate, minimum, substitute
+from taskfuse.location import caller
 
 NO_OTHERS: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -113,3 +115,20 @@ def nearest(dims: Iterable[Dim], wanted: Mapping[str, int]) -> dict[str, int] | 
         if not dim.admits(found[dim.name], found):
             return None
     return found
+
+
+def with_facts(fusion: str, dims: Mapping[str, Dim], dim: Dim) -> Dim:
+    """The facts about a dimension of a fusion, given once more. Raises :class:`FusionError` if others are known, or its bound depends on itself."""
+    if dim.bound is not None:
+        unknown = sorted(dim.bound.free - dims.keys() - {dim.name})
+        if unknown:
+            reason = f"dimension '{dim.name}' is at most {dim.bound}: '{unknown[0]}' is not one of its dimensions"
+            raise FusionError(fusion=fusion, reason=reason, help="use a dimension in a shape before a bound refers to it", location=caller())
+        if circular([*(d for d in dims.values() if d.name != dim.name), dim]) is not None:
+            raise FusionError(fusion=fusion, reason=f"the bound {dim.bound} of dimension '{dim.name}' depends on itself", location=caller())
+    known = dims.get(dim.name, dim)
+    if dim in (known, Dim(dim.name)):
+        return known
+    if known != Dim(dim.name):
+        raise FusionError(fusion=fusion, reason=f"dimension '{dim.name}' is given twice with different facts: {known} and {dim}", location=caller())
+    return dim

@@ -100,7 +100,10 @@ class Select:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduction:
-    """``output[result axes] = combine over reduction axes of body(operands...)``, computed in the output's dtype, starting at ``init``."""
+    """``output[result axes] = combine over reduction axes of body(operands...)``, computed in the output's dtype, starting at ``init``.
+
+    A sum that starts at -0.0 starts at 0.0, the neutral element: only then may other threads join partial results, and terms of 0.0 be left out.
+    """
 
     output: TensorView
     combine: Combine
@@ -108,6 +111,11 @@ class Reduction:
     operands: tuple[Operand, ...]
     init: Literal
     location: Location | None = None
+
+    def __post_init__(self) -> None:
+        neutral = self.combine.neutral(self.output.dtype.compute)
+        if neutral == 0 and self.init.value == 0 and not is_same_number(self.init.value, abs(self.init.value)):
+            object.__setattr__(self, "init", replace(self.init, value=abs(self.init.value)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,20 +12,22 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex, cast
 from numpy.typing import NDArray
 
 from taskfuse.dtypes import DType
-from taskfuse.errors import FusionError, ParseError, UnsupportedError
+from taskfuse.errors import FusionError, UnsupportedError
 from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.calls import partitioner, readers, scheduling
-from taskfuse.ir.dims import Dim, circular, facts_of
+from taskfuse.ir.connectivity import producers_first
+from taskfuse.ir.dims import Dim, facts_of, with_facts
 from taskfuse.ir.expr import MathExpr, View, reads
 from taskfuse.ir.identity import among, place_of
 from taskfuse.ir.partition import Partition
-from taskfuse.ir.scalar import Expr, Facts, IntLike, free_symbols, lt, parse_expr, prove, simplify, sym, wrap
-from taskfuse.ir.strides import collides
+from taskfuse.ir.scalar import Expr, Facts, IntLike, shape_text, sym
+from taskfuse.ir.strides import declared_strides, may_be_equal
 from taskfuse.ir.tables import Table
 from taskfuse.ir.task_tree import TaskTree
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import Location, caller
+from taskfuse.target import MAX_RESIDENT
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -34,10 +36,6 @@ if TYPE_CHECKING:
 
 
 _current: ContextVar[Fusion | None] = ContextVar("taskfuse_fusion", default=None)
-
-
-MAX_RESIDENT = 32
-"""The most resident blocks of a multiprocessor (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,25 +116,9 @@ class Fusion:
 
     def add_dim(self, dim: Dim) -> None:
         """Record facts about a symbol. Raises :class:`FusionError` if other facts are known already."""
-        known = self.dims.get(dim.name)
         if any(tv.name == dim.name for tv in self.tables):
             raise FusionError(fusion=self.name, reason=f"'{dim.name}' is a table, not a dimension", help="give the dimension another name", location=caller())
-        if dim.bound is not None:
-            self._check_bound(dim, dim.bound)
-        if known is not None and known != dim and dim != Dim(dim.name):
-            if known != Dim(dim.name):
-                raise FusionError(fusion=self.name, reason=f"dimension '{dim.name}' is given twice with different facts: {known} and {dim}", location=caller())
-            self.dims[dim.name] = dim
-        self.dims.setdefault(dim.name, dim)
-
-    def _check_bound(self, dim: Dim, bound: Expr) -> None:
-        """Raises :class:`FusionError` unless a bound depends only on other dimensions, and not on itself through their bounds."""
-        unknown = sorted(bound.free - self.dims.keys() - {dim.name})
-        if unknown:
-            reason = f"dimension '{dim.name}' is at most {bound}: '{unknown[0]}' is not one of its dimensions"
-            raise FusionError(fusion=self.name, reason=reason, help="use a dimension in a shape before a bound speaks of it", location=caller())
-        if circular([*(d for d in self.dims.values() if d.name != dim.name), dim]) is not None:
-            raise FusionError(fusion=self.name, reason=f"the bound {bound} of dimension '{dim.name}' depends on itself", location=caller())
+        self.dims[dim.name] = with_facts(self.name, self.dims, dim)
 
     def add_integer(self, dim: Dim) -> Expr:
         """A dimension that is an argument of calls. Raises :class:`FusionError` if its name is taken, or known with other facts."""
@@ -262,7 +244,7 @@ class Fusion:
             if known and (strides is not None or into is not None):
                 reason = f"{tv.name} is {'an input' if tv.is_input else 'an output already'}, and has its array"
                 raise FusionError(fusion=self.name, reason=reason, help=f"return tf.copy({tv.name}) beside it", location=caller())
-            wanted = None if strides is None else self._strides(tv, strides)
+            wanted = None if strides is None else declared_strides(self.name, tv.name, tv.shape, strides, self.dims, self.facts())
             if into is not None:
                 self._check_into(tv, into, wanted)
             self._check_returned(tv, into)
@@ -277,34 +259,15 @@ class Fusion:
             raise FusionError(fusion=self.name, reason=f"{tv.name} belongs to fusion '{tv.fusion.name}'", location=caller())
         return tv
 
-    def _strides(self, tv: TensorView, given: Sequence[IntLike | str]) -> tuple[Expr, ...]:
-        """Strides as expressions. Raises :class:`FusionError` if they do not fit the shape."""
-        try:
-            found = tuple(simplify(parse_expr(e) if isinstance(e, str) else wrap(e), self.facts()) for e in given)
-        except (TypeError, ParseError):
-            found = ()
-        shape = shape_text(tv.shape)
-        if len(found) != tv.ndim:
-            help = f"give {tv.ndim} integers or expressions of dimensions, in elements"
-            raise FusionError(fusion=self.name, reason=f"{given!r} are no strides of {tv.name} {shape}", help=help, location=caller())
-        unknown = sorted(name for e in found for name in free_symbols(e) if name not in self.dims)
-        if unknown:
-            raise FusionError(fusion=self.name, reason=f"a stride of {tv.name} uses '{unknown[0]}', which is no dimension", location=caller())
-        if any(prove(lt(e, 0), self.facts()) for e in found) or collides(tv.shape, found, self.facts()):
-            help = "each stride must be at least 1, and step over all elements of the axes with smaller strides"
-            reason = f"with the strides {shape_text(found)}, elements of {tv.name} {shape} would share memory"
-            raise FusionError(fusion=self.name, reason=reason, help=help, location=caller())
-        return found
-
     def set_strides(self, tv: TensorView, strides: Sequence[IntLike | str]) -> None:
         """Declare the strides, in elements, of the arrays that calls pass for an input. Raises :class:`FusionError` if they do not fit its shape."""
-        self.strides[tv] = self._strides(tv, strides)
+        self.strides[tv] = declared_strides(self.name, tv.name, tv.shape, strides, self.dims, self.facts())
 
     def _check_into(self, tv: TensorView, into: object, strides: tuple[Expr, ...] | None) -> None:
         reason, help = "", "give an input, or a slice, reshape or permutation of one"
         if not isinstance(into, TensorView) or into.fusion is not self:
             reason = f"{into!r} is not a tensor of it"
-        elif into.dtype is not tv.dtype or not self._may_be_equal(tv.shape, into.shape, exact=into.is_input):
+        elif into.dtype is not tv.dtype or not (may_be_equal(tv.shape, into.shape, self.facts()) if not into.is_input else tv.shape == into.shape):
             reason = f"{tv.name} is {tv.dtype}{shape_text(tv.shape)}, and {into.name} is {into.dtype}{shape_text(into.shape)}"
             help = f"cast it, or write it into a slice of the input: into={into.name}[...]"
         elif strides is not None:
@@ -327,12 +290,6 @@ class Fusion:
                 reason = f"{base.name} is returned as it is, and {r.tensor.name} is written into its array"
                 help = f"return tf.copy({base.name}) for what it held before; the caller has the array with what it holds then"
                 raise FusionError(fusion=self.name, reason=reason, help=help, location=caller())
-
-    def _may_be_equal(self, one: Sequence[Expr], two: Sequence[Expr], *, exact: bool) -> bool:
-        """True if shapes are equal; unless ``exact``, also if that is left to a call."""
-        if exact or len(one) != len(two):
-            return tuple(one) == tuple(two)
-        return not any(prove(lt(a, b), self.facts()) or prove(lt(b, a), self.facts()) for a, b in zip(one, two, strict=True))
 
     def rename(self, tv: TensorView, name: object) -> None:
         """Give a tensor another name. Raises :class:`FusionError` if the name is taken or invalid."""
@@ -401,27 +358,12 @@ class Fusion:
     def exprs(self) -> tuple[MathExpr, ...]:
         """Every expression, producers first, else in the order their outputs were made."""
         if self._exprs is None:
-            self._exprs = self._sorted()
+            self._exprs = tuple(self._definitions[tv] for tv in producers_first(self._tensors.values(), self._inputs_of) if tv in self._definitions)
         return self._exprs
 
-    def _sorted(self) -> tuple[MathExpr, ...]:
-        done: set[TensorView] = set()
-        order: list[MathExpr] = []
-        for start in self._tensors.values():
-            stack = [start]
-            while stack:
-                tv = stack[-1]
-                expr = self._definitions.get(tv)
-                waiting = [] if expr is None or tv in done else [r.tensor for r in reads(expr) if r.tensor not in done and r.tensor in self._definitions]
-                if waiting:
-                    stack += reversed(waiting)
-                    continue
-                stack.pop()
-                if tv not in done:
-                    done.add(tv)
-                    if expr is not None:
-                        order.append(expr)
-        return tuple(order)
+    def _inputs_of(self, tv: TensorView) -> list[TensorView]:
+        expr = self._definitions.get(tv)
+        return [] if expr is None else [r.tensor for r in reads(expr) if r.tensor in self._definitions]
 
     def is_view(self, tv: TensorView) -> bool:
         """True if ``tv`` is a map without storage and code: defined by a view, not an output, claimed by no task, and given no memory."""
@@ -517,8 +459,3 @@ def as_fusion(value: object, call: str) -> Fusion:
 
 def _parsed(text: str) -> Fusion:
     return readers().parse(text)
-
-
-def shape_text(shape: Sequence[Expr]) -> str:
-    """``[B, 4*S]``."""
-    return "[" + ", ".join(str(e) for e in shape) + "]"

@@ -69,7 +69,7 @@ def _after(fusion: Fusion, products: set[TensorView]) -> set[TensorView]:
     return found
 
 
-# -- behind products ----------------------------------------------------------------------------------------------------------------------
+# -- after products ----------------------------------------------------------------------------------------------------------------------
 
 
 def _behind(script: Script, extent: Sizes) -> None:

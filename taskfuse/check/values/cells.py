@@ -20,7 +20,7 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
 
 BEHIND = -1
-"""The tag of a cell behind the first of an element; the data says how far."""
+"""The tag of a cell after the first of an element; the data says how far."""
 MOST = 1 << 24
 """Cells of a launch at most."""
 

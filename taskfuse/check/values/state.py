@@ -69,8 +69,11 @@ class Writers:
 class State:
     """The state of a run."""
 
-    def __init__(self, kernel: Kernel, launch: Launch, elements: Elements, symbols: Mapping[str, int], budget: Budget) -> None:
+    def __init__(
+        self, kernel: Kernel, launch: Launch, elements: Elements, symbols: Mapping[str, int], budget: Budget, entirely: frozenset[str] = frozenset()
+    ) -> None:
         self.kernel = kernel
+        self.entirely = entirely
         self.launch = launch
         self.elements = elements
         self.budget = budget
