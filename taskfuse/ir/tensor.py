@@ -267,6 +267,13 @@ class TensorView(ArrayMethods):
         """
         return scheduling().chunk_reduction(self, axis, extent)
 
+    def split_reduction(self, axis: int, inner: int) -> None:
+        """Make a reduced axis of a reduction that has no schedule yet two: those of the digits of its index, of which the inner one has ``inner`` values.
+
+        ``inner`` divides the reduced axis. What is read at ``k // inner`` and ``k % inner`` is then read at the axes themselves.
+        """
+        scheduling().split_reduction(self, axis, inner)
+
     def chunk_scan(self, extent: int) -> tuple[TensorView, TensorView, TensorView, TensorView, TensorView]:
         """Split a scan: chunks of ``extent`` elements are scanned in parallel, then their totals; this tensor combines each element with the total of all
         earlier chunks.

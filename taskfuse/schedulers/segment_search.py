@@ -134,8 +134,13 @@ class Search:
             segments = self._merged(segments)
             expected = [self._way(p).us for p in segments]
             self._us_of(segments)
-        while not self._budget.is_spent and (moved := self._moved(segments)) is not None:
-            segments = moved
+        number = 0
+        while number != len(segments):
+            number = len(segments)
+            while not self._budget.is_spent and (moved := self._moved(segments)) is not None:
+                segments, number = moved, 0
+            if not number:  # what was in the way of a pair may stand elsewhere now
+                segments = self._merged(segments)
         return segments
 
     def _merged(self, segments: list[Segment]) -> list[Segment]:
