@@ -45,8 +45,7 @@ def picture(listed: WorkList) -> str:
 def _grid(drawing: Drawing, listed: WorkList, g: int, batch: int, table: list[list[int]], at: tuple[float, float, float]) -> None:
     """The tiles of one problem."""
     x, y, cell = at
-    item = listed.starts[g] + sum(block >= 0 for rows in listed.blocks_of(g)[:batch].tolist() for row in rows for block in row)
-    numbers = {(i, j): item + n for n, (b, i, j) in enumerate(t for t in listed.tiles_of(g) if t[0] == batch)}
+    numbers = {at[1:]: w for w, at in enumerate(listed.tiles_of(g), listed.starts[g]) if at[0] == batch}
     for i, row in enumerate(table):
         for j, block in enumerate(row):
             turn = numbers.get((i, j), -1) // listed.blocks
