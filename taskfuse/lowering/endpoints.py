@@ -117,8 +117,8 @@ class Endpoints:
                 continue
             raise LoweringError(
                 what=other.node.name,
-                reason=f"its instances on {first.ptype.value} take turns in {source.subject}, wait for each other, and take turns in {ring.subject} behind"
-                f" that: {ring.stages} slots of it do not hold what the {then.count} instances take, and its producer cannot fill the first",
+                reason=f"its instances on {first.ptype.value} take turns in {source.subject}, wait for each other, and take turns in {ring.subject}"
+                f" afterwards: {ring.stages} slots of it do not hold what the {then.count} instances take, and its producer cannot fill the first",
                 help=f"give it circular_buffer({then.slots}) or more, or keep data within an instance between the two",
             )
 

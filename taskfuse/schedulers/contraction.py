@@ -215,7 +215,7 @@ def _behind(fusion: Fusion, exprs: Sequence[MathExpr], result: TensorView) -> tu
     used = {t for tv in epilogue for t in _inputs_of(fusion, tv)}
     twice = next((t for tv in finals for t in _inputs_of(fusion, tv) if t in used), None)
     if twice is not None:
-        raise refuse(fusion, "matmul", f"{twice.name} is read by the epilogue and behind a reduction", "define two inputs and pass the array twice")
+        raise refuse(fusion, "matmul", f"{twice.name} is read by the epilogue and after a reduction", "define two inputs and pass the array twice")
     return tuple(epilogue), tuple(reductions), tuple(finals)
 
 
@@ -253,7 +253,7 @@ def _check_finals(fusion: Fusion, finals: tuple[TensorView, ...], reductions: tu
             wide = [position for position, a in enumerate(tv.root) if a.extent is not const(1)]  # a kept dimension of 1 changes nothing
             read_at = [iteration_position(e) for e, extent in zip(read.index, read.tensor.shape, strict=True) if extent is not const(1)]
             if read_at != wide or kept.setdefault(tv, mine) != mine:
-                raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} along other axes than its own", "leave it to a fusion of its own")
+                raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} along axes other than its own", "leave it to a fusion of its own")
 
 
 def _places(fusion: Fusion, result: TensorView, epilogue: tuple[TensorView, ...]) -> dict[TensorView, dict[int, int]]:

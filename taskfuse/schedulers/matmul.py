@@ -93,7 +93,7 @@ def _notes(fusion: Fusion, product: MatrixProduct) -> tuple[str, ...]:
     """Notes on the schedule: special cases, and facts that would make it faster."""
     notes = [told(operand.tensor, fusion.facts()) for operand in (product.a, product.b)]
     if product.reductions:
-        notes.append(f"{', '.join(r.tensor.name for r in product.reductions)}: parts of each tile in Global memory, added up behind a barrier of the grid")
+        notes.append(f"{', '.join(r.tensor.name for r in product.reductions)}: partial results of each tile in Global memory, added after a grid barrier")
     return tuple(filter(None, notes))
 
 

@@ -94,7 +94,7 @@ def _planned(name: str, fusion: Fusion, config: RowConfig | None, sizes: Mapping
     space = find(trial)
     phases = Phases(trial, space)
     if name == "reduction" and phases.count > 1:
-        raise refuse(fusion, name, f"a row is walked over {phases.count} times", "tf.schedulers.normalization takes such fusions")
+        raise refuse(fusion, name, f"a row is read {phases.count} times", "tf.schedulers.normalization takes such fusions")
     problem = _problem(trial, space, phases, Sizes(fusion, sizes, target))
     alternatives = tuple(rank(problem))
     chosen = alternatives[0].config if config is None else config
@@ -129,7 +129,7 @@ def _applied(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
     problem, expected = planned.problem, planned.option
     script = Script(fusion)
     if planned.is_changed:
-        script.comment("what is read elsewhere than at its own place is computed there")
+        script.comment("tensors that are read at points other than their own are computed there")
         if planned.splits:
             split_reductions(script)
         settle(script)
