@@ -9,16 +9,17 @@ from taskfuse.check.argument import Argument, all_proved
 from taskfuse.check.bounds import inside
 from taskfuse.check.convergence import convergence
 from taskfuse.check.counterexample import counterexample
-from taskfuse.check.defined import DIVISORS, defined
+from taskfuse.check.defined import DIVISORS, defined, without_value
+from taskfuse.check.drawn_launches import drawn_extents
 from taskfuse.check.known import unknown
 from taskfuse.check.order import deadlocks, initialization
 from taskfuse.check.races import Races
+from taskfuse.check.refuted import Budget, TooLarge
 from taskfuse.check.registers import budgets, in_flight, released
 from taskfuse.check.remote import before_exit
 from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.structure import Structure
 from taskfuse.check.tma_prefetch import TmaPrefetch
-from taskfuse.check.trace import Budget, TooLarge, samples
 from taskfuse.check.values.verify import right, wrong_value
 from taskfuse.collector import PAUSE
 from taskfuse.errors import VerifyError
@@ -61,7 +62,11 @@ def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certific
         return _certificate(kernel, (), kernel.launch_registers)
     chosen = tuple((e.name, extents[e.name]) for e in kernel.extents if e.name in extents)
     try:
-        return _certificate(specialized(kernel, extents), chosen, kernel.launch_registers)
+        chosen_kernel = specialized(kernel, extents)
+        lost = without_value(kernel, extents)
+        if lost is not None:
+            return Certificate(kernel.name, Argument([lost]), extents=chosen)
+        return _certificate(chosen_kernel, chosen, kernel.launch_registers)
     except (ZeroDivisionError, IndexError) as error:
         reason = f"an expression has no value at these extents: {error}"
         return Certificate(kernel.name, Argument([Obligation(Layer.ADDRESS, "extents", Verdict.OUTSIDE, reason)]), extents=chosen)
@@ -141,7 +146,7 @@ def _refuted(kernel: Kernel) -> tuple[Obligation, ...]:
     """A counterexample at small extents, if one is found."""
     launches = 0
     budget = Budget()
-    for extents in samples(kernel):
+    for extents in drawn_extents(kernel):
         if budget.spent:
             break
         try:

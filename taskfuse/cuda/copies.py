@@ -1,4 +1,4 @@
-"""Statements that copy elements as they are: vectors, gathers, asynchronous copies of threads, bulk copies; and updates."""
+"""Statements that copy elements without conversion: vectors, gathers, asynchronous copies of threads, bulk copies; and updates."""
 
 from __future__ import annotations
 

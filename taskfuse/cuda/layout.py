@@ -1,4 +1,4 @@
-"""Layouts of array arguments: what a launch may assume of them, and which of them may not be written together.
+"""Layouts of array arguments: the assumptions that a launch may make, and tests for overlaps.
 
 Strides are in elements, of either sign. An axis of extent 1 has no stride that matters, and an empty array none at all.
 """
@@ -56,7 +56,7 @@ class Layout(NamedTuple):
 
     @property
     def byte_range(self) -> tuple[int, int]:
-        """The bytes from the first to behind the last, relative to the address of element [0, ..., 0]."""
+        """The bytes from the first to the end of the last element, relative to the address of element [0, ..., 0]."""
         low, high = self.reach
         return low * self.itemsize, (high + 1) * self.itemsize
 

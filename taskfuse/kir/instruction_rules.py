@@ -148,7 +148,7 @@ def values_have_symbols(subject: Gather | Update, scope: Scope) -> str | None:
         if not scope.declarations.is_name(symbol):
             return NO_NAME.format(symbol)
         if symbol in scope.symbols or symbol in scope.declarations.cursors or scope.declarations.is_declared(symbol) or symbols.count(symbol) > 1:
-            return f"the symbol '{symbol}' already means something here"
+            return f"the symbol '{symbol}' is already defined here"
     other, does = (subject.out, "read") if isinstance(subject, Gather) else (subject.source, "updated")
     outside = (*other.index, *(e for v in subject.values for e in (*v.source.index, v.extent)))
     used = next((s for s in symbols if any(s in e.free for e in outside)), None)

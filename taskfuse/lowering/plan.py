@@ -1,4 +1,4 @@
-"""The plan: the nest with its dispatch and scopes, on its way to kernel IR.
+"""The plan: the nest with its dispatches and scopes, between the fusion and kernel IR.
 
 A branch is a scope: sync, liveness, indexing and predicates are functions of (node path, loop path). Passes over the plan insert
 channel operations and barriers; :mod:`taskfuse.lowering.emit` turns the result into kernel IR.
@@ -23,15 +23,29 @@ from taskfuse.kir.operands import Access
 from taskfuse.schedule.shared_loops import Loop
 
 
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The items of work that a loop visits: ``start``, ``start + step``, and so on, below ``stop``. One trip has one item, whose symbol is ``item``."""
+
+    item: Expr
+    start: Expr
+    stop: Expr
+    step: Expr
+
+
 @dataclass(slots=True, eq=False)
 class PLoop:
-    """A loop with code. ``loop`` is the loop of the nest that it copies, or ``None`` for one that lowering made."""
+    """A loop with code, which counts its trips. ``loop`` is the loop of the nest that it copies, or ``None`` for one that lowering made.
+
+    ``walk``: the kernel's loop is over these items.
+    """
 
     var: str
     extent: Expr
     unroll: bool
     body: list[PNode]
     loop: Loop | None = None
+    walk: Walk | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -63,7 +77,7 @@ class PGuard:
 
 @dataclass(slots=True, eq=False)
 class PDispatch:
-    """Members of a parallelized group side by side."""
+    """The members of a parallelized group, which run concurrently."""
 
     group: Group
     members: list[PScope]
@@ -209,6 +223,11 @@ def is_base(name: str) -> bool:
     return name.startswith("at.")
 
 
+def item_name(var: str) -> str:
+    """The symbol of the item of work that a trip of the loop of a variable has."""
+    return f"{var}.item"
+
+
 class LoopVariables:
     """The variables of loops with code, numbered in the order of first use."""
 
@@ -223,10 +242,14 @@ class LoopVariables:
         """The variable of a loop, as an expression."""
         return sym(self.name(loop))
 
+    def item(self, loop: Loop) -> Expr:
+        """The symbol of the item of work that a trip of a loop has."""
+        return sym(item_name(self.name(loop)))
+
 
 @dataclass(slots=True)
 class Needs:
-    """What the statements of a plan need besides it: said where a statement is made, asked by the steps behind.
+    """Requirements of the statements of a plan, recorded when a statement is made and used by later steps.
 
     Attributes:
         maps: the tensor maps that they name.

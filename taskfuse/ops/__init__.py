@@ -1,6 +1,6 @@
 """Ops: functions that add expressions to a fusion. NumPy names, broadcasting and promotion.
 
-Each module says which of its names are public. Importing this package plugs the Python operators into tensors.
+Each module declares which of its names are public. Importing this package plugs the Python operators into tensors.
 """
 
 from taskfuse.ir.calls import bind_operators

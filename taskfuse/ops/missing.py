@@ -1,4 +1,4 @@
-"""Ops that users look for and that are not there: a call says what is missing, and what to do instead."""
+"""Ops that other libraries have and taskfuse lacks: a call raises an error that names an alternative."""
 
 from __future__ import annotations
 

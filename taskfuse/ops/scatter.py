@@ -24,8 +24,7 @@ from taskfuse.ir.combine import COMBINES, Combine, is_atomic
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, IndexValue, Literal, Operand, Read, Update
 from taskfuse.ir.expr import operand_dtype as operand_type
-from taskfuse.ir.fusion import shape_text
-from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, IntLike, le, prove, substitute
+from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, IntLike, le, prove, shape_text, substitute
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import (
@@ -341,7 +340,7 @@ def segment_sum(values: TensorView, segments: TensorView, count: IntLike | str |
     _check_arithmetic("segment_sum", COMBINES["add"], values)
     if is_offsets:
         if not values.ndim:
-            raise shape_error("segment_sum", f"{described(values)} has no axis", "give slices one behind the other")
+            raise shape_error("segment_sum", f"{described(values)} has no axis", "give slices, one after another")
         with fusion.call():
             rows = jagged_to_padded_dense(values, segments, values.shape[0])
             return cast_tensor(reduce_axes(rows, (1,), COMBINES["add"], values.dtype.compute, keepdims=False), values.dtype)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from taskfuse.cuda.present import present
@@ -19,6 +18,7 @@ from taskfuse.runtime.chain import Chain, link
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import Maker, check_backend
 from taskfuse.runtime.memory_order import in_given_order, in_memory_order, is_plain
+from taskfuse.runtime.result_views import Viewed, bases
 from taskfuse.runtime.results import Arranged, Nothing
 from taskfuse.runtime.specialization import specialized
 from taskfuse.schedule.copy import copy_fusion
@@ -62,18 +62,18 @@ def compile(
             GPU; ``"sim"``: in the simulator.
         schedule: ``None``: lower a fusion as it is, even without any scheduling call.
         numerics: ``"eager"``: every function of 16-bit floats rounds its result, as in a framework that runs them one after another; ``"wide"``: values
-            between functions stay float32, with one rounding at the end (:func:`taskfuse.widened`). Kernels and segmented fusions are taken as they are.
+            between functions stay float32, with one rounding at the end (:func:`taskfuse.widened`). Ignored for kernels and segmented fusions.
         sizes: values of the fusion's dimensions for the cost models of automatic schedules; the kernels run with any.
         specialize: schedule again at a call, for the divisors and bounds of its extents (docs/automatic.md); if false, the kernels for all extents run
             all calls.
-        budget: seconds for the search for an automatic schedule of several kernels, as counted from its work, so that the same is found on every machine;
-            at its end the best segments so far are taken. A clock stops it after 5 times as long.
+        budget: seconds for the search for an automatic schedule of several kernels, computed from its work, so that the result is the same on every machine;
+            at its end the best segments so far are used. A clock stops it after 5 times as long.
         target: the GPU that automatic schedules are chosen for and whose limits kernels keep: a :class:`taskfuse.Target`, its name (``"H100"``) or its
             architecture; by default the GPU in this machine, or an H200 without one.
         arch: the architecture to compile for, such as ``"sm_90a"``; by default that of the GPU that runs the kernel.
         fast_math: approximate division, square root and functions; subnormals become zero.
         debug: bound every wait, and raise :class:`HangError` at a timeout; a call then waits for its kernel.
-        unsafe: skip the proof; errors about the registers of the kernel become warnings.
+        unsafe: skip the proof; errors about registers of the kernel become warnings.
         cache: read and write decisions on disk (docs/cuda.md, "The cache"); not for debug builds or unsafe ones.
         options: options of lowering.
 
@@ -98,27 +98,49 @@ def compile(
     check_backend(backend)
     check_options(options)
     make = Maker(backend, arch, fast_math, debug, unsafe, cache, options)
+    storing = _Storing(make, schedule, sizes, specialize, budget, machine)
     match fusion:
         case SegmentedFusion(fusion=whole, segments=parts):
             Sizes(whole, sizes, machine)
             extents = [{name: size for name, size in (sizes or {}).items() if name in part.dims} for part in parts]
-            settings = {"specialize": specialize, "target": machine, "arch": arch, "fast_math": fast_math, "debug": debug, "unsafe": unsafe}
-            again = partial(compile, backend=backend, schedule=schedule, budget=budget, cache=cache, options=options, **settings)
-            return Chain(whole, [link(part, again(part, sizes=own)) for part, own in zip(parts, extents, strict=True)])
-        case Fusion() if fusion.results and not fusion.outputs:
-            return Arranged(copy_fusion(fusion)[0], Nothing(fusion, backend), {})
+            return Chain(whole, [link(part, replace(storing, sizes=own)(part)) for part, own in zip(parts, extents, strict=True)])
         case Fusion():
-            is_scheduled = schedule is None or fusion.has_schedule
-            wishes = None if is_plain(fusion) else in_given_order(fusion) if is_scheduled else in_memory_order(fusion)
-            whole = fusion if wishes is None else wishes.fusion
-            if is_scheduled:
-                run = as_scheduled(whole, make)
-            else:
-                make = make if wishes is None else replace(make, into=tuple(wishes.into.items()))
-                run = auto_scheduled(whole, make, sizes=sizes, target=machine, budget=budget)
-                run = specialized(whole, make, run, sizes, machine) if specialize and fusion.dims else run
-            return run if wishes is None else Arranged(copy_fusion(fusion)[0], run, wishes.orders)
+            shown = None if storing.takes_as_it_is(fusion) else bases(fusion)
+            if shown is None:
+                return storing(fusion)
+            run = storing(shown.fusion) if shown.fusion.outputs else Nothing(shown.fusion, backend)
+            return Viewed(copy_fusion(fusion)[0], run, shown.sources, storing)
         case Kernel():
             return make(fusion)
         case _:
             return as_scheduled(as_fusion(fusion, "tf.compile"), make)
+
+
+@dataclass(frozen=True, slots=True)
+class _Storing:
+    """Makes executables of fusions that store all results, with the settings of one :func:`compile`; see there."""
+
+    make: Maker
+    schedule: Literal["auto"] | None
+    sizes: Mapping[str, int] | None
+    specialize: bool
+    budget: float
+    target: Target
+
+    def takes_as_it_is(self, fusion: Fusion) -> bool:
+        """Whether it has the schedule that it is to have."""
+        return self.schedule is None or fusion.has_schedule
+
+    def __call__(self, fusion: Fusion) -> Executable:
+        if fusion.results and not fusion.outputs:
+            return Arranged(copy_fusion(fusion)[0], Nothing(fusion, self.make.backend), {})
+        is_scheduled = self.takes_as_it_is(fusion)
+        wishes = None if is_plain(fusion) else in_given_order(fusion) if is_scheduled else in_memory_order(fusion)
+        whole = fusion if wishes is None else wishes.fusion
+        if is_scheduled:
+            run = as_scheduled(whole, self.make)
+        else:
+            make = self.make if wishes is None else replace(self.make, into=tuple(wishes.into.items()))
+            run = auto_scheduled(whole, make, sizes=self.sizes, target=self.target, budget=self.budget)
+            run = specialized(whole, make, run, self.sizes, self.target) if self.specialize and fusion.dims else run
+        return run if wishes is None else Arranged(copy_fusion(fusion)[0], run, wishes.orders)

@@ -1,4 +1,4 @@
-"""scatter: a concatenation in gather form, and the elementwise functions of it, computed part by part.
+"""scatter: computing a concatenation in gather form, and its elementwise functions, part by part.
 
 In gather form the loops of the result find the part that holds an element. Here each part is computed by itself, through every function up to the
 outputs, and stored as a slice of them; the outputs are then assembled from their parts, which takes no code.
@@ -24,7 +24,7 @@ class _Part:
     """One operand of a concatenation.
 
     Attributes:
-        read: what holds it, at the iteration symbols of the result.
+        read: its tensor, at the iteration symbols of the result.
         place: the index in the result, from the part's iteration symbols.
         root: the part's axes.
     """
@@ -34,7 +34,7 @@ class _Part:
     root: tuple[Axis, ...]
 
     def moved(self, e: Expr) -> Expr:
-        """An expression over the symbols of the result, over those of the part."""
+        """An expression over the symbols of the result, rewritten over those of the part."""
         return substitute(e, {f"i{k}": p for k, p in enumerate(self.place)})
 
 
@@ -144,7 +144,7 @@ def _readers(call: Call) -> list[TensorView]:
 
 
 def _reached(call: Call) -> list[TensorView] | str:
-    """All that is computed from the tensor, producers first; or what is in the way."""
+    """The tensors computed from the call's tensor, producers first; or the obstacle, as text."""
     fusion, tv = call.tv.fusion, call.tv
     reached, stack = {tv}, [tv]
     while stack:

@@ -1,4 +1,4 @@
-"""``tf.horizontal``: fusions side by side in one kernel, each with a schedule of its own.
+"""``tf.horizontal``: independent fusions as one kernel, each with its own schedule.
 
 Each fusion becomes a member of a horizontal group on BIDx: it gets a range of blocks of its own, where it runs as it would alone. All blocks have
 the maximum that a member needs: of threads (a member with fewer guards off the rest), of Shared memory (members of different blocks overlay
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import lcm
 from typing import cast
 
-from taskfuse.errors import FusionError
+from taskfuse.errors import FusionError, UnsupportedError
 from taskfuse.ir.assignment import assign
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.fusion import Fusion
@@ -22,9 +22,11 @@ from taskfuse.ir.tasks import Node, Task
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
-from taskfuse.schedule.copy import Copied, Renaming, embed
-from taskfuse.schedulers.horizontal_cost import HorizontalCost
+from taskfuse.schedule.copy import Copied, Renaming, copy_fusion, embed
+from taskfuse.schedulers.horizontal_cost import HorizontalCost, Load, load
+from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.members import schedule_members
+from taskfuse.schedulers.products import products
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.target import DEFAULT, Target, as_target
 
@@ -38,12 +40,13 @@ def horizontal(
     force: bool = False,
     target: Target = DEFAULT,
 ) -> Fusion:
-    """Join independent fusions into one, side by side on ``BIDx``.
+    """Join independent fusions into one, side by side on ``BIDx``; matrix products as one list of tiles that all blocks walk.
 
-    The fusions are copied. Fusions without a schedule get one by :func:`taskfuse.schedulers.auto`, with parameters for a common block shape; the
+    The fusions are copied. If none has a schedule and :func:`taskfuse.schedulers.products` takes them together, it schedules them. Otherwise each gets a
+    range of blocks. Fusions without a schedule get one by :func:`taskfuse.schedulers.auto`, with parameters for a common block shape; the
     others keep theirs. If all ask for it, :meth:`Fusion.resident_blocks` is set so that each keeps the registers that it has alone. A name (of a
     tensor, scalar, dimension, task or group) that only one fusion has stays; one that several have is prefixed with the name of its fusion:
-    ``softmax_x``. Arguments and outputs follow in the order of the fusions; a shared input stands where the first fusion has it.
+    ``softmax_x``. Arguments and outputs are in the order of the fusions; a shared input has the place that the first fusion gives it.
 
     Args:
         fusions: two or more; they are not changed.
@@ -63,7 +66,8 @@ def horizontal(
         TaskError, ScheduleError, LoweringError: a member cannot be lowered by itself.
     """
     shared = _names(name, shared)
-    members, expected = _members(fusions, name, shared, sizes, target)
+    listed = _listed(fusions, name, shared, sizes, target)
+    members, expected = listed or _members(fusions, name, shared, sizes, target)
     if not (force or expected.pays):
         raise FusionError(
             fusion=name,
@@ -72,6 +76,8 @@ def horizontal(
             help="leave out the member that costs the others most, give it fewer threads, registers or bytes of Shared memory, or force=True",
             location=caller(),
         )
+    if isinstance(members, Fusion):
+        return members
     joined = _Join(members, name, shared).run()
     joined.resident_blocks(expected.joint.residents)
     return joined
@@ -80,21 +86,44 @@ def horizontal(
 def horizontal_cost(
     fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
 ) -> HorizontalCost:
-    """The cost model of :func:`horizontal`: microseconds alone and side by side, and why. Raises the same errors, except the one for lack of gain."""
-    return _members(fusions, name, shared, sizes, target)[1]
+    """The cost model of :func:`horizontal`: microseconds of the fusions alone and joined. Raises the same errors, except the one for lack of gain."""
+    return (_listed(fusions, name, _names(name, shared), sizes, target) or _members(fusions, name, shared, sizes, target))[1]
+
+
+def _listed(
+    fusions: Sequence[Fusion], name: str, shared: tuple[str, ...], sizes: Mapping[str, int] | None, target: Target
+) -> tuple[Fusion, HorizontalCost] | None:
+    """Matrix products on one list of tiles, and their expected cost; ``None`` for other fusions."""
+    target = as_target(target)
+    join = _Join(fusions, name, shared)
+    if any(f.has_schedule for f in join.fusions):
+        return None
+    joined = join.unscheduled()
+    try:
+        chosen = products(joined, sizes=sizes, target=target)
+    except UnsupportedError:
+        return None
+    extents = _Join(fusions, name, shared).extents(sizes, target)
+    loads: list[Load] = []
+    alone: list[float] = []
+    for member, fusion in join.members.items():
+        copy, _ = copy_fusion(fusion)
+        alone.append(matmul(copy, sizes=extents[member], target=target).us)
+        loads.append(load(member, copy, extents[member], target))
+    return joined, HorizontalCost(tuple(loads), load(name, joined, Sizes(joined, sizes, target).values, target), tuple(alone), chosen.us)
 
 
 def _members(
     fusions: Sequence[Fusion], name: str, shared: Iterable[str], sizes: Mapping[str, int] | None, target: Target
 ) -> tuple[list[Fusion], HorizontalCost]:
-    """The fusions, with schedules, and what is expected of them; ``sizes`` has the names of the joined fusion."""
+    """The fusions with schedules, and their expected cost; ``sizes`` has the names of the joined fusion."""
     target = as_target(target)
     joined = _Join(fusions, name, _names(name, shared))
     return schedule_members(name, joined.members, joined.extents(sizes, target), target)
 
 
 def _names(fusion: str, shared: object) -> tuple[str, ...]:
-    """What is shared, which may be known once only."""
+    """The names in ``shared``, which may be an iterator. Raises :class:`FusionError` unless it is a sequence of names."""
     if isinstance(shared, str) or not isinstance(shared, Iterable):
         help = f"write shared=['{shared}']" if isinstance(shared, str) else "give names in a list"
         raise FusionError(fusion=fusion, reason=f"shared is {shared!r}, not a sequence of names", help=help, location=caller())
@@ -109,7 +138,7 @@ class _Names:
         self._taken = set(taken)
 
     def give(self, member: str, name: str) -> str:
-        """The name in the new fusion of what ``member`` calls ``name``."""
+        """The name in the new fusion of ``name`` in ``member``."""
         free = name if self._uses[name] < 2 else f"{member}_{name}"
         number = 1
         while free in self._taken or (free != name and self._uses[free]):
@@ -142,6 +171,7 @@ class _Join:
         self.fusion = Fusion(name)
         self._values = _Names((_values(f) for f in self.fusions), self.shared)
         self._nodes = _Names(([n.name for n in f.tasks.nodes] for f in self.fusions), ("root",))
+        self._rings = _Names(_rings(f) for f in self.fusions)
         self._inputs: dict[str, TensorView | Scalar] = {}
 
     def _error(self, reason: str, help: str, notes: tuple[str, ...] = ()) -> FusionError:
@@ -169,6 +199,12 @@ class _Join:
 
         self.fusion.tasks.rebuild(build)
         self.fusion.group(tops, self._nodes.give(self.name, "members")).parallelize(ParallelType.BIDx)
+        return self.fusion
+
+    def unscheduled(self) -> Fusion:
+        """The new fusion, without tasks."""
+        for member, fusion in self.members.items():
+            self._embed(member, fusion, self._symbols(member, fusion))
         return self.fusion
 
     def extents(self, sizes: Mapping[str, int] | None, target: Target) -> dict[str, dict[str, int]]:
@@ -235,8 +271,9 @@ class _Join:
         """Copy a member."""
         values = {v.name: v.name if v.name in self._inputs else self._give(member, v) for v in (*fusion.tensors(), *fusion.scalars)}
         nodes = {n.name: self._nodes.give(member, n.name) for n in fusion.tasks.nodes}
+        rings = {ring: self._rings.give(member, ring) for ring in _rings(fusion)}
         given = {name: v for name, v in self._inputs.items() if _kind(fusion, name) is not None}
-        copied = embed(fusion, self.fusion, Renaming(values, {n: e for n, e in symbols.items() if sym(n) is not e}, nodes, given))
+        copied = embed(fusion, self.fusion, Renaming(values, {n: e for n, e in symbols.items() if sym(n) is not e}, nodes, rings, given))
         for v in (*(copied.tensors[tv] for tv in fusion.inputs), *self.fusion.scalars):
             if v.name in self.shared:
                 self._inputs[v.name] = v
@@ -273,6 +310,11 @@ def _member_names(fusions: Sequence[Fusion]) -> list[str]:
 def _values(fusion: Fusion) -> list[str]:
     """All names that a kernel's text has for a fusion's values and extents."""
     return [*(tv.name for tv in fusion.tensors()), *(s.name for s in fusion.scalars), *fusion.dims]
+
+
+def _rings(fusion: Fusion) -> list[str]:
+    """The names of the rings that tensors of a fusion have together."""
+    return list(dict.fromkeys(tv.schedule.ring for tv in fusion.tensors() if tv.schedule.ring))
 
 
 def _kind(fusion: Fusion, name: str) -> str | None:

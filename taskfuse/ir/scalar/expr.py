@@ -368,7 +368,7 @@ def free_symbols(e: Expr) -> frozenset[str]:
 
 @lru_cache(MEMORY)
 def elements_of(e: Expr) -> tuple[Element, ...]:
-    """The elements of tensors that occur in ``e``, those in the index or range of another one behind it."""
+    """The elements of tensors that occur in ``e``, those in the index or range of another one after it."""
     found: dict[Element, None] = {e: None} if isinstance(e, Element) else {}
     for child in children(e):
         if child.free:

@@ -16,6 +16,7 @@ Grammar, loosest first::
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 from taskfuse.ir.scalar.arithmetic import floordiv, linear_parts, mod, mul, scale, sub
@@ -342,3 +343,8 @@ class _Parser:
             raise token.error(f"expected an integer, found {token}")
         self.position += 1
         return sign * token.integer
+
+
+def shape_text(shape: Sequence[Expr]) -> str:
+    """``[B, 4*S]``."""
+    return "[" + ", ".join(str(e) for e in shape) + "]"
