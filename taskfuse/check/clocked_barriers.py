@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from taskfuse.check.clocks import Clocks
+from taskfuse.check.known import together
 from taskfuse.check.refuted import Refuted
-from taskfuse.check.statement_tree import together
 from taskfuse.check.trace import Clock, Event
 from taskfuse.kir.synchronization import (
     Barrier,

@@ -18,9 +18,9 @@ import numpy as np
 from taskfuse.check.clocked_barriers import ClockedBarriers
 from taskfuse.check.clocked_mbarriers import ClockedMbarriers
 from taskfuse.check.clocks import Clocks
+from taskfuse.check.known import together
 from taskfuse.check.refuted import Budget, Refuted, TooLarge
 from taskfuse.check.shadow import Shadow
-from taskfuse.check.statement_tree import together
 from taskfuse.check.touched_elements import places
 from taskfuse.check.trace import BLOCKS, Clock, Event, Trace
 from taskfuse.ir.scalar import evaluate

@@ -163,6 +163,9 @@ class Relation:
                 self._learn(a)
                 equations.append((a, a))
             case Mod(a, Const(value=m)) if m > 0:
+                for dividend, k, whole in _quotients_in(a):
+                    if self.known(dividend % k):  # what is missing to k*a, of which the remainder by k*m is known then
+                        self._learn(whole % (k * m))
                 moving = [(t, k) for t, k in terms_of(a)[0] if not self.known(t)]
                 if len(moving) == 1:  # k*d is a multiple of m
                     ((term, k),) = moving

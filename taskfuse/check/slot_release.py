@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from taskfuse.check.barriers import Barriers, BarrierSite
 from taskfuse.check.endpoints import Endpoint
+from taskfuse.check.known import together
 from taskfuse.check.paths import Paths, Step
-from taskfuse.check.statement_tree import THREADS, Conditions, Node, together
+from taskfuse.check.statement_tree import THREADS, Conditions, Node
 from taskfuse.check.threads import Threads
 from taskfuse.check.traversals import NotRing, Visit, visits
 from taskfuse.ir.scalar import Expr

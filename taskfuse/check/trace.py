@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from taskfuse.check.defined import of_statement
 from taskfuse.check.fences import Fences, operands
+from taskfuse.check.known import together
 from taskfuse.check.refuted import Budget, Refuted, TooLarge
-from taskfuse.check.statement_tree import together
 from taskfuse.check.thread_values import Ints, ThreadValues
 from taskfuse.check.touched_elements import TouchedElements
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, matrices
@@ -31,11 +31,8 @@ from taskfuse.kir.synchronization import (
     Commit,
     CursorInit,
     Expect,
-    FenceInit,
-    FenceProxyAsync,
     InitBarrier,
     Release,
-    SetMaxNReg,
     Wait,
     WaitGroup,
     WgmmaFence,
@@ -261,10 +258,8 @@ class Trace:
             case WgmmaFence():
                 self._fences.fence(ids)
                 self._emit(stmt, ids, [None] * len(ids))
-            case FenceProxyAsync() | FenceInit() | SetMaxNReg():
-                self._emit(stmt, ids, [None] * len(ids))
             case _:
-                pass
+                self._emit(stmt, ids, [None] * len(ids))
 
     def _counters(self, slot: SemaphoreSlot, ids: Ints) -> list[tuple[str, tuple[int, ...]]]:
         """Name and index of a semaphore, per thread."""

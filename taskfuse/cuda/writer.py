@@ -1,4 +1,4 @@
-"""The text of a kernel's body as it grows, and what statements of all kinds are printed with: identifiers, lines, calls, elements, operands."""
+"""The writer of a kernel's body, and the printers that all statements share: identifiers, lines, calls, elements, operands."""
 
 from __future__ import annotations
 
@@ -150,8 +150,10 @@ class Writer:
         """A line for a statement that is one call."""
         self.call(scope, call.helper, *(self._argument(getattr(stmt, field), scope) for field in call.fields))
 
-    def _argument(self, value: Expr | BarrierSlot | Access, scope: Scope) -> str:
+    def _argument(self, value: Expr | BarrierSlot | Access | int, scope: Scope) -> str:
         match value:
+            case int():
+                return str(value)
             case BarrierSlot():
                 return self.slot(value, scope)
             case Access():

@@ -123,7 +123,7 @@ def with_facts(fusion: str, dims: Mapping[str, Dim], dim: Dim) -> Dim:
         unknown = sorted(dim.bound.free - dims.keys() - {dim.name})
         if unknown:
             reason = f"dimension '{dim.name}' is at most {dim.bound}: '{unknown[0]}' is not one of its dimensions"
-            raise FusionError(fusion=fusion, reason=reason, help="use a dimension in a shape before a bound speaks of it", location=caller())
+            raise FusionError(fusion=fusion, reason=reason, help="use a dimension in a shape before a bound refers to it", location=caller())
         if circular([*(d for d in dims.values() if d.name != dim.name), dim]) is not None:
             raise FusionError(fusion=fusion, reason=f"the bound {dim.bound} of dimension '{dim.name}' depends on itself", location=caller())
     known = dims.get(dim.name, dim)

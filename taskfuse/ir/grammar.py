@@ -353,6 +353,8 @@ def _clause(r: FusionReader, schedule: ScheduleText, clause: ClauseWord) -> None
             schedule.allocation = r.bracketed(r.bound_axis)
         case ClauseWord.STAGES:
             schedule.stages = r.integer()
+        case ClauseWord.RING:
+            schedule.ring = r.name("ring").text
         case ClauseWord.ATOM:
             schedule.atom = _atom(r)
             schedule.atom_axes = r.bracketed(r.axis, "(", ")")

@@ -303,7 +303,7 @@ class _Builder:
                 raise t.name.token.error(f"the logical domain of {tv.name} is {shape_text(tv.shape)}, its shape {shape_text(t.shape)}")
         schedule.loop = list(tv.root if text.loop is None else axis_list([b.name for b in text.loop]))
         schedule.inline = text.inline
-        schedule.memory, schedule.stages, schedule.atom = text.memory, text.stages, text.atom
+        schedule.memory, schedule.stages, schedule.ring, schedule.atom = text.memory, text.stages, text.ring, text.atom
         if text.allocation is not None:
             schedule.allocation = axis_list([b.name for b in text.allocation])
         schedule.atom_axes = axis_list(text.atom_axes)

@@ -267,6 +267,8 @@ class _Printer:
             yield f"{ClauseWord.ALLOCATION.value} {_list(_bound(a, names, outside) for a in allocation)}"
         if schedule.stages != 1:
             yield f"{ClauseWord.STAGES.value} {schedule.stages}"
+        if schedule.ring:
+            yield f"{ClauseWord.RING.value} {quoted(schedule.ring)}"
         if schedule.atom is not None:
             yield f"{ClauseWord.ATOM.value} {schedule.atom.name}({', '.join(names[a] for a in schedule.atom_axes)})"
         if schedule.in_flight:

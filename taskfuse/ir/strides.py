@@ -47,10 +47,10 @@ def declared_strides(fusion: str, tensor: str, shape: Sequence[Expr], given: Seq
     text = shape_text(shape)
     if len(found) != len(shape):
         help = f"give {len(shape)} integers or expressions of dimensions, in elements"
-        raise FusionError(fusion=fusion, reason=f"{given!r} are no strides of {tensor} {text}", help=help, location=caller())
+        raise FusionError(fusion=fusion, reason=f"{given!r} are not strides of {tensor} {text}", help=help, location=caller())
     unknown = sorted(name for e in found for name in free_symbols(e) if name not in dims)
     if unknown:
-        raise FusionError(fusion=fusion, reason=f"a stride of {tensor} uses '{unknown[0]}', which is no dimension", location=caller())
+        raise FusionError(fusion=fusion, reason=f"a stride of {tensor} uses '{unknown[0]}', which is not a dimension", location=caller())
     if any(prove(lt(e, 0), facts) for e in found) or collides(shape, found, facts):
         help = "each stride must be at least 1, and step over all elements of the axes with smaller strides"
         reason = f"with the strides {shape_text(found)}, elements of {tensor} {text} would share memory"

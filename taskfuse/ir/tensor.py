@@ -267,6 +267,13 @@ class TensorView(ArrayMethods):
         """
         return scheduling().chunk_reduction(self, axis, extent)
 
+    def split_reduction(self, axis: int, inner: int) -> None:
+        """Make a reduced axis of a reduction that has no schedule yet two: those of the digits of its index, of which the inner one has ``inner`` values.
+
+        ``inner`` divides the reduced axis. What is read at ``k // inner`` and ``k % inner`` is then read at the axes themselves.
+        """
+        scheduling().split_reduction(self, axis, inner)
+
     def chunk_scan(self, extent: int) -> tuple[TensorView, TensorView, TensorView, TensorView, TensorView]:
         """Split a scan: chunks of ``extent`` elements are scanned in parallel, then their totals; this tensor combines each element with the total of all
         earlier chunks.
@@ -319,9 +326,14 @@ class TensorView(ArrayMethods):
         scheduling().set_atom(self, atom, axes)
         return self
 
-    def circular_buffer(self, stages: int) -> TensorView:
-        """Give the tensor a ring of ``stages`` slots. Returns the tensor itself."""
-        scheduling().circular_buffer(self, stages)
+    def circular_buffer(self, stages: int, ring: str = "") -> TensorView:
+        """Give the tensor a ring of ``stages`` slots. Returns the tensor itself.
+
+        Args:
+            stages: number of slots.
+            ring: a name. Tensors that give the same name have one ring together: each goes on where the one before it in the code stopped.
+        """
+        scheduling().circular_buffer(self, stages, ring)
         return self
 
     def in_flight(self, batches: int) -> TensorView:

@@ -21,6 +21,7 @@ class TensorSchedule:
         memory: its memory type; ``None``: lowering chooses the nearest that its readers can reach.
         allocation: the explicit allocation domain, outermost first; ``None``: the loop axes.
         stages: depth of the circular buffer; 1: none.
+        ring: tensors with one name here take the slots of one circular buffer, one after another; "": it has a circular buffer of its own.
         atom: the instruction that executes the atom axes; ``None``: scalar.
         atom_axes: the loop axes that the atom covers.
         in_flight: batches of the atom that may be unfinished while the next one is issued.
@@ -33,6 +34,7 @@ class TensorSchedule:
     memory: MemoryType | None = None
     allocation: tuple[Axis, ...] | None = None
     stages: int = 1
+    ring: str = ""
     atom: Atom | None = None
     atom_axes: tuple[Axis, ...] = ()
     in_flight: int = 0

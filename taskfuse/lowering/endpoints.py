@@ -117,8 +117,8 @@ class Endpoints:
                 continue
             raise LoweringError(
                 what=other.node.name,
-                reason=f"its instances on {first.ptype.value} take turns in {source.subject}, wait for each other, and take turns in {ring.subject} behind"
-                f" that: {ring.stages} slots of it do not hold what the {then.count} instances take, and its producer cannot fill the first",
+                reason=f"its instances on {first.ptype.value} take turns in {source.subject}, wait for each other, and take turns in {ring.subject}"
+                f" afterwards: {ring.stages} slots of it do not hold what the {then.count} instances take, and its producer cannot fill the first",
                 help=f"give it circular_buffer({then.slots}) or more, or keep data within an instance between the two",
             )
 
@@ -194,7 +194,8 @@ class Endpoints:
         if end.pingpong is not None:
             inits.append(CursorInit(f"{c}.round", 1, 0, 0))
             self._pingpong(plan, ch, end, end.pingpong, touches, start[0], released)
-        frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits), ch.tensors[0]))
+        if ch.follows is None:
+            frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits), ch.tensors[0]))
 
     def _check_registers(self, ch: Channel, issued: list[PStmt]) -> None:
         """Operands in registers of a batch are written again only after the batch is complete. Raises :class:`LoweringError`."""

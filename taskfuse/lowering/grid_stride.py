@@ -135,7 +135,7 @@ class GridStrideLoops:
             return None
         for t in tv.schedule.transforms:
             if isinstance(t, Split) and t.outer is axis:
-                return t if not divides(t, self._ranges.facts) and t.inner in tv.loop and tv.schedule.ptype(t.inner) in BLOCK_TYPES else None
+                return t if not divides(t, self._ranges.facts) and tv.schedule.ptype(_dealt(tv, t.inner)) in BLOCK_TYPES else None
         return None
 
     def _bounded_trips(self, loop: Loop, memory: dict[TensorView, MemoryType], indexes_registers: Callable[[TensorView, Loop], bool]) -> Expr | None:
@@ -147,9 +147,9 @@ class GridStrideLoops:
                 return None
             if t.source.is_foreign and self._is_read_outside(tv, loop):
                 return None
-            p = tv.schedule.ptype(t.inner)
+            p = tv.schedule.ptype(_dealt(tv, t.inner))
             base = hardware_index(p) - self._ranges.range(self._tree.place[tv], p).start
-            index = digit_values(digits(tv, p), simplify(base, self._ranges.facts), self._ranges.facts)[t.inner]
+            index = backward(tv, digit_values(digits(tv, p), simplify(base, self._ranges.facts), self._ranges.facts))[t.inner]
             found.add(_Split(simplify(t.source.extent, self._ranges.facts), simplify(t.inner.extent, self._ranges.facts), p, index))
         if len(found) != 1:
             return None
@@ -167,3 +167,8 @@ class GridStrideLoops:
             return True
         reduces = isinstance(self._fusion.definition(tv), Reduction)
         return reduces and any(a.is_reduction for p in GRID_TYPES for a in digits(tv, p))
+
+
+def _dealt(tv: TensorView, inner: Axis) -> Axis:
+    """The loop axis that takes the values of ``inner``, one for one: it, or the order in which a rasterization visits it."""
+    return next((t.result for t in tv.schedule.transforms if isinstance(t, Rasterize) and t.sources == (inner,)), inner)

@@ -39,7 +39,7 @@ from taskfuse.lowering.rings import Rings, unroll_rings
 from taskfuse.lowering.semaphores import semaphores
 from taskfuse.lowering.state import LoweringOptions, State
 from taskfuse.lowering.statements import Statements
-from taskfuse.lowering.storage import buffers, lay_out, unroll_for_registers
+from taskfuse.lowering.storage import buffers, lay_out, share, unroll_for_registers
 from taskfuse.lowering.sync import Synchronizer
 from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.lowering.witness import definitions
@@ -209,11 +209,12 @@ def _register_rings(state: State) -> None:
 
 
 def _buffers(state: State) -> None:
-    """Declare the storage that statements use.
+    """Declare the storage that statements use: one buffer for all tensors of a ring that has a name.
 
     Requires: all statements are in the plan. Ensures: ``buffers``, those in Shared memory without a place.
     """
-    state.buffers = buffers(state.indexer, state.statements, state.rings, state.plan, state.needs)
+    made = buffers(state.indexer, state.statements, state.rings, state.plan, state.needs)
+    state.buffers = share(state.plan, made, state.rings.shared)
 
 
 def _budgets(state: State) -> None:

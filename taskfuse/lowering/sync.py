@@ -210,8 +210,8 @@ class Synchronizer:
 
     def _reuses_slot(self, a: _Use, b: _Use, around: PLoop | None) -> bool:
         """False if a ring takes another slot in the next iteration: a slot is used again only past the barrier of the iterations between."""
-        ring = self._rings.get(a.access.buffer)
-        return a.access.buffer != b.access.buffer or ring is None or around is None or around.loop is not ring[0]
+        loops = self._rings.get(a.access.buffer, {})
+        return a.access.buffer != b.access.buffer or around is None or around.loop is None or around.loop not in loops
 
     def _before(self, early: _Use, late: _Use, pending: int) -> tuple[Stmt, ...]:
         """What is done before the barrier between two uses, if the one that comes first in time, or the other, is asynchronous."""
@@ -252,7 +252,7 @@ class Synchronizer:
             found.append(_Need(block, early, late, False, types, a.access.buffer, of, self._before(x, y, 0)))
             if loop is not None:
                 reuses = self._reuses_slot(a, b, loop)
-                pending = 0 if reuses else self._rings[a.access.buffer][1] - 1
+                pending = 0 if reuses or loop.loop is None else self._rings[a.access.buffer][loop.loop] - 1
                 before = self._before(y, x, pending)
                 if reuses or (y.queue is not None and x.is_write):
                     found.append(_Need(block, late, early, True, types, a.access.buffer, of, before))

@@ -131,7 +131,7 @@ def _taken_over(call: Call, readers: Sequence[MathExpr]) -> TensorView:
     present = {*loop, *(allocation or ())}
     ptypes = {mapping[a]: p for a, p in old.ptypes.items() if mapping.get(a) in present and not p.is_atom}
     tv.root, tv.logical = root, root
-    tv.schedule = TensorSchedule(loop, transforms, ptypes, memory=old.memory, allocation=allocation, stages=old.stages)
+    tv.schedule = TensorSchedule(loop, transforms, ptypes, memory=old.memory, allocation=allocation, stages=old.stages, ring=old.ring)
     fusion.define(replace(definition, output=new))
     fusion.define(copy_of(new, tv))
     for use in readers:

@@ -25,12 +25,14 @@ class Renaming:
         values: of tensors and scalars: the name in the copy.
         symbols: of symbolic extents: the extent in the copy.
         nodes: of tasks and groups: the name in the copy.
+        rings: of rings that several tensors have together: the name in the copy.
         inputs: of inputs and scalars: the one of the other fusion that replaces it.
     """
 
     values: Mapping[str, str] = field(default_factory=dict[str, str])
     symbols: Mapping[str, Expr] = field(default_factory=dict[str, Expr])
     nodes: Mapping[str, str] = field(default_factory=dict[str, str])
+    rings: Mapping[str, str] = field(default_factory=dict[str, str])
     inputs: Mapping[str, TensorView | Scalar] = field(default_factory=dict[str, "TensorView | Scalar"])
 
 
@@ -164,10 +166,12 @@ class _Copier:
                 return Rasterize(self._domain(t.sources), axis(t.result), tuple(map(self._scalar, t.maps)))
 
     def _schedule(self, schedule: TensorSchedule) -> TensorSchedule:
+        ring = self.names.rings.get(schedule.ring, schedule.ring)
         if not self._symbols:
-            return copy_schedule(schedule)
+            return replace(copy_schedule(schedule), ring=ring)
         return replace(
             schedule,
+            ring=ring,
             loop=[self._axis(a) for a in schedule.loop],
             transforms=[self._transform(t) for t in schedule.transforms],
             ptypes={self._axis(a): p for a, p in schedule.ptypes.items()},

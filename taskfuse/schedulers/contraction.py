@@ -6,12 +6,13 @@ compared with what the tensor-core atom computes, whichever op made it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.axes import iteration_position
 from taskfuse.ir.contraction import MatrixAxes, computes, factors
-from taskfuse.ir.expr import Pointwise, Read, Reduction, View
+from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, View, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, const, ge, is_multiple, prove
@@ -124,18 +125,23 @@ class MatrixProduct:
         return tuple(tv.dtype.itemsize for tv in (*(side.tensor for side in self.sides), *(out.tensor for out in self.outputs)))
 
 
-def find(fusion: Fusion) -> MatrixProduct:
+def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None) -> MatrixProduct:
     """The contraction of ``fusion`` and its surroundings.
+
+    Args:
+        outputs: look at what these need alone; ``None``: at all outputs.
 
     Raises:
         UnsupportedError: there is not exactly one, an operand is computed, rows or columns may be empty, or the epilogue is not elementwise.
     """
-    expr = _contraction(fusion)
+    asked = fusion.outputs if outputs is None else outputs
+    exprs = needed(fusion, asked)
+    expr = _contraction(fusion, exprs)
     result = expr.output
-    epilogue, reductions, finals = _behind(fusion, result)
+    epilogue, reductions, finals = _behind(fusion, exprs, result)
     places = _places(fusion, result, epilogue)
     behind = [*(e.output for e in reductions), *finals]
-    for tv in fusion.outputs:
+    for tv in asked:
         if tv not in places and not among(tv, behind):
             raise refuse(fusion, "matmul", f"the output {tv.name} does not need the product", "leave it to a fusion of its own")
     two = factors(fusion, expr)
@@ -146,22 +152,33 @@ def find(fusion: Fusion) -> MatrixProduct:
     for axis in (result.root[p] for p in sorted(two.rows | two.columns)):
         if not prove(ge(axis.extent, 1), fusion.facts()):  # the factor that lacks it shares its loop
             raise refuse(fusion, "matmul", f"the extent {axis.extent} of {result.name} may be 0", "declare it with tf.dim(..., min=1)")
-    stored = [tv for tv in fusion.outputs if tv is result or among(tv, epilogue)]
+    stored = [tv for tv in asked if tv is result or among(tv, epilogue)]
     last = places[stored[0]].get(stored[0].ndim - 1) if stored else None
     if last in two.rows or (last not in two.columns and max(two.rows) > max(two.columns)):
         two = two.swapped()
     axes = two.as_matrices(result, last if last in two.columns else None)
-    a, b = (_operand(fusion, expr, place, read, row, axes.k) for place, read, row in zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True))
+    a, b = (_operand(fusion, exprs, expr, place, read, row, axes.k) for place, read, row in zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True))
     if a.tensor.dtype is not b.tensor.dtype:
         raise refuse(fusion, "matmul", f"{a.tensor!r} and {b.tensor!r} have two dtypes", "convert one of them before")
-    outputs = tuple(_output(fusion, tv, places[tv], result, axes.n) for tv in stored)
+    made = tuple(_output(fusion, tv, places[tv], result, axes.n) for tv in stored)
     reduced = tuple(_reduced_by(fusion, e, places, result, (axes.m, axes.n)) for e in reductions)
     _check_finals(fusion, finals, reduced)
-    return MatrixProduct(axes, a, b, epilogue, outputs, _sides(fusion, epilogue, places, axes), reduced, finals)
+    return MatrixProduct(axes, a, b, epilogue, made, _sides(fusion, epilogue, places, axes), reduced, finals)
 
 
-def _contraction(fusion: Fusion) -> Reduction:
-    found = [e for e in fusion.exprs() if isinstance(e, Reduction)]
+def needed(fusion: Fusion, outputs: Sequence[TensorView]) -> tuple[MathExpr, ...]:
+    """What some outputs are computed by, producers first."""
+    if list(outputs) == list(fusion.outputs):
+        return fusion.exprs()
+    wanted = set(outputs)
+    for expr in reversed(fusion.exprs()):
+        if expr.output in wanted:
+            wanted.update(read.tensor for read in reads(expr))
+    return tuple(e for e in fusion.exprs() if e.output in wanted)
+
+
+def _contraction(fusion: Fusion, exprs: Sequence[MathExpr]) -> Reduction:
+    found = [e for e in exprs if isinstance(e, Reduction)]
     products = [e for e in found if computes(e, SUM_OF_PRODUCTS)]
     if not found or len(products) > 1:
         raise refuse(fusion, "matmul", f"it takes one contraction, and there are {len(products)}", "give each contraction a fusion of its own")
@@ -172,25 +189,25 @@ def _contraction(fusion: Fusion) -> Reduction:
     return expr
 
 
-def _behind(fusion: Fusion, result: TensorView) -> tuple[tuple[TensorView, ...], tuple[Reduction, ...], tuple[TensorView, ...]]:
+def _behind(fusion: Fusion, exprs: Sequence[MathExpr], result: TensorView) -> tuple[tuple[TensorView, ...], tuple[Reduction, ...], tuple[TensorView, ...]]:
     """The other tensors that are computed, producers first: those of the epilogue, reductions of them, and what is computed from these."""
     epilogue: list[TensorView] = []
     reductions: list[Reduction] = []
     finals: list[TensorView] = []
-    for expr in fusion.exprs():
+    for expr in exprs:
         tv = expr.output
         if tv is result or not has_code(fusion, expr):
             continue
-        reads = [read.tensor for read in storage_reads(fusion, expr)]
-        after = [t for t in reads if among(t, finals) or any(t is r.output for r in reductions)]
-        if isinstance(expr, Reduction) and not after and len(reads) == 1 and (reads[0] is result or among(reads[0], epilogue)):
+        sources = [read.tensor for read in storage_reads(fusion, expr)]
+        after = [t for t in sources if among(t, finals) or any(t is r.output for r in reductions)]
+        if isinstance(expr, Reduction) and not after and len(sources) == 1 and (sources[0] is result or among(sources[0], epilogue)):
             reductions.append(expr)
         elif not isinstance(expr, Pointwise | View):
             raise refuse(fusion, "matmul", f"{tv.name} is not computed element by element", "leave it to a fusion of its own")
         elif not after:
             epilogue.append(tv)
         else:
-            whole = next((t for t in reads if t is result or among(t, epilogue)), None)
+            whole = next((t for t in sources if t is result or among(t, epilogue)), None)
             if whole is not None:
                 reason = f"{tv.name} reads {whole.name} and {after[0].name}, a reduction of all tiles, which are complete when their registers are gone"
                 raise refuse(fusion, "matmul", reason, f"leave {tv.name} to a fusion of its own")
@@ -198,7 +215,7 @@ def _behind(fusion: Fusion, result: TensorView) -> tuple[tuple[TensorView, ...],
     used = {t for tv in epilogue for t in _inputs_of(fusion, tv)}
     twice = next((t for tv in finals for t in _inputs_of(fusion, tv) if t in used), None)
     if twice is not None:
-        raise refuse(fusion, "matmul", f"{twice.name} is read by the epilogue and behind a reduction", "define two inputs and pass the array twice")
+        raise refuse(fusion, "matmul", f"{twice.name} is read by the epilogue and after a reduction", "define two inputs and pass the array twice")
     return tuple(epilogue), tuple(reductions), tuple(finals)
 
 
@@ -236,7 +253,7 @@ def _check_finals(fusion: Fusion, finals: tuple[TensorView, ...], reductions: tu
             wide = [position for position, a in enumerate(tv.root) if a.extent is not const(1)]  # a kept dimension of 1 changes nothing
             read_at = [iteration_position(e) for e, extent in zip(read.index, read.tensor.shape, strict=True) if extent is not const(1)]
             if read_at != wide or kept.setdefault(tv, mine) != mine:
-                raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} along other axes than its own", "leave it to a fusion of its own")
+                raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} along axes other than its own", "leave it to a fusion of its own")
 
 
 def _places(fusion: Fusion, result: TensorView, epilogue: tuple[TensorView, ...]) -> dict[TensorView, dict[int, int]]:
@@ -299,11 +316,11 @@ def _reduced(result: TensorView) -> int:
     return next(p for p, a in enumerate(result.root) if a.is_reduction)
 
 
-def _operand(fusion: Fusion, expr: Reduction, place: int, read: Read, row: int, k: int) -> Operand:
+def _operand(fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: int, read: Read, row: int, k: int) -> Operand:
     tv = read.tensor
     if not tv.is_input:
         raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
-    if len(storage_uses(fusion, tv)) > 1:
+    if any(u is not expr and u in exprs for u in storage_uses(fusion, tv)):
         raise refuse(fusion, "matmul", f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
     positions = [iteration_position(e) for e in read.index]
     whole = [expr.output.root[p].extent is n if p is not None else isinstance(e, Const) for e, p, n in zip(read.index, positions, tv.shape, strict=True)]

@@ -152,9 +152,23 @@ class Estimate(Option[MatmulConfig]):
         return f"{shape}  {self.waves:5}  {self.efficiency:5.0%}  {self.bound}"
 
 
-def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
-    """The time of ``config`` for ``problem``."""
-    waves = ceil(problem.tiles(config) / config.blocks)
+@dataclass(frozen=True, slots=True)
+class TileTime:
+    """The cycles of one tile.
+
+    Attributes:
+        products: of its steps of k.
+        epilogue: of what comes behind.
+        bound: what a step of k waits for.
+    """
+
+    products: float
+    epilogue: float
+    bound: str
+
+
+def tile_time(problem: Problem, config: MatmulConfig) -> TileTime:
+    """What one tile of ``problem`` takes."""
     steps = ceil(problem.k / config.tile_k)
     target, figures = problem.target, problem.target.products
     multiplied = config.tile_m * config.tile_n * config.tile_k * problem.itemsize
@@ -175,8 +189,15 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
     piece = figures.piece_cycles * (problem.staged + figures.direct_factor * problem.direct + figures.scattered_factor * problem.scattered)
     piece += _beside_cycles(problem, config)
     piece += figures.row_part_cycles * problem.row_sums + figures.column_part_cycles * problem.column_sums
-    epilogue = figures.epilogue_cycles + pieces * piece
-    products = steps * cycles[bound]
+    return TileTime(steps * cycles[bound], figures.epilogue_cycles + pieces * piece, bound)
+
+
+def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
+    """The time of ``config`` for ``problem``."""
+    waves = ceil(problem.tiles(config) / config.blocks)
+    target, figures = problem.target, problem.target.products
+    tile = tile_time(problem, config)
+    products, epilogue, bound = tile.products, tile.epilogue, tile.bound
     if config.is_pingpong:
         # products follow each other, then the last epilogue; or a warpgroup has as much to store as all others to multiply
         total = max(waves * (products + figures.pingpong_cycles) + epilogue, ceil(waves / config.warpgroups) * (products + epilogue))
@@ -223,10 +244,10 @@ def candidates(problem: Problem) -> Iterator[MatmulConfig]:
         stages = next((s for s in range(MAX_STAGES, 1, -1) if replace(config, stages=s).shared_bytes(problem.itemsize, problem.staged) <= room), None)
         if stages is not None:
             blocks = min(config.blocks, tiles)
-            yield replace(config, stages=stages, blocks=blocks, group=_group(problem, config, blocks))
+            yield replace(config, stages=stages, blocks=blocks, group=group_of(problem, config, blocks))
 
 
-def _group(problem: Problem, config: MatmulConfig, blocks: int) -> int:
+def group_of(problem: Problem, config: MatmulConfig, blocks: int) -> int:
     """Rows of tiles, or of clusters, in a group such that a wave reads the fewest bytes of the operands."""
     tile_m = config.tile_m * config.cluster
     rows, columns = ceil(problem.m / tile_m), ceil(problem.n / config.tile_n)

@@ -133,7 +133,7 @@ def _check(fusion: Fusion) -> dict[str, int]:
 def _check_read(fusion: Fusion, reader: TensorView, read: Read) -> None:
     tv, expr = read.tensor, fusion.definition(read.tensor)
     if isinstance(expr, Assemble):
-        raise _refused(fusion, f"{reader.name} reads {tv.name}, which is put together in scatter form")
+        raise _refused(fusion, f"{reader.name} reads {tv.name}, which is assembled from parts (a cat in scatter form)")
     if expr is not None and table(fusion, _definition(fusion, reader)) is tv:
         raise _refused(fusion, f"{reader.name} reads {tv.name} at computed indices")
     if isinstance(expr, Gather | Scan) and not is_aligned(read, reader):

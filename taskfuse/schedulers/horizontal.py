@@ -142,6 +142,7 @@ class _Join:
         self.fusion = Fusion(name)
         self._values = _Names((_values(f) for f in self.fusions), self.shared)
         self._nodes = _Names(([n.name for n in f.tasks.nodes] for f in self.fusions), ("root",))
+        self._rings = _Names(_rings(f) for f in self.fusions)
         self._inputs: dict[str, TensorView | Scalar] = {}
 
     def _error(self, reason: str, help: str, notes: tuple[str, ...] = ()) -> FusionError:
@@ -235,8 +236,9 @@ class _Join:
         """Copy a member."""
         values = {v.name: v.name if v.name in self._inputs else self._give(member, v) for v in (*fusion.tensors(), *fusion.scalars)}
         nodes = {n.name: self._nodes.give(member, n.name) for n in fusion.tasks.nodes}
+        rings = {ring: self._rings.give(member, ring) for ring in _rings(fusion)}
         given = {name: v for name, v in self._inputs.items() if _kind(fusion, name) is not None}
-        copied = embed(fusion, self.fusion, Renaming(values, {n: e for n, e in symbols.items() if sym(n) is not e}, nodes, given))
+        copied = embed(fusion, self.fusion, Renaming(values, {n: e for n, e in symbols.items() if sym(n) is not e}, nodes, rings, given))
         for v in (*(copied.tensors[tv] for tv in fusion.inputs), *self.fusion.scalars):
             if v.name in self.shared:
                 self._inputs[v.name] = v
@@ -273,6 +275,11 @@ def _member_names(fusions: Sequence[Fusion]) -> list[str]:
 def _values(fusion: Fusion) -> list[str]:
     """All names that a kernel's text has for a fusion's values and extents."""
     return [*(tv.name for tv in fusion.tensors()), *(s.name for s in fusion.scalars), *fusion.dims]
+
+
+def _rings(fusion: Fusion) -> list[str]:
+    """The names of the rings that tensors of a fusion have together."""
+    return list(dict.fromkeys(tv.schedule.ring for tv in fusion.tensors() if tv.schedule.ring))
 
 
 def _kind(fusion: Fusion, name: str) -> str | None:

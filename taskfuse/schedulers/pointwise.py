@@ -85,7 +85,7 @@ class PointwiseConfig(Parameters):
         """The parameters as readable text."""
         return (
             f"{'all axes as one, ' * self.flat}vectors of {self.vector}, blocks of {self.columns} x {self.rows} threads, "
-            f"{self.unroll * self.unroll_rows} vectors of each input under way per thread"
+            f"{self.unroll * self.unroll_rows} vectors of each input in flight per thread"
         )
 
 

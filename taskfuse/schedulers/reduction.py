@@ -7,21 +7,22 @@ from functools import partial
 from math import prod
 from typing import NamedTuple
 
-from taskfuse.errors import LoweringError, ScheduleError
+from taskfuse.errors import LoweringError, ScheduleError, UnsupportedError
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, bounds
-from taskfuse.ir.storage import storage_reads
+from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.lowering.steps import lower
 from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.split_reduction import digits
 from taskfuse.schedulers.persistent_buffers import Keep, Phases
 from taskfuse.schedulers.row_cost import RowEstimate, RowProblem, estimate, rank
 from taskfuse.schedulers.rows import RowConfig, Rows, check
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
-from taskfuse.schedulers.space import Space, find, settle
+from taskfuse.schedulers.space import Space, find, settle, split_reductions
 from taskfuse.target import DEFAULT, Target
 
 
@@ -52,6 +53,7 @@ class Plan(NamedTuple):
 
     Attributes:
         name: of the scheduler.
+        splits: whether reductions run over the axes of what they read first (:func:`split_reductions`).
         is_changed: whether tensors are first recomputed, or copied, at the points of their readers (:func:`settle`).
         problem: the problem for the cost model.
         alternatives: its candidates, the fastest first.
@@ -60,6 +62,7 @@ class Plan(NamedTuple):
     """
 
     name: str
+    splits: bool
     is_changed: bool
     problem: RowProblem
     alternatives: tuple[Option[RowConfig], ...]
@@ -74,18 +77,29 @@ def plan(name: str, fusion: Fusion, config: RowConfig | None, sizes: Mapping[str
         UnsupportedError: see there; what lowering refuses is found by :func:`schedule`.
     """
     check_call(fusion, name, config, RowConfig)
+    try:
+        return _planned(name, fusion, config, sizes, target, splits=False)
+    except UnsupportedError:
+        if not any(isinstance(e, Reduction) and digits(fusion, e) is not None for e in needed(fusion)):
+            raise
+    return _planned(name, fusion, config, sizes, target, splits=True)
+
+
+def _planned(name: str, fusion: Fusion, config: RowConfig | None, sizes: Mapping[str, int] | None, target: Target, splits: bool) -> Plan:
     trial, _ = copy_fusion(fusion)
     script = Script(trial)
+    if splits:
+        split_reductions(script)
     settle(script)
     space = find(trial)
     phases = Phases(trial, space)
     if name == "reduction" and phases.count > 1:
-        raise refuse(fusion, name, f"a row is walked over {phases.count} times", "tf.schedulers.normalization takes such fusions")
+        raise refuse(fusion, name, f"a row is read {phases.count} times", "tf.schedulers.normalization takes such fusions")
     problem = _problem(trial, space, phases, Sizes(fusion, sizes, target))
     alternatives = tuple(rank(problem))
     chosen = alternatives[0].config if config is None else config
     check(trial, space, chosen)
-    return Plan(name, bool(script.lines), problem, alternatives, estimate(problem, chosen), config is not None)
+    return Plan(name, splits, bool(script.lines), problem, alternatives, estimate(problem, chosen), config is not None)
 
 
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
@@ -115,7 +129,9 @@ def _applied(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
     problem, expected = planned.problem, planned.option
     script = Script(fusion)
     if planned.is_changed:
-        script.comment("what is read elsewhere than at its own place is computed there")
+        script.comment("tensors that are read at points other than their own are computed there")
+        if planned.splits:
+            split_reductions(script)
         settle(script)
     Rows(script, fusion, find(fusion), expected.config, expected.residents).apply()
     phased = f"{problem.phases} phases" if problem.phases > 1 else "1 phase"

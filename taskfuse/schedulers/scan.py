@@ -146,7 +146,7 @@ def _check(fusion: Fusion) -> None:
             )
         for read in storage_reads(trial, expr):
             if isinstance(trial.definition(read.tensor), Scan) and not is_aligned(read, tv):
-                raise refuse(fusion, "scan", f"{tv.name} reads {read.tensor.name}, a scan, elsewhere than at its own point", "tf.compile makes several kernels")
+                raise refuse(fusion, "scan", f"{tv.name} reads {read.tensor.name}, a scan, at points other than its own", "tf.compile makes several kernels")
 
 
 def _longest(fusion: Fusion, extent: Expr) -> int:

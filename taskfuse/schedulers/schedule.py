@@ -197,7 +197,7 @@ def check_call(fusion: object, kind: str, config: object, wanted: type[object]) 
     """
     fusion = as_fusion(fusion, f"tf.schedulers.{kind}")
     if config is not None and not isinstance(config, wanted):
-        raise refuse(fusion, kind, f"config is {config!r}, no {wanted.__name__}", f"give a tf.schedulers.{wanted.__name__}, or None")
+        raise refuse(fusion, kind, f"config is {config!r}, not a {wanted.__name__}", f"give a tf.schedulers.{wanted.__name__}, or None")
     if fusion.has_schedule:
         raise refuse(fusion, kind, "it has a schedule already", "give it a fusion without scheduling calls")
     if not fusion.outputs:

@@ -5,7 +5,7 @@ What kernels a segment may be is in :mod:`taskfuse.schedulers.segment_ways`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from math import inf, prod
@@ -13,6 +13,7 @@ from typing import Any
 
 from taskfuse.ir.expr import Assemble, Pointwise, Reduction, Select
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import ONE
 from taskfuse.ir.storage import made_from, needed, producers, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
@@ -134,8 +135,13 @@ class Search:
             segments = self._merged(segments)
             expected = [self._way(p).us for p in segments]
             self._us_of(segments)
-        while not self._budget.is_spent and (moved := self._moved(segments)) is not None:
-            segments = moved
+        number = 0
+        while number != len(segments):
+            number = len(segments)
+            while not self._budget.is_spent and (moved := self._moved(segments)) is not None:
+                segments, number = moved, 0
+            if not number:  # what was in the way of a pair may stand elsewhere now
+                segments = self._merged(segments)
         return segments
 
     def _merged(self, segments: list[Segment]) -> list[Segment]:
@@ -216,25 +222,53 @@ class Search:
         return list(dict.fromkeys(found[tv] for tv in self.tensors if tv in p))
 
     def _moved(self, segments: Sequence[Segment]) -> list[Segment] | None:
-        """The segments with one tensor on the other side of a cut, if that is faster: what makes elements wider is done where they are read."""
+        """The segments with some tensors on the other side of a cut, if that is faster."""
+        for a, tensors, home in self._movable(segments):
+            first = min(tensors, key=lambda tv: self.place[tv])
+            if (a, first, home) in self._unmoved:
+                continue
+            self._unmoved.add((a, first, home))
+            left, right = a - tensors, home | tensors
+            moved = [p for p in segments if p not in (a, home)] + [left, right]
+            if not all(self._is_convex(moved, p) for p in (left, right)):
+                continue
+            us = self._us_of((a, home))
+            if sum(self._way(p).us for p in (left, right)) < us and self._us_of((left, right)) < us:
+                return moved
+        return None
+
+    def _movable(self, segments: Sequence[Segment]) -> Iterator[tuple[Segment, Segment, Segment]]:
+        """From where, what and where to: a tensor to all that reads it, since what makes elements wider is done where they are read; and a reduction, with what
+        follows from it, to reductions of the same axes, which walk over them together."""
         parts = {tv for e in self.fusion.exprs() if isinstance(e, Assemble) for tv in made_from(self.fusion, e.output)}
         for a in segments:
             for tv in sorted(a - parts, key=lambda tv: self.place[tv]):
                 readers = self.readers[tv]
                 home = next((b for b in segments if b is not a and readers and readers <= b), None)
-                if home is None or len(a) == 1 or tv.is_output or not isinstance(self.fusion.definition(tv), Pointwise):
-                    continue
-                if (a, tv, home) in self._unmoved:
-                    continue
-                self._unmoved.add((a, tv, home))
-                left, right = a - {tv}, home | {tv}
-                moved = [p for p in segments if p not in (a, home)] + [left, right]
-                if not all(self._is_convex(moved, p) for p in (left, right)):
-                    continue
-                us = self._us_of((a, home))
-                if sum(self._way(p).us for p in (left, right)) < us and self._us_of((left, right)) < us:
-                    return moved
-        return None
+                if home is not None and len(a) > 1 and not tv.is_output and isinstance(self.fusion.definition(tv), Pointwise):
+                    yield a, frozenset([tv]), home
+        spaces = {p: {self._walked(tv) for tv in p} - {None} for p in segments}
+        for a in segments:
+            for tv in sorted(a, key=lambda tv: self.place[tv]):
+                space = self._walked(tv)
+                homes = [] if space is None else [b for b in segments if b is not a and space in spaces[b]]
+                if homes and not (follows := self._following(tv, a)) & parts and follows != a:
+                    yield from ((a, follows, home) for home in homes)
+
+    def _walked(self, tv: TensorView) -> Hashable:
+        """The axes that a reduction of one tensor walks over; ``None`` for anything else."""
+        expr = self.fusion.definition(tv)
+        is_walk = isinstance(expr, Reduction) and len(self.reads[tv]) == 1
+        return tuple((str(a.extent), a.is_reduction) for a in tv.root if a.extent is not ONE) if is_walk else None
+
+    def _following(self, tv: TensorView, p: Segment) -> Segment:
+        """A tensor of a segment, and what needs it there."""
+        found, left = {tv}, [tv]
+        while left:
+            new = (self.readers[left.pop()] & p) - found
+            found |= new
+            left += new
+        return frozenset(found)
 
     def _read_by(self, tv: TensorView) -> tuple[TensorView, ...]:
         return tuple(dict.fromkeys(t for read in producers(self.fusion, tv) for t in (read, *made_from(self.fusion, read))))

@@ -169,7 +169,7 @@ def _contraction(fusion: Fusion) -> Reduction:
         reads = storage_reads(fusion, expr)
         for read in reads if expr is not contraction else ():
             if not read.tensor.is_input and not is_aligned(read, expr.output):
-                reason = f"{expr.output.name} reads {read.tensor.name} elsewhere than at its own place"
+                reason = f"{expr.output.name} reads {read.tensor.name} at points other than its own"
                 raise refuse(fusion, "simt_gemm", reason, "leave it to a fusion of its own")
         if any(read.tensor in behind for read in reads):
             behind.add(expr.output)

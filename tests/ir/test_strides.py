@@ -85,8 +85,8 @@ def test_the_reference_returns_all_of_them_and_writes_no_argument() -> None:
     [
         ({"strides": [1, 1]}, "with the strides [1, 1], elements of y [3, 4] would share memory"),
         ({"strides": [4, -1]}, "with the strides [4, -1], elements of y [3, 4] would share memory"),
-        ({"strides": [4]}, "[4] are no strides of y [3, 4]"),
-        ({"strides": ["M", 1]}, "a stride of y uses 'M', which is no dimension"),
+        ({"strides": [4]}, "[4] are not strides of y [3, 4]"),
+        ({"strides": ["M", 1]}, "a stride of y uses 'M', which is not a dimension"),
         ({"into": 3}, "y cannot be written in place: 3 is not a tensor of it"),
     ],
 )

@@ -77,7 +77,7 @@ def test_what_results_stand_for_is_read(line: str, holds: Holds) -> None:
         ("r = copy(0.0) ~ value s[0] tile (N)", 34, "expected an integer, found 'N'"),
         ("r = copy(0.0) ~ value s[0] width 4", 28, "expected the end of the line, found 'width'"),
         ("SYNC block ~ value s[0]", 12, "expected an expression, found '~'"),
-        ("COMMIT copy ~ value s[0]", 13, "what a statement's results stand for is said behind one that writes elements, and this one writes none"),
+        ("COMMIT copy ~ value s[0]", 13, "a claim follows a statement that writes elements, and this one writes no element"),
     ],
 )
 def test_what_is_no_content(line: str, column: int, reason: str) -> None:

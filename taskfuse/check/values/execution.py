@@ -53,9 +53,7 @@ class Finding:
     notes: tuple[str, ...] = ()
 
 
-def execute(
-    kernel: Kernel, extents: Mapping[str, int], budget: Budget | None = None, entirely: frozenset[str] = frozenset()
-) -> Finding | Witness | None:
+def execute(kernel: Kernel, extents: Mapping[str, int], budget: Budget | None = None, entirely: frozenset[str] = frozenset()) -> Finding | Witness | None:
     """Follow one run of a kernel, and compare what its outputs hold with its definitions.
 
     Args:

@@ -12,9 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taskfuse.ir.axes import WORK
-from taskfuse.ir.scalar import Expr, minimum, sym
-
-__all__ = ["Grouped", "Raster", "grouped", "raster"]
+from taskfuse.ir.scalar import Expr, IntLike, minimum, sym, wrap
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +78,33 @@ def grouped(group: int = 8) -> Grouped:
     if group < 1:
         raise ValueError(f"a group has at least 1 row of tiles, not {group}")
     return Grouped(group)
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated:
+    """One axis, from the index ``first`` on, and around its end to the one before.
+
+    Attributes:
+        first: the index at which the order begins.
+    """
+
+    first: Expr
+
+    def maps(self, extents: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The index along the axis, from the work index ``w``.
+
+        Raises:
+            ValueError: there is not exactly one axis.
+        """
+        if len(extents) != 1:
+            raise ValueError(f"a rotation is of one axis, not of {len(extents)}")
+        return ((sym(WORK) + self.first) % extents[0],)
+
+
+def rotated(first: IntLike) -> Rotated:
+    """One axis in its order, but beginning at ``first``.
+
+    Of the axis of blocks it deals work round-robin: where the lists before gave ``start`` items to ``blocks`` blocks, ``rotated(-start)`` gives the
+    first item to the block after the one that got the last of theirs.
+    """
+    return Rotated(wrap(first))
