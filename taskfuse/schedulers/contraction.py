@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.axes import iteration_position
-from taskfuse.ir.contraction import MatrixAxes, computes, factors
+from taskfuse.ir.contraction import MatrixAxes, axes_of_index, computes, factors
 from taskfuse.ir.expr import Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import Const, const, ge, is_multiple, prove
+from taskfuse.ir.scalar import TRUE, Const, const, ge, is_multiple, prove
 from taskfuse.ir.storage import has_code, producers, reads_of, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.loads import copy_bytes, is_bulk
@@ -33,6 +33,7 @@ class Operand:
     Attributes:
         tensor: the input that holds it: that of the other factor, too, in ``x @ x.T``.
         position: of the operand of the contraction that reads it.
+        is_whole: it is read at axes of the contraction alone. Else batch axes decide which matrix of the tensor is read, by any expression.
         is_k_major: k is the last, contiguous axis of the tensor; else m or n is.
         is_bulk: the copy engine can read it.
         size: bytes of one access where threads copy it.
@@ -40,6 +41,7 @@ class Operand:
 
     tensor: TensorView
     position: int
+    is_whole: bool
     is_k_major: bool
     is_bulk: bool
     size: int
@@ -151,7 +153,7 @@ def find(fusion: Fusion) -> MatrixProduct:
     if last in two.rows or (last not in two.columns and max(two.rows) > max(two.columns)):
         two = two.swapped()
     axes = two.as_matrices(result, last if last in two.columns else None)
-    a, b = (_operand(fusion, expr, place, read, row, axes.k) for place, read, row in zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True))
+    a, b = (_operand(fusion, expr, place, read, row, axes) for place, read, row in zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True))
     if a.tensor.dtype is not b.tensor.dtype:
         raise refuse(fusion, "matmul", f"{a.tensor!r} and {b.tensor!r} have two dtypes", "convert one of them before")
     outputs = tuple(_output(fusion, tv, places[tv], result, axes.n) for tv in stored)
@@ -299,7 +301,7 @@ def _reduced(result: TensorView) -> int:
     return next(p for p, a in enumerate(result.root) if a.is_reduction)
 
 
-def _operand(fusion: Fusion, expr: Reduction, place: int, read: Read, row: int, k: int) -> Operand:
+def _operand(fusion: Fusion, expr: Reduction, place: int, read: Read, row: int, axes: MatrixAxes) -> Operand:
     tv = read.tensor
     if not tv.is_input:
         raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
@@ -307,14 +309,14 @@ def _operand(fusion: Fusion, expr: Reduction, place: int, read: Read, row: int, 
         raise refuse(fusion, "matmul", f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
     positions = [iteration_position(e) for e in read.index]
     whole = [expr.output.root[p].extent is n if p is not None else isinstance(e, Const) for e, p, n in zip(read.index, positions, tv.shape, strict=True)]
-    if not all(whole):
+    if not all(w or axes_of_index([e]).issubset(axes.batch) for w, e in zip(whole, read.index, strict=True)) or read.valid is not TRUE:
         index = ", ".join(map(str, read.index))
         raise refuse(fusion, "matmul", f"{expr.output.name} reads {tv.name} at [{index}]", "pass slices and reshaped arrays as inputs")
     last = iteration_position(read.index[-1])
-    if last not in (row, k):
+    if last not in (row, axes.k):
         raise refuse(fusion, "matmul", f"the last axis of {tv.name} is a batch axis", "make rows, columns or k contiguous")
     facts = fusion.facts()
-    return Operand(tv, place, last == k, is_bulk(tv, facts), copy_bytes(tv, facts))
+    return Operand(tv, place, all(whole), last == axes.k, is_bulk(tv, facts), copy_bytes(tv, facts))
 
 
 def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: TensorView, n: int) -> Output:

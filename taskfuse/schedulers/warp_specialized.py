@@ -72,7 +72,7 @@ class WarpSpecialized:
         script.comment("copies: operands into Shared memory, outputs out of it or of registers")
         factors = (self.product.a, self.product.b)
         is_one = factors[0].tensor is factors[1].tensor
-        self.sources = [(script.new(o.tensor, "cache_after", *([self.product.axes.result, o.position] if is_one else [])), o) for o in factors]
+        self.sources = [(self._source(o, is_one), o) for o in factors]
         product = self.product = self._forked()
         self.result = product.axes.result
         axes = product.axes
@@ -101,6 +101,17 @@ class WarpSpecialized:
         self.sides = [(script.new(side.tensor, "cache_after"), side.is_paired) for side in product.sides]
         for tv in (*(s for s, _ in self.sources), *(s for s, _ in self.staged)):
             script.on(tv).set_memory_type(MemoryType.Shared)
+
+    def _source(self, operand: Operand, is_shared: bool) -> TensorView:
+        """The copy of a factor that the contraction reads at its own axes.
+
+        Args:
+            is_shared: the other factor is the same tensor.
+        """
+        result = self.product.axes.result
+        if not operand.is_whole:
+            return self.script.new(result, "through_view", operand.position)
+        return self.script.new(operand.tensor, "cache_after", *([result, operand.position] if is_shared else []))
 
     def _forked(self) -> MatrixProduct:
         """The product with the outputs that are read apart from what their readers read, which is computed in their place."""
