@@ -17,7 +17,7 @@ from itertools import chain
 
 from taskfuse.check.bounds import at_least
 from taskfuse.check.statement_tree import Context, StatementTree, conjuncts, declared
-from taskfuse.ir.scalar import And, Const, Element, Expr, FloorDiv, Mod, Or, Select, Table, children, ge, lt, not_, sym
+from taskfuse.ir.scalar import And, Const, Element, Expr, FloorDiv, Mod, Or, Select, Table, UpperBound, children, ge, lt, not_, sym
 from taskfuse.kir import Kernel, barrier_slots, expressions, held, stmt_text
 from taskfuse.kir.declarations import HostParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, For, Gather, If, Stmt
@@ -109,6 +109,8 @@ def _demands(e: Expr) -> Iterator[Demand]:
             yield Demand(DIVISORS, "the index of a table", index, 0, len(values) - 1)
         case Element(tensor, index, size):
             yield Demand(DIVISORS, f"the index of an element of {tensor.name}:", index, 0, size - 1)
+        case UpperBound(tensor, size):
+            yield Demand(DIVISORS, f"the number of elements of {tensor.name}:", size, 2)
         case _:
             pass
 

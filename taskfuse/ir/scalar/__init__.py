@@ -30,19 +30,21 @@ from taskfuse.ir.scalar.expr import (
     Sum,
     Sym,
     Table,
+    UpperBound,
     Xor,
     children,
     const,
     elements_of,
     free_symbols,
     integers_of,
+    lookups_of,
     private,
     sym,
     wrap,
 )
 from taskfuse.ir.scalar.facts import Facts, Interval
 from taskfuse.ir.scalar.intervals import interval
-from taskfuse.ir.scalar.logic import and_, compare, element, eq, ge, gt, is_boolean, le, lt, maximum, minimum, ne, not_, or_, select, table, xor
+from taskfuse.ir.scalar.logic import and_, compare, element, eq, ge, gt, is_boolean, le, lt, maximum, minimum, ne, not_, or_, select, table, upper_bound, xor
 from taskfuse.ir.scalar.operators import ceildiv
 from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify
 from taskfuse.ir.scalar.text import parse_expr, parse_tokens, to_text
@@ -81,6 +83,7 @@ __all__ = [
     "TableIndexError",
     "Token",
     "TokenKind",
+    "UpperBound",
     "Xor",
     "and_",
     "bounds",
@@ -101,6 +104,7 @@ __all__ = [
     "is_boolean",
     "is_multiple",
     "le",
+    "lookups_of",
     "lt",
     "maximum",
     "minimum",
@@ -119,6 +123,7 @@ __all__ = [
     "table",
     "to_text",
     "tokenize",
+    "upper_bound",
     "wrap",
     "xor",
 ]
