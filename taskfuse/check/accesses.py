@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from taskfuse.check.statement_tree import THREAD_NAMES, Context, Node, StatementTree, chosen, conjuncts, linear_thread
+from taskfuse.check.statement_tree import THREAD_NAMES, Context, Node, StatementTree, chosen, linear_thread
 from taskfuse.check.tiles import tile_bytes
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import Const, Expr, const, le, lt, private, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, conjuncts, const, le, lt, private, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declarations import Buffer, TensorMapParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, TmaLoad, TmaStore, VectorCopy

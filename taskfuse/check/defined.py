@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 from taskfuse.check.bounds import at_least
-from taskfuse.check.statement_tree import Context, StatementTree, conjuncts, declared
-from taskfuse.ir.scalar import And, Const, Element, Expr, FloorDiv, Mod, Or, Select, Table, UpperBound, children, ge, lt, not_, sym
+from taskfuse.check.statement_tree import Context, StatementTree, declared
+from taskfuse.ir.scalar import And, Const, Element, Expr, FloorDiv, Mod, Or, Select, Table, UpperBound, children, conjuncts, ge, lt, not_, sym
 from taskfuse.kir import Kernel, barrier_slots, expressions, held, stmt_text
 from taskfuse.kir.declarations import HostParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, For, Gather, If, Stmt
@@ -205,8 +205,10 @@ def of_definition(d: Definition) -> Iterator[Demand]:
             yield from _under(inside, (x for e in (*extents, *(e for v in values for e in v.index)) for x in demands(e)))
             found = (c for k, n in enumerate(extents) for c in (ge(sym(f"v{k}"), 0), lt(sym(f"v{k}"), n)))
             yield from _under((*inside, *found), (x for e in source.index for x in demands(e)))
-        case Whole(places=places):
-            yield from (x for place in places for e in place for x in demands(e))
+        case Whole(places=places, conditions=conditions):
+            for place, condition in zip(places, conditions, strict=True):
+                yield from demands(condition)
+                yield from _under(conjuncts(condition), (x for e in place for x in demands(e)))
 
 
 def _is_at_least(e: Expr, low: int) -> bool:

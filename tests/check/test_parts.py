@@ -5,9 +5,9 @@ import pytest
 from taskfuse.check.accesses import Uses
 from taskfuse.check.ranges import Ranges
 from taskfuse.check.relation import Relation
-from taskfuse.check.statement_tree import StatementTree, conjuncts
+from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.threads import Threads, box_count
-from taskfuse.ir.scalar import Expr, const, parse_expr, to_text
+from taskfuse.ir.scalar import Expr, conjuncts, const, parse_expr, to_text
 from taskfuse.kir import Kernel, parse_kernel
 
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import without_floor
-from taskfuse.check.statement_tree import StatementTree, conjuncts, declared
+from taskfuse.check.statement_tree import StatementTree, declared
 from taskfuse.check.values.questions import equal, inside, proves
-from taskfuse.ir.scalar import Const, Expr, const, evaluate, ge, not_, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, conjuncts, const, evaluate, ge, not_, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.operands import Access, Operand

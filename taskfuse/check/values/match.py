@@ -15,13 +15,13 @@ from functools import cached_property
 from taskfuse.check.bounded_variables import Element
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import terms_of
-from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Node, conjuncts
+from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Node
 from taskfuse.check.tables import KEPT, Ints, Join, Table
 from taskfuse.check.values.claims import Place, flattened
 from taskfuse.check.values.questions import equal, inside, proves
 from taskfuse.check.values.solve import Equation, Open, solved
 from taskfuse.ir.medium import MEDIA, Reach
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Facts, Substitution, const, eq, le, lt, ne, simplify, substitute, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Facts, Substitution, conjuncts, const, eq, le, lt, ne, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import swizzled_place
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For

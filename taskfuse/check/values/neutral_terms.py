@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from taskfuse.check.ranges import terms_of
-from taskfuse.check.statement_tree import conjuncts
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import Compare, CompareOp, Expr, Sym, maximum, substitute
+from taskfuse.ir.scalar import Compare, CompareOp, Expr, Sym, conjuncts, maximum, substitute
 from taskfuse.kir.operands import Access, Immediate, Operand
 from taskfuse.kir.witness import Apply, Definition, Pick, Reduce
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from taskfuse.check.bounded_variables import Element, Trip
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import Ranges, terms_of
-from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, THREADS, Node, StatementTree, conjuncts
+from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, THREADS, Node, StatementTree
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.questions import inside, nonempty, proves
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Select, Sym, const, eq, evaluate, le, lt, substitute, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Select, Sym, conjuncts, const, eq, evaluate, le, lt, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import For
 

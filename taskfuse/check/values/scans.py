@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taskfuse.check.ranges import terms_of
-from taskfuse.check.statement_tree import Node, conjuncts
+from taskfuse.check.statement_tree import Node
 from taskfuse.check.values.claims import Instructions
 from taskfuse.check.values.match import Match, Writing
 from taskfuse.check.values.questions import equal, inside, known_at, proves
@@ -13,7 +13,7 @@ from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import Expr, Sym, const, simplify, sym
+from taskfuse.ir.scalar import Expr, Sym, conjuncts, const, simplify, sym
 from taskfuse.kir.nodes import Compute, For
 from taskfuse.kir.operands import Access, Content, Holds, Immediate
 from taskfuse.kir.witness import Accumulate

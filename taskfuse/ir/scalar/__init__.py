@@ -44,7 +44,27 @@ from taskfuse.ir.scalar.expr import (
 )
 from taskfuse.ir.scalar.facts import Facts, Interval
 from taskfuse.ir.scalar.intervals import interval
-from taskfuse.ir.scalar.logic import and_, compare, element, eq, ge, gt, is_boolean, le, lt, maximum, minimum, ne, not_, or_, select, table, upper_bound, xor
+from taskfuse.ir.scalar.logic import (
+    and_,
+    compare,
+    conjuncts,
+    element,
+    eq,
+    ge,
+    gt,
+    is_boolean,
+    le,
+    lt,
+    maximum,
+    minimum,
+    ne,
+    not_,
+    or_,
+    select,
+    table,
+    upper_bound,
+    xor,
+)
 from taskfuse.ir.scalar.operators import ceildiv
 from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify
 from taskfuse.ir.scalar.text import parse_expr, parse_tokens, to_text
@@ -91,6 +111,7 @@ __all__ = [
     "children",
     "compare",
     "compile_expr",
+    "conjuncts",
     "const",
     "element",
     "elements_of",

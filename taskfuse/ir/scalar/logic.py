@@ -265,6 +265,13 @@ def table(values: Iterable[int], index: IntLike) -> Expr:
     return const(entries[0]) if min(entries) == max(entries) else intern(Table, entries, position)
 
 
+def conjuncts(condition: Expr) -> tuple[Expr, ...]:
+    """The conditions that a conjunction joins; none for ``true``."""
+    if condition is TRUE:
+        return ()
+    return condition.args if isinstance(condition, And) else (condition,)
+
+
 def upper_bound(tensor: IntLike, size: IntLike, low: IntLike, high: IntLike, sought: IntLike, *, divisor: int = 1, step: int = 0) -> Expr:
     """How many of the elements k = 1, ..., ``size`` - 2 of a table have ``clamp(tensor[k], low, high)//divisor + step*k <= sought``.
 
