@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from taskfuse.ir.axes import Axis, axis, iteration_point, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, IndexValue, Operand, Pointwise, Read, Select, View
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.row_tiles import RowTiles
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, UpperBound, and_, eq, le, lookups_of, lt, substitute, wrap
 from taskfuse.ir.storage import resolve, storage_reads, storage_uses
@@ -84,6 +85,12 @@ def scatter(tv: TensorView) -> tuple[TensorView, ...]:
             stored += made[x]
     fusion.remove_unread([x for x in (tv, *readers) if not x.is_output])
     return tuple(stored)
+
+
+def ragged_rows(fusion: Fusion) -> tuple[TensorView, ...]:
+    """The tensors that are ragged rows of tiles, in gather form."""
+    views = (e for e in fusion.exprs() if isinstance(e, View))
+    return tuple(e.output for e in views if rows_of(e.operand, e.output) is not None)
 
 
 def is_concatenation(tv: TensorView) -> bool:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
-from taskfuse.ir.axes import iteration_position
+from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.contraction import MatrixAxes, axes_of_index, computes, factors
 from taskfuse.ir.expr import Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE, Const, const, ge, is_multiple, prove
-from taskfuse.ir.storage import has_code, producers, reads_of, storage_reads, storage_uses
+from taskfuse.ir.storage import has_code, made_from, producers, reads_of, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.loads import copy_bytes, is_bulk
 from taskfuse.schedulers.schedule import refuse
@@ -33,7 +33,8 @@ class Operand:
     Attributes:
         tensor: the input that holds it: that of the other factor, too, in ``x @ x.T``.
         position: of the operand of the contraction that reads it.
-        is_whole: it is read at axes of the contraction alone. Else batch axes decide which matrix of the tensor is read, by any expression.
+        is_whole: it is read at axes of the contraction alone. Else batch axes decide, by any expression, which matrix of the tensor is read, or where
+            its rows begin.
         is_k_major: k is the last, contiguous axis of the tensor; else m or n is.
         is_bulk: the copy engine can read it.
         size: bytes of one access where threads copy it.
@@ -49,7 +50,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Output:
-    """An output of the fusion.
+    """An output of the fusion, or the part that one is made of.
 
     Attributes:
         tensor: it.
@@ -137,7 +138,8 @@ def find(fusion: Fusion) -> MatrixProduct:
     epilogue, reductions, finals = _behind(fusion, result)
     places = _places(fusion, result, epilogue)
     behind = [*(e.output for e in reductions), *finals]
-    for tv in fusion.outputs:
+    made = [part for tv in fusion.outputs for part in made_from(fusion, tv)]
+    for tv in made:
         if tv not in places and not among(tv, behind):
             raise refuse(fusion, "matmul", f"the output {tv.name} does not need the product", "leave it to a fusion of its own")
     two = factors(fusion, expr)
@@ -148,7 +150,7 @@ def find(fusion: Fusion) -> MatrixProduct:
     for axis in (result.root[p] for p in sorted(two.rows | two.columns)):
         if not prove(ge(axis.extent, 1), fusion.facts()):  # the factor that lacks it shares its loop
             raise refuse(fusion, "matmul", f"the extent {axis.extent} of {result.name} may be 0", "declare it with tf.dim(..., min=1)")
-    stored = [tv for tv in fusion.outputs if tv is result or among(tv, epilogue)]
+    stored = [tv for tv in made if tv is result or among(tv, epilogue)]
     last = places[stored[0]].get(stored[0].ndim - 1) if stored else None
     if last in two.rows or (last not in two.columns and max(two.rows) > max(two.columns)):
         two = two.swapped()
@@ -309,7 +311,8 @@ def _operand(fusion: Fusion, expr: Reduction, place: int, read: Read, row: int, 
         raise refuse(fusion, "matmul", f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
     positions = [iteration_position(e) for e in read.index]
     whole = [expr.output.root[p].extent is n if p is not None else isinstance(e, Const) for e, p, n in zip(read.index, positions, tv.shape, strict=True)]
-    if not all(w or axes_of_index([e]).issubset(axes.batch) for w, e in zip(whole, read.index, strict=True)) or read.valid is not TRUE:
+    chosen = [axes_of_index([e]).issubset(axes.batch) or axes_of_index([e - iteration_symbol(row)]).issubset(axes.batch) for e in read.index]
+    if not all(w or c for w, c in zip(whole, chosen, strict=True)) or not whole[-1] or read.valid is not TRUE:
         index = ", ".join(map(str, read.index))
         raise refuse(fusion, "matmul", f"{expr.output.name} reads {tv.name} at [{index}]", "pass slices and reshaped arrays as inputs")
     last = iteration_position(read.index[-1])
@@ -324,7 +327,7 @@ def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: Tens
         raise refuse(fusion, "matmul", f"the output {tv.name} does not have every axis of the product", "leave it to a fusion of its own")
     row_major = places[tv.ndim - 1] == n
     facts = fusion.facts()
-    bulk = row_major and tv.dtype.itemsize == STAGED_ITEMSIZE and is_bulk(tv, facts)
+    bulk = tv.is_output and row_major and tv.dtype.itemsize == STAGED_ITEMSIZE and is_bulk(tv, facts)
     return Output(tv, bulk, row_major and is_multiple(tv.shape[-1], 2, facts))
 
 

@@ -10,6 +10,8 @@ from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family, accumulator_dtype
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.scatter import ragged_rows
 from taskfuse.schedulers.config import MatmulConfig
 from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
@@ -52,6 +54,12 @@ def matmul(
         UnsupportedError: the fusion or the parameters do not fit this scheduler.
     """
     check_call(fusion, "matmul", config, MatmulConfig)
+    script = Script(fusion)
+    if ragged := ragged_rows(fusion):
+        find(_by_tiles(copy_fusion(fusion)[0]))
+        script.comment("ragged rows are stored tile by tile")
+        for tv in ragged:
+            script.scatter(tv)
     product = find(fusion)
     _check_types(fusion, product, tf32)
     problem = _problem(fusion, product, sizes, target)
@@ -68,10 +76,15 @@ def matmul(
         columns_by_threads=problem.columns_by_threads,
         is_reduced=problem.is_reduced,
     )
-    script = Script(fusion)
     WarpSpecialized(script, product, chosen).apply()
     option = estimate(problem, chosen)
     return Chosen("matmul", _size(problem), option, alternatives, config is not None, script.text, _expected(problem, option), _notes(fusion, product))
+
+
+def _by_tiles(fusion: Fusion) -> Fusion:
+    for tv in ragged_rows(fusion):
+        tv.scatter()
+    return fusion
 
 
 def _size(p: Problem) -> str:

@@ -77,7 +77,8 @@ class WarpSpecialized:
         self.result = product.axes.result
         axes = product.axes
         self.parts = Parts(script, self.config, (*axes.batch, axes.m, axes.n), self.tiles, product.reductions, product.finals)
-        self.registers = [tv for tv in product.epilogue if not tv.is_output and not fusion.is_view(tv)]  # what an output was computed by may be a view
+        stored = [out.tensor for out in product.outputs]
+        self.registers = [tv for tv in product.epilogue if not among(tv, stored) and not fusion.is_view(tv)]  # what an output was computed by may be a view
         if any(among(self.result, producers(fusion, r.tensor)) for r in product.reductions):
             # a sum leaves out what lies past the end of the tensor, and no branch may stand around reads of accumulators
             self.registers.insert(0, script.new(self.result, "cache_after"))
@@ -110,7 +111,7 @@ class WarpSpecialized:
         """
         result = self.product.axes.result
         if not operand.is_whole:
-            return self.script.new(result, "through_view", operand.position)
+            return self.script.through_view(result, operand.position)
         return self.script.new(operand.tensor, "cache_after", *([result, operand.position] if is_shared else []))
 
     def _forked(self) -> MatrixProduct:
