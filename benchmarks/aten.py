@@ -377,6 +377,20 @@ def _made(b: _Build, n: Node) -> tf.TensorView:
             return tf.take_along_axis(b.tensor(a[0]), b.tensor(a[2]), a[1])
         case "index_select":
             return tf.take(b.tensor(a[0]), b.tensor(a[2]), a[1])
+        case "scatter" | "scatter_add":
+            return getattr(tf, name)(b.tensor(a[0]), a[1], b.tensor(a[2]), _cast(b.of(a[3]), n.dtype) if isinstance(a[3], Name) else a[3])
+        case "scatter_reduce" if dict(n.options).get("include_self", True):
+            return tf.scatter_reduce(b.tensor(a[0]), a[1], b.tensor(a[2]), _cast(b.tensor(a[3]), n.dtype), a[4])
+        case "index_add" if not n.options:
+            return tf.index_add(b.tensor(a[0]), a[1], b.tensor(a[2]), _cast(b.tensor(a[3]), n.dtype))
+        case "index_put":
+            indices = [None if x is None else b.tensor(x) for x in a[1]]
+            return tf.index_put(b.tensor(a[0]), indices, _cast(b.tensor(a[2]), n.dtype), bool((*a[3:], False)[0]))
+        case "embedding_dense_backward" if not a[4]:
+            numbers = b.tensor(a[1])
+            kept = numbers if a[3] < 0 else tf.where(tf.eq(numbers, a[3]), a[2], numbers)  # the row of the padding gets nothing
+            gradient = tf.reshape(b.tensor(a[0]), [-1, n.shape[1]])
+            return _cast(tf.segment_sum(gradient, tf.reshape(kept, [-1]), a[2]), n.dtype)
         case "constant_pad_nd":
             return _padded(b, n)
         case "diagonal":

@@ -83,7 +83,7 @@ def ops_page() -> str:
 def _section(kind: OpKind) -> str:
     ops = [op for op in OPS.values() if op.kind is kind]
     if kind is OpKind.MISSING:
-        rows = [f"| `{op.name}` | {op.doc.removeprefix('Not there: ')} | {op.instead} |" for op in ops]
+        rows = [f"| `{op.name}` | {op.doc.removeprefix('Not supported: ')} | {op.instead} |" for op in ops]
         return "\n".join([f"## {kind.value}", "| op | why | instead |", "|---|---|---|", *rows])
     if kind is OpKind.ELEMENTWISE:  # also those that the module, which this text is made beside, does not have yet
         rows = [_row(OPS[row.name]) if row.name in BY_HAND else _new_row(row) for row in ELEMENTWISE.values()]

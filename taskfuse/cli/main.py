@@ -40,7 +40,7 @@ class ShownStage(Enum):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. Returns the exit status: 0, 1 after an error, which is on stderr; :mod:`argparse` exits with 2 where the usage is wrong."""
+    """Run a command. Returns the exit status: 0, or 1 after an error, which is printed to stderr; :mod:`argparse` exits with 2 for wrong usage."""
     options = parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], None] = options.command
     try:
@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument("--step", metavar="NAME", help=f"the state of lowering after a step: {', '.join(step.name for step in STEPS)}")
     show.add_argument("--diff", action="store_true", help="only what the step has changed")
     _add_target(show)
-    show.add_argument("--debug", action="store_true", help="the debug build, whose waits are bounded and report timeouts timeouts timeouts timeouts timeouts")
+    show.add_argument("--debug", action="store_true", help="the debug build, whose waits are bounded and report timeouts")
     show.add_argument(
         "--witness", action="store_true", help="with a kernel, also print its witness: the math that it computes, and the content of each statement's results"
     )
@@ -143,7 +143,7 @@ class _Versions(argparse.Action):
 def _show(options: argparse.Namespace) -> None:
     stage = ShownStage(options.stage or ("plan" if options.step else "kernel"))
     if stage is not ShownStage.PLAN and (options.step or options.diff):
-        raise TaskfuseError(message=f"--step and --diff are of the plan, not of the stage {stage.value}", help="python -m taskfuse show plan FILE --step NAME")
+        raise TaskfuseError(message=f"--step and --diff show the plan, not the stage {stage.value}", help="python -m taskfuse show plan FILE --step NAME")
     print("\n\n".join(_stage(loaded, stage, options).rstrip("\n") for loaded in load(options.file)))
 
 
@@ -177,7 +177,7 @@ def _simulate(options: argparse.Namespace) -> None:
     interleaving = None if options.interleaving is None else Interleaving(options.interleaving)
     given, everything = dict(options.extents), load(options.file)
     if options.timeline is not None and len(everything) > 1:
-        raise TaskfuseError(message=f"{options.file} has {len(everything)} fusions, and a timeline is of one", help="name one of them: FILE:function")
+        raise TaskfuseError(message=f"{options.file} has {len(everything)} fusions, but a timeline shows one", help="name one of them: FILE:function")
     for loaded in everything:
         if options.explore:
             found = exploration(loaded, given, options.seed)
@@ -216,7 +216,7 @@ def _compile(options: argparse.Namespace) -> None:
     everything = load(options.file)
     out: Path | None = options.out
     if out is not None and len(everything) > 1 and not out.is_dir():
-        raise TaskfuseError(message=f"{options.file} has {len(everything)} fusions, and {out} is not a folder", help="name one of them: FILE:function")
+        raise TaskfuseError(message=f"{options.file} has {len(everything)} fusions, but {out} is not a folder", help="name one of them: FILE:function")
     for loaded in everything:
         kernel = loaded.kernel()
         file = f"{kernel.name}.{options.arch}.cubin"
@@ -243,7 +243,7 @@ def _cache(options: argparse.Namespace) -> None:
 
 @contextmanager
 def _plain_warnings() -> Generator[None]:
-    """Warnings as errors are printed: their text, without the line of ours that warns."""
+    """Print warnings like errors: their text, without a source line of this package."""
 
     def show(message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None) -> None:
         print(f"warning: {message}", file=sys.stderr)

@@ -18,7 +18,7 @@ class Combine:
         name: name of the row, that of ``op``.
         op: the function.
         neutral: the neutral element for a dtype.
-        idempotent: true if an element may be taken twice.
+        idempotent: true if combining an element twice has no effect.
     """
 
     name: str

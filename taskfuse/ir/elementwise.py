@@ -1,9 +1,8 @@
 """The table of elementwise functions.
 
-A function of taskfuse is a row here (:class:`~taskfuse.ir.elementwise_function.Elementwise`): its operands, how dtypes go in and out, what it computes
-in NumPy and how that is written in C++, what its documentation says, and what else somebody asks about it. Readers look rows up and never ask which
-function it is; ``tf.exp`` and its like (:mod:`taskfuse.ops.elementwise`), the page docs/ops.md and the lists of the random tests are made from them, so
-that a new function is a new row.
+A function of taskfuse is a row here (:class:`~taskfuse.ir.elementwise_function.Elementwise`): its operands, dtypes, implementation in NumPy and C++,
+documentation, and other properties. Readers look rows up and do not match on names; the public functions (:mod:`taskfuse.ops.elementwise`), the page
+docs/ops.md and the lists of the random tests are generated from the rows, so a new function is a new row.
 
 Floats below 32 bits are computed in float32 and rounded once to the result's dtype (:attr:`DType.compute`).
 """

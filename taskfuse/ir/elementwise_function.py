@@ -1,4 +1,4 @@
-"""What is known of an elementwise function: the columns of the table in :mod:`taskfuse.ir.elementwise`."""
+"""The row of an elementwise function: the columns of the table in :mod:`taskfuse.ir.elementwise`."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class DTypeRule(Enum):
 
 
 FUNCTIONS: Final = (DTypeRule.FLOAT, DTypeRule.DIVIDE)
-"""The rules of functions that take many instructions, such as exponentials, roots and quotients: of what gives a float of anything."""
+"""The rules of functions that take many instructions, such as exponentials, roots and quotients."""
 FUNCTION_INSTRUCTIONS: Final = 16
-"""Instructions of such a function; arithmetic takes one. Assumed, not measured."""
+"""Instructions of such a function; arithmetic takes one. An assumption."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -59,14 +59,14 @@ class Elementwise:
         operands: names of the operands.
         rule: how it treats dtypes.
         function: the NumPy implementation, on arrays of the compute dtype.
-        cpp: how it is written in C++.
+        cpp: its C++.
         doc: one sentence for its documentation.
         modular: the implementation on modular words (``taskfuse.ir.modular``); ``None``: a hash of the words, keyed by the name.
-        commutative: true if the first two operands may change places.
+        commutative: true if the first two operands may be exchanged.
         ulps: how many units in the last place float32 and float64 may be off on a GPU, from the correctly rounded result; ``None``: exact. Functions
             of CUDA's library: CUDA C++ Programming Guide, "Mathematical Functions"; others from the errors of their steps.
-        torch: the names that torch has for it; ``None``: this one alone.
-        numpy: NumPy's name, if that of ``function`` is not it.
+        torch: its names in torch; ``None``: the same name alone.
+        numpy: its name in NumPy, if that differs from the name of ``function``.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Elementwise:
 
     @property
     def instructions(self) -> int:
-        """Instructions of a GPU, of one element."""
+        """GPU instructions per element."""
         return FUNCTION_INSTRUCTIONS if self.rule in FUNCTIONS else 1
 
     @property
@@ -93,7 +93,7 @@ class Elementwise:
 
     @property
     def numpy_name(self) -> str:
-        """What NumPy calls it; empty if it lacks it."""
+        """Its name in NumPy; empty if NumPy lacks it."""
         return self.numpy or (self.function.__name__ if isinstance(self.function, np.ufunc) else "")
 
     def compute_dtype(self, operands: Sequence[DType], out: DType) -> DType:

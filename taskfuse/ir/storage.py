@@ -141,8 +141,12 @@ class Strided:
         return last in (ONE, ZERO) and all(is_multiple(e * itemsize, alignment, facts) for e in (self.start, *self.strides[:-1]))
 
 
-def strided(fusion: Fusion, view: TensorView) -> Strided | None:
-    """The strides of a view, all positive; ``None`` if it has no such: where an element has no place, several, or none that is linear in its indices."""
+def strided(fusion: Fusion, view: TensorView, repeats: bool = False) -> Strided | None:
+    """The strides of a view, all positive; ``None`` if it has no such: where an element has no place, several, or none that is linear in its indices.
+
+    Args:
+        repeats: whether a place may be that of several elements: strides of 0.
+    """
     if not fusion.is_view(view):
         return None
     axes = [iteration_symbol(k) for k in range(view.ndim)]
@@ -164,5 +168,5 @@ def strided(fusion: Fusion, view: TensorView) -> Strided | None:
         strides.append(step)
         place = place - axis * step
     is_linear = read.valid is TRUE and simplify(place - start, facts) is ZERO
-    is_injective = all(step is not ZERO or extent is ONE for step, extent in zip(strides, view.shape, strict=True))
+    is_injective = repeats or all(step is not ZERO or extent is ONE for step, extent in zip(strides, view.shape, strict=True))
     return Strided(read.tensor, view.shape, start, tuple(strides)) if is_linear and is_injective else None

@@ -1,6 +1,6 @@
 """Ops: functions that add expressions to a fusion. NumPy names, broadcasting and promotion.
 
-Each module says which of its names are public. Importing this package plugs the Python operators into tensors.
+Each module declares which of its names are public. Importing this package plugs the Python operators into tensors.
 """
 
 from taskfuse.ir.calls import bind_operators
@@ -24,6 +24,7 @@ from taskfuse.ops import (
 )
 from taskfuse.ops import einsum as products
 from taskfuse.ops import gather as gathers
+from taskfuse.ops import scatter as scatters
 from taskfuse.ops.activations import *
 from taskfuse.ops.argreduce import *
 from taskfuse.ops.composite import *
@@ -42,6 +43,7 @@ from taskfuse.ops.rearrange import *
 from taskfuse.ops.reduce import *
 from taskfuse.ops.registry import supports
 from taskfuse.ops.scan import *
+from taskfuse.ops.scatter import *
 from taskfuse.ops.select import *
 from taskfuse.ops.views import *
 
@@ -62,6 +64,7 @@ __all__ += pointwise.__all__
 __all__ += rearrange.__all__
 __all__ += reduce.__all__
 __all__ += scan.__all__
+__all__ += scatters.__all__
 __all__ += select.__all__
 __all__ += views.__all__
 

@@ -1,4 +1,4 @@
-"""Elementwise functions composed of others: activations, masks, numbers in the place of NaN and infinity.
+"""Elementwise functions composed of others: activations, masks, replacements of NaN and infinity.
 
 Floats below 32 bits are computed in float32 throughout; the result is cast once. Where a function differs for great and small elements, neither
 side overflows on the way.
@@ -66,7 +66,7 @@ def elu(x: TensorView, alpha: float = 1.0) -> TensorView:
 
 @op(OpKind.COMPOSITE, same)
 def nan_to_num(x: TensorView, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> TensorView:
-    """``x`` with numbers in the place of NaN and of the infinities: by default 0, and the greatest and least of its dtype."""
+    """``x`` with NaN and the infinities replaced by numbers: by default 0, and the greatest and least of its dtype."""
     check_tensor("nan_to_num", x)
     dtype = x.dtype
     with x.fusion.call():
@@ -113,7 +113,7 @@ def _triangle(name: str, row: str, x: TensorView, k: IntLike) -> TensorView:
 
 @op(OpKind.COMPOSITE, same)
 def tril(x: TensorView, k: IntLike = 0) -> TensorView:
-    """The last two dimensions of ``x`` up to the diagonal ``k``, 0 above it. Raises :class:`ShapeError` for less than two dimensions."""
+    """The last two dimensions of ``x`` up to the diagonal ``k``, 0 above it. Raises :class:`ShapeError` for fewer than two dimensions."""
     return _triangle("tril", "ge", x, k)
 
 

@@ -1,4 +1,4 @@
-"""Where the greatest and the least element is.
+"""The positions of the greatest and the least element.
 
 Two reductions: the extreme itself, then the least position that has it. Both are reductions like any other in a schedule (serial, across threads
 and blocks, in two steps), and the first of equals is the least position, whatever the order. The first NaN is where the extreme is, as in NumPy.
@@ -53,7 +53,7 @@ def _position(op: str, combine: str, x: TensorView, axis: int | None, keepdims: 
 
 
 def _equal(x: TensorView, extreme: TensorView, axes: tuple[int, ...]) -> TensorView:
-    """Where ``x`` is its extreme over ``axes``: NaN, if one is."""
+    """True where ``x`` is equal to its extreme over ``axes``: NaN if an element is NaN."""
     own, kept = broadcast_read(x, x.shape), Read(extreme, tuple(iteration_symbol(d) for d in range(x.ndim) if d not in axes))
     same = define_pointwise(x.fusion, ELEMENTWISE["eq"], x.shape, (own, kept), bool_)
     if not x.dtype.is_float:
@@ -64,7 +64,7 @@ def _equal(x: TensorView, extreme: TensorView, axes: tuple[int, ...]) -> TensorV
 
 
 def _first(chosen: TensorView, axes: tuple[int, ...]) -> TensorView:
-    """The least row-major position over ``axes`` of what is chosen."""
+    """The least row-major position over ``axes`` at which ``chosen`` is true."""
     location = caller()
     position: Expr = ZERO
     for d in axes:

@@ -38,12 +38,12 @@ def dtype_error(op: str, reason: str, help: str | None = None) -> DTypeError:
 
 
 def described(tv: TensorView) -> str:
-    """``tv0 [B, S]``: how errors show an operand."""
+    """How errors show an operand: ``tv0 [B, S]``."""
     return f"{tv.name} {shape_text(tv.shape)}"
 
 
 def typed(x: Value) -> str:
-    """``tv0 (int32)``: how errors show an operand whose dtype is at fault."""
+    """How errors about dtypes show an operand: ``tv0 (int32)``."""
     return f"{x.name} ({x.dtype.name})" if isinstance(x, TensorView | Scalar) else repr(x)
 
 
@@ -259,7 +259,7 @@ def pointwise(op: Elementwise, operands: Sequence[Value]) -> TensorView:
     """Promote, broadcast and apply ``op``.
 
     Raises:
-        DTypeError: if the dtypes do not go in.
+        DTypeError: if ``op`` does not take the dtypes.
         ShapeError: if the shapes do not broadcast.
         FusionError: if the operands belong to several fusions.
     """

@@ -1,4 +1,4 @@
-"""Functions composed of several expressions. What they make on the way belongs to the call.
+"""Functions composed of several expressions. Their intermediate tensors belong to the call.
 
 Floats below 32 bits are computed in float32 throughout; the result is cast once.
 """
@@ -26,7 +26,7 @@ _ADD, _MAXIMUM = COMBINES["add"], COMBINES["maximum"]
 @op(OpKind.COMPOSITE, floating, torch="softmax _softmax special_softmax", numpy="")
 @axial
 def softmax(x: TensorView, axis: int | Sequence[int] = -1) -> TensorView:
-    """exp(x) by the reciprocal of its sum along ``axis``, shifted by the maximum. A float. Raises :class:`ShapeError` for an axis out of range."""
+    """``exp(x - max) * (1 / sum(exp(x - max)))`` along ``axis``, a float. Raises :class:`ShapeError` for an axis out of range."""
     check_tensor("softmax", x)
     axes = normalize_axes("softmax", axis, x)
     with x.fusion.call():
@@ -38,7 +38,7 @@ def softmax(x: TensorView, axis: int | Sequence[int] = -1) -> TensorView:
 @op(OpKind.COMPOSITE, floating, torch="log_softmax _log_softmax special_log_softmax", numpy="")
 @axial
 def log_softmax(x: TensorView, axis: int | Sequence[int] = -1) -> TensorView:
-    """The logarithm of :func:`softmax`, without its underflow."""
+    """The logarithm of :func:`softmax`, which does not underflow."""
     check_tensor("log_softmax", x)
     axes = normalize_axes("log_softmax", axis, x)
     with x.fusion.call():

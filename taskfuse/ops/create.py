@@ -76,7 +76,7 @@ def dim(name: str, multiple_of: int = 1, min: int = 1, max: IntLike | str | None
 
 
 def _limit(name: str, most: object) -> Expr | None:
-    """A greatest value that is an expression; ``None``: it is a number, or there is none. Raises :class:`FusionError` if it is no expression."""
+    """A greatest value that is an expression; ``None`` for a number or ``None``. Raises :class:`FusionError` for other text."""
     if not isinstance(most, str):
         return most if isinstance(most, Expr) else None
     try:
@@ -125,7 +125,7 @@ def extent(op: str, fusion: Fusion, value: object) -> Expr:
 
 
 def _divisors(e: Expr) -> Iterator[Expr]:
-    """What an expression divides by, anywhere in it."""
+    """The divisors that occur in an expression."""
     if isinstance(e, FloorDiv | Mod):
         yield e.b
     for child in children(e):
@@ -143,8 +143,8 @@ def define_tensor(
             adds facts to a symbol. One extent alone is the shape of a 1-d tensor.
         dtype: element type.
         name: printed name; ``tv0``, ``tv1``, ... unless given.
-        strides: those of the arrays that calls pass, in elements: numbers, or expressions of dimensions. Calls check them, and an automatic schedule walks
-            the array as it lies. By default arrays may have any strides, and row-major ones are expected.
+        strides: of the arrays that calls pass, in elements: numbers, or expressions of dimensions. Calls check them, and an automatic schedule takes the axes
+            in the order in which they lie in memory. By default arrays may have any strides, and schedules assume row-major ones.
 
     Raises:
         FusionError: outside ``with Fusion()``, or if the name is taken, or if the strides do not fit the shape.
@@ -161,12 +161,12 @@ def define_tensor(
 
 @op(OpKind.CREATION, same, torch="", numpy="")
 def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, low: Extent = 0, rising: bool = False) -> TensorView:
-    """An input of ``size`` integers that decides which work there is: offsets of ragged rows, their lengths, groups of tiles.
+    """An input of ``size`` integers that determines the work: offsets of ragged rows, their lengths, groups of tiles.
 
-    An element outside ``low..high`` is taken for the nearer end, so that no access leaves its tensor whatever a table holds.
+    Elements are clamped to ``low..high``, so that no access leaves its tensor whatever a table holds.
 
     Args:
-        name: in the text and in expressions.
+        name: its name, in the text and in expressions.
         size: number of elements.
         high: the greatest value.
         dtype: an integer type other than ``uint64``.
@@ -176,13 +176,13 @@ def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, lo
 
     Raises:
         FusionError: outside ``with Fusion()``, or if the name is taken, or is not an identifier, or is that of a dimension.
-        DTypeError: for a type of other values.
-        ShapeError: for a size or bound that is no expression.
+        DTypeError: for any other type.
+        ShapeError: for a size or bound that is not an expression.
     """
     fusion = Fusion.current()
     wanted = as_dtype(dtype)
     if not wanted.is_integer or wanted is uint64:
-        raise dtype_error("table", f"{wanted.name} is not a type of the integers that decide work", "use int32 or int64")
+        raise dtype_error("table", f"{wanted.name} is not a type that a table may have", "use int32 or int64")
     if not _is_identifier(name) or is_map_symbol(name) or name in fusion.dims:
         raise FusionError(fusion=fusion.name, reason=f"{name!r} is not a name for a table", help="use an identifier that no dimension has", location=caller())
     known = Table(extent("table", fusion, low), extent("table", fusion, high), rising)
@@ -204,14 +204,14 @@ def define_scalar(dtype: DTypeLike = float32, name: str | None = None) -> Scalar
 def define_integer(name: str, min: int = 0, max: IntLike | str | None = None, multiple_of: int = 1) -> Expr:
     """A run-time integer of the current fusion: an argument of every call, after the tensors and the run-time scalars.
 
-    It is an extent like those of shapes, whose value a call gives: use it in shapes, as a bound of a slice, a width of padding, an index, a number. Calls check
-    its facts; another value needs no other kernel.
+    It is an extent like those of shapes, whose value the caller passes: use it in shapes, as a bound of a slice, a width of padding, an index,
+    a number. Calls check its facts; one kernel serves all values.
 
     Args:
         name: its name, an identifier.
         min, max, multiple_of: facts, as of :func:`dim`. ``max="N - 4"`` bounds it by an extent of the arrays.
 
-    Raises :class:`FusionError` outside ``with Fusion()``, if the name is taken or no identifier, and for facts that no value meets.
+    Raises :class:`FusionError` outside ``with Fusion()``, if the name is taken or not an identifier, and for facts that no value meets.
     """
     fusion = Fusion.current()
     made = dim(name, multiple_of, min, max)
@@ -220,7 +220,7 @@ def define_integer(name: str, min: int = 0, max: IntLike | str | None = None, mu
 
 
 def _declare(fusion: Fusion, e: Expr | None) -> None:
-    """Let the symbols of an expression be dimensions."""
+    """Declare the symbols of an expression as dimensions."""
     for name in sorted(free_symbols(e) if e is not None else ()):
         if name not in fusion.dims:
             fusion.add_dim(dim(name))
@@ -303,7 +303,7 @@ def iota(shape: Sequence[Extent] | Extent, axis: int = 0, dtype: DTypeLike = int
 
 
 def arange_like(fusion: Fusion, length: Expr) -> TensorView:
-    """``0, 1, ...``, ``length`` of them, int64."""
+    """``0, 1, ..., length - 1``, int64."""
     return _index_values(fusion, (length,), iteration_symbol(0), int64)
 
 

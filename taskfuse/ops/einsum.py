@@ -46,7 +46,7 @@ class _Term:
 def einsum(subscripts: str, *operands: TensorView, dtype: DTypeLike | None = None) -> TensorView:
     """The sum of products that ``subscripts`` names, as in NumPy: ``einsum("bik,bkj->bij", a, b)``.
 
-    A letter names an axis; equal letters are one axis, of one extent (the constant 1 broadcasts). Letters that are not behind ``->`` are
+    A letter names an axis; equal letters are one axis, of one extent (the constant 1 broadcasts). Letters that do not follow ``->`` are
     summed. Without ``->`` the result has the letters that occur once, in alphabetical order. ``...`` stands for all axes that have no letter:
     they broadcast, aligned at the last. More than two operands are contracted from left to right.
 

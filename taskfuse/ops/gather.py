@@ -1,4 +1,4 @@
-"""Indices held by tensors: reads at them (take, take_along_axis, gather), and their one-hot rows.
+"""Reads at indices that tensors hold (take, take_along_axis, gather), and one-hot rows.
 
 A value v of an index tensor that is negative counts from the end, as in NumPy. A value outside [-n, n), for which NumPy raises, gives 0: a
 kernel never reads outside a tensor.
@@ -26,7 +26,7 @@ __all__ = ["gather", "one_hot", "take", "take_along_axis"]
 
 
 def check_indices(op: str, indices: TensorView) -> TensorView:
-    """``indices`` if its values are integers that index. Raises :class:`DTypeError`."""
+    """``indices`` if it is a tensor of integers other than uint64. Raises :class:`DTypeError`."""
     check_tensor(op, indices)
     if not indices.dtype.is_integer or indices.dtype is uint64:
         help = "select with tf.where: the shape of a masked selection depends on data" if indices.dtype.is_bool else "cast them to int64"
@@ -41,7 +41,7 @@ def read_shifted(tv: TensorView, shape: Shape, first: int) -> Read:
 
 
 def define_gather(x: TensorView, shape: Sequence[Expr], index: Sequence[Expr], values: Sequence[tuple[Read, Expr]]) -> TensorView:
-    """The elements of ``x`` at ``index``, over the iteration symbols of ``shape`` and ``v0, v1, ...``: the values and what each counts in."""
+    """The elements of ``x`` at ``index``, over the iteration symbols of ``shape`` and ``v0, v1, ...``: the values, each with the extent that it indexes."""
     location = caller()
     out = x.fusion.new_tensor([new_axis(e) for e in shape], x.dtype, location=location)
     operands = (Read(x, tuple(index)), *(read for read, _ in values))
@@ -53,7 +53,7 @@ def define_gather(x: TensorView, shape: Sequence[Expr], index: Sequence[Expr], v
 def take(x: TensorView, indices: TensorView, axis: int | None = None) -> TensorView:
     """The elements of ``x`` along ``axis`` (of all its elements in row-major order if ``None``) at ``indices``, as ``np.take``.
 
-    The result has the dimensions of ``indices`` in the place of ``axis``: an embedding is ``take(table, tokens, 0)``. Negative indices count from
+    The dimensions of ``indices`` replace ``axis``: an embedding is ``take(table, tokens, 0)``. Negative indices count from
     the end; one that is outside the extent n, less than -n or at least n, gives 0.
 
     Args:
@@ -89,7 +89,7 @@ def take_along_axis(x: TensorView, indices: TensorView, axis: int = -1) -> Tenso
         DTypeError: if ``indices`` is not a tensor of integers.
     """
     op = "take_along_axis"
-    place = _check_along(op, x, indices, axis)
+    place = check_along(op, x, indices, axis)
     shape = list(indices.shape)
     for d, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True)):
         if d != place and a is not b:
@@ -114,7 +114,7 @@ def gather(x: TensorView, dim: int, indices: TensorView) -> TensorView:
         ShapeError: if the numbers of dimensions differ, ``dim`` is out of range, or ``indices`` is not provably within ``x`` in another dimension.
         DTypeError: if ``indices`` is not a tensor of integers.
     """
-    place = _check_along("gather", x, indices, dim)
+    place = check_along("gather", x, indices, dim)
     facts = common_fusion("gather", (x, indices)).facts()
     for d, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True)):
         if d != place and not prove(le(b, a), facts):
@@ -143,7 +143,8 @@ def one_hot(indices: TensorView, count: IntLike | str, dtype: DTypeLike = float3
         return cast_tensor(define_pointwise(fusion, ELEMENTWISE["eq"], shape, operands, bool_), as_dtype(dtype))
 
 
-def _check_along(op: str, x: TensorView, indices: TensorView, axis: int) -> int:
+def check_along(op: str, x: TensorView, indices: TensorView, axis: int) -> int:
+    """The position of ``axis`` in ``x``, along which ``indices`` of as many dimensions count. Raises :class:`ShapeError` and :class:`DTypeError`."""
     check_tensor(op, x)
     check_indices(op, indices)
     common_fusion(op, (x, indices))

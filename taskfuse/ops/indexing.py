@@ -41,7 +41,7 @@ def slice(
 ) -> TensorView:
     """``x[starts[0]:stops[0]:steps[0], ...]``: a view.
 
-    Each list has at most one entry per dimension; ``None``, and what is missing at the end, is as in a Python slice. Negative integers count
+    Each list has at most one entry per dimension; ``None``, or an entry omitted at the end, is as in a Python slice. Negative integers count
     from the end, bounds are clamped as in NumPy; a symbolic bound counts from the start.
 
     Raises :class:`ShapeError` if there are too many entries, the lists differ in length, or a step is 0.
@@ -104,7 +104,7 @@ def _index(op: str, x: TensorView, keys: tuple[object, ...]) -> TensorView:
 
 
 def _gathered(table: TensorView, keys: Sequence[object], tensors: Mapping[int, TensorView], places: Mapping[int, int]) -> TensorView:
-    """``table`` at the values of tensors: in the place of the first index that is an integer or a tensor if all those stand together, else in front.
+    """``table`` at the values of tensors, whose dimensions replace the adjacent indices that are integers or tensors; if these are not adjacent, they lead.
 
     Args:
         tensors: the tensors among ``keys``, by position.

@@ -1,4 +1,4 @@
-"""Ragged axes: rows of unequal length that lie one behind the other, and the same rows side by side in a rectangle.
+"""Ragged axes: rows of unequal length stored one after another, and the same rows padded to one length.
 
 The offsets are a table (:func:`~taskfuse.ops.create.table`): row ``g`` is elements ``offsets[g]`` to ``offsets[g + 1]`` of the first axis.
 """
@@ -27,13 +27,13 @@ def element_of(table: TensorView, index: IntLike) -> Expr:
 
 @op(OpKind.ASSEMBLY, same, torch="_jagged_to_padded_dense_forward", numpy="")
 def jagged_to_padded_dense(values: TensorView, offsets: TensorView, max_length: Extent, padding_value: bool | int | float = 0) -> TensorView:
-    """Rows of unequal length side by side: ``[rows, max_length, ...]`` of ``values[total, ...]``.
+    """Rows of unequal length, ``values[total, ...]``, padded to ``[rows, max_length, ...]``.
 
     Args:
-        values: the rows one behind the other along the first axis.
-        offsets: a table of ``rows + 1`` positions in it, no less than 0 and no more than its extent.
-        max_length: elements of a row in the result; what a longer row has behind them is left out.
-        padding_value: what stands behind the end of a row.
+        values: the rows, one after another along the first axis.
+        offsets: a table of ``rows + 1`` positions in that axis, from 0 to its extent.
+        max_length: elements of a row in the result; longer rows are truncated.
+        padding_value: the value of the elements past the end of a row.
 
     Raises:
         FusionError: ``offsets`` is not a table.
@@ -57,7 +57,7 @@ def jagged_to_padded_dense(values: TensorView, offsets: TensorView, max_length: 
 
 
 def _rows(op: str, values: TensorView, offsets: TensorView) -> Expr:
-    """How many rows the offsets speak of. They are positions in the first axis of ``values``."""
+    """The number of rows. Checks that the offsets are positions in the first axis of ``values``."""
     known = offsets.fusion.tables.get(offsets)
     if known is None:
         raise FusionError(fusion=offsets.fusion.name, reason=f"{described(offsets)} is not a table", help="declare it with tf.table(...)", location=caller())

@@ -1,4 +1,4 @@
-"""One call in two spellings: ``axis=`` and ``keepdims=`` as NumPy says, ``dim=`` and ``keepdim=`` as torch does."""
+"""Keywords in two spellings: ``axis=`` and ``keepdims=`` of NumPy, ``dim=`` and ``keepdim=`` of torch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Axial(Protocol[P, R_co]):
 
 
 def axial(function: Callable[P, R]) -> Axial[P, R]:
-    """``function``, whose parameters have one spelling, with both."""
+    """``function`` with both spellings of its keywords."""
     own = signature(function).parameters
     names = {other: mine for mine, other in SPELLINGS if mine in own and other not in own}
 

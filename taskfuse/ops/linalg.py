@@ -30,7 +30,7 @@ def matmul(a: TensorView, b: TensorView, dtype: DTypeLike | None = None) -> Tens
     Args:
         a: the left operand.
         b: the right operand.
-        dtype: dtype of the result, which is then also that of the products and sums (float32 for floats below 32 bits); by default the
+        dtype: dtype of the result, and of the products and sums (float32 for floats below 32 bits); by default the
             promoted dtype.
 
     Raises:

@@ -57,4 +57,4 @@ _ELSEWHERE = {
     "half": ": write x.astype(tf.float16)",
     "bfloat16": ": write x.astype(tf.bfloat16)",
 }
-"""What users of other libraries look for under names that are no ops."""
+"""Names of other libraries that are not ops here, with the op to use."""

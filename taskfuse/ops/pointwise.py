@@ -1,4 +1,4 @@
-"""Elementwise functions with a signature of their own: a dtype, bounds that may be left out. The others are in :mod:`taskfuse.ops.elementwise`."""
+"""Elementwise functions with further parameters: a dtype, optional bounds. The others are in :mod:`taskfuse.ops.elementwise`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elements in other places: dimensions exchanged, joined and repeated, windows, pieces, diagonals, differences. Views, but for differences."""
+"""Rearranged elements: dimensions exchanged, joined and repeated, windows, pieces, diagonals (all views), and differences."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def moveaxis(x: TensorView, source: int | Sequence[int], destination: int | Sequ
 
 @op(OpKind.VIEW, same, numpy="")
 def flatten(x: TensorView, start: int = 0, stop: int = -1) -> TensorView:
-    """``x`` with its dimensions ``start`` to ``stop`` (both included, by default all) joined to one: a view."""
+    """``x`` with its dimensions ``start`` to ``stop`` (both included, by default all) merged into one: a view."""
     check_tensor("flatten", x)
     if x.ndim == 0:
         return reshape(x, [1])
@@ -76,7 +76,7 @@ def ravel(x: TensorView) -> TensorView:
 def diagonal(x: TensorView, offset: int = 0, axis1: int = 0, axis2: int = 1) -> TensorView:
     """The elements of ``x`` whose index along ``axis2`` is that along ``axis1`` plus ``offset``, as the last dimension: a view.
 
-    Raises :class:`ShapeError` if the dimensions are one, or the diagonal is not provably within both.
+    Raises :class:`ShapeError` if the dimensions are the same, or the diagonal is not provably within both.
     """
     check_tensor("diagonal", x)
     a, b = (normalize_axis("diagonal", d, x.ndim, described(x)) for d in (axis1, axis2))
@@ -112,7 +112,7 @@ def trace(x: TensorView, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Ten
 
 
 def sliced(x: TensorView, axis: int, start: IntLike, stop: IntLike) -> TensorView:
-    """The elements ``[start, stop)`` along a dimension, which are there: a view."""
+    """The elements ``[start, stop)`` along a dimension, which must exist: a view."""
     shape = [wrap(stop) - start if d == axis else e for d, e in enumerate(x.shape)]
     return view(x, "slice", shape, [start + iteration_symbol(d) if d == axis else iteration_symbol(d) for d in range(x.ndim)])
 
@@ -141,12 +141,12 @@ def chunk(x: TensorView, chunks: int, axis: int = 0) -> tuple[TensorView, ...]:
 def split(
     x: TensorView, *, sizes: Sequence[IntLike] | None = None, sections: int | None = None, indices: Sequence[IntLike] | None = None, axis: int = 0
 ) -> tuple[TensorView, ...]:
-    """``x`` in pieces along ``axis``: views. NumPy and torch read a number differently, so name it.
+    """``x`` in pieces along ``axis``: views. A number means something else in NumPy and in torch, so it needs a keyword.
 
     Args:
         x: the tensor.
-        sizes: how long each piece is; together they are the extent (torch).
-        sections: so many pieces of equal length (NumPy).
+        sizes: the length of each piece; their sum is the extent (torch).
+        sections: the number of pieces of equal length (NumPy).
         indices: where a piece ends and the next one starts (NumPy).
         axis: the dimension.
 
@@ -266,7 +266,7 @@ def tile(x: TensorView, reps: int | Sequence[int]) -> TensorView:
 
 
 def _spread(x: TensorView, axis: int, at: int, times: int) -> TensorView:
-    """A dimension repeated: element by element if the new dimension is put behind it, as a whole if before it."""
+    """A dimension repeated: element by element if the new dimension follows it, as a whole if it precedes it."""
     with x.fusion.call():
         apart = expand_dims(x, at)
         wide = broadcast_to(apart, [wrap(times) if d == at else e for d, e in enumerate(apart.shape)])
@@ -298,7 +298,7 @@ def roll(x: TensorView, shift: int | Sequence[int], axis: int | Sequence[int] | 
 
 
 def _first(x: TensorView, place: int, by: object) -> Expr:
-    """Where the element is that ``by`` places bring to the front."""
+    """The position of the element that a roll by ``by`` places brings to the front."""
     if isinstance(by, bool) or not isinstance(by, int):
         raise shape_error("roll", f"{by!r} is not a shift", "use an integer constant; tf.take reads at computed indices")
     size = x.shape[place]

@@ -173,7 +173,7 @@ def std(x: TensorView, axis: Axes = None, keepdims: bool = False, correction: in
 @op(OpKind.REDUCTION, floating, numpy="")
 @axial
 def var_mean(x: TensorView, axis: Axes = None, keepdims: bool = False, correction: int = 0) -> tuple[TensorView, TensorView]:
-    """:func:`var` and :func:`mean`, from one mean. ``correction`` is 0 by default, as in NumPy; in torch it is 1."""
+    """:func:`var` and :func:`mean`; the mean is computed once. ``correction`` is 0 by default, as in NumPy; in torch it is 1."""
     axes = _check_var("var_mean", x, axis, correction)
     with x.fusion.call():
         middle = mean_axes(x, axes, keepdims=True)

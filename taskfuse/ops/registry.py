@@ -1,6 +1,6 @@
-"""The table of ops: one row for each public function that makes tensors, and for each that users look for in vain.
+"""The table of ops: one row for each public function that makes tensors, and for each op of other libraries that taskfuse lacks.
 
-A row stands where its function does, as a decorator: what kind of op it is, which dtype comes out, what torch and NumPy call it. Rows of
+The row of a function is its decorator: the kind of op, the dtype of the result, its names in torch and NumPy. Rows of
 elementwise functions are those of :mod:`taskfuse.ir.elementwise`. The page docs/ops.md and :func:`supports` read the table.
 """
 
@@ -24,18 +24,19 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class OpKind(Enum):
-    """What an op is: the sections of the page."""
+    """The kind of an op: the sections of docs/ops.md."""
 
     ELEMENTWISE = "Elementwise functions"
     REDUCTION = "Reductions"
-    SCAN = "Running totals"
+    SCAN = "Scans"
     PRODUCT = "Products"
     VIEW = "Views"
-    ASSEMBLY = "Parts put together"
+    ASSEMBLY = "Concatenation and padding"
     GATHER = "Reads at computed indices"
+    SCATTER = "Writes at computed indices"
     COMPOSITE = "Compositions"
     CREATION = "Inputs and constants"
-    MISSING = "Not there"
+    MISSING = "Missing ops"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,12 +44,12 @@ class Op:
     """One row.
 
     Attributes:
-        function: what users call; its name is the op's.
+        function: the public function; the op has its name.
         kind: the section of the page.
-        result: the dtype of what it gives on tensors of some dtypes; ``None``: it does not take them.
-        torch: the names that torch has for it.
-        numpy: NumPy's name, after ``np.``; ``None``: it has none.
-        instead: what to do where there is no such op.
+        result: the dtype of the result for operands of some dtypes; ``None``: it does not take them.
+        torch: its names in torch.
+        numpy: its name in NumPy, after ``np.``; ``None``: NumPy lacks it.
+        instead: for a missing op, the alternative.
     """
 
     function: Callable[..., object]
@@ -70,7 +71,7 @@ class Op:
 
     @property
     def parameters(self) -> str:
-        """Its parameters as a call has them, without types."""
+        """Its parameters, without types."""
         found = inspect.signature(self.function).parameters.values()
         return ", ".join(str(p.replace(annotation=p.empty)) for p in found)
 
@@ -83,7 +84,7 @@ def op(kind: OpKind, result: ResultRule, torch: str | None = None, numpy: str | 
     """A row for the function below.
 
     Args:
-        torch: names, apart by blanks; ``None``: the name of the function, ``""``: none.
+        torch: names, separated by blanks; ``None``: the name of the function, ``""``: no name.
         numpy: as ``torch``, one name.
     """
 
@@ -97,7 +98,7 @@ def op(kind: OpKind, result: ResultRule, torch: str | None = None, numpy: str | 
 
 
 def elementwise(function: F) -> F:
-    """The row of the elementwise function below, which has its name."""
+    """The row of the elementwise function below, which has the same name."""
     row = ELEMENTWISE[function.__name__]
 
     def result(dtypes: Sequence[DType]) -> DType | None:
@@ -109,13 +110,13 @@ def elementwise(function: F) -> F:
 
 
 def missing(name: str, reason: str, instead: str) -> Callable[..., NoReturn]:
-    """A row for an op that is not there: a call says what is missing, and what to do instead."""
+    """A row for a missing op: a call raises an error that names the alternative."""
 
     def call(*args: object, **kwargs: object) -> NoReturn:
         raise UnsupportedError(what=f"tf.{name}", reason=reason, help=instead, location=caller())
 
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"Not there: {reason}."
+    call.__doc__ = f"Not supported: {reason}."
     OPS[name] = Op(call, OpKind.MISSING, refused, (name,), None, instead)
     return call
 
@@ -124,37 +125,37 @@ def missing(name: str, reason: str, instead: str) -> Callable[..., NoReturn]:
 
 
 def same(dtypes: Sequence[DType]) -> DType | None:
-    """That of the first operand."""
+    """The dtype of the first operand."""
     return dtypes[0]
 
 
 def promoted(dtypes: Sequence[DType]) -> DType | None:
-    """What the operands are promoted to."""
+    """The promoted dtype."""
     return result_type(*dtypes)
 
 
 def floating(dtypes: Sequence[DType]) -> DType | None:
-    """That of the first operand; float64 for bool and integers."""
+    """The dtype of the first operand; float64 for bool and integers."""
     return dtypes[0] if dtypes[0].is_float else float64
 
 
 def total(dtypes: Sequence[DType]) -> DType | None:
-    """That of the first operand; int64 or uint64 for bool and integers."""
+    """The dtype of the first operand; int64 or uint64 for bool and integers."""
     return total_dtype(dtypes[0])
 
 
 def always(dtype: DType) -> ResultRule:
-    """One dtype, whatever the operands have."""
+    """The same dtype for all operands."""
     return lambda dtypes: dtype
 
 
 def indexed(dtypes: Sequence[DType]) -> DType | None:
-    """That of the first operand, read at integers that int64 holds."""
+    """The dtype of the first operand; the second has integers that int64 can hold."""
     return dtypes[0] if all(d.is_integer and d is not uint64 for d in dtypes[1:]) else None
 
 
 def refused(dtypes: Sequence[DType]) -> DType | None:
-    """None at all."""
+    """No dtype: the op takes no operands."""
     return None
 
 
@@ -170,9 +171,9 @@ def supports(op: str | Callable[..., object], *dtypes: DTypeLike | object) -> bo
     Args:
         op: a name of taskfuse (``"softmax"``) or of torch (``"torch.clip"``, ``"aten::_softmax"``, ``"clip"``), or one of their functions
             (``tf.exp``, ``torch.ops.aten.exp.default``). In-place torch functions (``exp_``) are not supported.
-        dtypes: those of the operands that are tensors, in their order; of taskfuse, NumPy or torch. Without any: whether there are dtypes that it takes.
+        dtypes: of the operands that are tensors, in order; of taskfuse, NumPy or torch. Without any: whether the op exists.
 
-    Raises :class:`~taskfuse.errors.DTypeError` for what is not a dtype of taskfuse.
+    Raises :class:`~taskfuse.errors.DTypeError` for an unknown dtype.
     """
     found = _find(op)
     if found is None or found.kind is OpKind.MISSING:
@@ -196,7 +197,7 @@ def _find(op: str | Callable[..., object]) -> Op | None:
 
 
 def by_torch(name: str) -> Op | None:
-    """The row of the op that torch calls so; ``None``: there is none."""
+    """The row of the op with this name in torch; ``None`` if there is none."""
     return next((row for row in OPS.values() if name in row.torch), None)
 
 

@@ -1,4 +1,4 @@
-"""Running totals: each element combined with all those before it along one dimension.
+"""Inclusive scans: each element combined with all elements before it along one dimension.
 
 Floats below 32 bits are accumulated in float32, and each result is cast once.
 """
@@ -23,9 +23,9 @@ __all__ = ["cummax", "cummin", "cumprod", "cumsum"]
 @op(OpKind.SCAN, total)
 @axial
 def cumsum(x: TensorView, axis: int | None = None, dtype: DTypeLike | None = None) -> TensorView:
-    """The sums of the elements up to each one along ``axis`` (of all elements in row-major order if ``None``), as ``np.cumsum``.
+    """The inclusive sum scan along ``axis`` (over all elements in row-major order if ``None``), as ``np.cumsum``.
 
-    They are in ``dtype``: by default that of ``x``, int64 or uint64 for bool and integers. Raises :class:`ShapeError` if ``axis`` is out of range.
+    The result has ``dtype``: by default that of ``x``, int64 or uint64 for bool and integers. Raises :class:`ShapeError` if ``axis`` is out of range.
     """
     return _scan("cumsum", "add", x, axis, accumulated_dtype(check_tensor("cumsum", x), dtype))
 
@@ -33,21 +33,21 @@ def cumsum(x: TensorView, axis: int | None = None, dtype: DTypeLike | None = Non
 @op(OpKind.SCAN, total)
 @axial
 def cumprod(x: TensorView, axis: int | None = None, dtype: DTypeLike | None = None) -> TensorView:
-    """The products of the elements up to each one; otherwise as :func:`cumsum`."""
+    """The inclusive product scan; otherwise as :func:`cumsum`."""
     return _scan("cumprod", "mul", x, axis, accumulated_dtype(check_tensor("cumprod", x), dtype))
 
 
 @op(OpKind.SCAN, same, torch="", numpy="maximum.accumulate")
 @axial
 def cummax(x: TensorView, axis: int | None = None) -> TensorView:
-    """The greatest of the elements up to each one along ``axis``, as ``np.maximum.accumulate``: NaN from the first NaN on."""
+    """The maximum of the elements up to each one along ``axis``, as ``np.maximum.accumulate``: NaN from the first NaN on."""
     return _scan("cummax", "maximum", x, axis, None)
 
 
 @op(OpKind.SCAN, same, torch="", numpy="minimum.accumulate")
 @axial
 def cummin(x: TensorView, axis: int | None = None) -> TensorView:
-    """The least of the elements up to each one along ``axis``, as ``np.minimum.accumulate``: NaN from the first NaN on."""
+    """The minimum of the elements up to each one along ``axis``, as ``np.minimum.accumulate``: NaN from the first NaN on."""
     return _scan("cummin", "minimum", x, axis, None)
 
 

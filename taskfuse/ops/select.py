@@ -1,4 +1,4 @@
-"""Ops that put parts together: cat, stack, pad.
+"""Concatenation and padding: cat, stack, pad.
 
 *Gather*: the result's own loops select the part by index. *Scatter*: each part is stored as a slice of the result and nothing is executed.
 """
@@ -45,7 +45,7 @@ Widths = IntLike | str | Sequence[IntLike] | Sequence[tuple[IntLike, IntLike]]
 
 
 class CatForm(Enum):
-    """How ``cat`` and ``stack`` are carried out."""
+    """How ``cat`` and ``stack`` are computed."""
 
     GATHER = "gather"
     SCATTER = "scatter"
@@ -131,7 +131,7 @@ def stack(tensors: Sequence[TensorView], dim: int = 0, form: CatForm | str = Cat
 
 
 class PadMode(Enum):
-    """What ``pad`` puts around a tensor: the names of NumPy; torch's ``replicate`` and ``circular`` mean ``edge`` and ``wrap``."""
+    """The values that ``pad`` puts around a tensor, by NumPy's names; torch's ``replicate`` and ``circular`` mean ``edge`` and ``wrap``."""
 
     CONSTANT = "constant"
     EDGE = "edge"
@@ -150,13 +150,13 @@ def pad(x: TensorView, widths: Widths, value: bool | int | float | None = None, 
     Args:
         x: the tensor.
         widths: one pair per dimension, outermost first; or one pair, or one number, for all.
-        value: what ``constant`` puts there; 0 unless given.
-        mode: ``constant``; ``edge`` (torch: ``replicate``), the last element; ``reflect``, those before the last, back again; ``symmetric``, the same
+        value: of the mode ``constant``; by default 0.
+        mode: ``constant``; ``edge`` (torch: ``replicate``), the last element; ``reflect``, the elements before the last, mirrored; ``symmetric``, the same
             with the last one twice; ``wrap`` (torch: ``circular``), those of the other end.
 
     Raises:
-        ShapeError: if the widths are none, one is not provably nonnegative, or not provably within what the mode has to give.
-        DTypeError: if the dtype of ``x`` cannot hold ``value``, there is no such mode, or a value goes with another one than ``constant``.
+        ShapeError: if ``widths`` are not widths, one is not provably nonnegative, or one is not provably within the elements that the mode repeats.
+        DTypeError: if the dtype of ``x`` cannot hold ``value``, the mode does not exist, or a value is given for a mode other than ``constant``.
     """
     check_tensor("pad", x)
     pairs = _pairs(x, widths)
@@ -207,7 +207,7 @@ def _pairs(x: TensorView, widths: object) -> list[tuple[Expr, Expr]]:
 
 
 def _extended(x: TensorView, pairs: Sequence[tuple[Expr, Expr]], kind: PadMode) -> TensorView:
-    """``x`` with elements of its own around it: one concatenation per dimension that has a width."""
+    """``x`` padded with its own elements: one concatenation per dimension that has a width."""
     facts = x.fusion.facts()
     with x.fusion.call():
         for d, (before, after) in enumerate(pairs):
@@ -232,7 +232,7 @@ def _extended(x: TensorView, pairs: Sequence[tuple[Expr, Expr]], kind: PadMode) 
 
 
 def _sliced(x: TensorView, d: int, start: Expr, stop: Expr) -> TensorView:
-    """The elements ``[start, stop)`` along dimension ``d``, which are there."""
+    """The elements ``[start, stop)`` along dimension ``d``, which must exist."""
     shape = [stop - start if k == d else e for k, e in enumerate(x.shape)]
     return view(x, "slice", shape, [start + iteration_symbol(k) if k == d else iteration_symbol(k) for k in range(x.ndim)])
 
@@ -243,7 +243,7 @@ def _stretched(x: TensorView, d: int, extent: Expr) -> TensorView:
 
 
 def _between(position: Expr, start: Expr, end: Expr, total: Expr) -> Expr:
-    """``start <= position < end``, without the halves that hold in ``[0, total)``."""
+    """``start <= position < end``, without the comparisons that hold for all of ``[0, total)``."""
     above = TRUE if start is ZERO else le(start, position)
     below = TRUE if end is total else lt(position, end)
     return and_(above, below)

@@ -1,6 +1,6 @@
 """Views: tensors that are maps of other tensors, without storage and without code.
 
-Each is one :class:`~taskfuse.ir.expr.View` whose index says which element of the operand an element is.
+Each is one :class:`~taskfuse.ir.expr.View`, whose index maps its elements to those of the operand.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def flip(x: TensorView, axis: int | Sequence[int] | None = None) -> TensorView:
 def reshape(x: TensorView, shape: Sequence[IntLike | str]) -> TensorView:
     """The elements of ``x`` in row-major order in another shape; one extent may be -1. A view.
 
-    Dimensions are matched in the smallest groups with equal products, so that a split, a merge, or a dimension that stays has a map of its
-    own, without divisions by the whole size.
+    Dimensions are matched in the smallest groups with equal products, so that a split, a merge, or an unchanged dimension has its own
+    map, without divisions by the whole size.
 
     Raises :class:`ShapeError` if the numbers of elements are not provably equal.
     """

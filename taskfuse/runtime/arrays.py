@@ -25,6 +25,16 @@ def strides_of(array: Any) -> tuple[int, ...]:
     raise Unfit(NO_VIEWS, USE)
 
 
+def has_views(array: object) -> bool:
+    """True for an array of a framework whose views have strides that taskfuse knows."""
+    return isinstance(array, np.ndarray) or _is_torch(array) or _is_cupy(array)
+
+
+def has_dtype(array: Any, dtype: DType) -> bool:
+    """True if the elements of an array of NumPy, torch or CuPy are of a dtype."""
+    return str(array.dtype) == f"torch.{dtype}" if _is_torch(array) else array.dtype == dtype.numpy
+
+
 def permuted(array: Any, order: Sequence[int]) -> Any:
     """The array with its axes in an order. Raises :class:`Unfit` for an array of another framework."""
     if _is_torch(array):
@@ -42,7 +52,10 @@ def part(array: Any, shape: Sequence[int], strides: Sequence[int], start: int) -
         whole = cast(Any, array)
         as_strided: Callable[..., Any] = np.lib.stride_tricks.as_strided if isinstance(array, np.ndarray) else sys.modules["cupy"].lib.stride_tricks.as_strided
         flat = as_strided(whole, (start + _reach(shape, strides),), (whole.itemsize,))
-        return as_strided(flat[start:], tuple(shape), tuple(s * whole.itemsize for s in strides))
+        made = as_strided(flat[start:], tuple(shape), tuple(s * whole.itemsize for s in strides))
+        if isinstance(array, np.ndarray) and any(s == 0 and n > 1 for s, n in zip(strides, shape, strict=True)):
+            made.flags.writeable = False  # as that of NumPy's broadcast_to
+        return made
     raise Unfit(NO_VIEWS, USE)
 
 

@@ -175,10 +175,7 @@ class Chain(Executable):
 
     def _sizes(self, args: tuple[Any, ...]) -> dict[str, int]:
         """The values of the dimensions. There are as many arguments as wanted, and their shapes and integers agree, also between kernels."""
-        if len(args) != len(self._names):
-            reason = f"{len(args)} arguments given, {len(self._names)} expected"
-            help = f"the arguments are: {', '.join(self._names) or 'none'}"
-            raise InputError(index=min(len(args), len(self._names)), fusion=self._fusion.name, reason=reason, help=help)
+        self.check_count(len(args))
         shapes = [getattr(a, "shape", None) for a in args[: len(self._fusion.inputs)]]
         known = [s for s in shapes if s is not None]
         integers = args[len(args) - len(self._fusion.integers) :]

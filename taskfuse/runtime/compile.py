@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from taskfuse.cuda.present import present
@@ -19,6 +18,7 @@ from taskfuse.runtime.chain import Chain, link
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import Maker, check_backend
 from taskfuse.runtime.memory_order import in_given_order, in_memory_order, is_plain
+from taskfuse.runtime.result_views import Viewed, bases
 from taskfuse.runtime.results import Arranged, Nothing
 from taskfuse.runtime.specialization import specialized
 from taskfuse.schedule.copy import copy_fusion
@@ -98,27 +98,49 @@ def compile(
     check_backend(backend)
     check_options(options)
     make = Maker(backend, arch, fast_math, debug, unsafe, cache, options)
+    storing = _Storing(make, schedule, sizes, specialize, budget, machine)
     match fusion:
         case SegmentedFusion(fusion=whole, segments=parts):
             Sizes(whole, sizes, machine)
             extents = [{name: size for name, size in (sizes or {}).items() if name in part.dims} for part in parts]
-            settings = {"specialize": specialize, "target": machine, "arch": arch, "fast_math": fast_math, "debug": debug, "unsafe": unsafe}
-            again = partial(compile, backend=backend, schedule=schedule, budget=budget, cache=cache, options=options, **settings)
-            return Chain(whole, [link(part, again(part, sizes=own)) for part, own in zip(parts, extents, strict=True)])
-        case Fusion() if fusion.results and not fusion.outputs:
-            return Arranged(copy_fusion(fusion)[0], Nothing(fusion, backend), {})
+            return Chain(whole, [link(part, replace(storing, sizes=own)(part)) for part, own in zip(parts, extents, strict=True)])
         case Fusion():
-            is_scheduled = schedule is None or fusion.has_schedule
-            wishes = None if is_plain(fusion) else in_given_order(fusion) if is_scheduled else in_memory_order(fusion)
-            whole = fusion if wishes is None else wishes.fusion
-            if is_scheduled:
-                run = as_scheduled(whole, make)
-            else:
-                make = make if wishes is None else replace(make, into=tuple(wishes.into.items()))
-                run = auto_scheduled(whole, make, sizes=sizes, target=machine, budget=budget)
-                run = specialized(whole, make, run, sizes, machine) if specialize and fusion.dims else run
-            return run if wishes is None else Arranged(copy_fusion(fusion)[0], run, wishes.orders)
+            shown = None if storing.takes_as_it_is(fusion) else bases(fusion)
+            if shown is None:
+                return storing(fusion)
+            run = storing(shown.fusion) if shown.fusion.outputs else Nothing(shown.fusion, backend)
+            return Viewed(copy_fusion(fusion)[0], run, shown.sources, storing)
         case Kernel():
             return make(fusion)
         case _:
             return as_scheduled(as_fusion(fusion, "tf.compile"), make)
+
+
+@dataclass(frozen=True, slots=True)
+class _Storing:
+    """Makes executables of fusions that store all results, with the settings of one :func:`compile`; see there."""
+
+    make: Maker
+    schedule: Literal["auto"] | None
+    sizes: Mapping[str, int] | None
+    specialize: bool
+    budget: float
+    target: Target
+
+    def takes_as_it_is(self, fusion: Fusion) -> bool:
+        """Whether it has the schedule that it is to have."""
+        return self.schedule is None or fusion.has_schedule
+
+    def __call__(self, fusion: Fusion) -> Executable:
+        if fusion.results and not fusion.outputs:
+            return Arranged(copy_fusion(fusion)[0], Nothing(fusion, self.make.backend), {})
+        is_scheduled = self.takes_as_it_is(fusion)
+        wishes = None if is_plain(fusion) else in_given_order(fusion) if is_scheduled else in_memory_order(fusion)
+        whole = fusion if wishes is None else wishes.fusion
+        if is_scheduled:
+            run = as_scheduled(whole, self.make)
+        else:
+            make = self.make if wishes is None else replace(self.make, into=tuple(wishes.into.items()))
+            run = auto_scheduled(whole, make, sizes=self.sizes, target=self.target, budget=self.budget)
+            run = specialized(whole, make, run, self.sizes, self.target) if self.specialize and fusion.dims else run
+        return run if wishes is None else Arranged(copy_fusion(fusion)[0], run, wishes.orders)

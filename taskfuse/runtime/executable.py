@@ -76,6 +76,13 @@ class Executable(ABC):
     def arguments(self) -> tuple[str, ...]:
         """The names of the arguments of a call, in their order: the inputs, then the run-time scalars, then the run-time integers."""
 
+    def check_count(self, given: int) -> None:
+        """Raises :class:`InputError` unless a call gives as many arguments as there are."""
+        names = self.arguments
+        if given != len(names):
+            help = f"the arguments are: {', '.join(names) or 'none'}"
+            raise InputError(index=min(given, len(names)), fusion=self.name, reason=f"{given} arguments given, {len(names)} expected", help=help)
+
     def in_order(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """The arguments of a call in their order. Raises :class:`InputError` for a name that is unknown, given twice, or missing."""
         wanted = self.arguments

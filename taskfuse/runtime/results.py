@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from taskfuse.cuda.arrays import Unfit, is_on_host
-from taskfuse.cuda.layout import row_major
 from taskfuse.errors import InputError, LaunchError, OutputError
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.expr import Read
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Expr, evaluate
 from taskfuse.ir.storage import Strided, has_code, needed, resolve, storage_reads, strided
 from taskfuse.ir.tensor import TensorView
 from taskfuse.kir import Kernel
@@ -26,6 +24,7 @@ from taskfuse.runtime.arrays import empty, part, permuted, strides_of
 from taskfuse.runtime.chain import copies_of
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.memory_order import Order
+from taskfuse.runtime.views import number, placed
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate
@@ -97,14 +96,14 @@ class Arranged(Executable):
             return self._run(*args, stream=stream, seed=seed)
         sizes = bind_shapes(fusion, [tuple(a.shape) for a in arrays.values()], args[len(args) - len(fusion.integers) :])
         for tv, wanted in fusion.strides.items():
-            self._check_strides(tv, arrays[tv.name], [_number(e, sizes) for e in wanted])
+            self._check_strides(tv, arrays[tv.name], [number(e, sizes) for e in wanted])
         given = self._given(out, arrays)
         targets: dict[str, Any] = {}
         own: dict[str, Any] = {}  # what the kernels write, where that is not what is returned
         run = self._run.at(sizes) if fusion.dims else self._run
         for name, (shape, dtype) in self._shapes.items():
-            extents, result = [_number(e, sizes) for e in shape], self._results[name]
-            strides = None if result.strides is None else [_number(e, sizes) for e in result.strides]
+            extents, result = [number(e, sizes) for e in shape], self._results[name]
+            strides = None if result.strides is None else [number(e, sizes) for e in result.strides]
             try:
                 if name in self._places:
                     targets[name] = self._place(name, arrays, sizes, given.get(name))
@@ -177,43 +176,23 @@ class Arranged(Executable):
             raise OutputError(index=self._index(name), fusion=self._fusion.name, reason=f"it is written into '{source}', which is read-only")
         if view is None:
             return array
-        shape = [_number(e, sizes) for e in view.shape]
-        wanted = [_number(e, sizes) for e in self._shapes[name][0]]
+        shape = [number(e, sizes) for e in view.shape]
+        wanted = [number(e, sizes) for e in self._shapes[name][0]]
         if shape != wanted:
             reason = f"'{name}' has shape {wanted}, and the part of '{source}' that it is written into has shape {shape}"
             raise OutputError(index=self._index(name), fusion=self._fusion.name, reason=reason, help=f"'{source}' has shape {list(array.shape)}")
-        steps, start = self._steps(name, array, shape, sizes)
-        return part(array, shape, steps, start)
-
-    def _steps(self, name: str, array: Any, shape: Sequence[int], sizes: Mapping[str, int]) -> tuple[list[int], int]:
-        """Strides and first element of a view of an array. Raises :class:`OutputError` if the array does not allow the view."""
         into = self._results[name].into
         assert into is not None
         read = resolve(self._fusion, Read(into, tuple(iteration_symbol(k) for k in range(into.ndim))))
-        strides = strides_of(array)
-
-        def at(point: Sequence[int]) -> list[int]:
-            values = {**sizes, **{str(iteration_symbol(k)): i for k, i in enumerate(point)}}
-            return [_number(e, values) for e in read.index]
-
-        first = at([0] * len(shape))
-        moves = [[0] * len(first) for _ in shape]
-        for k, n in enumerate(shape):
-            if n > 1:
-                moves[k] = [b - a for a, b in zip(first, at([int(j == k) for j in range(len(shape))]), strict=True)]
-        last = [a + sum((n - 1) * move[k] for n, move in zip(shape, moves, strict=True)) for k, a in enumerate(first)]
-        if 0 not in shape and last != at([n - 1 for n in shape]):  # axes that a reshape splits or joins
-            dense = list(row_major(array.shape))
-            if list(strides) != dense:
-                reason = f"it is written into a view of '{self._places[name][0]}' that an array with the strides {list(strides)} does not have"
-                raise OutputError(index=self._index(name), fusion=self._fusion.name, reason=reason, help="pass a row-major array")
-            view = self._places[name][1]
-            assert view is not None
-            return [_number(e, sizes) for e in view.strides], _number(view.start, sizes)
-        if 0 not in shape and any(not 0 <= i < n for point in (first, last) for i, n in zip(point, array.shape, strict=True)):
-            reason = f"it is written into {list(first)} to {list(last)} of '{self._places[name][0]}', whose shape is {list(array.shape)}"
+        found = placed(read, view, array, sizes)
+        if found is None:
+            reason = f"it is written into a view of '{source}' that an array with the strides {list(strides_of(array))} does not have"
+            raise OutputError(index=self._index(name), fusion=self._fusion.name, reason=reason, help="pass a row-major array")
+        if found.outside is not None:
+            first, last = map(list, found.outside)
+            reason = f"it is written into {first} to {last} of '{source}', whose shape is {list(array.shape)}"
             raise OutputError(index=self._index(name), fusion=self._fusion.name, reason=reason)
-        return [sum(m * s for m, s in zip(move, strides, strict=True)) for move in moves], sum(i * s for i, s in zip(first, strides, strict=True))
+        return part(array, shape, found.strides, found.start)
 
     def _index(self, name: str) -> int:
         return next(k for k, r in enumerate(self._fusion.results) if r.tensor.name == name)
@@ -277,7 +256,3 @@ def _writes(run: Executable, name: str, source: str) -> bool:
     """True if the one kernel that runs is proved to write an output into the array of an input that it reads."""
     kernels = run.kernels
     return len(kernels) == 1 and kernels[0].in_place.get(name) == source
-
-
-def _number(e: Expr, sizes: Mapping[str, int]) -> int:
-    return int(evaluate(e, {name: sizes[name] for name in e.free}))

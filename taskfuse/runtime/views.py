@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from taskfuse import ops
+from taskfuse.cuda.layout import row_major
 from taskfuse.errors import FusionError
+from taskfuse.ir.axes import iteration_symbol
+from taskfuse.ir.expr import Read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, evaluate
 from taskfuse.ir.storage import Strided, strided
+from taskfuse.runtime.arrays import strides_of
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import one_kernel
 from taskfuse.schedule.copy import copy_fusion
@@ -60,7 +64,7 @@ class StridedView:
         wanted = (*place.shape, *place.strides, place.start)
         made = None
         if all(name in sizes for e in wanted for name in e.free):
-            numbers = [_number(e, sizes) for e in wanted]
+            numbers = [number(e, sizes) for e in wanted]
             rank = len(place.shape)
             made = _as_strided(values[self.base], numbers[:rank], numbers[rank:-1], numbers[-1])
         return self._copied(values, stream, seed) if made is None else made
@@ -78,7 +82,58 @@ class StridedView:
         return made
 
 
-def _number(e: Expr, sizes: Mapping[str, int]) -> int:
+class Placed(NamedTuple):
+    """Where a view of an array lies.
+
+    Attributes:
+        strides: in elements.
+        start: the place of its first element, in elements.
+        outside: its least and greatest indices into the array, if some are beyond it.
+    """
+
+    strides: tuple[int, ...]
+    start: int
+    outside: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+
+
+def placed(read: Read, place: Strided, array: Any, sizes: Mapping[str, int]) -> Placed | None:
+    """Where a view of an array lies; ``None`` if the strides of the array do not allow the view.
+
+    Args:
+        read: what the view reads at a point, of the tensor that the array holds.
+        place: the view of a row-major array.
+        sizes: values of the dimensions.
+
+    Raises:
+        Unfit: the array is of another framework.
+    """
+    strides, shape = strides_of(array), [number(e, sizes) for e in place.shape]
+
+    def at(point: Sequence[int]) -> list[int]:
+        values = {**sizes, **{str(iteration_symbol(k)): i for k, i in enumerate(point)}}
+        return [number(e, values) for e in read.index]
+
+    first = at([0] * len(shape))
+    moves = [[0] * len(first) for _ in shape]
+    for k, n in enumerate(shape):
+        if n > 1:
+            moves[k] = [b - a for a, b in zip(first, at([int(j == k) for j in range(len(shape))]), strict=True)]
+    reach = [[(n - 1) * move[d] for n, move in zip(shape, moves, strict=True)] for d in range(len(first))]
+    if 0 not in shape and [a + sum(r) for a, r in zip(first, reach, strict=True)] != at([n - 1 for n in shape]):  # axes that a reshape splits or joins
+        if list(strides) != list(row_major(array.shape)):
+            return None
+        return Placed(tuple(number(e, sizes) for e in place.strides), number(place.start, sizes))
+    steps = tuple(sum(m * s for m, s in zip(move, strides, strict=True)) for move in moves)
+    if 0 not in shape:
+        least = tuple(a + sum(min(m, 0) for m in r) for a, r in zip(first, reach, strict=True))
+        greatest = tuple(a + sum(max(m, 0) for m in r) for a, r in zip(first, reach, strict=True))
+        if any(low < 0 or high >= n for low, high, n in zip(least, greatest, array.shape, strict=True)):
+            return Placed(steps, 0, (least, greatest))
+    return Placed(steps, sum(i * s for i, s in zip(first, strides, strict=True)))
+
+
+def number(e: Expr, sizes: Mapping[str, int]) -> int:
+    """An expression of dimensions, evaluated."""
     return int(evaluate(e, {name: sizes[name] for name in e.free}))
 
 

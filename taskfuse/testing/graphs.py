@@ -139,6 +139,7 @@ class Graph:
             (self._position, o.positions),
             (self._einsum, o.einsums),
             (self._jagged, o.jagged),
+            (self._scatter, o.scatters),
             (self._cast, 4 if len(o.dtypes) > 1 else 0),
             (self._ternary, 6),
             (self._broadcast, 4 if o.views else 0),
@@ -374,6 +375,32 @@ class Graph:
             most = (max(a, b) for d, (a, b) in enumerate(zip(shape, places, strict=True)) if d != at)
             return self._try("take_along_axis", x, y, at) if self._fits(places[at], *most) else None
         return self._try("take", x, y, at) if self._fits(*shape[:at], *places, *shape[at + 1 :]) else None
+
+    def _scatter(self) -> TensorView | None:
+        """Writes at the values of another tensor, some of which may be out of range."""
+        x = self._operand()
+        if x.ndim == 0:
+            return None
+        at = self.chooser.integer(0, x.ndim - 1)
+        found = [y for y in self.tensors if y.dtype.is_integer and y.ndim == 1]
+        many = self.chooser.pick(self._dims)
+        index = self.chooser.pick(found) if found and self.chooser.chance(60) else self._input([many], int32)
+        match self.chooser.integer(0, 3):
+            case 0:
+                return self._try("bincount", index, self.chooser.pick((1, 3, 4)))
+            case 1:
+                fitting = [y for y in self.tensors if y.ndim and y.shape[0] is index.shape[0] and self._fits(3, *self.shape(y))]
+                return self._try("segment_sum", self.chooser.pick(fitting), index, 3) if fitting else None
+            case 2:
+                op = self.chooser.pick(("scatter", "scatter_add"))
+                like = [y for y in self.tensors if y.dtype.is_integer and y.ndim == x.ndim and self._fits(*self.shape(x), self.shape(y)[at])]
+                return self._try(op, x, at, self.chooser.pick(like), self.chooser.pick((1, 0))) if like else None
+            case _:
+                rest = [self._dimension(e) for e in (*x.shape[:at], index.shape[0], *x.shape[at + 1 :])]
+                if None in rest or not self._fits(*self.shape(x), self.size(index.shape[0])):
+                    return None
+                source = self._input([d for d in rest if d is not None], x.dtype)
+                return self._try("index_put", x, [*[None] * at, index], source, self.chooser.chance(60))
 
     def _jagged(self) -> TensorView | None:
         """Ragged rows side by side; what the table holds is anything."""

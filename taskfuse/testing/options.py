@@ -21,6 +21,7 @@ class CaseOptions:
         symbolic: share of dimensions that are symbols.
         empty: share of fusions that have a dimension of extent 0.
         jagged: share of calls that put ragged rows side by side.
+        scatters: share of calls that write at computed indices.
         views, selects, reductions, matmuls, composites, scalars, gathers, scans, positions, einsums: share of calls that are views; pads, cats and
             stacks; reductions; matmuls; softmax-like compositions; pointwise with a run-time scalar; reads at computed indices; running totals;
             argmax and argmin; einsum.
@@ -79,6 +80,7 @@ class CaseOptions:
     positions: int = 2
     einsums: int = 2
     jagged: int = 0
+    scatters: int = 0
     depth: int = 4
     groups: int = 80
     unclaimed: int = 6
@@ -298,6 +300,7 @@ class Mix(Enum):
     EVERYTHING = "everything"
     FUNCTIONS = "functions"
     JAGGED = "jagged"
+    SCATTER = "scatter"
 
     def options(self, seed: int) -> CaseOptions:
         """The options of a seed."""
@@ -327,9 +330,10 @@ OPTIONS = {
     Mix.AUTOMATIC: AUTOMATIC,
     Mix.FUNCTIONS: replace(USUAL, functions=True),
     Mix.JAGGED: replace(USUAL, jagged=25, reductions=25),
+    Mix.SCATTER: replace(USUAL, scatters=25, gathers=10),
 }
 TURNS = {
     Mix.MIXED: (Mix.USUAL, Mix.PIPELINES, Mix.PERSISTENT, Mix.USUAL, Mix.EXACT, Mix.WARPS),
     Mix.SMALL: (Mix.USUAL, Mix.PIPELINES, Mix.AHEAD, Mix.PERSISTENT, Mix.BLOCKS, Mix.ROWS, Mix.REWRITES, Mix.EXACT),
-    Mix.EVERYTHING: tuple(mix for mix in OPTIONS if mix not in (Mix.FUNCTIONS, Mix.JAGGED)),
+    Mix.EVERYTHING: tuple(mix for mix in OPTIONS if mix not in (Mix.FUNCTIONS, Mix.JAGGED, Mix.SCATTER)),
 }

@@ -164,7 +164,7 @@ def test_timeline(run: Run, tmp_path: Path) -> None:
     assert found.startswith("stream: ")
     assert "\nTMA load" in found
     assert len(json.loads(path.read_text(encoding="utf-8"))["traceEvents"]) > 100
-    assert "a timeline is of one" in run.fails("simulate", "cat", "--timeline", path)
+    assert "a timeline shows one" in run.fails("simulate", "cat", "--timeline", path)
     assert "cannot write" in run.fails("simulate", "stream", "--timeline", tmp_path)
     broken = tmp_path / "broken.kir"
     broken.write_text((ROOT / "tests" / "kernels" / "ring.kir").read_text(encoding="utf-8").replace("parity 1", "parity 0"), encoding="utf-8")
@@ -201,7 +201,7 @@ def test_compile(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (tmp_path / "cat.sm_80.cubin").read_bytes() == tf.lower(founding.build()).cubin("sm_80")
     assert "registers" in run("compile", "founding", "--arch", "sm_80", "--out", tmp_path / "k")
     assert (tmp_path / "k").read_bytes() == (tmp_path / "cat.sm_80.cubin").read_bytes()
-    assert "has 3 fusions, and k is not a folder" in run.fails("compile", "cat", "--out", "k")
+    assert "has 3 fusions, but k is not a folder" in run.fails("compile", "cat", "--out", "k")
     assert run.fails("compile", "founding", "--out", "no/k") == "cannot write no/k: No such file or directory\n"
     (tmp_path / "folder").mkdir()
     run("compile", "cat", "--arch", "sm_80", "--out", "folder")
@@ -289,6 +289,6 @@ def test_show_a_step_of_lowering(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "founding", "--step", "barriers"]) == 0
     assert "@ " not in capsys.readouterr().out.partition("DISPATCH")[2]
     assert main(["show", "kernel", "founding", "--step", "channels"]) == 1
-    assert "--step and --diff are of the plan" in capsys.readouterr().err
+    assert "--step and --diff show the plan" in capsys.readouterr().err
     assert main(["show", GEMM, "--step", "channels"]) == 1
     assert "comes without a fusion" in capsys.readouterr().err

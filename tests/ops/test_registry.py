@@ -61,12 +61,19 @@ ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "tile": lambda x: tf.tile(x, 2),
     "roll": lambda x: tf.roll(x, 1),
     "jagged_to_padded_dense": lambda x: tf.jagged_to_padded_dense(x, tf.table("offsets", 3, high=2), 2),
+    "bincount": lambda at: tf.bincount(at[0], 3),
     "var_mean": lambda x: tf.var_mean(x)[0],
 }
 ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {
     "take": lambda x, at: tf.take(x, at, axis=0),
     "take_along_axis": lambda x, at: tf.take_along_axis(x, at, axis=0),
     "gather": lambda x, at: tf.gather(x, 0, at),
+    "scatter": lambda x, at: tf.scatter(x, 0, at, True),
+    "scatter_add": lambda x, at: tf.scatter_add(x, 0, at, True),
+    "scatter_reduce": lambda x, at: tf.scatter_reduce(x, 0, at, True, "amax"),
+    "index_add": lambda x, at: tf.index_add(x, 0, at[0], x),
+    "index_put": lambda x, at: tf.index_put(x, [at], x[:1], accumulate=False),
+    "segment_sum": lambda x, at: tf.segment_sum(x, at[0], 3),
     "masked_fill": lambda x, mask: tf.masked_fill(x, mask, False),
     "bmm": lambda a, b: tf.bmm(tf.reshape(a, [1, 2, 2]), tf.reshape(b, [1, 2, 2])),
 }
@@ -81,7 +88,20 @@ CALLS: dict[str, Callable[..., Any]] = {
     "cat": lambda *x: tf.cat(x),
     "stack": lambda *x: tf.stack(x),
 }
-OPERANDS = {"masked_fill": 2, "dot": 2, "bmm": 2, "outer": 2, "matmul": 2, "einsum": 2, "cat": 2, "stack": 2, "take": 2, "take_along_axis": 2, "gather": 2}
+OPERANDS = {
+    **dict.fromkeys(("scatter", "scatter_add", "scatter_reduce", "index_add", "index_put", "segment_sum"), 2),
+    "masked_fill": 2,
+    "dot": 2,
+    "bmm": 2,
+    "outer": 2,
+    "matmul": 2,
+    "einsum": 2,
+    "cat": 2,
+    "stack": 2,
+    "take": 2,
+    "take_along_axis": 2,
+    "gather": 2,
+}
 MADE = {name for name, row in OPS.items() if row.kind is OpKind.CREATION and not name.endswith("_like")}
 
 

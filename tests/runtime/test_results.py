@@ -164,15 +164,6 @@ def test_a_fusion_that_returns_its_inputs_runs_no_kernel() -> None:
     assert not run.kernels
 
 
-def test_a_view_of_an_input_is_returned_as_a_copy() -> None:
-    def build(fusion: tf.Fusion) -> None:
-        fusion.add_output(tf.define_tensor([3, 4], name="x")[1:])
-
-    x = values(3, 4)
-    _, (y,) = ran(build, x)
-    assert not np.shares_memory(x, y)
-
-
 def test_arrays_that_cannot_be_written_in_place() -> None:
     with tf.Fusion("asked") as fusion:
         exp_in_place(fusion)

@@ -16,10 +16,10 @@ from taskfuse.check.bounded_variables import Trip
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, Block, Node
 from taskfuse.check.values.claims import taken
-from taskfuse.check.values.match import Storage
 from taskfuse.check.values.partial_results import Bools, Cells, Ints, places, writers_of
 from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.solve import Open, solved
+from taskfuse.check.values.written import Storage
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.medium import MEDIA, Reach

@@ -10,9 +10,9 @@ from taskfuse.check.statement_tree import StatementTree, declared
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.questions import equal, inside, known_at, nonempty
-from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.runs import stores
 from taskfuse.check.values.solve import Open
+from taskfuse.check.values.writes import Writes
 from taskfuse.ir.scalar import Expr, const
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.operands import Content, Holds
@@ -22,7 +22,7 @@ from taskfuse.kir.witness import Whole
 class Outputs:
     """The outputs of a kernel."""
 
-    def __init__(self, tree: StatementTree, writes: ReachingWrites, instructions: Instructions) -> None:
+    def __init__(self, tree: StatementTree, writes: Writes, instructions: Instructions) -> None:
         self.tree = tree
         self.writes = writes
         self.instructions = instructions

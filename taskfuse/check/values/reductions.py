@@ -22,38 +22,34 @@ from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.cross_thread_reductions import CrossThreadReductions, Joined
 from taskfuse.check.values.joined_terms import in_blocks, members_of, row_spans, thread_atoms
-from taskfuse.check.values.match import LIMIT, Found, Match, Writing
+from taskfuse.check.values.match import where_found
 from taskfuse.check.values.neutral_terms import end_of_terms
 from taskfuse.check.values.questions import inside, known_at, proves
-from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.residues import residues
 from taskfuse.check.values.runs import Span, Visits, known_of, runs
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.expr import is_same_number
+from taskfuse.check.values.starts import Starts
+from taskfuse.check.values.write_and_read import LIMIT, Found, WriteAndRead
+from taskfuse.check.values.writes import Writes
+from taskfuse.check.values.written import Writing
 from taskfuse.ir.scalar import (
-    TRUE,
     Const,
     Expr,
-    Select,
     Sym,
     conjuncts,
     const,
     eq,
     evaluate,
-    ge,
-    lt,
     maximum,
     minimum,
-    not_,
     simplify,
     substitute,
     sym,
 )
 from taskfuse.kir import accesses
-from taskfuse.kir.nodes import Compute, For
-from taskfuse.kir.operands import Content, Holds, Immediate
-from taskfuse.kir.products import Wgmma
-from taskfuse.kir.witness import Definition, Reduce
+from taskfuse.kir.nodes import For
+from taskfuse.kir.operands import Content, Holds
+from taskfuse.kir.witness import Definition
 
 Ints = NDArray[np.int64]
 REGISTERS = 4096
@@ -65,14 +61,15 @@ class Reductions:
 
     Attributes:
         terms: accumulator -> the statements that take its terms.
+        starts: where it is set.
     """
 
-    def __init__(self, writes: ReachingWrites, instructions: Instructions) -> None:
+    def __init__(self, writes: Writes, instructions: Instructions) -> None:
         self.writes = writes
         self.instructions = instructions
         self.terms: dict[str, list[Term]] = {}
         self.overhangs: set[Node] = set()
-        self._starts: dict[str, list[Place]] = {}
+        self.starts = Starts(writes, self.terms)
         self._parts: dict[str, list[Node]] = {}
         self._tensors: dict[str, dict[str, Node]] = {}
         self._known: dict[tuple[object, ...], Open | None] = {}
@@ -85,7 +82,7 @@ class Reductions:
         match holds.content:
             case Content.START:
                 place = self.instructions.written(node, holds)
-                self._starts.setdefault(place.buffer, []).append(place)
+                self.starts.places.setdefault(place.buffer, []).append(place)
             case Content.TERM:
                 definition = self.writes.definitions[holds.tensor]
                 point = {f"i{k}": e for k, e in enumerate(holds.index)}
@@ -109,7 +106,7 @@ class Reductions:
         for buffer, others in self._tensors.items():
             for claim in self.writes.claims.get(buffer, []):
                 raise Open(f"{buffer} holds partial results of {next(iter(others))}, and {claim.content.value}s of {claim.tensor}", claim.node)
-            self.writes.alone(buffer)
+            self.writes.overlaid.alone(buffer)
             if len(others) > 1:
                 raise Open(f"{buffer} holds partial results of {' and of '.join(sorted(others))}", *others.values())
 
@@ -124,7 +121,7 @@ class Reductions:
             return
         terms = self.terms.get(want.buffer, [])
         if not terms:
-            self._nothing(want, definition, constraints)
+            self.starts.nothing_taken(want, definition, constraints, self._parts.get(want.tensor, []))
             return
         if any(t.place.tensor != want.tensor for t in terms):
             raise Open(f"{want.buffer} takes terms of another tensor than {want.tensor}", terms[0].node)
@@ -148,49 +145,22 @@ class Reductions:
             raise Open("an accumulator is read that takes no terms", want.node)
         given = (*given, *inside(want.element, definition.shape))
         joined = [self._group(want, group, definition, constraints) for group in hits]
-        starts = {s.node: s for group in hits for s in self._recent(group[0])}
+        starts = {s.node: s for group in hits for s in self.starts.recent(group[0])}
         setting = sorted(starts.values(), key=lambda s: s.node.number)
         if any(joined):
             last = max(group[0].node.number for group in hits)
             parts = [n for n in self._parts[want.tensor] if last < n.number < want.node.number]
-            self._all_set(setting or [replace(group[0].place, given=()) for group in hits], parts, want, given)  # or first products
+            self.starts.set_for_all(setting or [replace(group[0].place, given=()) for group in hits], parts, want, given)  # or first products
         elif setting:  # also those that take no term
-            self._set(setting, want, given, "it is read")
+            self.starts.set_before(setting, want, given, "it is read")
         self._apart(groups, hits)
 
     def _since(self, terms: list[Term], want: Place) -> list[Term]:
         """The terms in front of a reader, of those that are taken after the accumulator was set for the last time. Copies of a loop use it in turn."""
         before = [t for t in terms if t.node.number < want.node.number]
-        starts = [s.node.number for s in self._starts.get(want.buffer, []) if s.node.number < want.node.number]
+        starts = [s.node.number for s in self.starts.places.get(want.buffer, []) if s.node.number < want.node.number]
         after = [t for t in before if not starts or t.node.number > max(starts)]
         return after or before
-
-    def _recent(self, first: Term) -> list[Place]:
-        """Where the accumulator of a term is set after those of the copies before it."""
-        others = [t.node.number for t in self.terms[first.place.buffer] if t.node.number < first.node.number]
-        starts = [s for s in self._starts.get(first.place.buffer, []) if s.node.number < first.node.number]
-        if not starts:
-            return []
-        last = max(s.node.number for s in starts)
-        front = max((n for n in others if n < last), default=-1)
-        return [s for s in starts if s.node.number > front]
-
-    def _nothing(self, want: Place, definition: Definition, constraints: Constraints) -> None:
-        """A reduction without terms is its initial value."""
-        rule = definition.rule
-        kept = {e.name for e in definition.place if isinstance(e, Sym)}
-        empty = any(n is const(0) for k, n in enumerate(definition.space) if f"i{k}" not in kept)
-        starts = [s for s in self._starts.get(want.buffer, []) if s.node.number < want.node.number]
-        if not isinstance(rule, Reduce) or not empty or not starts or any(p for p in self._parts.get(want.tensor, [])):
-            raise Open("no statement takes its terms", want.node)
-        for s in reversed(starts):
-            self._value(s, rule, parts=False)
-            same = {n.stmt.var: sym(n.stmt.var) for n in s.node.loops if isinstance(n.stmt, For) and n in want.node.loops}
-            claim, target = replace(s, element=(), content=Content.START), replace(want, element=(), content=Content.START)
-            found = self._writes(claim, target, same, constraints, None)
-            if found is not None and not found.under and found.rest is None:
-                return
-        raise Open("its accumulator is not known to be set", want.node)
 
     @staticmethod
     def _apart(groups: Mapping[tuple[object, ...], list[Term]], hits: list[list[Term]]) -> None:
@@ -208,19 +178,14 @@ class Reductions:
         shared = {n.stmt.var: sym(n.stmt.var) for n in claim.node.loops if isinstance(n.stmt, For) and n in want.node.loops}
         shape = self.writes.shape(want.tensor)
         storage = self.writes.storages[want.buffer]
-        return Match(Writing(claim, storage.memory, shared), want, storage, shape, None, constraints, among, past=False, bare=True).found()
-
-    def _writes(self, claim: Place, want: Place, same: Mapping[str, Expr], constraints: Constraints, among: Table | None) -> Found | None:
-        """Whether a start sets the accumulators that are used."""
-        storage = self.writes.storages[claim.buffer]
-        return Match(Writing(claim, storage.memory, same), want, storage, (), None, constraints, among, past=False).found()
+        return where_found(WriteAndRead(Writing(claim, storage.memory, shared), want, storage, shape, None, constraints, among, past=False, bare=True))
 
     def _group(self, want: Place, group: list[Term], definition: Definition, constraints: Constraints) -> bool:
         """All terms of a group of accumulators are in what is read, once. True if partial results have been joined."""
         scope = [n for n in group[0].node.loops if n in want.node.loops]
         if any([n for n in t.node.loops if n in want.node.loops] != scope for t in group):
             raise Open("its terms are taken in different loops", *(t.node for t in group[:2]))
-        starts = self._recent(group[0])
+        starts = self.starts.recent(group[0])
         inside_all = [n for n in group[0].node.loops if all(n in x.node.loops for x in (*starts, *group))] if starts else []
         again = [n for n in inside_all if n not in scope]
         for n in again:  # each iteration begins anew; the last one is read
@@ -234,7 +199,7 @@ class Reductions:
         key = (id(group[0]), tuple(scope), definition.tensor, joined is None, want.node if joined is not None else None)
         if key not in self._known:
             try:
-                self._started(want, group, scope, constraints, definition, joined)
+                self.starts.check(want, group, scope, constraints, definition, joined)
                 self._cover(group, scope, definition, constraints, joined, want)
                 self._known[key] = None
             except Open as error:
@@ -254,99 +219,6 @@ class Reductions:
             for part in conjuncts(c):
                 if stmt.var in part.free and not proves(around, part):
                     raise Open(f"its terms may not be taken in the last iteration: under {part}", t.node)
-
-    # -- before the first term ------------------------------------------------------------------------------------------------------
-
-    def _started(self, want: Place, group: list[Term], scope: list[Node], constraints: Constraints, definition: Definition, joined: Joined | None) -> None:
-        """The accumulator is set in this iteration of the loops around, before its first term and never again."""
-        first, last = group[0], group[-1]
-        starts = [s for s in self._recent(first) if [n for n in s.node.loops if n in scope] == scope]
-        rule = definition.rule
-        assert isinstance(rule, Reduce)
-        flags = [t.node.stmt.accumulate for t in group if isinstance(t.node.stmt, Wgmma)]
-        fixed = determined(first, scope)
-        own = [n for n in first.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in fixed]
-        for s in self._starts.get(first.place.buffer, []):
-            if first.node.number < s.node.number < want.node.number or any(n in s.node.loops for n in own):
-                raise Open("an accumulator is set again after its first term", s.node)
-        if starts:
-            if any(f is not TRUE for f in flags):
-                raise Open("an accumulator that was set before is set again by its first product", first.node)
-            if joined is not None and not is_same_number(rule.init.value, rule.combine.neutral(rule.dtype)):
-                raise Open(f"it starts with {rule.init.value}, which no partial result has", first.node)
-            for s in starts:
-                self._value(s, rule, joined is not None)
-            if any(s.node.number > first.node.number for s in starts):
-                raise Open("an accumulator is set again after its first term", first.node)
-            self._set(starts, first.place, inside(first.place.element, self.writes.shape(first.place.tensor)), "its first term")
-            return
-        if not flags or len(flags) != len(group):
-            raise Open("nothing sets an accumulator before its first term", first.node)
-        loops = [n.stmt for n in own if isinstance(n.stmt, For)]
-        around = known_at(first.place)
-        f = flags[0]
-        begin = around.given(*(eq(sym(s.var), s.start) for s in loops))
-        if not (f is not TRUE and (isinstance(f, Const) or begin.ranges.refutes(f) or proves(begin, not_(f)))):
-            raise Open("the first product adds to what its accumulator held before", first.node)
-        for s in loops:
-            if proves(around.given(ge(sym(s.var), s.start + s.step)), f):
-                continue
-            if not proves(around, ge(s.start + s.step, s.stop)):  # but for one trip at most: the bound of a loop may be a condition
-                raise Open("a product of a later trip may set its accumulator anew", first.node)
-        if any(g is not TRUE and not proves(known_at(t.place), g) for t, g in zip(group[1:], flags[1:], strict=True)):
-            raise Open("a product that is not the first may set its accumulator anew", last.node)
-        if rule.init.value != 0:
-            raise Open(f"it starts with {rule.init.value}, and products set accumulators to 0", first.node)
-        for s in loops:
-            stop = s.stop.a if isinstance(s.stop, Select) and constraints.ranges.implies(s.stop.cond) else s.stop
-            if not proves(constraints, lt(s.start, stop)):
-                raise Open("no product may be taken at all, and nothing sets the accumulator", first.node)
-
-    @staticmethod
-    def _value(start: Place, rule: Reduce, parts: bool) -> None:
-        stmt = start.node.stmt
-        match stmt:
-            case Compute(operands=(Immediate(value=value),)) if stmt.op.name == "copy":
-                neutral = rule.combine.neutral(rule.dtype)
-                wanted = (neutral,) if parts else (rule.init.value,)
-                if not any(is_same_number(value, w) for w in wanted):
-                    raise Open(f"an accumulator starts with {value} in the place of {wanted[0]}", start.node)
-            case _:
-                raise Open("an accumulator does not start with a constant", start.node)
-
-    def _set(self, starts: list[Place], user: Place, given: Iterable[Expr], what: str) -> None:
-        """Every accumulator that a statement in front of which it starts uses has been set."""
-        target = replace(user, element=(), content=Content.START)
-        shared = {n.stmt.var: sym(n.stmt.var) for n in user.node.loops if isinstance(n.stmt, For)}
-        around = known_at(user).given(*given)
-        among: Table | None = None
-        for s in reversed(starts):
-            common = {n.stmt.var for n in s.node.loops if isinstance(n.stmt, For) and n in user.node.loops}
-            same = {name: e for name, e in shared.items() if name in common}
-            claim = replace(s, element=(), content=Content.START)
-            found = self._writes(claim, target, same, around, among)
-            if found is None:
-                continue
-            if found.rest is not None:
-                among = found.rest
-                continue
-            if not found.under:
-                return
-            around = around.given(*(not_(c) for c in found.under[:1])) if len(found.under) == 1 else around
-        raise Open(f"not every accumulator is set before {what}", user.node)
-
-    def _all_set(self, starts: list[Place], parts: list[Node], want: Place, given: Iterable[Expr]) -> None:
-        """Whoever joins what an accumulator has, has set it: every thread, in every block, also those that take no term. Raises :class:`Open`."""
-        setting = [replace(s, content=Content.START) for s in starts]
-        asked: set[tuple[object, ...]] = set()
-        for node in parts:
-            written, read = ([a for a in side if a.buffer == want.buffer] for side in accesses(node.stmt))
-            for a in read:
-                if (a.index, node.block) not in asked:
-                    asked.add((a.index, node.block))
-                    self._set(setting, Place(node, a.buffer, a.index, want.tensor, ()), (), "its partial results are joined, by every thread and block")
-            setting += [Place(node, a.buffer, a.index, want.tensor, (), content=Content.START) for a in written if a not in read]
-        self._set(setting, want, given, "it is read")
 
     # -- the terms ------------------------------------------------------------------------------------------------------------------
 
@@ -425,7 +297,7 @@ class Reductions:
     def _joined(self, want: Place, group: list[Term]) -> Joined | None:
         first = group[0]
         every = self._parts.get(want.tensor, [])
-        start = max((s.node.number for s in self._starts.get(want.buffer, []) if s.node.number < first.node.number), default=first.node.number)
+        start = max((s.node.number for s in self.starts.places.get(want.buffer, []) if s.node.number < first.node.number), default=first.node.number)
         early = next((n for n in every if start < n.number < group[-1].node.number and touches(n, group[-1].place)), None)
         if early is not None:
             raise Open("partial results are joined before the last term is taken", early, group[-1].node)
@@ -438,7 +310,7 @@ class Reductions:
             raise Open("the extents of the block are not constant", want.node)
         definition = self.writes.definitions[want.tensor]
         storages = dict(self.writes.storages)
-        others = frozenset(self.terms.keys() | self._starts.keys()) - {want.buffer}
+        others = frozenset(self.terms.keys() | self.starts.places.keys()) - {want.buffer}
         around = known_at(want).given(*inside(want.element, definition.shape))
         joined_threads = CrossThreadReductions(definition, want.buffer, others, storages, (shape[0], shape[1], shape[2]), around)
         scope = [n for n in first.node.loops if n in want.node.loops]

@@ -7,10 +7,12 @@ from dataclasses import replace
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.values.claims import Instructions
-from taskfuse.check.values.match import Match, Writing
+from taskfuse.check.values.match import where_found
 from taskfuse.check.values.questions import equal, inside, known_at, proves
-from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.solve import Open
+from taskfuse.check.values.write_and_read import WriteAndRead
+from taskfuse.check.values.writes import Writes
+from taskfuse.check.values.written import Writing
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import Expr, Sym, conjuncts, const, simplify, sym
@@ -24,7 +26,7 @@ COPY = ELEMENTWISE["copy"]
 class Scans:
     """The totals of a kernel."""
 
-    def __init__(self, writes: ReachingWrites, instructions: Instructions) -> None:
+    def __init__(self, writes: Writes, instructions: Instructions) -> None:
         self.writes = writes
         self.instructions = instructions
         self._terms: dict[str, list[tuple[Node, Holds]]] = {}
@@ -92,7 +94,9 @@ class Scans:
         claim, target = (self.instructions.written(n, Holds("", content=Content.START)) for n in (start, term))
         same = {n.stmt.var: sym(n.stmt.var) for n in start.loops if isinstance(n.stmt, For) and n in term.loops}
         storage = self.writes.storages[claim.buffer]
-        found = Match(Writing(claim, storage.memory, same), replace(target, element=()), storage, (), None, known_at(target), None, past=False).found()
+        found = where_found(
+            WriteAndRead(Writing(claim, storage.memory, same), replace(target, element=()), storage, (), None, known_at(target), None, past=False)
+        )
         if found is None or found.under or found.rest is not None:
             raise Open("its total is not known to be set before its first step", start)
 

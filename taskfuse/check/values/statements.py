@@ -15,6 +15,7 @@ from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.reductions import Reductions
 from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
+from taskfuse.check.values.writes import Writes
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
@@ -41,8 +42,9 @@ class Written:
 class Statements:
     """The writes of a kernel, one by one. Methods raise :class:`Open` for what is not known to be right."""
 
-    def __init__(self, kernel: Kernel, writes: ReachingWrites, instructions: Instructions, reductions: Reductions, scans: Scans) -> None:
+    def __init__(self, kernel: Kernel, writes: Writes, reads: ReachingWrites, instructions: Instructions, reductions: Reductions, scans: Scans) -> None:
         self.writes = writes
+        self.reads = reads
         self.instructions = instructions
         self.reductions = reductions
         self.scans = scans
@@ -179,7 +181,7 @@ class Statements:
                 raise Open("an accumulator is read past the end", want.node)
             self.reductions.complete(want, given)
             return
-        for hit in self.writes.found(want, given, past=past):
+        for hit in self.reads.found(want, given, past=past):
             if past:
                 self.zero(hit)
 
@@ -303,7 +305,7 @@ class Statements:
         assert isinstance(rule, Reduce)
         match self._body(w, rule):
             case Place() as body:
-                self.writes.found(body)
+                self.reads.found(body)
             case tuple() as operands:
                 self._operands(node, rule.body, operands, rule.operands, w.holds.index, exists)
             case product:
@@ -341,7 +343,7 @@ class Statements:
                     raise Open(f"terms past the end of axis {k} may be taken, and {want.buffer} does not end there", node)
         match self._body(w, rule):
             case Place() as body:
-                for hit in self.writes.found(body, kept, past=True):
+                for hit in self.reads.found(body, kept, past=True):
                     self.zero(hit)
             case tuple() as operands:
                 self._operands(node, rule.body, operands, rule.operands, w.holds.index, kept, past=True)

@@ -18,6 +18,7 @@ from taskfuse.check.values.reductions import Reductions
 from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.statements import Statements, Written
+from taskfuse.check.values.writes import Writes
 from taskfuse.kir import Kernel, held
 from taskfuse.kir.nodes import Gather
 from taskfuse.kir.operands import Content, WritingStmt
@@ -114,10 +115,10 @@ def _symbolic(structure: Structure) -> Iterator[Checked]:
     tree, rings, multibuffers = structure.tree, structure.rings, structure.multibuffers
     kernel = tree.kernel
     instructions = Instructions(kernel)
-    writes = ReachingWrites(tree, instructions, rings, multibuffers)
+    writes = Writes(tree, instructions)
     reductions, scans = Reductions(writes, instructions), Scans(writes, instructions)
     outputs = Outputs(tree, writes, instructions)
-    statements = Statements(kernel, writes, instructions, reductions, scans)
+    statements = Statements(kernel, writes, ReachingWrites(writes, rings, multibuffers), instructions, reductions, scans)
     names = {p.name for p in kernel.outputs}
     failed = False
     written: list[Written] = []
@@ -167,7 +168,7 @@ def _symbolic(structure: Structure) -> Iterator[Checked]:
         yield Obligation(Layer.VALUES, "outputs", Verdict.PROVED, f"every element of {', '.join(sorted(names))} is stored where it belongs"), None
 
 
-def _entered(node: Node, writes: ReachingWrites, reductions: Reductions, scans: Scans, statements: Statements) -> Written:
+def _entered(node: Node, writes: Writes, reductions: Reductions, scans: Scans, statements: Statements) -> Written:
     holds = held(node.stmt)
     if holds is None:
         raise Open("it has no claim", node)

@@ -1,0 +1,183 @@
+"""The table of a write against that of a read, joined on what their indices say.
+
+Where indices are not sums of single symbols (fragments, swizzles, digits of thread indices), all values of their symbols are tabulated, for the write and
+for the read: everything else that an index and an element depend on must cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from taskfuse.check.ranges import terms_of
+from taskfuse.check.statement_tree import BLOCKS, THREADS, Node
+from taskfuse.check.tables import KEPT, Ints, Join, Table
+from taskfuse.check.values.claims import Place
+from taskfuse.check.values.solve import Equation, Open
+from taskfuse.check.values.write_and_read import Found, WriteAndRead
+from taskfuse.ir.scalar import Expr, conjuncts, const, eq, le, lt, substitute, sym
+from taskfuse.kir.nodes import For
+from taskfuse.kir.walk import own_symbols
+
+_Sides = tuple[Ints, Ints]
+"""What must be equal, along the axes of a table of the write and along those of one of the read."""
+
+
+def joined(pair: WriteAndRead, at: dict[str, Expr], equations: list[Equation], under: list[Expr]) -> Found | None:
+    """The table of the write and that of the read, joined on what the equations say."""
+    differences = [pair.simplified(a - b) for a, b in equations]
+    elements = [pair.simplified(substitute(e, at) - wanted) for e, wanted in pair.elements]
+    mine = {n for d in (*differences, *elements) for n in d.free if n in pair.spans}
+    theirs = _near(pair, differences, elements, mine)
+    shared = _mixed(pair, differences, elements, mine, theirs)
+    if not pair.countable(mine | shared) or not pair.countable(theirs | shared):
+        raise Open("the symbols of its index have too many values, or unknown ones", pair.claim.node)
+    conditions = _filters(pair, at, mine, shared)
+    if conditions is None:
+        return None
+    filters, some, residual, certain = conditions
+    write, read = pair.table(mine | shared, filters), pair.table(theirs | shared, _reader_filters(pair, theirs | shared))
+    if pair.among is not None:
+        read = read.within(pair.among)
+    if not read.count:
+        return None
+    outcome = _compare(pair, write, read, sorted(shared), differences, elements, [*under, *residual])
+    if outcome is None or (certain and not some):
+        return outcome
+    if not certain:
+        pair.may_be_there()
+        return None
+    write = pair.table(mine | shared, [*filters, *some])
+    surely = _compare(pair, write, read, sorted(shared), differences, elements, [*under, *residual])
+    if surely is None or surely.rest is not None:
+        pair.may_be_there()
+    return surely
+
+
+def _near(pair: WriteAndRead, differences: list[Expr], elements: list[Expr], mine: set[str]) -> set[str]:
+    """The symbols of the read that a table needs: those that stand in no term with others that have no such table."""
+    found: set[str] = set()
+    for d in (*differences, *elements):
+        terms, _ = terms_of(d)
+        for term, _ in terms:
+            if term.free.isdisjoint(mine) and pair.countable(term.free) and not term.free.isdisjoint(_own_names(pair.want.node, pair.want)):
+                found |= term.free
+    return found
+
+
+def _mixed(pair: WriteAndRead, differences: list[Expr], elements: list[Expr], mine: set[str], theirs: set[str]) -> set[str]:
+    """Symbols of the read that stand in one term with symbols of the write."""
+    found: set[str] = set()
+    for d in (*differences, *elements):
+        terms, _ = terms_of(d)
+        for term, _ in terms:
+            if not term.free.isdisjoint(mine):
+                found |= term.free - mine
+    return found
+
+
+def _sides(pair: WriteAndRead, d: Expr, write: Table, read: Table) -> _Sides:
+    """What must be equal for a difference to be 0: the part that the write's table has, and the opposite of that of the read's."""
+    terms, constant = terms_of(d)
+    left: Expr = const(0)
+    right: Expr = const(constant)
+    for term, k in terms:
+        if term.free <= write.names:
+            left = left + term * k
+        elif term.free <= read.names:
+            right = right + term * k
+        else:
+            raise Open(f"{term} does not cancel", pair.claim.node)
+    return write.grid(left), read.grid(-right)
+
+
+def _filters(pair: WriteAndRead, at: Mapping[str, Expr], mine: set[str], shared: set[str]) -> tuple[list[Expr], list[Expr], list[Expr], bool] | None:
+    """The conditions of the write that its table decides; those by which it surely happens, for one value of what neither index nor element depends on;
+    those that are left; and whether nothing else decides. ``None`` if one never holds.
+    """
+    filters: list[Expr] = []
+    enough: list[Expr] = []
+    residual: list[Expr] = []
+    certain = True
+    free = pair.spans.keys() - at.keys() - mine
+    every = pair.required(at, free)
+    some = pair.some(every, at, mine)
+    if some is None:
+        return None
+    for original, general in every:
+        part = substitute(general, some)
+        if pair.constraints.ranges.implies(part):
+            continue
+        if not pair.bare and pair.never(general, free):
+            return None
+        if part.free <= mine | shared:
+            (filters if general.free.isdisjoint(free) else enough).append(part)
+        elif (pair.bare and original is not None) or pair.cuts_outside(original):
+            continue
+        elif not part.free.isdisjoint(mine):
+            raise Open(f"whether {part} holds where it was written is not known", pair.claim.node)
+        elif not pair.proves(pair.constraints, part):
+            if general.free.isdisjoint(free):
+                residual.append(part)
+            else:
+                certain = False
+    return filters, enough, residual, certain
+
+
+def _reader_filters(pair: WriteAndRead, names: set[str]) -> list[Expr]:
+    """What holds at the read, as far as its table decides it."""
+    found = [p for c in (*pair.want.node.conditions, *pair.want.given) for p in conjuncts(c)]
+    for n in pair.want.node.loops:
+        s = n.stmt
+        if isinstance(s, For) and s.var in names:
+            found += [le(s.start, sym(s.var)), lt(sym(s.var), s.stop)]
+            found += [] if s.step is const(1) else [eq((sym(s.var) - s.start) % s.step, 0)]
+    return [c for c in found if c.free <= names]
+
+
+def _compare(
+    pair: WriteAndRead, write: Table, read: Table, shared: list[str], differences: list[Expr], elements: list[Expr], residual: list[Expr]
+) -> Found | None:
+    """Where differences are 0, those of elements must be. Copies of a statement ask this of the same tables again and again."""
+    key = write, read, *shared, *differences, None, *elements
+    left = pair.constraints.tables.left.get(key)
+    if left is None:
+        left = _left(pair, write, read, shared, differences, elements)
+        if pair.among is None and write.count + read.count <= KEPT:
+            pair.constraints.tables.left[key] = left
+    if left is read:
+        return None
+    if not left.count:
+        return Found(tuple(residual))
+    if residual:
+        raise Open("only some of the elements are written there", pair.claim.node)
+    return Found((), left)
+
+
+def _left(pair: WriteAndRead, write: Table, read: Table, shared: list[str], differences: list[Expr], elements: list[Expr]) -> Table:
+    """The points of the read that the write does not leave; its table if these are all. Raises :class:`Open`."""
+    keys = [(write.grid(sym(n)), read.grid(sym(n))) for n in shared]
+    keys += [_sides(pair, d, write, read) for d in differences]
+    wrong = [_sides(pair, d, write, read) for d in elements]
+    if not write.count:
+        return read
+    join = Join(write, read, keys)
+    if not join.hit.any():
+        return read
+    if not join.is_one(wrong):
+        for k, sides in enumerate(wrong):
+            _fault(pair, join.fault([sides]), k, read)
+    return read.some(~join.hit)
+
+
+def _fault(pair: WriteAndRead, fault: int | None, axis: int, read: Table) -> None:
+    """An element is another on an axis. Raises :class:`Open`."""
+    if fault == -1:
+        raise Open(f"one place is written with different indices on axis {axis} of {pair.want.tensor}", pair.claim.node)
+    if fault is not None:
+        where = ", ".join(f"{n} = {v}" for n, v in read.at(fault).items())
+        raise Open(f"it finds another element of {pair.want.tensor} on axis {axis}" + (f" ({where})" if where else ""), pair.claim.node)
+
+
+def _own_names(node: Node, place: Place) -> set[str]:
+    loops = {n.stmt.var for n in node.loops if isinstance(n.stmt, For)}
+    return loops | THREADS | BLOCKS | {name for name, _ in place.points} | own_symbols(node.stmt).keys()

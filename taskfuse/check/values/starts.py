@@ -1,0 +1,177 @@
+"""An accumulator is set before its first term: to the initial value of its reduction, or by its first product; and never again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from taskfuse.check.constraints import Constraints
+from taskfuse.check.statement_tree import Node
+from taskfuse.check.tables import Table
+from taskfuse.check.values.accumulators import Term, determined
+from taskfuse.check.values.claims import Place
+from taskfuse.check.values.cross_thread_reductions import Joined
+from taskfuse.check.values.match import where_found
+from taskfuse.check.values.questions import inside, known_at, proves
+from taskfuse.check.values.solve import Open
+from taskfuse.check.values.write_and_read import Found, WriteAndRead
+from taskfuse.check.values.writes import Writes
+from taskfuse.check.values.written import Writing
+from taskfuse.ir.expr import is_same_number
+from taskfuse.ir.scalar import (
+    TRUE,
+    Const,
+    Expr,
+    Select,
+    Sym,
+    const,
+    eq,
+    ge,
+    lt,
+    not_,
+    sym,
+)
+from taskfuse.kir import accesses
+from taskfuse.kir.nodes import Compute, For
+from taskfuse.kir.operands import Content, Immediate
+from taskfuse.kir.products import Wgmma
+from taskfuse.kir.witness import Definition, Reduce
+
+
+class Starts:
+    """Where a kernel sets accumulators.
+
+    Attributes:
+        places: accumulator -> the statements that set it.
+
+    Args:
+        terms: accumulator -> the statements that take its terms.
+    """
+
+    def __init__(self, writes: Writes, terms: Mapping[str, list[Term]]) -> None:
+        self.places: dict[str, list[Place]] = {}
+        self._written = writes
+        self._terms = terms
+
+    def recent(self, first: Term) -> list[Place]:
+        """Where the accumulator of a term is set after those of the copies before it."""
+        others = [t.node.number for t in self._terms[first.place.buffer] if t.node.number < first.node.number]
+        starts = [s for s in self.places.get(first.place.buffer, []) if s.node.number < first.node.number]
+        if not starts:
+            return []
+        last = max(s.node.number for s in starts)
+        front = max((n for n in others if n < last), default=-1)
+        return [s for s in starts if s.node.number > front]
+
+    def nothing_taken(self, want: Place, definition: Definition, constraints: Constraints, parts: Collection[Node]) -> None:
+        """A reduction without terms is its initial value."""
+        rule = definition.rule
+        kept = {e.name for e in definition.place if isinstance(e, Sym)}
+        empty = any(n is const(0) for k, n in enumerate(definition.space) if f"i{k}" not in kept)
+        starts = [s for s in self.places.get(want.buffer, []) if s.node.number < want.node.number]
+        if not isinstance(rule, Reduce) or not empty or not starts or parts:
+            raise Open("no statement takes its terms", want.node)
+        for s in reversed(starts):
+            self._value(s, rule, parts=False)
+            same = {n.stmt.var: sym(n.stmt.var) for n in s.node.loops if isinstance(n.stmt, For) and n in want.node.loops}
+            claim, target = replace(s, element=(), content=Content.START), replace(want, element=(), content=Content.START)
+            found = self._sets(claim, target, same, constraints, None)
+            if found is not None and not found.under and found.rest is None:
+                return
+        raise Open("its accumulator is not known to be set", want.node)
+
+    def check(self, want: Place, group: list[Term], scope: list[Node], constraints: Constraints, definition: Definition, joined: Joined | None) -> None:
+        """The accumulator is set in this iteration of the loops around, before its first term and never again."""
+        first, last = group[0], group[-1]
+        starts = [s for s in self.recent(first) if [n for n in s.node.loops if n in scope] == scope]
+        rule = definition.rule
+        assert isinstance(rule, Reduce)
+        flags = [t.node.stmt.accumulate for t in group if isinstance(t.node.stmt, Wgmma)]
+        fixed = determined(first, scope)
+        own = [n for n in first.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in fixed]
+        for s in self.places.get(first.place.buffer, []):
+            if first.node.number < s.node.number < want.node.number or any(n in s.node.loops for n in own):
+                raise Open("an accumulator is set again after its first term", s.node)
+        if starts:
+            if any(f is not TRUE for f in flags):
+                raise Open("an accumulator that was set before is set again by its first product", first.node)
+            if joined is not None and not is_same_number(rule.init.value, rule.combine.neutral(rule.dtype)):
+                raise Open(f"it starts with {rule.init.value}, which no partial result has", first.node)
+            for s in starts:
+                self._value(s, rule, joined is not None)
+            if any(s.node.number > first.node.number for s in starts):
+                raise Open("an accumulator is set again after its first term", first.node)
+            self.set_before(starts, first.place, inside(first.place.element, self._written.shape(first.place.tensor)), "its first term")
+            return
+        if not flags or len(flags) != len(group):
+            raise Open("nothing sets an accumulator before its first term", first.node)
+        loops = [n.stmt for n in own if isinstance(n.stmt, For)]
+        around = known_at(first.place)
+        f = flags[0]
+        begin = around.given(*(eq(sym(s.var), s.start) for s in loops))
+        if not (f is not TRUE and (isinstance(f, Const) or begin.ranges.refutes(f) or proves(begin, not_(f)))):
+            raise Open("the first product adds to what its accumulator held before", first.node)
+        for s in loops:
+            if proves(around.given(ge(sym(s.var), s.start + s.step)), f):
+                continue
+            if not proves(around, ge(s.start + s.step, s.stop)):  # but for one trip at most: the bound of a loop may be a condition
+                raise Open("a product of a later trip may set its accumulator anew", first.node)
+        if any(g is not TRUE and not proves(known_at(t.place), g) for t, g in zip(group[1:], flags[1:], strict=True)):
+            raise Open("a product that is not the first may set its accumulator anew", last.node)
+        if rule.init.value != 0:
+            raise Open(f"it starts with {rule.init.value}, and products set accumulators to 0", first.node)
+        for s in loops:
+            stop = s.stop.a if isinstance(s.stop, Select) and constraints.ranges.implies(s.stop.cond) else s.stop
+            if not proves(constraints, lt(s.start, stop)):
+                raise Open("no product may be taken at all, and nothing sets the accumulator", first.node)
+
+    @staticmethod
+    def _value(start: Place, rule: Reduce, parts: bool) -> None:
+        stmt = start.node.stmt
+        match stmt:
+            case Compute(operands=(Immediate(value=value),)) if stmt.op.name == "copy":
+                neutral = rule.combine.neutral(rule.dtype)
+                wanted = (neutral,) if parts else (rule.init.value,)
+                if not any(is_same_number(value, w) for w in wanted):
+                    raise Open(f"an accumulator starts with {value} in the place of {wanted[0]}", start.node)
+            case _:
+                raise Open("an accumulator does not start with a constant", start.node)
+
+    def set_before(self, starts: list[Place], user: Place, given: Iterable[Expr], what: str) -> None:
+        """Every accumulator that a statement in front of which it starts uses has been set."""
+        target = replace(user, element=(), content=Content.START)
+        shared = {n.stmt.var: sym(n.stmt.var) for n in user.node.loops if isinstance(n.stmt, For)}
+        around = known_at(user).given(*given)
+        among: Table | None = None
+        for s in reversed(starts):
+            common = {n.stmt.var for n in s.node.loops if isinstance(n.stmt, For) and n in user.node.loops}
+            same = {name: e for name, e in shared.items() if name in common}
+            claim = replace(s, element=(), content=Content.START)
+            found = self._sets(claim, target, same, around, among)
+            if found is None:
+                continue
+            if found.rest is not None:
+                among = found.rest
+                continue
+            if not found.under:
+                return
+            around = around.given(*(not_(c) for c in found.under[:1])) if len(found.under) == 1 else around
+        raise Open(f"not every accumulator is set before {what}", user.node)
+
+    def set_for_all(self, starts: list[Place], parts: list[Node], want: Place, given: Iterable[Expr]) -> None:
+        """Whoever joins what an accumulator has, has set it: every thread, in every block, also those that take no term. Raises :class:`Open`."""
+        setting = [replace(s, content=Content.START) for s in starts]
+        asked: set[tuple[object, ...]] = set()
+        for node in parts:
+            written, read = ([a for a in side if a.buffer == want.buffer] for side in accesses(node.stmt))
+            for a in read:
+                if (a.index, node.block) not in asked:
+                    asked.add((a.index, node.block))
+                    self.set_before(setting, Place(node, a.buffer, a.index, want.tensor, ()), (), "its partial results are joined, by every thread and block")
+            setting += [Place(node, a.buffer, a.index, want.tensor, (), content=Content.START) for a in written if a not in read]
+        self.set_before(setting, want, given, "it is read")
+
+    def _sets(self, claim: Place, want: Place, same: Mapping[str, Expr], constraints: Constraints, among: Table | None) -> Found | None:
+        """Whether a start sets the accumulators that are used."""
+        storage = self._written.storages[claim.buffer]
+        return where_found(WriteAndRead(Writing(claim, storage.memory, same), want, storage, (), None, constraints, among, past=False))

@@ -1,0 +1,89 @@
+"""The writes of a kernel that say what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from taskfuse.check.statement_tree import Node, StatementTree
+from taskfuse.check.values.claims import Instructions, Place
+from taskfuse.check.values.overlaid_storage import OverlaidStorage
+from taskfuse.check.values.questions import inside, known_at, proves
+from taskfuse.check.values.solve import Open
+from taskfuse.check.values.written import Storage
+from taskfuse.ir.scalar import Const, Expr, not_, substitute
+from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, MemoryType
+from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.nodes import TmaLoad
+from taskfuse.kir.operands import Content, Holds
+from taskfuse.kir.witness import Definition, Whole
+
+
+class Writes:
+    """Which elements of which tensors are written where.
+
+    Attributes:
+        claims: buffer -> the writes of elements and bodies, in the order of the text.
+        storages: how buffers and arguments lie.
+        definitions: what the tensors are.
+        inputs: those that no statement writes.
+    """
+
+    def __init__(self, tree: StatementTree, instructions: Instructions) -> None:
+        kernel = tree.kernel
+        self.tree = tree
+        self.overlaid = OverlaidStorage(tree)
+        self._instructions = instructions
+        self.claims: dict[str, list[Place]] = {}
+        self.definitions: dict[str, Definition] = {d.tensor: d for d in kernel.definitions}
+        self.inputs = {p.name: p for p in kernel.params if isinstance(p, TensorParam) and not p.is_output}
+        self.storages = {b.name: Storage(b.memory, b.shape, b.dtype.itemsize) for b in kernel.buffers}
+        self.storages |= {p.name: Storage(MemoryType.Global, p.shape, p.dtype.itemsize) for p in kernel.params if isinstance(p, TensorParam)}
+        self._wholes = {
+            part: (d.tensor, place) for d in kernel.definitions if isinstance(d.rule, Whole) for part, place in zip(d.rule.parts, d.rule.places, strict=True)
+        }
+
+    def claim(self, node: Node, holds: Holds) -> Place:
+        """A write, entered."""
+        place = self._instructions.written(node, holds)
+        self.check_part(place, ())
+        place = self.whole(place)
+        stmt = node.stmt
+        if isinstance(stmt, TmaLoad) and stmt.across:
+            types = zip(BLOCK_TYPES, CLUSTER_TYPES, self.tree.kernel.cluster, strict=True)
+            issuers = ((f"{b.index_name}.issuer", c.value) for b, t, c in types if t in stmt.across and isinstance(c, Const))
+            place = replace(place, points=(*place.points, *issuers))
+        if holds.content in (Content.VALUE, Content.BODY, Content.ZERO):
+            self.claims.setdefault(place.buffer, []).append(place)
+        return place
+
+    def whole(self, place: Place) -> Place:
+        """The same elements as those of the outermost tensor that theirs is a part of."""
+        while place.content is Content.VALUE and place.tensor in self._wholes:
+            place = self._outer(place)
+        return place
+
+    def _outer(self, place: Place) -> Place:
+        """The same elements as those of what their tensor is a part of."""
+        tensor, at = self._wholes[place.tensor]
+        point = {f"i{k}": e for k, e in enumerate(place.element)}
+        return replace(place, tensor=tensor, element=tuple(substitute(e, point) for e in at))
+
+    def check_part(self, place: Place, given: Iterable[Expr]) -> None:
+        """Behind the end of a part its whole has no element, which would be another part's. Raises :class:`Open`."""
+        while place.content is Content.VALUE and place.tensor in self._wholes:
+            whole = self._outer(place)
+            around = known_at(place).given(*given)
+            others = inside(whole.element, self.shape(whole.tensor))
+            for c in inside(place.element, self.shape(place.tensor)):
+                behind = around.given(not_(c)) if not proves(around, c) else None
+                if behind is not None and not behind.empty and not any(proves(behind, not_(o)) for o in others):
+                    raise Open(f"it may be past the end of {place.tensor}, where {whole.tensor} has elements of another part", place.node)
+            place = whole
+
+    def shape(self, tensor: str, content: Content = Content.VALUE) -> tuple[Expr, ...]:
+        """The extents of a tensor, or of its iteration space."""
+        if tensor in self.inputs:
+            return self.inputs[tensor].shape
+        d = self.definitions[tensor]
+        return d.space if content is Content.BODY else d.shape

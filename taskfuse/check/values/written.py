@@ -1,0 +1,84 @@
+"""A write in symbols of its own, so that it can be told from a read; how storage lies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES
+from taskfuse.check.values.claims import Place
+from taskfuse.check.values.solve import Equation
+from taskfuse.ir.medium import MEDIA, Reach
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Substitution, conjuncts, const, eq, sym
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir.nodes import For
+
+W = "written."
+"""Before the name of a symbol of the write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """How a buffer lies. ``size``: bytes of an element."""
+
+    memory: MemoryType
+    shape: tuple[Expr, ...]
+    size: int
+
+
+class Writing:
+    """A claim in symbols of its own: those of its threads, loops and points have other names than those of a read, but for what is the same there.
+
+    Attributes:
+        element, index, offset: as those of the claim.
+        named: puts an expression of the claim in these symbols.
+        conditions: those around it as they stand, ``None`` for steps of loops, and in these symbols.
+        spans: first values of the symbols, and behind the last ones.
+
+    Args:
+        memory: of the buffer that is written.
+        same: what symbols of the write are at the read: loops that both share, threads and blocks with memory of their own.
+    """
+
+    def __init__(self, claim: Place, memory: MemoryType, same: Mapping[str, Expr]) -> None:
+        self.claim = claim
+        kernel = claim.node.context.kernel
+        loops = [n.stmt for n in claim.node.loops if isinstance(n.stmt, For) and n.stmt.var not in same]
+        names = [*(loop.var for loop in loops), *(name for name, _ in claim.points)]
+        hardware: dict[str, Expr] = {}
+        if not MEDIA[memory].is_private:
+            hardware |= dict(zip(THREAD_NAMES, kernel.block, strict=True))
+        if MEDIA[memory].reach is Reach.GRID:
+            hardware |= dict(zip(BLOCK_NAMES, kernel.grid, strict=True))
+        hardware = {name: extent for name, extent in hardware.items() if name not in same}
+        self.named = Substitution({**same, **{n: sym(W + n) for n in (*names, *hardware)}})
+        self.element = tuple(map(self.named, claim.element))
+        self.index = tuple(map(self.named, claim.index))
+        self.conditions: list[tuple[Expr | None, Expr]] = [(part, self.named(part)) for c in (*claim.node.conditions, *claim.given) for part in conjuncts(c)]
+        self.spans: dict[str, tuple[Expr, Expr]] = {W + name: (const(0), extent) for name, extent in hardware.items()}
+        for loop in loops:
+            start, stop = self.named(loop.start), self.named(loop.stop)
+            self.spans[W + loop.var] = start, stop
+            if loop.step is not const(1):
+                step = eq((sym(W + loop.var) - start) % self.named(loop.step), 0)
+                self.conditions.append((None, step))
+        for name, n in claim.points:
+            self.spans[W + name] = const(0), const(n)
+
+    def who(self) -> Iterator[Equation]:
+        """What conditions say of its symbols alone."""
+        for _, c in self.conditions:
+            match c:
+                case Compare(op=CompareOp.EQ, a=a, b=b) if not (a - b).free.isdisjoint(self.spans) and (a - b).free <= self.spans.keys():
+                    yield a - b, const(0)
+                case _:
+                    pass
+
+
+def bytes_behind(storage: Storage, axes: int) -> int:
+    """Bytes from one index on the first so many axes to the next."""
+    total = storage.size
+    for e in storage.shape[axes:]:
+        assert isinstance(e, Const)
+        total *= e.value
+    return total

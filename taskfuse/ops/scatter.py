@@ -1,0 +1,414 @@
+"""Writes at indices held by tensors: scatter, scatter_add, scatter_reduce, index_add, index_put, segment_sum, bincount.
+
+A point i of the indices writes the element of the result that its values name; every other element is that of the base. Several points may name one
+element: their values are combined, and where nothing combines them, the last point's is taken. So a result does not depend on who writes first.
+
+An index counts from the end where it is negative, and a point whose index is outside [-n, n) writes nothing: a kernel never writes outside a tensor.
+Numbers of segments and bins count from 0 only.
+
+As a fusion this is a reduction over the points, of which those that name another element contribute the neutral element: every element of the result
+looks at every point. It is deterministic, and its work is the product of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from taskfuse.dtypes import DType, bool_, int64, result_type
+from taskfuse.errors import FusionError
+from taskfuse.ir.axes import AxisKind, iteration_symbol, value_symbol
+from taskfuse.ir.axes import axis as new_axis
+from taskfuse.ir.combine import COMBINES, Combine
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import IndexValue, Literal, Operand, Read, Reduction
+from taskfuse.ir.fusion import Fusion, shape_text
+from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, IntLike, le, prove
+from taskfuse.ir.tensor import TensorView
+from taskfuse.location import caller
+from taskfuse.ops.build import (
+    Shape,
+    broadcast_read,
+    broadcast_shape,
+    cast_tensor,
+    check_tensor,
+    common_fusion,
+    define_pointwise,
+    described,
+    dtype_error,
+    listed,
+    literal,
+    normalize_axis,
+    plain,
+    pointwise,
+    shape_error,
+    total_dtype,
+)
+from taskfuse.ops.create import extent
+from taskfuse.ops.gather import check_along, check_indices, define_gather
+from taskfuse.ops.jagged import jagged_to_padded_dense
+from taskfuse.ops.keywords import axial
+from taskfuse.ops.reduce import reduce_axes
+from taskfuse.ops.registry import OpKind, indexed, op
+from taskfuse.ops.select import pad
+from taskfuse.ops.views import broadcast_to, reshape
+
+__all__ = ["bincount", "index_add", "index_put", "scatter", "scatter_add", "scatter_reduce", "segment_sum"]
+
+Source = TensorView | int | float | bool
+
+
+class ScatterReduce(Enum):
+    """What :func:`scatter_reduce` combines with, by the names of torch."""
+
+    SUM = "sum"
+    PROD = "prod"
+    AMAX = "amax"
+    AMIN = "amin"
+
+    @property
+    def combine(self) -> Combine:
+        """The row of the table."""
+        return COMBINES[{"sum": "add", "prod": "mul", "amax": "maximum", "amin": "minimum"}[self.value]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """Where the points of one axis write.
+
+    Attributes:
+        indices: one per written axis of the base, over the axes of the points, of extent 1 where it does not depend on one.
+        axes: those axes of the base.
+        points: extents of the points.
+        along: the axis of the points that no axis of the base follows. Its other axes are those of the base that are not written, in order.
+        wraps: true if negative indices count from the end.
+    """
+
+    indices: tuple[TensorView, ...]
+    axes: tuple[int, ...]
+    points: Shape
+    along: int
+    wraps: bool = True
+
+    def reached(self, whole: Shape) -> Shape:
+        """Extents of the base that the points reach: theirs, where an axis of the base follows one of them."""
+        followed = {d: n for d, n in zip(self.order(len(whole)), self.points, strict=True) if d < len(whole)}
+        return tuple(followed.get(d, e) for d, e in enumerate(whole))
+
+    def order(self, ndim: int) -> tuple[int, ...]:
+        """Per axis of the points, the axis of the base that follows it; for ``along``, ``ndim``: it comes last where both are iterated over."""
+        kept = [d for d in range(ndim) if d not in self.axes]
+        return (*kept[: self.along], ndim, *kept[self.along :])
+
+    def at(self, ndim: int) -> tuple[Expr, ...]:
+        """The point that an iteration over the axes of the base, then ``along``, is about."""
+        return tuple(map(iteration_symbol, self.order(ndim)))
+
+
+def _named(fusion: Fusion, whole: Shape, write: _Write) -> TensorView:
+    """Whether a point names an element, over the axes of the base, then ``along``: it is computed where it is needed, and is no table in memory."""
+    ndim = len(whole)
+    space = (*write.reached(whole), write.points[write.along])
+    found: TensorView | None = None
+    for tv, axis in zip(write.indices, write.axes, strict=True):
+        read = Read(tv, tuple(ZERO if e is ONE else here for e, here in zip(tv.shape, write.at(ndim), strict=True)))
+        here = iteration_symbol(axis)
+        same = _equal(fusion, space, read, here)
+        if write.wraps and tv.dtype.min_value < 0:
+            same = pointwise(ELEMENTWISE["logical_or"], (same, _equal(fusion, space, read, here - whole[axis])))
+        found = same if found is None else pointwise(ELEMENTWISE["logical_and"], (found, same))
+    assert found is not None
+    return found
+
+
+def _equal(fusion: Fusion, shape: Shape, read: Read, number: Expr) -> TensorView:
+    return define_pointwise(fusion, ELEMENTWISE["eq"], shape, (read, IndexValue(number)), bool_)
+
+
+def _over_points(fusion: Fusion, whole: Shape, write: _Write, combine: Combine, value: Operand, neutral: Literal) -> TensorView:
+    """``combine`` of ``value`` at the points that name an element, for every element that they reach."""
+    location = caller()
+    named = _named(fusion, whole, write)
+    root = [*map(new_axis, write.reached(whole)), new_axis(write.points[write.along], AxisKind.REDUCTION)]
+    out = fusion.new_tensor(root, neutral.dtype, location=location)
+    return fusion.define(Reduction(out, combine, ELEMENTWISE["where"], (broadcast_read(named, named.shape), value, neutral), neutral, location))
+
+
+def _whole(x: TensorView, base: TensorView, filler: int | float | bool) -> TensorView:
+    """``x``, what points reach, as all of the base."""
+    missing = [(0, n - e) for n, e in zip(base.shape, x.shape, strict=True)]
+    return x if all(after is ZERO for _, after in missing) else pad(x, missing, filler)
+
+
+def _combined(base: TensorView, write: _Write, source: Operand, combine: Combine) -> TensorView:
+    """``base`` combined with the source at the points."""
+    wide = base.dtype.compute
+    neutral = Literal(combine.neutral(wide), wide)
+    found = _over_points(base.fusion, base.shape, write, combine, _at(source, write, base.ndim), neutral)
+    return cast_tensor(pointwise(combine.op, (cast_tensor(base, wide), _whole(found, base, neutral.value))), base.dtype)
+
+
+def _replaced(base: TensorView, write: _Write, source: Operand) -> TensorView:
+    """``base`` with the source of the last point that names an element."""
+    nobody = Literal(-1, int64)
+    last = _over_points(base.fusion, base.shape, write, COMBINES["maximum"], IndexValue(iteration_symbol(base.ndim)), nobody)
+    written = pointwise(ELEMENTWISE["ge"], (last, 0))
+    match source:
+        case Read(tensor):
+            index = list(write.at(base.ndim))
+            index[write.along] = value_symbol(0)
+            value = define_gather(tensor, last.shape, index, [(broadcast_read(last, last.shape), write.points[write.along])])
+        case _:
+            value = define_pointwise(base.fusion, ELEMENTWISE["copy"], last.shape, (source,), base.dtype)
+    return pointwise(ELEMENTWISE["where"], (_whole(written, base, False), _whole(value, base, 0), base))
+
+
+def _at(source: Operand, write: _Write, ndim: int) -> Operand:
+    return Read(source.tensor, write.at(ndim)) if isinstance(source, Read) else source
+
+
+def _source(op: str, base: TensorView, source: Source) -> Operand:
+    """``source`` in the dtype of ``base``. Raises :class:`DTypeError` if that does not hold it."""
+    if not isinstance(source, TensorView):
+        number = plain(source)
+        if not isinstance(number, bool | int | float):
+            raise dtype_error(op, f"{number!r} is neither a tensor nor a number", "make constants with tf.full")
+        if result_type(base.dtype, number) is not base.dtype:
+            raise dtype_error(op, f"{number!r} is not a value of {base.dtype.name}", "cast the tensor first")
+        return literal(op, number, base.dtype)
+    if result_type(base.dtype, source.dtype) is not base.dtype:
+        raise dtype_error(op, f"{base.name} ({base.dtype.name}) does not hold values of {source.name} ({source.dtype.name})", "cast one of them first")
+    moved = cast_tensor(source, base.dtype)
+    return broadcast_read(moved, moved.shape)
+
+
+def _combining(dtypes: Sequence[DType]) -> DType | None:
+    return None if dtypes[0].is_bool else indexed(dtypes)
+
+
+def _counting(dtypes: Sequence[DType]) -> DType | None:
+    x, *weights = dtypes
+    if indexed((x, x)) is None or bool_ in weights:
+        return None
+    return total_dtype(weights[0]) if weights else int64
+
+
+def _check_arithmetic(op: str, combine: Combine | None, base: TensorView) -> None:
+    if combine is not None and combine.op.name in ("add", "mul") and base.dtype.is_bool:
+        raise dtype_error(op, "bool elements have no arithmetic", "cast to an integer or float dtype first")
+
+
+def _scatter(op: str, x: TensorView, dim: int, indices: TensorView, source: Source, combine: Combine | None) -> TensorView:
+    """The scatters of torch: the points are those of ``indices``, each at its own place besides ``dim``."""
+    place = check_along(op, x, indices, dim)
+    tensors = [tv for tv in (x, indices, source) if isinstance(tv, TensorView)]
+    facts = common_fusion(op, tensors).facts()
+    _check_arithmetic(op, combine, x)
+    for d, n in enumerate(indices.shape):
+        if d != place and not prove(le(n, x.shape[d]), facts):
+            raise shape_error(op, f"dimension {d} of {described(indices)} is not provably within that of {described(x)}", "slice the indices")
+    if isinstance(source, TensorView) and not _is_within(indices, source, facts):
+        raise shape_error(op, f"{described(indices)} is not provably within {described(source)}", "slice the indices")
+    with x.fusion.call():
+        write = _Write((indices,), (place,), indices.shape, place)
+        value = _source(op, x, source)
+        return _replaced(x, write, value) if combine is None else _combined(x, write, value, combine)
+
+
+def _is_within(a: TensorView, b: TensorView, facts: Facts) -> bool:
+    return a.ndim == b.ndim and all(prove(le(n, e), facts) for n, e in zip(a.shape, b.shape, strict=True))
+
+
+@op(OpKind.SCATTER, indexed, numpy="")
+@axial
+def scatter(x: TensorView, dim: int, indices: TensorView, src: Source) -> TensorView:
+    """``x`` with ``src`` at ``indices`` along ``dim``, each at its own place in the other dimensions, as ``torch.scatter``.
+
+    Of several that write one element, the last along ``dim`` does. Negative indices count from the end; one outside the extent writes nothing.
+
+    Args:
+        x: what stands where nothing is written.
+        dim: the dimension that the indices count in.
+        indices: integers (not uint64); in the other dimensions they may be smaller than ``x``.
+        src: what is written: a number, or a tensor that may be larger than the indices.
+
+    Raises:
+        ShapeError: if the numbers of dimensions differ, ``dim`` is out of range, or ``indices`` is not provably within ``x`` and ``src``.
+        DTypeError: if ``indices`` is not a tensor of integers, or the dtype of ``x`` does not hold ``src``.
+    """
+    return _scatter("scatter", x, dim, indices, src, None)
+
+
+@op(OpKind.SCATTER, _combining, numpy="")
+@axial
+def scatter_add(x: TensorView, dim: int, indices: TensorView, src: Source) -> TensorView:
+    """``x`` with ``src`` added at ``indices`` along ``dim``, as ``torch.scatter_add``; otherwise as :func:`scatter`. Several for one element all count."""
+    return _scatter("scatter_add", x, dim, indices, src, COMBINES["add"])
+
+
+@op(OpKind.SCATTER, indexed, numpy="")
+@axial
+def scatter_reduce(x: TensorView, dim: int, indices: TensorView, src: Source, reduce: ScatterReduce | str) -> TensorView:
+    """``x`` combined with ``src`` at ``indices`` along ``dim`` by ``reduce``: "sum", "prod", "amax" or "amin", as ``torch.scatter_reduce``.
+
+    The element of ``x`` takes part (torch's ``include_self=True``). Otherwise as :func:`scatter_add`.
+    """
+    try:
+        kind = ScatterReduce(reduce)
+    except ValueError:
+        raise dtype_error("scatter_reduce", f"{reduce!r} does not combine", 'use "sum", "prod", "amax" or "amin"') from None
+    return _scatter("scatter_reduce", x, dim, indices, src, kind.combine)
+
+
+@op(OpKind.SCATTER, _combining, numpy="")
+@axial
+def index_add(x: TensorView, dim: int, index: TensorView, source: TensorView) -> TensorView:
+    """``x`` with slices of ``source`` along ``dim`` added at ``index``, as ``torch.index_add``: the gradient of :func:`take`.
+
+    Args:
+        x: what is added to.
+        dim: the dimension that the indices count in.
+        index: integers (not uint64) in one dimension, as in :func:`scatter`; several for one slice all count.
+        source: as ``x``, but along ``dim`` as many as there are indices.
+
+    Raises:
+        ShapeError: if ``dim`` is out of range, ``index`` is not 1-d, or ``source`` has another shape.
+        DTypeError: if ``index`` is not a tensor of integers, or the dtype of ``x`` does not hold ``source``.
+    """
+    check_tensor("index_add", x)
+    check_indices("index_add", index)
+    check_tensor("index_add", source)
+    common_fusion("index_add", (x, index, source))
+    place = normalize_axis("index_add", dim, x.ndim, described(x))
+    if index.ndim != 1:
+        raise shape_error("index_add", f"{described(index)} is not 1-d", "use tf.scatter_add, or tf.index_put")
+    return _put("index_add", x, (*(None,) * place, index), source, COMBINES["add"])
+
+
+@op(OpKind.SCATTER, indexed, numpy="")
+def index_put(x: TensorView, indices: Sequence[TensorView | None], values: Source, accumulate: bool = False) -> TensorView:
+    """``x`` after ``x[indices] = values``, or with ``accumulate`` ``x[indices] += values`` in which all duplicates count, as ``torch.index_put``.
+
+    Args:
+        x: what stands where nothing is written.
+        indices: one for each of the first dimensions: integers (not uint64) that broadcast together, next to each other; ``None`` is the whole dimension.
+            Negative ones count from the end; one outside the extent writes nothing.
+        values: broadcast to ``x[indices]``.
+        accumulate: add. Otherwise the last of several for one element, in row-major order, is taken.
+
+    Raises:
+        ShapeError: if there are too many indices or none, they are apart, or shapes do not broadcast.
+        DTypeError: if an index is not a tensor of integers, or the dtype of ``x`` does not hold the values.
+    """
+    check_tensor("index_put", x)
+    given = [tv if tv is None else check_indices("index_put", tv) for tv in listed("index_put", indices, "tensors")]
+    tensors = [*(tv for tv in given if tv is not None), *([values] if isinstance(values, TensorView) else [])]
+    common_fusion("index_put", (x, *tensors))
+    return _put("index_put", x, given, values, COMBINES["add"] if accumulate else None)
+
+
+def _put(op: str, x: TensorView, given: Sequence[TensorView | None], values: Source, combine: Combine | None) -> TensorView:
+    axes = tuple(d for d, tv in enumerate(given) if tv is not None)
+    indices = [tv for tv in given if tv is not None]
+    if not axes or len(given) > x.ndim or axes[-1] - axes[0] + 1 != len(axes):
+        reason = f"{len(given)} indices, of which {len(axes)} are tensors, for {described(x)}"
+        raise shape_error(op, reason, "give one for each of the first dimensions; those that are tensors stand next to each other")
+    _check_arithmetic(op, combine, x)
+    common = broadcast_shape(op, indices)
+    before, after = x.shape[: axes[0]], x.shape[axes[-1] + 1 :]
+    whole = (*before, *common, *after)
+    if isinstance(values, TensorView) and not _broadcasts(values.shape, whole):
+        reason = f"{described(values)} does not broadcast to {shape_text(whole)}, which the indices of {described(x)} reach"
+        raise shape_error(op, reason, "each extent must be 1 or the wanted one")
+    with x.fusion.call():
+        value = _source(op, x, values)
+        count: Expr = ONE
+        for e in common:
+            count = count * e
+        points = (*before, count, *after)
+        flat = [_flat(broadcast_to(tv, list(common)), (*(ONE,) * len(before), count, *(ONE,) * len(after))) for tv in indices]
+        if isinstance(value, Read):
+            moved = _flat(broadcast_to(value.tensor, list(whole)), points)
+            value = broadcast_read(moved, moved.shape)
+        write = _Write(tuple(flat), axes, points, len(before))
+        return _replaced(x, write, value) if combine is None else _combined(x, write, value, combine)
+
+
+def _broadcasts(shape: Shape, whole: Shape) -> bool:
+    return len(shape) <= len(whole) and all(e is ONE or e is n for e, n in zip(reversed(shape), reversed(whole), strict=False))
+
+
+def _flat(x: TensorView, shape: Shape) -> TensorView:
+    return x if x.shape == shape else reshape(x, list(shape))
+
+
+@op(OpKind.SCATTER, _combining, torch="", numpy="")
+def segment_sum(values: TensorView, segments: TensorView, count: IntLike | str | None = None) -> TensorView:
+    """The sum of each segment of ``values`` along its first axis: ``[count, ...]``, 0 for an empty segment, as ``jax.ops.segment_sum``.
+
+    Args:
+        values: numbers.
+        segments: of each slice of ``values`` the number of its segment, in any order; a number outside [0, count) counts nowhere. Or a table
+            (``tf.table``) of offsets, one more than there are segments: segment ``g`` is then the slices ``segments[g]`` to ``segments[g + 1]``.
+        count: how many segments there are; with offsets, it is known.
+
+    Raises:
+        FusionError: if there is no count, or one beside offsets.
+        ShapeError: if ``segments`` does not have one number per slice, or offsets may lie outside ``values``.
+        DTypeError: if ``segments`` is not a tensor of integers, or ``values`` is bool.
+    """
+    check_tensor("segment_sum", values)
+    check_indices("segment_sum", segments)
+    fusion = common_fusion("segment_sum", (values, segments))
+    is_offsets = segments in fusion.tables
+    if is_offsets == (count is not None):
+        reason = f"a count of segments beside offsets, {described(segments)}" if is_offsets else "no count of segments"
+        raise FusionError(fusion=fusion.name, reason=f"segment_sum has {reason}", help="give count= for numbers of segments only", location=caller())
+    _check_arithmetic("segment_sum", COMBINES["add"], values)
+    if is_offsets:
+        if not values.ndim:
+            raise shape_error("segment_sum", f"{described(values)} has no axis", "give slices one behind the other")
+        with fusion.call():
+            rows = jagged_to_padded_dense(values, segments, values.shape[0])
+            return cast_tensor(reduce_axes(rows, (1,), COMBINES["add"], values.dtype.compute, keepdims=False), values.dtype)
+    if segments.ndim != 1 or not values.ndim or segments.shape[0] is not values.shape[0]:
+        reason = f"{described(segments)} is not one number for each slice of {described(values)}"
+        raise shape_error("segment_sum", reason, "give a 1-d tensor as long as the first axis of the values")
+    return _segmented("segment_sum", values, segments, count)
+
+
+def _segmented(op: str, values: TensorView, segments: TensorView, count: object) -> TensorView:
+    """The sums of segments by their numbers."""
+    fusion = values.fusion
+    numbers = extent(op, fusion, count)
+    with fusion.call():
+        index = _flat(segments, (segments.shape[0], *(ONE,) * (values.ndim - 1)))
+        write = _Write((index,), (0,), values.shape, 0, wraps=False)
+        wide = values.dtype.compute
+        neutral = Literal(COMBINES["add"].neutral(wide), wide)
+        found = _over_points(fusion, (numbers, *values.shape[1:]), write, COMBINES["add"], Read(values, write.at(values.ndim)), neutral)
+        return cast_tensor(found, values.dtype)
+
+
+@op(OpKind.SCATTER, _counting, torch="")
+def bincount(x: TensorView, length: IntLike | str, weights: TensorView | None = None) -> TensorView:
+    """How often each number of 0 to ``length - 1`` occurs in ``x``, int64; with ``weights``, the sum of those of its occurrences, as ``np.bincount``.
+
+    Unlike NumPy's, the result has ``length`` elements, whatever ``x`` holds, as ``jnp.bincount`` with ``length``: other numbers are not counted.
+
+    Raises:
+        ShapeError: if ``x`` is not 1-d, or ``weights`` has another shape.
+        DTypeError: if ``x`` is not a tensor of integers, or ``weights`` is bool.
+    """
+    check_indices("bincount", x)
+    fusion = common_fusion("bincount", (x,) if weights is None else (x, check_tensor("bincount", weights)))
+    if x.ndim != 1 or (weights is not None and weights.shape != x.shape):
+        beside = "" if weights is None else f", and weights {described(weights)}"
+        raise shape_error("bincount", f"counts in {described(x)}{beside}", "give a 1-d tensor, and weights of its shape")
+    if weights is not None:
+        _check_arithmetic("bincount", COMBINES["add"], weights)
+    with fusion.call():
+        ones = define_pointwise(fusion, ELEMENTWISE["copy"], x.shape, (Literal(1, int64),), int64) if weights is None else weights
+        wide = total_dtype(ones.dtype)
+        return _segmented("bincount", cast_tensor(ones, wide), x, length)

@@ -1,0 +1,248 @@
+"""Results that are views: strided arrays on the memory of an argument or of what kernels store, as in NumPy and torch. No kernel copies them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import mul
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from taskfuse.cuda.arrays import Unfit, is_on_host
+from taskfuse.errors import InputError
+from taskfuse.ir.arguments import bind_shapes
+from taskfuse.ir.axes import iteration_symbol
+from taskfuse.ir.expr import Read, View
+from taskfuse.ir.fusion import Fusion, Result
+from taskfuse.ir.identity import among
+from taskfuse.ir.scalar import ONE, ZERO, Expr, ge, prove
+from taskfuse.ir.storage import Strided, resolve, strided
+from taskfuse.ir.tensor import TensorView
+from taskfuse.kir import Kernel
+from taskfuse.runtime.arrays import has_dtype, has_views, part, strides_of
+from taskfuse.runtime.executable import Executable, Specialization
+from taskfuse.runtime.views import Placed, number, placed
+from taskfuse.schedule.copy import copy_fusion
+
+if TYPE_CHECKING:
+    from taskfuse.check import Certificate
+
+
+MOST: Final = 256
+"""Forms of arguments that are remembered."""
+
+_Step = tuple[bool, int, tuple[tuple[int, ...], tuple[int, ...], int] | None]
+"""Whether a result is in an argument, which one or which of what the kernels make, and its extents, strides and first element there."""
+
+
+class Source(NamedTuple):
+    """Where a result is.
+
+    Attributes:
+        is_argument: whether in an argument, or in what the kernels make.
+        position: which one.
+        view: what is read there at a point, and the view; ``None``: all of it.
+    """
+
+    is_argument: bool
+    position: int
+    view: tuple[Read, Strided] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bases:
+    """A fusion without the results that are views, and where these are.
+
+    Attributes:
+        fusion: it stores what they are views of, as far as that is no input.
+        sources: of each result of the fusion that was asked for.
+    """
+
+    fusion: Fusion
+    sources: tuple[Source, ...]
+
+
+def bases(fusion: Fusion) -> Bases | None:
+    """What is stored of a fusion if results that are views are no copies; ``None`` if none of them is such a view.
+
+    A view of an input is one if no result is written into that input. A view of anything else is one if that is a result, too, or has at most as many elements
+    as all views of it together: then to store it costs no more.
+    """
+    wanted = [r.tensor.name for r in fusion.results if r.is_plain and isinstance(fusion.definition(r.tensor), View)]
+    if not wanted:
+        return None
+    whole, _ = copy_fusion(fusion)
+    found: dict[TensorView, Strided] = {}
+    for tv in sorted({whole.tensor(name) for name in wanted}, key=lambda tv: tv.id):
+        outputs = list(whole.outputs)
+        whole.outputs[:] = [o for o in outputs if o is not tv]
+        place = strided(whole, tv, repeats=True)
+        if place is None or not _may_share(whole, place.tensor):
+            whole.outputs[:] = outputs
+        else:
+            found[tv] = place
+    for base in dict.fromkeys(place.tensor for place in found.values()):
+        views = [tv for tv, place in found.items() if place.tensor is base]
+        if not base.is_input and not among(base, whole.outputs) and not prove(ge(sum(map(_size, views), ZERO), _size(base)), whole.facts()):
+            whole.outputs += views
+            for tv in views:
+                del found[tv]
+    if not found:
+        return None
+    reads = {tv: resolve(whole, Read(tv, tuple(iteration_symbol(k) for k in range(tv.ndim)))) for tv in found}
+    asked, results = list(whole.results), dict[TensorView, Result]()
+    for r in asked:
+        base = found[r.tensor].tensor if r.tensor in found else r.tensor
+        if not base.is_input:
+            results[base] = Result(base) if r.tensor in found and base not in results else r if base is r.tensor else results[base]
+    whole.outputs[:] = results
+    whole.results[:] = results.values()
+    order = {tv: k for k, tv in enumerate(results)}
+    inputs = {tv: k for k, tv in enumerate(whole.inputs)}
+    sources: list[Source] = []
+    for r in asked:
+        view = (reads[r.tensor], found[r.tensor]) if r.tensor in found else None
+        base = r.tensor if view is None else view[1].tensor
+        sources.append(Source(base.is_input, inputs[base] if base.is_input else order[base], view))
+    return Bases(whole, tuple(sources))
+
+
+def _may_share(fusion: Fusion, base: TensorView) -> bool:
+    """Whether the array of a tensor lies as views expect it, and holds what they are views of after a call."""
+    if not base.is_input:
+        return all(r.is_plain for r in fusion.results if r.tensor is base)
+    changed = [r.into for r in fusion.results if r.into is not None]
+    return all(tv is not base and getattr(strided(fusion, tv), "tensor", None) is not base for tv in changed)
+
+
+def _size(tv: TensorView) -> Expr:
+    return reduce(mul, tv.shape, ONE)
+
+
+class Viewed(Executable):
+    """An executable some of whose results are views of arguments, or of what its kernels store.
+
+    Arguments that do not allow a view, of frameworks without strides or with strides that a reshape cannot keep, and results that are given as ``out=`` take
+    kernels that store all: those of an executable that is made for the first such call.
+
+    Args:
+        fusion: what it computes.
+        run: stores the bases.
+        sources: of the results.
+        storing: makes an executable of a fusion that stores all results.
+    """
+
+    __slots__ = ("_fusion", "_inputs", "_is_fixed", "_known", "_run", "_sources", "_stored", "_storing")
+
+    def __init__(self, fusion: Fusion, run: Executable, sources: Sequence[Source], storing: Callable[[Fusion], Executable]) -> None:
+        super().__init__(run.backend, run.schedule)
+        self._fusion = fusion
+        self._run = run
+        self._sources = tuple(sources)
+        self._storing = storing
+        self._stored: Executable | None = None
+        self._inputs = len(fusion.inputs)
+        self._is_fixed = not fusion.dims and not any(s.is_argument for s in sources)
+        self._known: dict[Hashable, tuple[_Step, ...] | None] = {}  # replaced, not emptied: others may read it
+
+    @property
+    def kernel(self) -> Kernel:
+        return self._run.kernel
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return self._run.kernels
+
+    @property
+    def certificate(self) -> Certificate:
+        return self._run.certificate
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        return self._run.certificates
+
+    @property
+    def specializations(self) -> tuple[Specialization, ...]:
+        return self._run.specializations
+
+    @property
+    def name(self) -> str:
+        return self._fusion.name
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return self._fusion.arguments
+
+    def at(self, sizes: Mapping[str, int]) -> Executable:
+        return self._run.at(sizes)
+
+    def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0, **named: Any) -> tuple[Any, ...]:
+        """See :meth:`Executable.__call__`. ``out`` has an array for each result: then kernels store all of them."""
+        if named:
+            args = self.in_order(args, named)
+        steps = None if out is not None else self._steps(args)
+        if steps is None:
+            if self._stored is None:
+                self._stored = self._storing(self._fusion)
+            return self._stored(*args, out=out, stream=stream, seed=seed)
+        made = self._run(*args, stream=stream, seed=seed)
+        results: list[Any] = []
+        for is_argument, position, place in steps:
+            array = args[position] if is_argument else made[position]
+            results.append(array if place is None else part(array if hasattr(array, "shape") else np.asarray(array), *place))
+        return tuple(results)
+
+    def _steps(self, args: tuple[Any, ...]) -> tuple[_Step, ...] | None:
+        """How the results of a call are made; ``None``: by kernels that store them."""
+        form: Hashable
+        try:
+            if self._is_fixed:
+                form = tuple([a.__class__ for a in args])
+            else:
+                own = [(a.__class__, tuple(a.shape), a.dtype, strides_of(a)) for a in args[: self._inputs]]
+                form = len(args), tuple(own), args[len(args) - len(self._fusion.integers) :]
+            known = form in self._known
+        except (TypeError, AttributeError, Unfit):  # where arrays are looked at one by one, it is said which one does not fit
+            return self._worked_out(args)
+        if known:
+            return self._known[form]
+        steps = self._worked_out(args)
+        self._known = {**(self._known if len(self._known) < MOST else {}), form: steps}
+        return steps
+
+    def _worked_out(self, args: tuple[Any, ...]) -> tuple[_Step, ...] | None:
+        """:meth:`_steps` of a call of another form than all before. Raises :class:`InputError` for arguments that do not fit."""
+        fusion = self._fusion
+        self.check_count(len(args))
+        arrays = [np.asarray(a) if is_on_host(a) else a for a in args[: self._inputs]]
+        if not all(map(has_views, arrays)):
+            return None
+        sizes = bind_shapes(fusion, [tuple(a.shape) for a in arrays], args[len(args) - len(fusion.integers) :])
+        steps: list[_Step] = []
+        for source in self._sources:
+            found: Placed | None = None
+            if source.view is None:
+                steps.append((source.is_argument, source.position, None))
+                continue
+            read, place = source.view
+            shape = tuple(number(e, sizes) for e in place.shape)
+            if source.is_argument:
+                array, tv = arrays[source.position], fusion.inputs[source.position]
+                if not has_dtype(array, tv.dtype):
+                    reason = f"'{tv.name}' has dtype {array.dtype}, not {tv.dtype}"
+                    raise InputError(index=source.position, fusion=fusion.name, reason=reason, help=f"pass it converted to {tv.dtype}")
+                found = placed(read, place, array, sizes)
+                if found is None or found.outside is not None or any(s < 0 for s in strides_of(array)):
+                    return None
+            else:
+                found = Placed(tuple(number(e, sizes) for e in place.strides), number(place.start, sizes))
+            steps.append((source.is_argument, source.position, (shape, found.strides, found.start)))
+        return tuple(steps)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Viewed, (self._fusion, self._run, self._sources, self._storing)
+
+    def __repr__(self) -> str:
+        return f"Viewed({self._run!r})"
