@@ -47,8 +47,8 @@ def scatter(tv: TensorView) -> tuple[TensorView, ...]:
     """See :meth:`TensorView.scatter`.
 
     Raises:
-        ScheduleError: ``tv`` is neither a concatenation of tensors nor ragged rows of tiles, something that is not elementwise reads it or what is computed from it, or one of these
-            tensors is scheduled already.
+        ScheduleError: ``tv`` is neither a concatenation of tensors nor ragged rows of tiles, something that is not elementwise reads it or what is computed
+            from it, or one of these tensors is scheduled already.
         TaskError: if a law of tasks and groups is broken.
     """
     call = Call("scatter", tv)

@@ -180,13 +180,20 @@ def below(condition: Expr, a: Expr) -> Expr | None:
     return bound if bound.free.isdisjoint(a.free) else None
 
 
-def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...]) -> Visits:
-    """The elements that a statement stores, by all blocks, threads and iterations. Raises :class:`Open`."""
+def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...], needed: tuple[Expr, ...] = ()) -> Visits:
+    """The elements that a statement stores, by all blocks, threads and iterations.
+
+    Args:
+        needed: conditions of the elements that are asked for.
+
+    Raises:
+        Open: it is not known.
+    """
     node, kernel = place.node, tree.kernel
     spans: dict[str, Span] = {}
     for names, extents in ((BLOCK_NAMES, kernel.grid), (THREAD_NAMES, kernel.block)):
         spans |= {n: (const(0), e) for n, e in zip(names, extents, strict=True)}
-    exists = (*inside(place.element, shape), *nonempty(shape, node.context.ranges))
+    exists = (*inside(place.element, shape), *nonempty(shape, node.context.ranges), *needed)
     free = {n for e in place.element for n in e.free} | {n for c in node.conditions for n in c.free}
     again = [n for n in node.loops if isinstance(n.stmt, For) and n.stmt.var not in free and n.runs()]  # a thread stores the same again
     spans, conditions = runs(node, [n for n in node.loops if n not in again], spans, dict(place.points), exists)
