@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from taskfuse.ir.axes import WORK
 from taskfuse.ir.scalar import Expr, minimum, sym
@@ -46,9 +47,11 @@ class Grouped:
 
     Attributes:
         group: rows of tiles in a group.
+        across: rows of all matrices of the batch count as those of one.
     """
 
     group: int
+    across: bool = False
 
     def maps(self, extents: Sequence[Expr]) -> tuple[Expr, ...]:
         """The index along each axis, from the work index ``w``: batch axes outermost, then rows and columns of tiles.
@@ -60,6 +63,9 @@ class Grouped:
             raise ValueError(f"rows and columns of tiles are two axes, not {len(extents)}")
         *batch, rows, columns = extents
         work, leading = sym(WORK), ()
+        if self.across:
+            row, column = Grouped(self.group).maps((prod(batch, start=rows), columns))
+            return (*unravel(row, [*batch, rows]), column)
         if batch:
             *leading, work = unravel(work, [*batch, rows * columns])
         in_group = self.group * columns
@@ -68,15 +74,16 @@ class Grouped:
         return (*leading, first + work % in_group % height, work % in_group // height)
 
 
-def grouped(group: int = 8) -> Grouped:
+def grouped(group: int = 8, *, across: bool = False) -> Grouped:
     """Groups of ``group`` rows of tiles, batch axes outermost.
 
     Args:
         group: rows of tiles in a group; blocks * tile_m / tile_n under the root, or so.
+        across: let groups have rows of several matrices of the batch, which share what they read by columns.
 
     Raises:
         ValueError: ``group`` is less than 1.
     """
     if group < 1:
         raise ValueError(f"a group has at least 1 row of tiles, not {group}")
-    return Grouped(group)
+    return Grouped(group, across)

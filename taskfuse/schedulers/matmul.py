@@ -76,7 +76,7 @@ def matmul(
         columns_by_threads=problem.columns_by_threads,
         is_reduced=problem.is_reduced,
     )
-    WarpSpecialized(script, product, chosen).apply()
+    WarpSpecialized(script, product, chosen, problem.shares_columns).apply()
     option = estimate(problem, chosen)
     return Chosen("matmul", _size(problem), option, alternatives, config is not None, script.text, _expected(problem, option), _notes(fusion, product))
 
@@ -148,4 +148,7 @@ def _problem(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] | 
     work = float(sum(cost(e) for e in made if e.op.rule is not DTypeRule.CAST))  # that of a conversion is part of storing a piece
     sides, wide = len(product.sides), sum(side.is_wide for side in product.sides)
     by_columns = not product.b.is_k_major
-    return Problem(m, n, k, batch, itemsize, staged, direct, scattered, extent.target, by_columns, access, rows, columns, sides, wide, product.held, work)
+    matrices = prod(extent(e) for e in product.b.tensor.shape) // max(1, n * k)
+    return Problem(
+        m, n, k, batch, itemsize, staged, direct, scattered, extent.target, by_columns, access, rows, columns, sides, wide, product.held, work, matrices
+    )

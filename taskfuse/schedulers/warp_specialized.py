@@ -43,9 +43,10 @@ class WarpSpecialized:
 
     Args:
         script: takes the calls.
+        across: groups of tiles have rows of several matrices of the batch.
     """
 
-    def __init__(self, script: Script, product: MatrixProduct, config: MatmulConfig) -> None:
+    def __init__(self, script: Script, product: MatrixProduct, config: MatmulConfig, across: bool) -> None:
         self.script = script
         self.product = product
         self.config = config
@@ -56,7 +57,7 @@ class WarpSpecialized:
         self.head = 2 + config.is_pingpong + self.clustered
         self.piece = self.head + self.shares_rows + self.splits_rows
         """The epilogue's loops are [head, (warpgroup,) (rows of 64,) piece, m64, n64]: this is the piece's."""
-        self.tiles = Spelled(tiles.grouped(config.group), f"tf.tiles.grouped({config.group})")
+        self.tiles = Spelled(tiles.grouped(config.group, across=across), f"tf.tiles.grouped({config.group}{', across=True' * across})")
 
     def apply(self) -> None:
         """Make the calls."""
