@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 
-from taskfuse.ir.scalar import Expr, FloorDiv, Mod, UpperBound, children, elements_of
+from taskfuse.ir.scalar import Element, Expr, FloorDiv, Mod, UpperBound, children, elements_of
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import For, Stmt
 from taskfuse.kir.synchronization import Cursor, CursorInit
@@ -34,8 +34,8 @@ class Divisions:
         self._any = any(self._is_costly(e) for s in statements for whole in expressions(s) for e in _inside(whole))
 
     def _is_costly(self, e: Expr) -> bool:
-        is_costly = isinstance(e, UpperBound) or (isinstance(e, FloorDiv | Mod) and not e.b.free <= self._uniform)
-        return is_costly and not elements_of(e)  # there may be no such element without a guard
+        is_costly = isinstance(e, Element | UpperBound) or (isinstance(e, FloorDiv | Mod) and not e.b.free <= self._uniform)
+        return is_costly and all(map(_exists, elements_of(e)))
 
     def of(self, body: tuple[Stmt, ...], known: Mapping[Expr, object]) -> list[Expr]:
         """What to name at the start of ``body``, in an order in which each needs only those before it.
@@ -72,6 +72,12 @@ class Divisions:
             return
         for part in children(e):
             yield from self._largest(part, unset, known)
+
+
+def _exists(e: Element) -> bool:
+    """True only for an element that there is under any condition: at a place that was looked up in the same table, or the one behind it."""
+    place = e.index if isinstance(e.index, UpperBound) else e.index - 1
+    return isinstance(place, UpperBound) and place.tensor is e.tensor and place.size is e.size
 
 
 def _inside(e: Expr) -> Iterator[Expr]:

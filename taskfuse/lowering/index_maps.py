@@ -151,6 +151,10 @@ class IndexMaps:
             early += [] if skips else rest
             for condition in rest:
                 facts = facts.with_assumption(condition)
+        ragged = self.grid_stride.has_rows(tv, values, facts)
+        early += [] if skips else ragged
+        for condition in ragged:
+            facts = facts.with_assumption(condition)
         inside = with_merged(tv, start, values, facts)
         values = onward(tv, values, facts)
         tails: list[Expr] = []
