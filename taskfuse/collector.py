@@ -1,7 +1,7 @@
-"""Python's collector of reference cycles, held back while a kernel is lowered or proved.
+"""Python's cyclic garbage collector, disabled while a kernel is lowered or proved.
 
-Both make many small objects that live until they are done, and few cycles. The collector goes through all of them again and again, and finds nothing: that
-is a tenth to a quarter of the time of a proof. What one kernel leaves behind is bounded, and collected afterwards.
+Both make many small objects that live until they are done, and few cycles. The collector would traverse them repeatedly and free almost nothing, which is
+a tenth to a quarter of the time of a proof. The cycles that one kernel leaves are bounded, and collected afterwards.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from types import TracebackType
 
 
 class Pause:
-    """A context in which no cycles are collected. May be entered again, and by several threads; the last one out lets them be collected if they were before."""
+    """A context that disables the collector. Reentrant, and shared by all threads; the last exit restores the former state."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -35,4 +35,4 @@ class Pause:
 
 
 PAUSE = Pause()
-"""The one of this process: the collector is one for all."""
+"""The one of this process, as the collector is."""

@@ -148,7 +148,7 @@ DTypeLike = DType | np.dtype[np.generic] | str | type
 
 
 def as_dtype(x: DTypeLike) -> DType:
-    """The dtype meant by a dtype, a NumPy dtype, a name, a NumPy scalar type, or ``bool``, ``int``, ``float`` (bool, int64, float64).
+    """The dtype for a dtype, a NumPy dtype, a name, a NumPy scalar type, or ``bool``, ``int``, ``float`` (bool, int64, float64).
 
     Raises :class:`DTypeError` if none exists.
     """

@@ -1,4 +1,4 @@
-"""What ``TASKFUSE_DUMP`` asks for: the text of each stage of a compilation, on stderr or in files."""
+"""``TASKFUSE_DUMP``: the text of each stage of a compilation, on stderr or in files."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _put(stage: str, extension: str, name: str, text: str, options: Options) -> 
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Make the file at once, so that no reader sees a part of it."""
+    """Create the file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=".", dir=path.parent)
     try:

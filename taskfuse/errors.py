@@ -89,7 +89,7 @@ class InputError(TaskfuseError):
 class SymbolError(TaskfuseError, TypeError):
     """A question about a symbolic extent that only its value at a call answers."""
 
-    template = "{what} is not known: it depends on values that a call gives"
+    template = "{what} is not known: it depends on values that are known only at a call"
 
 
 class FusionError(TaskfuseError):
@@ -177,7 +177,7 @@ class RegisterError(TaskfuseError):
 
 
 class OutputError(TaskfuseError):
-    """An array given as ``out=`` cannot hold an output of the fusion."""
+    """An array passed as ``out=`` cannot hold an output of the fusion."""
 
     template = "output {index} of fusion '{fusion}': {reason}"
 

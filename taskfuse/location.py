@@ -47,13 +47,13 @@ class Location:
 
 
 class Quote(str):
-    """Text that quotes a statement, with the line that the statement comes from. Text that is put before or behind it (``+``) keeps that."""
+    """Text that quotes a statement, with the line that the statement comes from. Text that ``+`` joins to it keeps the location."""
 
     __slots__ = ("location",)
     location: Location | None
 
     def __new__(cls, text: str, location: Location | None) -> Self:
-        """``text``, which comes from ``location``."""
+        """``text`` with its ``location``."""
         quote = super().__new__(cls, text)
         quote.location = location
         return quote
@@ -69,7 +69,7 @@ class Quote(str):
 
 
 def with_snippets(notes: Iterable[str]) -> Iterator[str]:
-    """The lines of some notes: behind each quote, indented as far, the line that it comes from, with the source text the first time."""
+    """The lines of some notes. The source line of a quote follows it, with equal indentation; its text is shown the first time only."""
     seen: set[Location] = set()
     for note in notes:
         yield str(note)
@@ -81,7 +81,7 @@ def with_snippets(notes: Iterable[str]) -> Iterator[str]:
 
 
 def shown_path(file: str) -> str:
-    """A file's path as people read it: relative to the working directory where that is shorter."""
+    """A file's path for messages: relative to the working directory if that is shorter."""
     try:
         relative = os.path.relpath(file)
     except ValueError:  # on another drive
@@ -90,7 +90,7 @@ def shown_path(file: str) -> str:
 
 
 def _is_inside(frame: FrameType) -> bool:
-    """Whether code is the package's: in a file of it, or what ``dataclass`` has generated for it."""
+    """Whether code belongs to the package: it is in one of its files, or ``dataclass`` generated it."""
     module = frame.f_globals.get("__name__", "")
     return (
         frame.f_code.co_filename.startswith(_PACKAGE)
@@ -100,7 +100,7 @@ def _is_inside(frame: FrameType) -> bool:
 
 
 def caller() -> Location | None:
-    """The innermost frame outside the package: the user's line. ``None`` otherwise."""
+    """The innermost frame outside the package: the user's line; ``None`` if all frames are inside."""
     frame = inspect.currentframe()
     while frame is not None and _is_inside(frame):
         frame = frame.f_back

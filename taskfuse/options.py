@@ -3,23 +3,23 @@
 ============================  ===================================================================  =======================
 variable                      meaning                                                              when not set
 ============================  ===================================================================  =======================
-``TASKFUSE_DUMP``             stages that ``tf.compile`` prints, in a list with commas: fusion,    nothing
+``TASKFUSE_DUMP``             stages that ``tf.compile`` prints, separated by commas: fusion,      nothing
                               plan:STEP (a step of lowering), kernel, cuda, ptx, sass
 ``TASKFUSE_DUMP_DIR``         folder of files for what is dumped                                   stderr
 ``TASKFUSE_CACHE_DIR``        folder of the cache of compiled kernels                              ``$XDG_CACHE_HOME/taskfuse``,
                                                                                                    else ``~/.cache/taskfuse``
 ``TASKFUSE_CACHE_BYTES``      its largest size: bytes, or a number with K, M or G; 0: no folder    1G
-``TASKFUSE_CACHE_PLANS``      0: schedules and proofs are made anew, whatever is in the cache     1
-``TASKFUSE_ALWAYS_COMPILE``   1: compile what is in the cache, too                                 0
+``TASKFUSE_CACHE_PLANS``      0: schedules and proofs are not read from the cache                  1
+``TASKFUSE_ALWAYS_COMPILE``   1: compile even what is in the cache                                 0
 ``TASKFUSE_BACKEND``          what "auto" means in ``tf.compile``: auto, cuda or sim               auto
-``TASKFUSE_PROGRESS``         1: a line on stderr about work of more than 2 seconds; 0: none       on a terminal only
-``TASKFUSE_VERIFY``           0: ``tf.compile`` proves nothing, as for measuring what a proof costs   1
-``TASKFUSE_CHAOS``            a seed: debug builds delay every warp at random around its             no delays
+``TASKFUSE_PROGRESS``         1: a line on stderr about work of more than 2 seconds; 0: no line    on a terminal only
+``TASKFUSE_VERIFY``           0: ``tf.compile`` proves nothing, to measure the cost of the proof   1
+``TASKFUSE_CHAOS``            a seed: debug builds delay every warp at random around its           no delays
                               synchronization
 ``TASKFUSE_WATCHDOG_MS``      how long a wait of a debug build lasts before it reports             2000
 ============================  ===================================================================  =======================
 
-A variable set to nothing counts as not set.
+An empty variable counts as not set.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class Options:
     Attributes:
         dump: stages of a compilation to print.
         dump_steps: names of the steps of lowering after which to print the plan.
-        dump_dir: where to, one file for each; ``None``: to stderr.
+        dump_dir: folder for one file per stage; ``None``: stderr.
         cache_dir: folder of the compiled kernels.
         cache_bytes: bytes that it may hold; 0: compiled kernels are kept in memory only.
-        cache_plans: take from there which kernels compute a fusion, too.
-        always_compile: compile again what is in the cache.
-        backend: what ``backend="auto"`` stands for.
-        progress: whether long work says how far it is: "auto": on a terminal.
+        cache_plans: read schedules and proofs of fusions from the cache, too.
+        always_compile: compile even what is in the cache.
+        backend: the meaning of ``backend="auto"``.
+        progress: whether long work reports progress; "auto": on a terminal.
         verify: prove every kernel before it runs.
         chaos: seed of the random delays of a debug build; ``None``: no delays.
         watchdog_ms: milliseconds that a wait of a debug build lasts before it reports.
@@ -200,7 +200,7 @@ def _refuse(name: str, value: str, help: str) -> NoReturn:
 
 
 def _instead(word: str, choices: Iterable[str], prefix: str = "") -> str:
-    """Which of ``choices``, all of which start with ``prefix``, was probably meant; all of them if none is near."""
+    """A help text with the closest of ``choices``, all of which start with ``prefix``; with all of them if none is close."""
     from difflib import get_close_matches  # only mistakes pay for its import
 
     by_rest = {choice.removeprefix(prefix).lower(): choice for choice in choices}

@@ -32,7 +32,7 @@ class Drawing:
     def box(
         self, x: float, y: float, w: float, h: float, fill: str, *, line: str = _LINE, weight: float = 1, round: float = 3, dashed: bool = False, note: str = ""
     ) -> None:
-        """A rectangle. ``note``: what a viewer shows when one points at it."""
+        """A rectangle. ``note``: its tooltip."""
         dash = ' stroke-dasharray="4 3"' if dashed else ""
         attributes = f'x="{x:g}" y="{y:g}" width="{w:g}" height="{h:g}" rx="{round:g}" fill={quoteattr(fill)} stroke="{line}" stroke-width="{weight:g}"{dash}'
         self._shapes.append(f"<rect {attributes}><title>{escape(note)}</title></rect>" if note else f"<rect {attributes}/>")
@@ -44,7 +44,7 @@ class Drawing:
         self._shapes.append(f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}"{weight}{colour}>{escape(text)}</text>')
 
     def line(self, points: Sequence[Point], *, line: str = _LINE, weight: float = 1, dashed: bool = False) -> None:
-        """Straight from point to point."""
+        """A polyline."""
         self._path("L".join(f"{x:g},{y:g}" for x, y in points), line, weight, "", dashed)
 
     def curve(self, points: Sequence[Point], *, line: str = _LINE, weight: float = 1, note: str = "") -> None:

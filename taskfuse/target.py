@@ -1,6 +1,6 @@
-"""Targets: the GPUs that kernels are for, what fits on them, and how fast they were measured to be.
+"""Targets: the GPUs that kernels run on, their limits, and their measured figures.
 
-Cost models, occupancy, the verifier and the default of ``arch`` look machines up here, and nowhere else. What every CUDA GPU has in common, such as the
+Cost models, occupancy, the verifier and the default of ``arch`` look machines up here alone. What all CUDA GPUs have in common, such as the
 threads of a warp, comes last (CUDA C++ Programming Guide, "Compute Capabilities"; PTX ISA for the named barriers).
 """
 
@@ -15,11 +15,11 @@ from taskfuse.errors import UnsupportedError
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a multiprocessor of one compute capability holds (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+    """The capacity of a multiprocessor of one compute capability (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 
     Attributes:
-        blocks: resident blocks at most.
-        warps: resident warps at most.
+        blocks: the most resident blocks.
+        warps: the most resident warps.
         shared: bytes of Shared memory. A block can have 1 KiB less: the system reserves that much in each.
         cluster: the most blocks of a cluster; 1: no clusters.
     """
@@ -69,23 +69,23 @@ def capability(arch: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ProductFigures:
-    """What kernels of matrix products take beside their bytes and multiply-adds: figures of :mod:`taskfuse.schedulers.cost` and of ``simt_gemm``.
+    """Costs of kernels of matrix products besides their bytes and multiply-adds: figures of :mod:`taskfuse.schedulers.cost` and of ``simt_gemm``.
 
     Those of one role's loop are the least squares of 109 sizes of ``benchmarks/matmul.py`` and of ten times of given tiles at five sizes, but for
     ``step_cycles``, which came later; those of ping-pong and clusters are of ``benchmarks/results/gemm_schedules.txt``. All of an H200.
 
     Attributes:
         tensor_share: of the rate of the tensor cores, what a long loop of wgmma gets.
-        start_us: in the place of ``launch_us``, for one block on each multiprocessor, barriers and first load included.
-        warpgroup_us: more for each warpgroup that multiplies beyond the first.
-        step_cycles: the least for a step: its barriers, and products that follow each other. 384 x 128 x 3584 takes 12 us with rings of 8 and of 22
+        start_us: replaces ``launch_us`` for one block per multiprocessor, barriers and first load included.
+        warpgroup_us: added for each warpgroup that multiplies beyond the first.
+        step_cycles: the least time of a step: its barriers, and products that follow each other. 384 x 128 x 3584 takes 12 us with rings of 8 and of 22
             slots alike, so that it is not the latency of loads.
         epilogue_cycles: to drain the last wgmma, and to begin the next tile.
         piece_cycles: for a warpgroup to convert, stage and store 64 x 64 elements; those of several warpgroups overlap.
         pingpong_cycles: for a turn to pass from one warpgroup to the next: from 4096^3, 4096 x 7168 x 2048 and 4096 x 4096 x 1024 beside shared tiles.
-        direct_factor: stores from registers, beside staged ones.
-        scattered_factor: stores of single elements from registers, beside staged ones: 96 products of 197 x 197 x 64.
-        side_latency_cycles: from the loads of what an epilogue reads beside the product to their values.
+        direct_factor: time of stores from registers, relative to staged ones.
+        scattered_factor: time of stores of single elements from registers, relative to staged ones: 96 products of 197 x 197 x 64.
+        side_latency_cycles: from the loads of an epilogue's further inputs to their values.
         side_cycles: for a warpgroup to load 64 x 64 elements of it. Both from 4096 x 2816 x 1024 with a residual and with a bias, on an H100.
         work_cycles: for one instruction of an epilogue, as it is counted: the same with x * sigmoid(x).
         guarded_factor: times these waits and instructions where conditions stand around them, so that one waits for the other: the same in turns.
@@ -93,7 +93,7 @@ class ProductFigures:
         cluster_us: for the blocks of a cluster to be launched together, and to wait for each other: 2048^3 with and without.
         row_part_cycles, column_part_cycles: for a warpgroup to add up 64 x 64 elements along their rows, or along their columns, which takes a shuffle for
             each; assumed, not measured.
-        finish_us: a barrier of the grid, and the sums of the parts behind it; assumed, not measured.
+        finish_us: a grid barrier, and the sums of the partial results after it; assumed, not measured.
         access_cycles: of the load and store units for one access of each warp of a role that copies; assumed, not measured.
         simt_shares: rows and columns of the result that a thread has, and the share of the multiply-adds that it issues then, at 32 of k in a tile: the rest
             are loads of factors. With one to 62 blocks on a multiprocessor, which makes little difference; with 16 of k it is 5 to 10% less. 8 x 8 spill
@@ -133,7 +133,7 @@ class ProductFigures:
 
 @dataclass(frozen=True, slots=True)
 class RowFigures:
-    """What kernels of rows take beside their bytes: figures of :mod:`taskfuse.schedulers.row_cost`.
+    """Costs of kernels of rows besides their bytes: figures of :mod:`taskfuse.schedulers.row_cost`.
 
     They fit 90 schedules of softmax, layer and RMS norms, measured on an H200 in bfloat16 at three sizes (``benchmarks/norms.py --sweep`` measures them
     again); those of blocks that share a row are estimates.
@@ -142,10 +142,10 @@ class RowFigures:
         load_cycles, store_cycles: waits for a load while the memory is busy, and for stores to leave.
         shuffle_cycles, barrier_cycles, grid_cycles: of a step of a butterfly, at a barrier of a block, and at one of the grid.
         slot_cycles, block_slot_cycles: to combine the partial result of one more warp, and of one more block.
-        issue_cycles, function_cycles: from one instruction of a thread to its next, and what a function of an element takes beside these.
+        issue_cycles, function_cycles: from one instruction of a thread to its next, and further cycles of a function of an element.
         instructions, copy_instructions, function_instructions: per element: of a phase; to have it from memory again; of a function.
         overhead_instructions: per thread and phase.
-        others: part of the other times that is not hidden behind the greatest.
+        others: the share of the other times that does not overlap with the greatest.
     """
 
     load_cycles: float = 600
@@ -169,19 +169,19 @@ class Target:
     """A GPU.
 
     Attributes:
-        name: its usual name.
+        name: its common name.
         arch: the architecture that its machine code is compiled for.
         sms: multiprocessors.
         clock_mhz: the clock under load, which the power limit keeps below the maximum.
         dram_bytes_per_us: between the chip and its memory, by a pointwise kernel.
-        l2_bytes: of the second-level cache, as much as may lie between two walks over data so that the second finds them there.
+        l2_bytes: of the second-level cache that data may occupy so that a second pass over them hits.
         l2_bytes_per_us: from there, by all multiprocessors together.
         l2_bytes_per_cycle: from there, to each multiprocessor.
         shared_bytes_per_cycle: between a multiprocessor and its Shared memory: 32 banks of 4 bytes.
         lanes: scalar instructions that a multiprocessor issues per cycle.
         tensor_bytes_per_cycle: multiply-adds of dense products on the tensor cores of a multiprocessor per cycle, times the bytes of an operand (NVIDIA
             H100 white paper: 989 TFLOP/s of bf16 at 1830 MHz).
-        busy_threads: of a multiprocessor, each with one load of 16 bytes in flight, that keep DRAM busy: its bytes in 0.6 us, rounded.
+        busy_threads: threads of a multiprocessor, each with one load of 16 bytes in flight, that saturate DRAM: its bytes in 0.6 us, rounded.
         launch_us: from one kernel of a graph to the next, barriers and first loads included; an empty kernel takes less.
         latency_cycles: from a load to its value, under load.
         products, rows: further figures, for the cost models of matrix products and of rows.
@@ -223,27 +223,27 @@ class Target:
         return self.sms * self.clock_mhz
 
     def dram_us(self, moved: float, share: float = 1.0) -> float:
-        """Microseconds of so many bytes between the chip and its memory, at a share of its bandwidth."""
+        """Microseconds to move ``moved`` bytes between the chip and its memory, at a share of its bandwidth."""
         return moved / (self.dram_bytes_per_us * share)
 
     def issue_us(self, instructions: float, sms: int | None = None) -> float:
-        """Microseconds of so many instructions of threads, on all multiprocessors or on ``sms`` of them."""
+        """Microseconds to issue scalar instructions, on all multiprocessors or on ``sms`` of them."""
         return instructions / (self.lanes * (self.cycles_per_us if sms is None else sms * self.clock_mhz))
 
     def tensor_us(self, products: float, itemsize: int) -> float:
-        """Microseconds of so many multiply-adds of operands of so many bytes on tensor cores."""
+        """Microseconds of multiply-adds on tensor cores, of operands of ``itemsize`` bytes."""
         return products * itemsize / (self.tensor_bytes_per_cycle * self.cycles_per_us)
 
     def fill(self, threads: float) -> float:
-        """The share of the bandwidth that so many threads reach, each with a load in flight (Little's law)."""
+        """The share of the bandwidth that ``threads`` reach, each with a load in flight (Little's law)."""
         return min(1.0, threads / (self.sms * self.busy_threads))
 
     def kernel_us(self, *times: float) -> float:
-        """Microseconds from one kernel of a graph to the next, of one whose parts take ``times`` at once: the roofline that every cost model stands on."""
+        """Microseconds from one kernel of a CUDA graph to the next, for a kernel whose parts take ``times`` concurrently: the roofline of every cost model."""
         return self.launch_us + max(times)
 
     def has(self, arch: int, feature: bool = False) -> bool:
-        """Whether it has instructions of a compute capability (times ten): those of that one alone (``feature``), or of that and all later ones."""
+        """Whether it has instructions of a compute capability (times ten), which that one alone has (``feature``), or that and all later ones."""
         return self.capability == arch if feature else self.capability >= arch
 
 
@@ -251,15 +251,15 @@ H200: Final = Target("H200", "sm_90a", 132, 1700, 4.3e6, 32 << 20, 5.5e6, 65, 40
 H100: Final = Target("H100", "sm_90a", 132, 1540, 2.9e6, 32 << 20, 5.5e6, 65, 4096, 2.5, 2200, 768)
 A100: Final = Target("A100", "sm_80", 108, 1410, 1.8e6, 24 << 20, 4.0e6, 64, 2048, 2.5, 2000, 640)
 TARGETS: Final = {t.name: t for t in (H200, H100, A100)}
-"""By name. Bandwidth and clock of the first two were measured (``benchmarks/target.py``), those of the last follow from its data sheet. All have the figures
-of products and rows that were fitted on an H200."""
+"""By name. Bandwidth and clock of the H200 and the H100 were measured (``benchmarks/target.py``); those of the A100 follow from its data sheet. All have the
+figures of products and rows that were fitted on an H200."""
 
 DEFAULT: Final = H200
-"""Where no GPU is there to ask."""
+"""The target if the machine has no GPU."""
 
 
 def as_target(given: Target | str) -> Target:
-    """A target, or that of a name (``"H100"``) or of an architecture (``"sm_80"``).
+    """The target given, or the one of a name (``"H100"``) or an architecture (``"sm_80"``).
 
     Raises:
         UnsupportedError: there is no such target.
@@ -290,13 +290,16 @@ WARP = 32
 """Threads of a warp."""
 
 VECTOR_BYTES: Final = 16
-"""Bytes that a thread loads or stores at once at most."""
+"""The most bytes that one instruction of a thread loads or stores."""
 
 ASYNC_BYTES: Final = (4, 8, 16)
 """Bytes of an element, or of a vector, that ``cp.async`` copies."""
 
 WARPGROUP = 128
 """Threads of a warpgroup: four warps with consecutive linear ids, the first a multiple of four."""
+
+MAX_RESIDENT = 32
+"""The most resident blocks of a multiprocessor (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 
 MAX_THREADS = 1024
 """Threads of a block."""

@@ -1,7 +1,7 @@
 """What one run of a kernel's text shows of its values."""
 
 import taskfuse as tf
-from taskfuse.check.trace import Budget
+from taskfuse.check.refuted import Budget
 from taskfuse.check.values.execution import Witness, execute
 
 

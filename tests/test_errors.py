@@ -276,7 +276,7 @@ def test_automatic_schedules(call: Callable[[Chain], Any], expected: str) -> Non
 def test_what_no_scheduler_takes(kind: str, wanted: str) -> None:
     scheduler = getattr(S, kind)
     assert refused(lambda: scheduler(Chain().a)) == f"tf.schedulers.{kind} of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"
-    config = f"a {kind} schedule of fusion 'small' is not supported: config is 'wrong', no {wanted}\nhelp: give a tf.schedulers.{wanted}, or None"
+    config = f"a {kind} schedule of fusion 'small' is not supported: config is 'wrong', not a {wanted}\nhelp: give a tf.schedulers.{wanted}, or None"
     assert refused(lambda: scheduler(small(), WRONG)) == config
 
 

@@ -318,7 +318,7 @@ class Uses:
 
 
 def overlapping(tree: StatementTree) -> list[tuple[str, str]]:
-    """Pairs of Shared buffers that may have bytes in common. One without an offset lies behind those before it."""
+    """Pairs of Shared buffers that may have bytes in common. One without an offset follows those before it."""
     buffers = [b for b in tree.kernel.buffers if MEDIA[b.memory].is_placed]
     placed = [b for b in buffers if b.offset is not None]
     if not placed:

@@ -42,7 +42,7 @@ class Need:
     Attributes:
         bytes: from the beginning of the buffer, or tensor, to what is accessed; ``access``: there.
         what: what needs it.
-        below: how far it may be behind such a multiple.
+        below: how far it may be past such a multiple.
         begins: something begins there; false: it is a stride.
     """
 
@@ -127,7 +127,7 @@ class _Questions:
         self._known: dict[tuple[object, Expr, int, int], bool] = {}
 
     def holds(self, need: Need, context: Context) -> bool:
-        """True only if bytes are a multiple, or no further behind one than they may be."""
+        """True only if bytes are a multiple, or exceed one by no more than they may."""
         terms, constant = terms_of(need.bytes)
         if constant % need.of < need.below and all(k % need.of == 0 for _, k in terms):
             return True

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from taskfuse.check.endpoints import Endpoint
-from taskfuse.check.statement_tree import BLOCKS, Node
-from taskfuse.check.threads import Conditions, Threads
+from taskfuse.check.statement_tree import BLOCKS, Conditions, Node
+from taskfuse.check.threads import Threads
 from taskfuse.check.traversals import NotRing, Part, Visit, visits
 from taskfuse.ir.scalar import ONE, Expr, const, eq, maximum, prove, simplify
 from taskfuse.kir import Kernel
@@ -46,7 +46,7 @@ class Arrivals:
                 raise NotRing(f"{name} counts {count} arrivals, but gets {total}", *(n for _, parts in ends for v in visits(parts) for n in v.arrivals[:1]))
 
     def _arrivals_of(self, end: Endpoint, visit: Visit) -> list[Expr]:
-        """The arrivals of one position; of the visits of a trailing cursor, in the loop and in each position behind it."""
+        """The arrivals of one position; of the visits of a trailing cursor, in the loop and in each position after it."""
         found: list[Expr] = []
         for group in (visit.arrivals, *visit.drain):
             total: Expr = const(0)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from taskfuse.check.clusters import Clusters
 from taskfuse.check.enumeration import Pairs
+from taskfuse.check.index_bounds import box_count
 from taskfuse.check.paths import SyncPoint
-from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREADS, Node, StatementTree
-from taskfuse.check.threads import Conditions, Threads, box_count
+from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREADS, Conditions, Node, StatementTree
+from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import ZERO, Const, Expr, eq, prove, simplify, sym
 from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.nodes import For, TmaLoad
@@ -232,7 +233,7 @@ class Barriers:
     # -- arrival and wait ---------------------------------------------------------------------------------------------------------
 
     def _pairs(self) -> None:
-        """mbarriers of one slot at which the same threads arrive and wait, one right after the other, each time."""
+        """mbarriers of one slot at which the same threads arrive and wait, one right after the other, each time; the parity is a cursor's, or a number."""
         names = {m.name: m.slots for m in self.tree.kernel.mbarriers}
         uses: dict[str, list[Node]] = {name: [] for name in names}
         cursors: dict[str, list[Node]] = {}
@@ -270,7 +271,25 @@ class Barriers:
                     self._hold(site)
 
     def _as_pairs(self, nodes: list[Node], cursors: dict[str, list[Node]]) -> list[Node]:
-        """The arrivals, if arrival, wait and advance of one cursor always stand together."""
+        """The arrivals, if arrival, wait and advance of one cursor always stand together; or arrival and wait, each executed once, and parities alternate."""
+        return self._counted(nodes) or self._by_cursor(nodes, cursors)
+
+    def _counted(self, nodes: list[Node]) -> list[Node]:
+        """Arrivals and waits outside loops and uniform conditions: the wait for phase k has the parity of k."""
+        if len(nodes) % 2 or len(nodes) < 4:  # what completes once may be used in other forms, too
+            return []
+        for phase, (n, then) in enumerate(zip(nodes[::2], nodes[1::2], strict=True)):
+            match n.stmt, then.stmt:
+                case Arrive(across=(), barrier=one), Wait(parity=Const(value=parity), barrier=two) if one.slot is ZERO and two.slot is ZERO:
+                    together = n.block is then.block and then.index == n.index + 1
+                    if not together or parity != phase % 2 or n.loops or self.threads.split(n.conditions).uniform:
+                        return []
+                case _:
+                    return []
+        return nodes[::2]
+
+    @staticmethod
+    def _by_cursor(nodes: list[Node], cursors: dict[str, list[Node]]) -> list[Node]:
         arrivals: list[Node] = []
         cursor: str | None = None
         seen: set[Node] = set()

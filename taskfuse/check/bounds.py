@@ -89,7 +89,7 @@ def _ends_inside(block: Block, context: Context, storage: Storage) -> bool:
     A swizzle moves bytes within spans that begin at multiples of their size, as its buffer does: what ends within whole spans of a part stays there.
     """
     access, shape, size = block.access, storage.shapes[block.access.buffer], storage.sizes[block.access.buffer]
-    begin = block.start - storage.byte(access)  # bytes that the block begins behind its first element
+    begin = block.start - storage.byte(access)  # bytes from its first element to the beginning of the block
     questions: list[tuple[Expr, Expr]] = []
     for axis in range(len(shape), -1, -1):
         end = row_major_size(shape[axis:]) * size

@@ -15,8 +15,8 @@ from taskfuse.check.accesses import Engine, Use
 from taskfuse.check.barriers import Barriers, BarrierSite
 from taskfuse.check.paths import Paths, Region, Step
 from taskfuse.check.rings import Shot
-from taskfuse.check.statement_tree import BLOCKS, Node
-from taskfuse.check.threads import Conditions, Threads
+from taskfuse.check.statement_tree import BLOCKS, Conditions, Node
+from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.synchronization import Arrive, ArriveAsync, BarrierScope, Expect, Wait
 

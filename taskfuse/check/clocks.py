@@ -43,7 +43,7 @@ class Clocks:
         self.issued = [0] * len(self.owners)
 
     def _engines(self, events: list[list[Event]]) -> dict[tuple[Any, ...], int]:
-        """Clock components, behind those of the threads, of asynchronous operations: those of a thread that complete in order share one.
+        """Clock components, after those of the threads, of asynchronous operations: those of a thread that complete in order share one.
 
         Stores, wgmmas and asynchronous copies complete in order, and the reads of stores before their writes. Loads complete in any order, but for those
         that one mbarrier counts: a thread that waits for a phase of it has waited for the phases before.

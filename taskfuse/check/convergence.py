@@ -10,7 +10,8 @@ one, it waits forever, or for whatever the others happen to execute.
 from __future__ import annotations
 
 from taskfuse.check.barriers import apart, uneven
-from taskfuse.check.statement_tree import Node, StatementTree, together
+from taskfuse.check.known import together
+from taskfuse.check.statement_tree import Node, StatementTree
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.operands import Descriptor

@@ -11,15 +11,18 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from taskfuse.check.clocked_barriers import ClockedBarriers
+from taskfuse.check.clocked_mbarriers import ClockedMbarriers
 from taskfuse.check.clocks import Clocks
+from taskfuse.check.known import together
+from taskfuse.check.refuted import Budget, Refuted, TooLarge
 from taskfuse.check.shadow import Shadow
-from taskfuse.check.statement_tree import together
-from taskfuse.check.trace import BLOCKS, Budget, Clock, Event, Refuted, TooLarge, Trace, places
+from taskfuse.check.touched_elements import places
+from taskfuse.check.trace import BLOCKS, Clock, Event, Trace
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel, walk
 from taskfuse.kir.channels import ring_text
@@ -49,38 +52,6 @@ from taskfuse.target import MAX_THREADS, WARP, WARPGROUP
 _OPERATIONS = {Queue.WGMMA: "a wgmma", Queue.BULK: "a TMA store", Queue.COPY: "an asynchronous copy"}
 
 
-@dataclass(slots=True, eq=False)
-class _Cell:
-    """An mbarrier: its state, the clock of each completed phase, the waits for each; the thread that initialized it, and when."""
-
-    maker: int
-    made: int
-    count: int
-    pending: int
-    clock: Clock
-    bytes: int = 0
-    done: list[Clock] = field(default_factory=lambda: list[Clock]())
-    waits: list[tuple[int, int, int, Event]] = field(default_factory=lambda: list[tuple[int, int, int, Event]]())
-
-
-@dataclass(slots=True, eq=False)
-class _Semaphore:
-    """A counter in Global memory: releases per phase, releases of the current one, and the clock of each completed phase.
-
-    A wait sees the releases that its phases take, in the order of this run, and need not see more: it may have read the counter then.
-    """
-
-    count: int
-    clock: Clock
-    released: int = 0
-    done: list[Clock] = field(default_factory=lambda: list[Clock]())
-
-
-@dataclass(slots=True, eq=False)
-class _Barrier:
-    arrived: list[int] = field(default_factory=lambda: list[int]())
-
-
 class Run:
     """One run of some blocks, with clocks."""
 
@@ -92,28 +63,16 @@ class Run:
         self.shadow = Shadow(time, traces[0].memory, places(kernel, symbols))
         self.visits: dict[int, list[tuple[int, int, int, Event]]] = {}
         self.at = [0] * self.size
-        self.cells: dict[tuple[int, str, int], _Cell] = {}
-        self.semaphores: dict[tuple[str, tuple[int, ...]], _Semaphore] = {}
-        self.counts = {s.name: int(evaluate(s.count, symbols)) for s in kernel.semaphores}
-        self.extents = {s.name: tuple(int(evaluate(e, symbols)) for e in s.shape) for s in kernel.semaphores}
-        self.barriers: dict[Any, _Barrier] = {}
+        self.mbarriers = ClockedMbarriers(kernel, symbols, time)
+        self.barriers = ClockedBarriers(time, self.events, self.at)
         self.queues: dict[tuple[int, Queue], list[list[tuple[Clock, Clock]]]] = {}
         self.open: dict[tuple[int, Queue], list[tuple[Clock, Clock]]] = {}
         self.published: list[list[int]] = [[] for _ in range(self.size)]
-        self.released: set[int] = set()
         self.loads: dict[int, tuple[int, int, Event]] = {}
-        self.last: dict[tuple[int, int], Clock] = {}
-        self.expected: dict[tuple[int, int, int, int], int] = {}
         self.products: dict[tuple[int, int, int], Clock] = {}
         launched = kernel.launch_registers
         self.registers = [launched or 0] * self.size
         self.left = [math.inf if launched is None else 0] * len(traces)  # that no warpgroup of a block has
-        for t, events in enumerate(self.events):
-            for e in events:
-                if together(e.stmt) or (isinstance(e.stmt, Barrier) and e.stmt.scope is BarrierScope.WARP):
-                    for size in {WARP, together(e.stmt) or WARP}:
-                        key = (id(e.stmt), size, self.time.unit(t, size), e.again)
-                        self.expected[key] = self.expected.get(key, 0) + 1
 
     def run(self) -> None:
         """Run to the end. Raises :class:`Refuted`."""
@@ -136,7 +95,7 @@ class Run:
         for (t, queue), batches in (*self.queues.items(), *((k, [v]) for k, v in self.open.items())):
             if queue is Queue.COPY:
                 component = self.engines.get((t, queue), t)  # a thread that only commits has nothing in its batches
-                known = self.clocks[t // self.per * self.per :][: self.per, component].max()  # who waits for an arrival behind them knows, too
+                known = self.clocks[t // self.per * self.per :][: self.per, component].max()  # a wait for a later arrival orders them, too
                 batches = [[c for c in batch if c[0][component] > known] for batch in batches]
             if any(batches):
                 raise Refuted(f"thread {t % self.per}", f"it exits while {_OPERATIONS[queue]} of its may be in flight")
@@ -159,7 +118,7 @@ class Run:
 
     def _state(self, t: int, e: Event) -> str:
         if isinstance(e.stmt, Acquire):
-            semaphore = self._semaphore(t, e)
+            semaphore = self.mbarriers.semaphore(t, e)
             state = f"{len(semaphore.done)} phases complete, {semaphore.released} of {semaphore.count} releases in the next"
             return f" (thread {t % self.per} of block {t // self.per} waits for {e.values}; {state}{ring_text(self.kernel, e.stmt)})"
         if isinstance(e.stmt, SetMaxNReg) and self.registers[t] < e.stmt.registers:
@@ -167,7 +126,7 @@ class Run:
         if not isinstance(e.stmt, Wait):
             return ""
         name, slot = e.key
-        cell = self.cells.get((t // self.per, name, slot))
+        cell = self.mbarriers.cells.get((t // self.per, name, slot))
         if cell is None:
             return f" ({name}[{slot}] is not initialized)"
         state = f"phase {len(cell.done) - 1}, {cell.pending} of {cell.count} arrivals and {cell.bytes} bytes pending"
@@ -178,24 +137,20 @@ class Run:
     def _step(self, t: int, e: Event) -> bool:
         if isinstance(e.stmt, SetMaxNReg) and not self._takes(t, e.stmt.registers):
             return False
-        if together(e.stmt) and not self._meet(t, e, BarrierScope.WARP, 0):  # a warp comes together at its instructions
+        if together(e.stmt) and not self.barriers.meet(t, e, BarrierScope.WARP, 0):  # a warp comes together at its instructions
             return False
         match e.stmt:
             case Compute() | Choose() | Gather() | VectorCopy() | LdMatrix() | StMatrix():
                 self.shadow.touch(t, e, e.key, e.values, e.is_write, self.clocks[t], t)
                 return True
             case Barrier():
-                return self._meet(t, e, e.stmt.scope, e.values)
+                return self.barriers.meet(t, e, e.stmt.scope, e.values)
             case InitBarrier():
-                key = (t // self.per, *e.key)
-                if key in self.cells:
-                    raise Refuted(f"{e.key[0]}[{e.key[1]}]", "it is initialized twice", self.time.who(t, e))
-                self.cells[key] = _Cell(t, self.time.tick(t), e.values, e.values, self.clocks[t].copy())
-                self.cells[key].done.append(self.clocks[t].copy())
+                self.mbarriers.initialize(t, e)
                 return True
             case Arrive() | Expect():
                 for block in self.time.reached(t, e):
-                    self._arrive(t, e, self._cell(t, e, block), 0 if e.values is None else e.values)
+                    self.mbarriers.arrive(t, e, self.mbarriers.cell(t, e, block), 0 if e.values is None else e.values)
                     self._visit(block, t, t, e)
                 return True
             case AsyncCopy():
@@ -208,18 +163,18 @@ class Run:
                 self.open.setdefault((t, Queue.COPY), []).append((clock, clock))
                 return True
             case ArriveAsync():
-                cell = self._cell(t, e)
+                cell = self.mbarriers.cell(t, e)
                 component = self.engines.get((t, Queue.COPY))
                 if component is not None:
                     done = self.clocks[t].copy()
                     done[component] = self.issued[component]
                     np.maximum(cell.clock, done, out=cell.clock)
-                self._arrive(t, e, cell, 0)
+                self.mbarriers.arrive(t, e, cell, 0)
                 return True
             case Wait():
-                return self._wait(t, e)
+                return self.mbarriers.wait(t, e)
             case Release():
-                semaphore = self._semaphore(t, e)
+                semaphore = self.mbarriers.semaphore(t, e)
                 self.time.tick(t)
                 np.maximum(semaphore.clock, self.clocks[t], out=semaphore.clock)
                 semaphore.released += 1
@@ -228,7 +183,7 @@ class Run:
                     semaphore.released = 0
                 return True
             case Acquire():
-                semaphore = self._semaphore(t, e)
+                semaphore = self.mbarriers.semaphore(t, e)
                 phases: int = e.values
                 if len(semaphore.done) < phases:
                     return False
@@ -244,14 +199,14 @@ class Run:
                     if len(read):
                         self.shadow.touch(t, e, source, read, False, clock, component)
                     self.shadow.touch(t, e, buffer, elements, True, clock, component, block)
-                    cell = self._cell(t, e, block)
-                    self._in_phase(t, e, cell)
+                    cell = self.mbarriers.cell(t, e, block)
+                    self.mbarriers.in_phase(t, e, cell)
                     if not self._fenced(self.published, cell.maker, cell.made, clock):
                         reason = "the copy engine may use it before its initialization is visible: without an mbarrier_init fence of the initializer"
                         raise Refuted(f"{e.key[0]}[{e.key[1]}]", reason, self.time.who(t, e))
                     np.maximum(cell.clock, clock, out=cell.clock)
                     cell.bytes -= size
-                    self._settle(e, cell)
+                    self.mbarriers.settle(e, cell)
                     self._visit(block, component, t, e)
                 return True
             case TmaStore():
@@ -304,19 +259,6 @@ class Run:
         self.registers[t] = registers
         return True
 
-    def _whole(self, t: int, e: Event) -> None:
-        """All threads of a warp (warpgroup) execute what they execute together, each time. Raises :class:`Refuted`."""
-        size = together(e.stmt)
-        if size == 0:  # SYNC warp: all that the block has
-            size, whole = WARP, min(WARP, self.per - t % self.per // WARP * WARP)
-        else:
-            whole = size
-        for unit, all_ in {WARP: min(WARP, whole), size: whole}.items():
-            come = self.expected[id(e.stmt), unit, self.time.unit(t, unit), e.again]
-            if come != all_:
-                what = "lanes of a warp" if unit == WARP else "threads of a warpgroup"
-                raise Refuted(_subject(self.time.text(e)), f"{come} of {all_} {what} reach it", self.time.who(t, e))
-
     @staticmethod
     def _fenced(fences: list[list[int]], thread: int, when: int, clock: Clock) -> bool:
         """A thread has fenced what it did at a time, and that comes before a clock."""
@@ -327,134 +269,6 @@ class Run:
         """Remember what reaches another block, which must not have exited."""
         if block != t // self.per:
             self.visits.setdefault(block, []).append((component, int(self.clocks[t, t]) if component == t else self.issued[component], t, e))
-
-    def _cell(self, t: int, e: Event, block: int | None = None) -> _Cell:
-        name, slot = e.key
-        cell = self.cells.get((t // self.per if block is None else block, name, slot))
-        if cell is None:
-            raise Refuted(f"{name}[{slot}]", "it is used before it is initialized", self.time.who(t, e))
-        if not (cell.done[0] <= self.clocks[t]).all():
-            raise Refuted(f"{name}[{slot}]", "nothing orders its initialization and this use", self.time.who(t, e))
-        return cell
-
-    def _semaphore(self, t: int, e: Event) -> _Semaphore:
-        name, index = e.key
-        found = self.semaphores.get(e.key)
-        if found is None:
-            if any(not 0 <= i < n for i, n in zip(index, self.extents[name], strict=True)):
-                raise Refuted(name, f"it has no counter {list(index)}", self.time.who(t, e))
-            found = self.semaphores[e.key] = _Semaphore(self.counts[name], np.zeros(self.clocks.shape[1], np.int32))
-        return found
-
-    def _arrive(self, t: int, e: Event, cell: _Cell, size: int) -> None:
-        name, slot = e.key
-        if cell.pending == 0:
-            raise Refuted(f"{name}[{slot}]", f"more than {cell.count} arrivals in phase {len(cell.done) - 1}", self.time.who(t, e))
-        self._in_phase(t, e, cell)
-        self.time.tick(t)
-        np.maximum(cell.clock, self.clocks[t], out=cell.clock)
-        cell.bytes += size
-        cell.pending -= 1
-        self._settle(e, cell)
-
-    def _in_phase(self, t: int, e: Event, cell: _Cell) -> None:
-        """An arrival, or bytes, of a phase come after completion of the one before. Raises :class:`Refuted`."""
-        if not (cell.done[-1] <= self.clocks[t]).all():
-            name, slot = e.key
-            phase = len(cell.done) - 1
-            what = "bytes" if isinstance(e.stmt, TmaLoad) else "an arrival"
-            raise Refuted(f"{name}[{slot}]", f"{what} of phase {phase} may come before phase {phase - 1} is complete", self.time.who(t, e))
-
-    def _settle(self, e: Event, cell: _Cell) -> None:
-        if cell.pending or cell.bytes:
-            return
-        phase = len(cell.done) - 1
-        clock = np.maximum(cell.clock, cell.done[-1])
-        for t, time, seen, wait in cell.waits:
-            if seen == phase - 1 and clock[t] < time:
-                name, slot = e.key
-                raise Refuted(
-                    f"{name}[{slot}]",
-                    f"phase {phase} may complete before a wait for phase {phase - 1} is over: parity {seen & 1} then means another phase",
-                    self.time.who(t, wait),
-                )
-        cell.waits = [w for w in cell.waits if w[2] >= phase]
-        cell.done.append(clock)
-        cell.clock = clock.copy()
-        cell.pending = cell.count
-
-    def _wait(self, t: int, e: Event) -> bool:
-        cell = self._cell(t, e)
-        done = len(cell.done) - 1
-        if done & 1 == e.values:
-            return False
-        seen = done - 1
-        if seen >= 1 and not (cell.done[seen] <= self.clocks[t]).all():
-            name, slot = e.key
-            raise Refuted(
-                f"{name}[{slot}]",
-                f"a wait for phase {seen} may pass early: phase {seen - 1} may be incomplete, and phase {seen - 2} has the parity of phase {seen}",
-                self.time.who(t, e),
-            )
-        np.maximum(self.clocks[t], cell.done[-1], out=self.clocks[t])
-        cell.waits.append((t, self.time.tick(t), seen, e))
-        return True
-
-    def _meet(self, t: int, e: Event, scope: BarrierScope, count: int) -> bool:
-        block = t // self.per
-        match scope:
-            case BarrierScope.BLOCK:
-                key, needed = ("block", block), self.per
-            case BarrierScope.NAMED:
-                key, needed = ("named", block, e.key[1]), count
-            case BarrierScope.CLUSTER:
-                key, needed = ("cluster",), self.size
-            case BarrierScope.GRID:
-                key, needed = ("grid", e.key[1]), count
-            case BarrierScope.WARP:
-                where = self.time.unit(t, WARP)
-                key, needed = ("warp", id(e.stmt), where, e.again), self.expected[id(e.stmt), WARP, where, e.again]
-                self._whole(t, e)
-        if t in self.released:
-            self.released.discard(t)
-            return True
-        site = self.barriers.setdefault(key, _Barrier())
-        if t in site.arrived:
-            return False
-        first = site.arrived[0] if site.arrived else t
-        other = self.events[first][self.at[first]].stmt
-        if scope in (BarrierScope.BLOCK, BarrierScope.CLUSTER) and other is not e.stmt:
-            what = scope.value
-            there = self.time.who(first, self.events[first][self.at[first]])
-            raise Refuted(f"SYNC {what}", f"threads wait at two different barriers of the {what}", self.time.who(t, e), there)
-        if scope is BarrierScope.NAMED:
-            name, before = f"SYNC named {e.key[1]}", self.last.get((block, e.key[1]))
-            if before is not None and not (before <= self.clocks[t]).all():
-                raise Refuted(
-                    name, "nothing orders an arrival after the preceding completion of the barrier, so threads of two rounds may mix", self.time.who(t, e)
-                )
-            if site.arrived and self.events[first][self.at[first]].values != count:
-                who = self.time.who(t, e), self.time.who(first, self.events[first][self.at[first]])
-                raise Refuted(name, "participants expect different numbers of threads", *who)
-        site.arrived.append(t)
-        if len(site.arrived) < needed:
-            return False
-        del self.barriers[key]
-        joined = self.clocks[site.arrived].max(axis=0)
-        if scope is BarrierScope.NAMED:
-            self.last[block, e.key[1]] = joined
-        for s in site.arrived:
-            self.clocks[s] = joined
-            self.time.tick(s)
-            if s != t:
-                self.released.add(s)
-        return True
-
-
-def _subject(text: str) -> str:
-    """The instruction of a statement's text, without operands."""
-    first, _, rest = text.partition(" ")
-    return f"{first} {rest.split(' ')[0]}" if first in ("SYNC", "FENCE", "COMMIT", "WAIT_GROUP") else first
 
 
 def _threads(threads: list[int], per: int) -> str:

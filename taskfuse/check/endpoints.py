@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from taskfuse.check.accesses import Use
 from taskfuse.check.clusters import Types
-from taskfuse.check.statement_tree import BLOCK_NAMES, Node
-from taskfuse.check.threads import Conditions
+from taskfuse.check.statement_tree import BLOCK_NAMES, Conditions, Node
 from taskfuse.check.traversals import Part, Pingpong, Visit, visits
 from taskfuse.ir.scalar import Const, Expr, Mod, private, simplify, substitute, sym
 

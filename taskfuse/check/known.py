@@ -1,9 +1,13 @@
-"""The statements for which the proof has rules. A kernel with any other statement is outside the model."""
+"""The statements for which the proof has rules, and the rules that are a fact about the class. A kernel with any other statement is outside the model."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from taskfuse.kir import Kernel, walk
-from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Queue
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.synchronization import (
     Acquire,
@@ -24,17 +28,42 @@ from taskfuse.kir.synchronization import (
     WgmmaFence,
 )
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
+from taskfuse.target import WARP, WARPGROUP
 
-KNOWN: frozenset[type] = frozenset(
-    (
-        *(For, Bind, If),
-        *(Compute, Choose, Gather, VectorCopy, AsyncCopy, TmaLoad, TmaStore),
-        *(Wgmma, Mma, LdMatrix, StMatrix, Shuffle),
-        *(Barrier, InitBarrier, Arrive, ArriveAsync, Expect, Wait, Release, Acquire, CursorInit, Advance, Commit, WaitGroup),
-        *(FenceInit, FenceProxyAsync, WgmmaFence, SetMaxNReg),
-    )
-)
-"""A class is added together with its rules: which threads execute such statements, what these access, what they order."""
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the proof knows of the statements of one class. What they access is known from their fields (:mod:`taskfuse.kir.fields`).
+
+    Attributes:
+        together: how many consecutive threads execute one together, so that the threads of a warp wait for each other there; 0: each thread for itself.
+        orders: whether it may order what stands before it and what stands behind it: paths keep such statements.
+    """
+
+    together: int = 0
+    orders: bool = False
+
+
+RULES: Mapping[type[Stmt], Rules] = {
+    **dict.fromkeys((For, Bind, If), Rules()),
+    **dict.fromkeys((Compute, Choose, Gather, VectorCopy, AsyncCopy, TmaStore), Rules()),
+    **dict.fromkeys((InitBarrier, CursorInit), Rules()),
+    **dict.fromkeys((TmaLoad, Barrier, Arrive, ArriveAsync, Expect, Wait, Release, Acquire, Advance), Rules(orders=True)),
+    **dict.fromkeys((FenceInit, FenceProxyAsync), Rules(orders=True)),
+    **dict.fromkeys((Mma, LdMatrix, StMatrix, Shuffle), Rules(WARP, orders=True)),
+    **dict.fromkeys((Wgmma, WgmmaFence, SetMaxNReg, Commit, WaitGroup), Rules(WARPGROUP, orders=True)),
+}
+"""A class is added together with what else the layers must know of it: what it does to a barrier, a queue, or the accesses of others."""
+
+KNOWN: frozenset[type] = frozenset(RULES)
+ORDERING = tuple(kind for kind, rules in RULES.items() if rules.orders)
+
+
+def together(stmt: Stmt) -> int:
+    """How many consecutive threads execute a statement together; 0: each thread for itself."""
+    if isinstance(stmt, Commit | WaitGroup) and stmt.queue is not Queue.WGMMA:
+        return 0
+    return RULES[type(stmt)].together
 
 
 def unknown(kernel: Kernel, known: frozenset[type] = KNOWN) -> Obligation | None:

@@ -1,6 +1,6 @@
 """Rings inside one role: slots of a buffer that threads use in turn, numbered by a cursor without mbarriers.
 
-All ``m`` advances of such a cursor stand in one block of statements, which all its threads execute equally often. A use in this block, behind ``j < m`` of
+All ``m`` advances of such a cursor stand in one block of statements, which all its threads execute equally often. A use in this block, after ``j < m`` of
 them, at a slot ``k`` further than the cursor's, is at position ``m*I + j + k``, where ``I`` counts the executions of the block, through all loops around
 it. A use before the loop whose body the block is has ``j = 0`` and ``I`` earlier executions. Two uses of one slot are at positions that differ by a
 multiple of the number of slots ``S``. This gives the least number of executions of the block between them, and so the statements that are passed in any
@@ -55,7 +55,7 @@ class MultiBuffer:
         return owner if owner is not None and isinstance(owner.stmt, For) else None
 
     def position(self, node: Node, ahead: int) -> Position | None:
-        """The position of a use at a slot so much further than the cursor's; ``None`` if it stands elsewhere, or behind the last advance."""
+        """The position of a use at a slot so much further than the cursor's; ``None`` if it stands elsewhere, or after the last advance."""
         place = next((n for n in node.path if n.block is self.block), None)
         if place is not None:
             return None if place.index > self.moves[-1].index else Position(node, sum(move.index < place.index for move in self.moves) + ahead, True)

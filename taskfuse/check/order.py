@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 
 from taskfuse.check.endpoints import Ring
 from taskfuse.check.paths import Paths
@@ -18,7 +20,7 @@ from taskfuse.check.statement_tree import Block, Node, StatementTree
 from taskfuse.check.threads import Threads
 from taskfuse.check.traversals import Choice, Either, Part, Repeat, Visit
 from taskfuse.ir.connectivity import find_cycle
-from taskfuse.ir.scalar import Const
+from taskfuse.ir.scalar import Const, Sym, const, substitute
 from taskfuse.kir.clusters import remote_barriers
 from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.kir.synchronization import Arrive, ArriveAsync, Barrier, BarrierScope, Expect, FenceInit, InitBarrier, Wait
@@ -104,6 +106,10 @@ class _Level:
 
 def _whole(block: Block) -> _Span:
     return _Span(block, 0, len(block.nodes))
+
+
+TRIPS = 1 << 10
+"""Of loops around a statement that initializes mbarriers: more are not enumerated."""
 
 
 def deadlocks(tree: StatementTree, paths: Paths, rings: Rings, others: Sequence[tuple[Node, Node]]) -> list[Obligation]:
@@ -233,7 +239,7 @@ def _once(rings: Rings) -> list[tuple[Node, Node]]:
 
 
 def initialization(tree: StatementTree, rings: Rings, paths: Paths) -> list[Obligation]:
-    """Every mbarrier that is used is initialized once, by one thread, before a barrier of the whole block that comes before all its uses;
+    """Every mbarrier that is used is initialized once, each by one thread, before a barrier of the whole block that comes before all its uses;
 
     of the whole cluster, if other blocks use it. One that nobody uses is not initialized twice.
     """
@@ -259,19 +265,9 @@ def initialization(tree: StatementTree, rings: Rings, paths: Paths) -> list[Obli
         mine, nodes = inits.get(name, []), uses.get(name, [])
         covered: list[int] = []
         for n in mine:
-            assert isinstance(n.stmt, InitBarrier)
-            slot = n.stmt.barrier.slot
-            match slot, [loop.stmt for loop in n.loops]:
-                case Const(value=k), []:
-                    covered.append(k)
-                case e, [For(var=var, start=Const(value=a), stop=Const(value=b), step=Const(value=1))] if str(e) == var:
-                    covered += range(a, b)
-                case _:
-                    reason = "the slots that are initialized are not constants"
-            split = threads.split(n.conditions)
-            count = threads.count(split.threads)
-            if split.varying or split.uniform or not (isinstance(count, Const) and count.value == 1):
-                reason = reason or f"{'an unknown number of' if count is None else count} threads initialize it"
+            slots_of, why = _initialized(n, threads)
+            covered += slots_of
+            reason = reason or why
         if not reason and len(covered) > len(set(covered)):
             reason = "a slot is initialized twice"
         if not reason and nodes and sorted(covered) != list(range(slots[name])):
@@ -299,6 +295,48 @@ def initialization(tree: StatementTree, rings: Rings, paths: Paths) -> list[Obli
     if held:
         found.append(Obligation(Layer.ORDER, "initialization", Verdict.PROVED, f"{held} mbarrier arrays are initialized once, before all use"))
     return found
+
+
+def _initialized(node: Node, threads: Threads) -> tuple[list[int], str]:
+    """The slots that a statement initializes, each as often as it does so; and why they are not known, or who else does.
+
+    One thread may initialize all, or each thread some: a block of constant extents is enumerated, with the trips of the loops around the statement.
+    """
+    assert isinstance(node.stmt, InitBarrier)
+    slot, split = node.stmt.barrier.slot, threads.split(node.conditions)
+    loops = [loop.stmt for loop in node.loops]
+    match slot, loops:
+        case Const(value=k), []:
+            once = [k]
+        case Sym(name=name), [For(var=var, start=Const(value=a), stop=Const(value=b), step=Const(value=1))] if name == var:
+            once = list(range(a, b))
+        case _:
+            once = None
+    if once is not None and not split.varying and not split.uniform:
+        count = threads.count(split.threads)
+        if isinstance(count, Const) and count.value == 1:
+            return once, ""
+        return [], f"{'an unknown number of' if count is None else count} threads initialize it"
+    trips = [_trips(loop) for loop in loops if isinstance(loop, For)]
+    known = [t for t in trips if t is not None]
+    if len(known) < len(trips) or prod(map(len, known)) > TRIPS:
+        return [], "the slots that are initialized are not constants"
+    found: list[int] = []
+    for point in product(*known):
+        at = {loop.var: const(k) for loop, k in zip(loops, point, strict=True) if isinstance(loop, For)}
+        mask, values = threads.mask([substitute(c, at) for c in node.conditions]), threads.values(substitute(slot, at))
+        if mask is None or values is None:
+            return [], "the slots that are initialized are not constants"
+        found += values[mask].tolist()
+    return found, ""
+
+
+def _trips(loop: For) -> range | None:
+    match loop.start, loop.stop, loop.step:
+        case Const(value=start), Const(value=stop), Const(value=step):
+            return range(start, stop, step)
+        case _:
+            return None
 
 
 def _fenced(init: Node, barrier: Node, paths: Paths, threads: Threads) -> bool:

@@ -11,49 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from taskfuse.check.known import ORDERING
 from taskfuse.check.statement_tree import BLOCKS, THREADS, Block, Node, StatementTree
 from taskfuse.ir.scalar import Expr, ge, lt, sym
-from taskfuse.kir.nodes import For, TmaLoad
-from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
-from taskfuse.kir.synchronization import (
-    Acquire,
-    Advance,
-    Arrive,
-    ArriveAsync,
-    Barrier,
-    Commit,
-    Expect,
-    FenceInit,
-    FenceProxyAsync,
-    Release,
-    SetMaxNReg,
-    Wait,
-    WaitGroup,
-    WgmmaFence,
-)
-
-SYNCHRONIZING = (
-    Barrier,
-    Arrive,
-    ArriveAsync,
-    Expect,
-    Wait,
-    Release,
-    Acquire,
-    Advance,
-    TmaLoad,
-    Commit,
-    WaitGroup,
-    FenceProxyAsync,
-    FenceInit,
-    Wgmma,
-    WgmmaFence,
-    Mma,
-    LdMatrix,
-    StMatrix,
-    Shuffle,
-    SetMaxNReg,
-)
+from taskfuse.kir.nodes import For
 
 
 class Region(Enum):
@@ -90,7 +51,7 @@ class Paths:
         self._ahead: dict[tuple[Node, int, frozenset[Expr]], list[Step]] = {}
         self._turning: dict[Node, tuple[frozenset[Expr], frozenset[Expr]]] = {}
         for node in reversed(tree.nodes):
-            if isinstance(node.stmt, SYNCHRONIZING) or any(n in self._holds for block in node.blocks for n in block.nodes):
+            if isinstance(node.stmt, ORDERING) or any(n in self._holds for block in node.blocks for n in block.nodes):
                 self._holds.add(node)
         for node in tree.nodes:
             if node in self._holds:

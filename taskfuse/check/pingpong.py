@@ -15,8 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from taskfuse.check.barriers import uneven
-from taskfuse.check.statement_tree import THREADS, Node
-from taskfuse.check.threads import Conditions
+from taskfuse.check.statement_tree import THREADS, Conditions, Node
 from taskfuse.check.traversals import Choice, CursorTree, NotRing, Part, Pingpong, Repeat, Visit, at_instance, parse, visits
 from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, prove, select, substitute, sym, xor
 from taskfuse.kir.nodes import For

@@ -17,6 +17,7 @@ from taskfuse.check.multibuffers import MultiBuffers, PrivatePair
 from taskfuse.check.paths import Paths, SyncPoints, common_loops
 from taskfuse.check.relation import Relation, pinned
 from taskfuse.check.remote import apart
+from taskfuse.check.ring_order import RingOrder
 from taskfuse.check.ring_sections import Section, Sections
 from taskfuse.check.rings import Rings
 from taskfuse.check.statement_tree import BLOCKS, THREADS, Node, StatementTree
@@ -41,6 +42,7 @@ class Races:
         self.uses = Uses(tree)
         self._order = AccessOrder(threads, barriers, rings, paths)
         self._sections = Sections(threads, rings, paths, self.uses, self._order)
+        self._ring_order = RingOrder(rings.rings, threads, paths)
         self._multibuffers = multibuffers
         self._tma_prefetch = prefetch
         self._sync_points = SyncPoints(c for m in barriers.at.values() if (c := m.sync_point) is not None)
@@ -113,6 +115,15 @@ class Races:
         generic = not a.engine.is_async and not b.engine.is_async
         return r.never or (generic and r.equal >= THREADS | BLOCKS)
 
+    def _by_rings(self, a: Use, b: Use, equal: frozenset[str]) -> bool:
+        """True only if one of two accesses of an element is over when a position of a ring completes, and the other one comes behind a wait for that."""
+        return any(
+            self._sections.inside(x, ring.producer, visit) and self._ring_order.comes_first(ring, visit, x, y, equal)
+            for x, y in ((a, b), (b, a))
+            if not needs_fence(x, y)
+            for ring, visit in self._ring_order.positions(x.node)
+        )
+
     def _conflict(self, a: Use, b: Use) -> tuple[str, Relation | None]:
         """Why two accesses may race, as far as digits and barriers tell."""
         one, two = self._sections.pair(a, b)
@@ -156,11 +167,11 @@ class Races:
             if steps is None:
                 back = self.paths.forward(b.node, a.node)
                 if back is None:
-                    if not self._exclusive(a, b) and not self._once(a, b):
+                    if not self._exclusive(a, b) and not self._once(a, b) and not self._by_rings(a, b, equal):
                         return "they stand in different arms, and nothing orders them", r
-                elif (reason := self._order.missing(back, b, a, equal)) and not self._once(a, b):
+                elif (reason := self._order.missing(back, b, a, equal)) and not self._once(a, b) and not self._by_rings(a, b, equal):
                     return f"{reason} in one iteration", r
-            elif (reason := self._order.missing(steps, a, b, equal)) and not self._once(a, b):
+            elif (reason := self._order.missing(steps, a, b, equal)) and not self._once(a, b) and not self._by_rings(a, b, equal):
                 return f"{reason} in one iteration", r
         if buffered is not None and not all(self._order.ordered(steps, x, y, equal) for x, y, steps, _ in buffered.later()):
             return f"nothing orders the uses of one of {buffered.ring.slots} slots at different positions of {buffered.ring.cursor}", r

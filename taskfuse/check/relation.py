@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from math import gcd
 
 from taskfuse.check.accesses import Use
+from taskfuse.check.index_bounds import bounds_of
 from taskfuse.check.linear import Linear
 from taskfuse.check.ranges import OPEN, Span, join, meet, terms_of
-from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Context
-from taskfuse.check.threads import Conditions, Threads, bounds_of
+from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Conditions, Context
+from taskfuse.check.threads import Threads
 from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, Xor, const, ge, lt, not_, private, prove, simplify, substitute, sym
 from taskfuse.kir.nodes import For
@@ -162,6 +163,9 @@ class Relation:
                 self._learn(a)
                 equations.append((a, a))
             case Mod(a, Const(value=m)) if m > 0:
+                for dividend, k, whole in _quotients_in(a):
+                    if self.known(dividend % k):  # what is missing to k*a, of which the remainder by k*m is known then
+                        self._learn(whole % (k * m))
                 moving = [(t, k) for t, k in terms_of(a)[0] if not self.known(t)]
                 if len(moving) == 1:  # k*d is a multiple of m
                     ((term, k),) = moving

@@ -96,7 +96,7 @@ class Sections:
         return all(s is not None and self.fenced(x, s) for x, y, s in sides if needs_fence(x, y))
 
     def _in(self, u: Use, ring: Ring, end: Endpoint, axis: int = -1) -> Section | None:
-        return next((Section(ring, end, visit, axis) for visit in end.visits() if self._inside(u, end, visit)), None)
+        return next((Section(ring, end, visit, axis) for visit in end.visits() if self.inside(u, end, visit)), None)
 
     def _within(self, u: Use, ring: Ring) -> Section | None:
         """Where an access lies in a ring of one slot."""
@@ -105,7 +105,7 @@ class Sections:
             self._singles[key] = next(filter(None, (self._in(u, ring, end) for end in ring.endpoints)), None)
         return self._singles[key]
 
-    def _inside(self, u: Use, end: Endpoint, visit: Visit) -> bool:
+    def inside(self, u: Use, end: Endpoint, visit: Visit) -> bool:
         """Its thread has waited for the position, and the position is released only after the access is done."""
         wait = visit.wait
         assert wait is not None
@@ -120,7 +120,7 @@ class Sections:
         if u.engine is Engine.LOAD:
             return n in visit.arrivals
         if u.engine is Engine.COPY:
-            return u.is_write and end.release == end.cursor and any(self._hands_over(u, a, end) for a in visit.arrivals)
+            return end.release == end.cursor and any(self._hands_over(u, a, end) for a in visit.arrivals)
         if u.engine is Engine.TENSOR:
             return self._read_released(u, Queue.WGMMA, end, visit)
         if u.engine is Engine.STORE:

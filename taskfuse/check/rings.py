@@ -21,8 +21,8 @@ from taskfuse.check.paths import Paths
 from taskfuse.check.pingpong import distributed, trailing
 from taskfuse.check.remote import joined
 from taskfuse.check.slot_release import SlotRelease
-from taskfuse.check.statement_tree import THREADS, Node, StatementTree
-from taskfuse.check.threads import Conditions, Threads
+from taskfuse.check.statement_tree import THREADS, Conditions, Node, StatementTree
+from taskfuse.check.threads import Threads
 from taskfuse.check.traversals import CursorTree, Match, NotRing, match_trailing, parse, skeleton, visits
 from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, prove, sym
 from taskfuse.kir.clusters import reached

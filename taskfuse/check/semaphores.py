@@ -19,9 +19,10 @@ from dataclasses import dataclass
 
 from taskfuse.check.barriers import uneven
 from taskfuse.check.endpoints import Endpoint, Ring
+from taskfuse.check.index_bounds import bounds_of, box_count
 from taskfuse.check.rings import Rings
-from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, Node, StatementTree
-from taskfuse.check.threads import Conditions, Threads, bounds_of, box_count
+from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, Conditions, Node, StatementTree
+from taskfuse.check.threads import Threads
 from taskfuse.check.traversals import Choice, CursorTree, Either, Match, NotRing, Part, Repeat, Visit, parse, visits
 from taskfuse.ir.scalar import Const, Expr, const, eq, ge, le, prove, simplify, sym
 from taskfuse.kir.declarations import Semaphore

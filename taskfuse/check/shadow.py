@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from taskfuse.check.clocks import Clocks
-from taskfuse.check.trace import GRAIN, Clock, Event, Refuted
+from taskfuse.check.refuted import Refuted
+from taskfuse.check.trace import GRAIN, Clock, Event
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.operands import Queue
@@ -31,7 +32,7 @@ class Shadow:
     Args:
         time: the clocks of the launch.
         memory: where buffers and tensors lie.
-        places: address space, first byte and element size of each (:func:`taskfuse.check.trace.places`).
+        places: address space, first byte and element size of each (:func:`taskfuse.check.touched_elements.places`).
     """
 
     def __init__(self, time: Clocks, memory: Mapping[str, MemoryType], places: Mapping[str, tuple[str, int, int]]) -> None:

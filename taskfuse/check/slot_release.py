@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from taskfuse.check.barriers import Barriers, BarrierSite
 from taskfuse.check.endpoints import Endpoint
+from taskfuse.check.known import together
 from taskfuse.check.paths import Paths, Step
-from taskfuse.check.statement_tree import THREADS, Node, together
-from taskfuse.check.threads import Conditions, Threads
+from taskfuse.check.statement_tree import THREADS, Conditions, Node
+from taskfuse.check.threads import Threads
 from taskfuse.check.traversals import NotRing, Visit, visits
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.nodes import TmaLoad

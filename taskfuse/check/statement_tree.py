@@ -20,10 +20,8 @@ from taskfuse.ir.scalar import Expr, Facts, IntLike, conjuncts, ge, le, lt, not_
 from taskfuse.kir import Kernel, stmt_text, walk
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.nodes import Bind, Branch, Choose, For, If, Stmt
-from taskfuse.kir.operands import Operand, Queue
-from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
-from taskfuse.kir.synchronization import Commit, CursorInit, SetMaxNReg, WaitGroup, WgmmaFence
-from taskfuse.target import WARP, WARPGROUP
+from taskfuse.kir.operands import Operand
+from taskfuse.kir.synchronization import CursorInit
 
 BLOCKS = frozenset(BLOCK_NAMES)
 CLUSTERS = frozenset(CLUSTER_NAMES)
@@ -40,6 +38,9 @@ def _no_nodes() -> list[Node]:
 
 def _no_blocks() -> list[Block]:
     return []
+
+
+Conditions = tuple[Expr, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -254,17 +255,6 @@ class StatementTree:
         if condition.free.isdisjoint(THREADS):
             return around.ranges.implies(condition)
         return self.root.context.ranges.implies(condition) or (condition.free <= THREADS and self.masks.everybody(condition))
-
-
-def together(stmt: Stmt) -> int:
-    """How many consecutive threads execute a statement together, so that the threads of a warp wait for each other there; 0: each thread for itself."""
-    match stmt:
-        case Wgmma() | WgmmaFence() | SetMaxNReg() | Commit(queue=Queue.WGMMA) | WaitGroup(queue=Queue.WGMMA):
-            return WARPGROUP
-        case Mma() | LdMatrix() | StMatrix() | Shuffle():
-            return WARP
-        case _:
-            return 0
 
 
 def linear_thread(kernel: Kernel) -> Expr:

@@ -29,7 +29,7 @@ class Block:
 
     Attributes:
         access: its first element; ``start``: the byte of the buffer where it begins.
-        bytes: from there to behind the last.
+        bytes: from there to the end of the last.
         span: bytes of the swizzle, 1 without one.
         what: what it is called.
     """
@@ -86,7 +86,7 @@ def blocks(node: Node, storage: Storage) -> Iterator[Block]:
 
 
 def tile_bytes(d: Descriptor, rows: int, k: int, itemsize: int) -> int:
-    """Bytes from the first of a tile of ``rows`` x ``k`` elements to behind its last, before the swizzle."""
+    """Bytes from the first of a tile of ``rows`` x ``k`` elements to the end of its last, before the swizzle."""
     return int(operand_offsets(rows, k, itemsize, d.swizzle, d.lbo, d.sbo, d.major).max()) + itemsize
 
 

@@ -19,8 +19,7 @@ from taskfuse.check.accesses import Use
 from taskfuse.check.endpoints import Endpoint
 from taskfuse.check.multibuffers import MultiBuffer, MultiBuffers, Position
 from taskfuse.check.rings import Rings
-from taskfuse.check.statement_tree import THREADS, Context, Node
-from taskfuse.check.threads import Conditions
+from taskfuse.check.statement_tree import THREADS, Conditions, Context, Node
 from taskfuse.check.traversals import NotRing
 from taskfuse.ir.scalar import ONE, TRUE, Expr, ge, le, lt, prove, sym
 from taskfuse.kir.nodes import For, TmaLoad

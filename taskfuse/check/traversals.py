@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from taskfuse.check.barriers import uneven
 from taskfuse.check.paths import Paths
 from taskfuse.check.ranges import terms_of
-from taskfuse.check.statement_tree import THREADS, Block, Node
-from taskfuse.check.threads import Conditions
+from taskfuse.check.statement_tree import THREADS, Block, Conditions, Node
 from taskfuse.ir.scalar import (
     And,
     Compare,
@@ -57,7 +56,7 @@ class Visit:
 
     Attributes:
         lag: of a release cursor: how many positions it trails.
-        drain: of a release cursor: the arrivals behind the loop, by position in the text; ``arrivals`` are those in the loop.
+        drain: of a release cursor: the arrivals after the loop, by position in the text; ``arrivals`` are those in the loop.
     """
 
     wait: Node | None
@@ -68,7 +67,7 @@ class Visit:
 
     @property
     def releases(self) -> tuple[Node, ...]:
-        """All arrivals, in the loop and behind it."""
+        """All arrivals, in the loop and after it."""
         return (*self.arrivals, *(n for group in self.drain for n in group))
 
 
@@ -300,7 +299,7 @@ def _loads(tree: CursorTree) -> list[Node]:
 
 
 def _peeled(parts: list[Part]) -> tuple[Part, ...]:
-    """``for i in a..b: if i >= a + L: position`` and ``min(L, b - a)`` positions behind are ``for i in a..b: position``."""
+    """``for i in a..b: if i >= a + L: position`` and ``min(L, b - a)`` positions after it are ``for i in a..b: position``."""
     found: list[Part] = []
     k = 0
     while k < len(parts):
@@ -330,7 +329,7 @@ def _lag(condition: Expr, trip: Expr) -> int:
 
 
 def _drain(behind: list[Part], loop: Node, lag: int) -> tuple[Part, ...]:
-    """The positions behind a loop that are the ``min(lag, trips)`` last ones that it leaves: the parts; none if these are not so many."""
+    """The positions after a loop that are the ``min(lag, trips)`` last ones that it leaves: the parts; none if these are not so many."""
     assert isinstance(loop.stmt, For)
     trips = loop.stmt.stop - loop.stmt.start
     facts = loop.context.facts
@@ -425,7 +424,7 @@ def match_trailing(waits: tuple[Part, ...], releases: tuple[Part, ...]) -> None:
             case Repeat(node=x, inner=left), Repeat(node=y, inner=right) if x is y and one.count is two.count:
                 match_trailing(left, right)
             case Repeat(node=Node() as x, inner=(Visit(),)), Repeat(node=Node() as y, inner=(Visit(lag=0, arrivals=[_, *_]),)) if _behind(x, y):
-                pass  # at most one position, given back behind the loop
+                pass  # at most one position, released after the loop
             case Choice(conditions=c, inner=left), Choice(conditions=d, inner=right) if c == d:
                 match_trailing(left, right)
             case Either(conditions=c), Either(conditions=d) if c == d:
@@ -436,7 +435,7 @@ def match_trailing(waits: tuple[Part, ...], releases: tuple[Part, ...]) -> None:
 
 
 def _behind(loop: Node, later: Node) -> bool:
-    """True only if a loop stands behind another in the same block, with as many iterations, at most one."""
+    """True only if a loop follows another in the same block, with as many iterations, at most one."""
     if loop.block is not later.block or loop.number > later.number:
         return False
     match loop.stmt, later.stmt:

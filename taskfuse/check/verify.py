@@ -10,15 +10,16 @@ from taskfuse.check.bounds import inside
 from taskfuse.check.convergence import convergence
 from taskfuse.check.counterexample import counterexample
 from taskfuse.check.defined import DIVISORS, defined
+from taskfuse.check.drawn_launches import drawn_extents
 from taskfuse.check.known import unknown
 from taskfuse.check.order import deadlocks, initialization
 from taskfuse.check.races import Races
+from taskfuse.check.refuted import Budget, TooLarge
 from taskfuse.check.registers import budgets, in_flight, released
 from taskfuse.check.remote import before_exit
 from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.structure import Structure
 from taskfuse.check.tma_prefetch import TmaPrefetch
-from taskfuse.check.trace import Budget, TooLarge, samples
 from taskfuse.check.values.verify import right, wrong_value
 from taskfuse.collector import PAUSE
 from taskfuse.errors import VerifyError
@@ -143,7 +144,7 @@ def _refuted(kernel: Kernel) -> tuple[Obligation, ...]:
     """A counterexample at small extents, if one is found."""
     launches = 0
     budget = Budget()
-    for extents in samples(kernel):
+    for extents in drawn_extents(kernel):
         if budget.spent:
             break
         try:

@@ -1,4 +1,4 @@
-"""The helpers behind statements that copy elements: vectors, ``cp.async``, TMA (PTX ISA, the section of each)."""
+"""The helpers of statements that copy elements: vectors, ``cp.async``, TMA (PTX ISA, the section of each)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ TENSOR_MAP = Helper(
 
 
 def coordinates(rank: int, before: int) -> tuple[str, str, str]:
-    """The coordinates of a bulk copy: as parameters of its function, as operands of its instruction behind ``before`` others, as values of these."""
+    """The coordinates of a bulk copy: as parameters of its function, as operands of its instruction after ``before`` others, as values of these."""
     each = range(rank)
     return "".join(f", int c{i}" for i in each), ", ".join(f"%{i + before}" for i in each), "".join(f', "r"(c{i})' for i in each)
 

@@ -47,7 +47,7 @@ def decision_tree(stmt: If, facts: Facts) -> Decision | None:
 
 
 def _tree(branches: Sequence[Branch], ranges: Sequence[tuple[Expr, Expr]], index: Expr, facts: Facts, from_first: bool, to_last: bool) -> Decision | Branch:
-    """``from_first``, ``to_last``: the index is known not to lie before the first range, or behind the last one."""
+    """``from_first``, ``to_last``: the index is known not to lie before the first range, or after the last one."""
     if len(branches) == 1:
         return replace(branches[0], cond=TRUE) if from_first and to_last else branches[0]
     middle = len(branches) // 2

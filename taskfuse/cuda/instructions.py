@@ -1,4 +1,4 @@
-"""The helpers behind statements that synchronize: mbarriers, barriers, semaphores, proxy fences, register budgets (PTX ISA, the section of each)."""
+"""The helpers of statements that synchronize: mbarriers, barriers, semaphores, proxy fences, register budgets (PTX ISA, the section of each)."""
 
 from __future__ import annotations
 

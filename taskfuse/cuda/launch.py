@@ -20,7 +20,7 @@ from taskfuse.cuda.debug import REPORT_BYTES, empty_report, read_report
 from taskfuse.cuda.device_array import DeviceArray
 from taskfuse.cuda.frame import STREAM_WORD, Frame, MapSlot
 from taskfuse.cuda.kernel_interface import KernelInterface, interface_of
-from taskfuse.cuda.launch_plan import LaunchPlan, Workspace
+from taskfuse.cuda.launch_plan import LaunchPlan, LaunchPlans, Workspace
 from taskfuse.cuda.layout import Layout, row_major
 from taskfuse.cuda.outputs import check_host_outputs, check_overlaps, outputs_given, store
 from taskfuse.cuda.planner import NEW_ARRAY, Admit, Planner
@@ -33,42 +33,12 @@ from taskfuse.kir.arguments import check_count, wanted
 from taskfuse.kir.declarations import IntegerParam, ScalarParam, TensorParam
 from taskfuse.options import read_options
 
-PLANS = 1024  # of one generation
 EARLIER_ERRORS = ("it may be the error of an earlier launch, which the driver tells of now; compute-sanitizer finds the place",)
 
 Out = Any
 """An array, or a tuple of them."""
 
 Packer = tuple[type, Callable[..., None]]
-
-
-class LaunchPlans:
-    """Plans by signature; those not used for a while are dropped.
-
-    Two generations: what is looked up moves to the young one; when that is full it becomes the old one, and the old one is dropped. A look-up in
-    the young one, which is the usual case, is one look-up in a dictionary.
-    """
-
-    __slots__ = ("_limit", "_old", "young")
-
-    def __init__(self, limit: int = PLANS) -> None:
-        self.young: dict[Hashable, LaunchPlan] = {}
-        self._old: dict[Hashable, LaunchPlan] = {}
-        self._limit = limit
-
-    def older(self, key: Hashable) -> LaunchPlan | None:
-        """The plan of a signature that is not in the young generation."""
-        found = self._old.get(key)
-        if found is not None:
-            self.add(key, found)
-        return found
-
-    def add(self, key: Hashable, plan: LaunchPlan) -> None:
-        """Keep a plan."""
-        if len(self.young) >= self._limit:
-            self._old = self.young
-            self.young = {}
-        self.young[key] = plan
 
 
 class Launcher:

@@ -6,7 +6,7 @@ the variant that the signature allows, the launch shape and the parameters that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from taskfuse.cuda.arrays import Framework, Maker
@@ -14,6 +14,8 @@ from taskfuse.cuda.driver import Device, Driver, Function
 from taskfuse.cuda.frame import EMPTY_FRAME, Frame, FrameLayout
 from taskfuse.cuda.outputs import may_overlap
 from taskfuse.cuda.signature import Source
+
+PLANS = 1024  # of one generation
 
 
 class Workspace(NamedTuple):
@@ -43,7 +45,7 @@ class LaunchPlan:
         pointers: (word of the frame, position) of each address; positions count the arrays given, inputs then outputs.
         scalars: (byte of the frame, position among the run-time scalars).
         makers: what makes the outputs; none if they are given.
-        ranges: of each array given, the bytes from its first to behind its last, relative to its address.
+        ranges: of each array given, the bytes from its first to the end of its last element, relative to its address.
         apart: (position of an output given, position of another array, least, most): they overlap if their distance is between these.
         report: word of the frame for the address of a debug build's report.
         frames: frames not in use.
@@ -120,3 +122,32 @@ def overlapping(ranges: Sequence[tuple[int, int]], outputs: int) -> tuple[tuple[
             if low < high and begin < end:
                 found.append((position, other, begin - high, end - low))
     return tuple(found)
+
+
+class LaunchPlans:
+    """Plans by signature; those not used for a while are dropped.
+
+    Two generations: what is looked up moves to the young one; when that is full it becomes the old one, and the old one is dropped. A look-up in
+    the young one, which is the usual case, is one look-up in a dictionary.
+    """
+
+    __slots__ = ("_limit", "_old", "young")
+
+    def __init__(self, limit: int = PLANS) -> None:
+        self.young: dict[Hashable, LaunchPlan] = {}
+        self._old: dict[Hashable, LaunchPlan] = {}
+        self._limit = limit
+
+    def older(self, key: Hashable) -> LaunchPlan | None:
+        """The plan of a signature that is not in the young generation."""
+        found = self._old.get(key)
+        if found is not None:
+            self.add(key, found)
+        return found
+
+    def add(self, key: Hashable, plan: LaunchPlan) -> None:
+        """Keep a plan."""
+        if len(self.young) >= self._limit:
+            self._old = self.young
+            self.young = {}
+        self.young[key] = plan

@@ -56,7 +56,7 @@ class Layout(NamedTuple):
 
     @property
     def byte_range(self) -> tuple[int, int]:
-        """The bytes from the first to behind the last, relative to the address of element [0, ..., 0]."""
+        """The bytes from the first to the end of the last element, relative to the address of element [0, ..., 0]."""
         low, high = self.reach
         return low * self.itemsize, (high + 1) * self.itemsize
 

@@ -1,4 +1,4 @@
-"""The helpers behind tensor-core statements: wgmma, mma, ldmatrix, stmatrix (PTX ISA, the section of each).
+"""The helpers of tensor-core statements: wgmma, mma, ldmatrix, stmatrix (PTX ISA, the section of each).
 
 The PTX ISA ("wgmma.fence") asks for a fence between a write of a register and the wgmma that uses it. A fragment of 8- or 16-bit elements is packed into
 32-bit registers, and a compiler does that where they are used, behind the fence. It then has to add one of its own, and where it cannot, all
@@ -222,7 +222,7 @@ def stmatrix(stmt: StMatrix) -> Helper:
 
 
 def covered(behind: tuple[Stmt, ...]) -> tuple[Access, ...]:
-    """The fragments of A that the wgmmas of ``behind``, the statements behind a fence, read up to the next fence, each once, in their order.
+    """The fragments of A that the wgmmas of ``behind``, the statements after a fence, read up to the next fence, each once, in their order.
 
     Unrolled loops are taken apart, so that the indices have a value in front of the fence. Fragments whose index has none there are left out.
     """

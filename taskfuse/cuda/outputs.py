@@ -31,7 +31,7 @@ def check_overlaps(kernel: Kernel, ranges: Sequence[tuple[int, int]], inputs: in
     One that is written into the array of an input has that array.
 
     Args:
-        ranges: addresses of the first byte of each array and of that behind its last, inputs before outputs.
+        ranges: addresses of the first byte of each array and of the end of its last, inputs before outputs.
         inputs: how many of them are inputs.
         touched: names of those that the kernel reads or writes.
     """
@@ -48,7 +48,7 @@ def may_overlap(kernel: Kernel, output: int, other: int, touched: Collection[str
     """True if an output may lie on an argument: on the input that it is written into, or on one that the kernel does not read.
 
     Args:
-        other: number of the argument: of an input, or of an output behind the inputs.
+        other: number of the argument: of an input, or of an output, counted after the inputs.
         touched: names of those that the kernel reads or writes.
     """
     if other >= len(kernel.inputs):

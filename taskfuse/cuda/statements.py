@@ -78,7 +78,7 @@ class Statements:
         self._visible -= own
 
     def _hold(self, scope: Scope) -> None:
-        """All wgmmas are waited for: what reads their accumulators stays behind this place. A compiler may move it, and then runs them one by one."""
+        """All wgmmas are waited for: reads of their accumulators stay after this point. A compiler may move it, and then runs them one by one."""
         w = self._writer
         for name in self._in_flight:
             if name in self._visible:
@@ -291,7 +291,7 @@ class Statements:
     # -- matrices -------------------------------------------------------------------------------------------------------------------
 
     def _pack(self, behind: tuple[Stmt, ...], scope: Scope) -> None:
-        """Registers of A are written before the fence in front of ``behind``."""
+        """Registers of A are written before the fence that precedes ``behind``."""
         w = self._writer
         for fragment in matrices.covered(behind):
             if fragment.buffer in self._visible:

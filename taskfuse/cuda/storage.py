@@ -109,7 +109,7 @@ class SharedLayout:
 
 
 def shared_layout(kernel: Kernel) -> SharedLayout:
-    """Buffers where they say, the others one behind the other; mbarriers behind all of them."""
+    """Buffers at their offsets, the others one after another; mbarriers after all of them."""
     placed: dict[str, Expr] = {}
     end: Expr = ZERO
     top: Expr = ZERO

@@ -30,7 +30,7 @@ class HelperCall:
     """A statement of kernel IR that is one call of a helper.
 
     Attributes:
-        fields: the fields of the statement that are the arguments: expressions; mbarriers and elements, as addresses.
+        fields: the fields of the statement that are the arguments: expressions and numbers; mbarriers and elements, as addresses.
     """
 
     helper: Helper

@@ -46,7 +46,7 @@ class Identifiers:
         self._taken: set[str] = set()
 
     def reserve(self, identifier: str) -> str:
-        """An identifier that nothing else gets: ``identifier``, with a number behind it if it is taken."""
+        """A unique identifier: ``identifier``, with a number appended if it is taken."""
         plain = re.sub(r"\W", "_", identifier)
         if plain in _KEYWORDS or plain in IDENTIFIERS or _HELPERS.fullmatch(plain) or plain.startswith("__") or re.match(r"_[A-Z]|\d", plain):
             plain = f"v_{plain.lstrip('_')}"
@@ -150,8 +150,10 @@ class Writer:
         """A line for a statement that is one call."""
         self.call(scope, call.helper, *(self._argument(getattr(stmt, field), scope) for field in call.fields))
 
-    def _argument(self, value: Expr | BarrierSlot | Access, scope: Scope) -> str:
+    def _argument(self, value: Expr | BarrierSlot | Access | int, scope: Scope) -> str:
         match value:
+            case int():
+                return str(value)
             case BarrierSlot():
                 return self.slot(value, scope)
             case Access():

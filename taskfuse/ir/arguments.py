@@ -12,8 +12,8 @@ import numpy.typing as npt
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError, InputError
 from taskfuse.ir.dims import Dim
-from taskfuse.ir.fusion import Fusion, shape_text
-from taskfuse.ir.scalar import Expr, Sym, evaluate, substitute, sym
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Expr, Sym, evaluate, shape_text, substitute, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.values import Values
 
@@ -50,7 +50,7 @@ def bind_shapes(fusion: Fusion, shapes: Sequence[Sequence[int]], integers: Seque
     An extent that is a symbol gives its value; any other that is linear in its one unknown symbol is solved for it. What is left is checked.
 
     Raises:
-        InputError: if a rank is wrong, an extent is not what the fusion says, an integer is none, or a value breaks the facts of its dimension.
+        InputError: if a rank is wrong, an extent is not what the fusion says, an argument is not an integer, or a value breaks the facts of its dimension.
         FusionError: if the inputs leave a dimension undetermined.
     """
     first = len(fusion.inputs) + len(fusion.scalars)
@@ -105,7 +105,7 @@ def bind_shapes(fusion: Fusion, shapes: Sequence[Sequence[int]], integers: Seque
 
 
 def integer_argument(fusion: str, position: int, name: str, value: object) -> int:
-    """The run-time integer ``name``. Raises :class:`InputError` if it is none: a bool, a float, an array."""
+    """The run-time integer ``name``. Raises :class:`InputError` for a bool, a float or an array."""
     if isinstance(value, Integral) and value is not True and value is not False:
         return int(value)
     is_array = hasattr(value, "shape")
@@ -137,7 +137,7 @@ def _value(extent: Expr, bound: Mapping[str, int]) -> int:
 
 
 def is_solvable(extent: Expr, bound: Mapping[str, int]) -> bool:
-    """True for an extent without an unknown, and for one that is linear in its only unknown: no other has one solution."""
+    """True for an extent without an unknown, and for one that is linear in its only unknown: others may have several solutions."""
     unknown = extent.free - bound.keys()
     if isinstance(extent, Sym) or not unknown:
         return True
@@ -151,7 +151,7 @@ def is_solvable(extent: Expr, bound: Mapping[str, int]) -> bool:
 
 
 def solve_extent(extent: Expr, name: str, bound: Mapping[str, int], size: int) -> int | None:
-    """The nonnegative value of ``name`` for which ``extent``, which is solvable (:func:`is_solvable`), is ``size``; ``None``: there is none."""
+    """The nonnegative value of ``name`` for which ``extent``, which is solvable (:func:`is_solvable`), is ``size``; ``None`` if no value is."""
     at_zero = _value(extent, {**bound, name: 0})
     slope = _value(extent, {**bound, name: 1}) - at_zero
     if slope == 0:

@@ -1,6 +1,6 @@
 """The Python operators of tensors and run-time scalars, and the methods that tensors have in common with NumPy's arrays and torch's tensors.
 
-``==`` compares elements, as in NumPy and torch: which object one is, ``is`` says, and ``hash`` is that of the object. So tensors are keys of dicts and
+``==`` compares elements, as in NumPy and torch; ``is`` and ``hash`` compare objects. So tensors may be keys of dicts and
 members of sets; in a list or a tuple, :mod:`taskfuse.ir.identity` looks for one, where ``in`` and ``index`` would compare elements.
 """
 
@@ -23,7 +23,7 @@ Axes = int | Sequence[int] | None
 
 
 class Arithmetic:
-    """What operators make of a tensor or a run-time scalar: a tensor of results, 0-d where no operand has axes."""
+    """The operators of tensors and run-time scalars. The result is a tensor, 0-d if no operand has axes."""
 
     __slots__ = ()
     fusion: Fusion
@@ -145,7 +145,7 @@ class Arithmetic:
 
 
 class ArrayMethods(Arithmetic):
-    """The methods that NumPy's arrays and torch's tensors both have, ``axis=`` and ``keepdims=`` spelled as in either."""
+    """The methods that NumPy's arrays and torch's tensors both have, with the keywords of either (``axis=``, ``dim=``)."""
 
     __slots__ = ()
 
@@ -231,11 +231,11 @@ class ArrayMethods(Arithmetic):
         return operators().call("argmin", self, **_spelled("argmin", axis, dim, None, keepdims, keepdim))
 
     def cumsum(self, axis: int | None = None, *, dim: int | None = None) -> TensorView:
-        """The sums of the elements up to each one."""
+        """The inclusive sum scan along ``axis``."""
         return operators().call("cumsum", self, **_spelled("cumsum", axis, dim, None))
 
     def cumprod(self, axis: int | None = None, *, dim: int | None = None) -> TensorView:
-        """The products of the elements up to each one."""
+        """The inclusive product scan along ``axis``."""
         return operators().call("cumprod", self, **_spelled("cumprod", axis, dim, None))
 
     def squeeze(self, axis: Axes = None, *, dim: Axes = None) -> TensorView:
@@ -276,7 +276,7 @@ class ArrayMethods(Arithmetic):
 
 
 def _flat(given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What is given one by one, or as one list."""
+    """Arguments passed one by one, or as one list."""
     alone: object = given[0] if len(given) == 1 else None
     return tuple(cast("Sequence[Any]", alone)) if isinstance(alone, Sequence) and not isinstance(alone, str) else given
 

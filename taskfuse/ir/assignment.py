@@ -1,4 +1,4 @@
-"""The partition completed: a task for every tensor with code (law 1, docs/tasks-and-groups.md)."""
+"""Completing the partition: a task for every tensor with code (law 1, docs/tasks-and-groups.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from taskfuse.ir.tensor import TensorView
 
 
 def assign(fusion: Fusion) -> dict[TensorView, Task]:
-    """Law 1 completed: every tensor with code and its task. Unclaimed tensors follow their call, or fall to new tasks under a copy of the root.
+    """Every tensor with code and its task, so that law 1 holds. Unclaimed tensors follow their call, or fall to new tasks under a copy of the root.
 
     The new tasks are named ``t0``, ``t0_1``, ...: as many as convexity needs. They are returned but not added to the fusion's tree.
     """

@@ -1,7 +1,7 @@
-"""Atoms: the instructions that execute some axes of an expression as one.
+"""Atoms: instructions that execute axes of an expression.
 
-Passes read rows of this table and never ask which op they see. ``completion`` says when the effect is done; every dependence edge of a
-tensor passes its wait_group, so that "executed" is never taken for "done".
+Passes read rows of this table, not names of ops. ``completion`` says when the effect is complete; every dependence edge of a
+tensor passes the wait for it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Completion(Enum):
 
 
 class Bounds(Enum):
-    """What an atom does out of bounds.
+    """How an atom handles elements out of bounds.
 
     PREDICATE: nothing, so it needs one. FILL: it reads 0. CLIP: it does not write. COVER: it computes its whole tile; what lies outside the
     tensor is read by nobody, and along a reduced axis its operands must be filled with what adds nothing. ZERO: its elements are all inside or
@@ -75,9 +75,9 @@ class Atom:
         name: printed name.
         instruction: what executes it.
         axes: the least and the greatest number of axes that the atom covers.
-        binds: the parallel type that the covered axes get; ``None`` if it covers none.
+        binds: the parallel type that the covered axes get; ``None`` if it covers no axis.
         lanes: threads that execute it together: 1, 32 or 128. More than one are the innermost digit of TIDx.
-        max_bytes: bytes of one access at most.
+        max_bytes: the most bytes of one access.
         power_of_two: the covered extents must be powers of two.
         completion: when its effect is done.
         bounds: what it does out of bounds.
@@ -90,8 +90,8 @@ class Atom:
             spread over TIDx (:func:`taskfuse.schedule.layouts.fragment`).
         gathers: it takes operands from registers that hold them in such a layout (:mod:`taskfuse.lowering.fragments`).
         sets_first: the first step of a reduction can set the accumulators instead of adding to them.
-        min_bytes: bytes of one access at least.
-        multicast: what it brings is the same in several blocks of a cluster: they share one copy, into the Shared memory of each.
+        min_bytes: the fewest bytes of one access.
+        multicast: one copy writes the same elements into the Shared memory of several blocks of a cluster.
     """
 
     name: str

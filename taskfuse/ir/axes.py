@@ -50,7 +50,7 @@ class Axis:
 
 
 def axis(extent: IntLike, kind: AxisKind = AxisKind.ITERATION, source: Axis | None = None) -> Axis:
-    """A fresh axis of the given extent."""
+    """A new axis of the given extent."""
     return Axis(wrap(extent), kind, source)
 
 
@@ -216,7 +216,7 @@ def iteration_symbol(position: int) -> Expr:
 
 
 def iteration_point(rank: int) -> tuple[Expr, ...]:
-    """The point at which an op map of so many root axes is: ``(i0, i1, ...)``."""
+    """The iteration symbols of ``rank`` root axes: ``(i0, i1, ...)``."""
     return tuple(map(iteration_symbol, range(rank)))
 
 
@@ -231,7 +231,7 @@ def is_value_symbol(name: str) -> bool:
 
 
 def is_map_symbol(name: str) -> bool:
-    """True for the name of an iteration symbol or of a value in an op map: no dimension is named so."""
+    """True for the name of an iteration symbol or of a value in an op map, which no dimension may have."""
     return name[:1] in ("i", "v") and name[1:].isdecimal()
 
 

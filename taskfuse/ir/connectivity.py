@@ -1,11 +1,11 @@
-"""Cycles and connected components of directed graphs, given as mappings from a node to its successors.
+"""Cycles, connected components and orders of directed graphs, given as mappings from a node to its successors.
 
 A result depends on the order of the mapping and of the successors alone, so that a message names the same nodes in every run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from taskfuse.ir.identity import place_of
@@ -14,7 +14,7 @@ N = TypeVar("N", bound=Hashable)
 
 
 def find_cycle(successors: Mapping[N, Iterable[N]]) -> list[tuple[N, N]] | None:
-    """The edges of the first cycle that a depth-first search comes to, or ``None``."""
+    """The edges of the first cycle that a depth-first search finds, or ``None``."""
     done: set[N] = set()
     for root in successors:
         path: dict[N, Iterator[N]] = {} if root in done else {root: iter(successors[root])}
@@ -34,7 +34,7 @@ def find_cycle(successors: Mapping[N, Iterable[N]]) -> list[tuple[N, N]] | None:
 
 
 def components(nodes: Iterable[N], edges: Iterable[tuple[N, N]]) -> list[list[N]]:
-    """The connected components, whatever the direction of the edges: each in the order of ``nodes``, and they in that of their first nodes."""
+    """The weakly connected components: each in the order of ``nodes``, and sorted by their first nodes."""
     parent = {node: node for node in nodes}
 
     def root(node: N) -> N:
@@ -49,3 +49,22 @@ def components(nodes: Iterable[N], edges: Iterable[tuple[N, N]]) -> list[list[N]
     for node in parent:
         found.setdefault(root(node), []).append(node)
     return list(found.values())
+
+
+def producers_first(nodes: Iterable[N], inputs: Callable[[N], Iterable[N]]) -> list[N]:
+    """All that ``nodes`` depend on, and they, each behind its inputs, else in the order given; there is no cycle."""
+    done: set[N] = set()
+    order: list[N] = []
+    for start in nodes:
+        stack = [start]
+        while stack:
+            node = stack[-1]
+            waiting = [] if node in done else [n for n in inputs(node) if n not in done]
+            if waiting:
+                stack += reversed(waiting)
+                continue
+            stack.pop()
+            if node not in done:
+                done.add(node)
+                order.append(node)
+    return order

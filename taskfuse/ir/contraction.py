@@ -1,4 +1,4 @@
-"""Contractions: reductions of a function of two tensors, by which axes each of the two has.
+"""Contractions: reductions of a function of two tensors, classified by the axes of each.
 
 A matrix product is one whose function is a product and whose combining function is a sum; but which axes are its rows and columns follows from the
 op maps alone, and holds for any functions. A tensor *has* an axis if the index at which it is read depends on it.
@@ -20,7 +20,7 @@ from taskfuse.ir.tensor import TensorView
 
 
 def computes(expr: MathExpr | None, row: Contraction) -> TypeGuard[Reduction]:
-    """True if an expression is what instructions of a row compute."""
+    """True if the instructions of a row compute an expression."""
     return isinstance(expr, Reduction) and expr.combine is row.combine and expr.body is row.body
 
 
@@ -30,7 +30,7 @@ class Factors:
 
     Attributes:
         a, b: the element of each that an iteration reads, of a storage tensor.
-        places: of these among the operands.
+        places: their positions among the operands.
         rows, columns: axes that only ``a`` has, and those that only ``b`` has.
         summed: reduced axes.
         batch: all others: both have them, or neither.
@@ -55,7 +55,7 @@ class Factors:
         """The contraction as a product of matrices, ``a`` with the rows: of rows, columns and reduced axes the last are m, n and k.
 
         Args:
-            n: the axis of the columns, if it is to be another than the last of them.
+            n: the axis of the columns; by default the last of them.
         """
         m, columns = max(self.rows), max(self.columns) if n is None else n
         *summed, k = self.summed
@@ -90,7 +90,7 @@ class MatrixAxes:
 
 
 def axes_of(read: Read) -> frozenset[int]:
-    """The axes of the reader's iteration space, by their positions, that the place of a read depends on."""
+    """The axes of the reader's iteration space, by their positions, that the index of a read depends on."""
     return axes_of_index(read.index)
 
 
@@ -103,7 +103,7 @@ def factors(fusion: Fusion, expr: MathExpr, reads: Sequence[Read] | None = None)
     """The factors of ``expr``; ``None`` if it does not reduce a function of elements of two tensors.
 
     Args:
-        reads: of its tensor operands, in their order, if they are known better than in storage: at simplified indices, or of views.
+        reads: of its tensor operands, in order, if they are to replace the reads of storage: at simplified indices, or of views.
     """
     reads = storage_reads(fusion, expr) if reads is None else reads
     if not isinstance(expr, Reduction) or len(reads) != 2:

@@ -1,4 +1,4 @@
-"""Facts about symbolic extents, of fusions and of kernels: which values they allow, and what the simplifier is told."""
+"""Facts about symbolic extents of fusions and kernels: the values that they allow, and the facts for the simplifier."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
+from taskfuse.errors import FusionError
 from taskfuse.ir.scalar import Const, Expr, Facts, evaluate, minimum, substitute
+from taskfuse.location import caller
 
 NO_OTHERS: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -38,14 +40,14 @@ class Dim:
 
     @property
     def limit(self) -> int | Expr | None:
-        """What no value exceeds, as one expression; ``None``: there is no such bound."""
+        """The upper bound as one expression; ``None`` without one."""
         if self.bound is None or self.max is None:
             return self.max if self.bound is None else self.bound
         return minimum(self.bound, self.max)
 
     @property
     def allowed(self) -> str:
-        """The allowed values, in words."""
+        """The allowed values, as text."""
         words = [f"at least {self.min}"]
         if self.limit is not None:
             words.append(f"at most {self.limit}")
@@ -61,7 +63,7 @@ class Dim:
         return found if self.max is None else min(found, self.max)
 
     def admits(self, value: int, others: Mapping[str, int] = NO_OTHERS) -> bool:
-        """True if it may have this value where other extents have theirs."""
+        """True if it may have this value, given the values of other extents."""
         most = self.most(others)
         return value >= self.min and (most is None or value <= most) and value % self.multiple_of == 0
 
@@ -71,7 +73,7 @@ class Dim:
         return found if most is None else min(found, most // self.multiple_of * self.multiple_of)
 
     def with_symbols(self, symbols: Mapping[str, Expr]) -> Dim:
-        """The same facts where the bound speaks of other symbols or of constants."""
+        """The same facts with symbols of the bound replaced."""
         bound = None if self.bound is None else substitute(self.bound, symbols)
         if isinstance(bound, Const):
             return replace(self, max=bound.value if self.max is None else min(bound.value, self.max), bound=None)
@@ -79,7 +81,7 @@ class Dim:
 
 
 def facts_of(dims: Iterable[Dim]) -> Facts:
-    """What is known of the symbols, for the simplifier."""
+    """The facts about the symbols, for the simplifier."""
     facts = Facts()
     for dim in dims:
         facts = facts.with_range(dim.name, dim.min, dim.limit)
@@ -89,7 +91,7 @@ def facts_of(dims: Iterable[Dim]) -> Facts:
 
 
 def circular(dims: Iterable[Dim]) -> str | None:
-    """The name of an extent whose bound leads back to it; ``None``: there is none."""
+    """The name of an extent whose bound depends on itself; ``None`` if no bound does."""
     bounds = {d.name: d.bound.free for d in dims if d.bound is not None}
     for name in bounds:
         seen: set[str] = set()
@@ -103,7 +105,7 @@ def circular(dims: Iterable[Dim]) -> str | None:
 
 
 def nearest(dims: Iterable[Dim], wanted: Mapping[str, int]) -> dict[str, int] | None:
-    """Allowed values of all extents, each near the one that is wanted; ``None``: some extent has none beside the values of those that bound it."""
+    """Allowed values of all extents, each near the wanted one; ``None`` if the bounds leave an extent without a value."""
     waiting = list(dims)
     found: dict[str, int] = {}
     while waiting:
@@ -113,3 +115,20 @@ def nearest(dims: Iterable[Dim], wanted: Mapping[str, int]) -> dict[str, int] | 
         if not dim.admits(found[dim.name], found):
             return None
     return found
+
+
+def with_facts(fusion: str, dims: Mapping[str, Dim], dim: Dim) -> Dim:
+    """The facts about a dimension of a fusion, given once more. Raises :class:`FusionError` if others are known, or its bound depends on itself."""
+    if dim.bound is not None:
+        unknown = sorted(dim.bound.free - dims.keys() - {dim.name})
+        if unknown:
+            reason = f"dimension '{dim.name}' is at most {dim.bound}: '{unknown[0]}' is not one of its dimensions"
+            raise FusionError(fusion=fusion, reason=reason, help="use a dimension in a shape before a bound refers to it", location=caller())
+        if circular([*(d for d in dims.values() if d.name != dim.name), dim]) is not None:
+            raise FusionError(fusion=fusion, reason=f"the bound {dim.bound} of dimension '{dim.name}' depends on itself", location=caller())
+    known = dims.get(dim.name, dim)
+    if dim in (known, Dim(dim.name)):
+        return known
+    if known != Dim(dim.name):
+        raise FusionError(fusion=fusion, reason=f"dimension '{dim.name}' is given twice with different facts: {known} and {dim}", location=caller())
+    return dim

@@ -1,7 +1,6 @@
-"""Where boxes within boxes stand, so that edges lead downwards: layers by dependency at every level, and ways around what stands between.
+"""The layout of nested boxes: layers by dependency at every level, so that edges lead downwards, and edges that go around boxes.
 
-Members of one box that do not depend on each other stand side by side, those that do below each other. As every level is layered so, the end of
-any edge lies below its beginning.
+Members of one box that do not depend on each other are placed side by side, others below each other. So every edge ends below its beginning.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from taskfuse.svg import Point
 GAP, DROP, MARGIN, HEAD = 18.0, 30.0, 12.0, 20.0
 """Between boxes of a row; between rows; from a box to what is in it; for its title."""
 WIDEST = 1500.0
-"""Where a row is broken."""
+"""The greatest width of a row."""
 _CLEAR = 5.0  # between an edge and a box that it passes
 _SAMPLES = 24
 
@@ -26,7 +25,7 @@ class DrawnBox:
 
     Attributes:
         width, height: given for a leaf (for any other: at least so much), else found.
-        inside: what it holds, in the order wanted where dependencies leave it open.
+        inside: the boxes in it, in the preferred order.
         x, y: its top left corner; found.
     """
 
@@ -37,7 +36,7 @@ class DrawnBox:
     y: float = 0.0
 
     def leaves(self) -> Iterator[DrawnBox]:
-        """The boxes below (or at) this one that hold none."""
+        """The boxes in this one (or itself) without boxes inside."""
         if not self.inside:
             yield self
         for box in self.inside:
@@ -45,7 +44,7 @@ class DrawnBox:
 
 
 def arrange(root: DrawnBox, edges: Iterable[tuple[DrawnBox, DrawnBox]]) -> None:
-    """Place everything in ``root``. ``edges``: from leaf to leaf. Where they form a cycle between the members of a box, one of them leads upwards."""
+    """Place all boxes in ``root``. ``edges``: from leaf to leaf. Where they form a cycle between the members of a box, one of them leads upwards."""
     above: dict[DrawnBox, DrawnBox] = {}
 
     def visit(box: DrawnBox) -> None:
@@ -96,7 +95,7 @@ def _measure(box: DrawnBox, lifted: Mapping[DrawnBox, list[tuple[DrawnBox, Drawn
 
 
 def _centre(sources: Iterable[DrawnBox], place: int, width: float, count: int) -> float:
-    """Where a box would stand best: below what it reads, else in its turn."""
+    """The preferred position of a box: below its sources, else by its place in the row."""
     centres = [s.x + s.width / 2 for s in sources]
     return sum(centres) / len(centres) if centres else MARGIN + width * (place + 0.5) / count
 
@@ -162,14 +161,14 @@ def route(start: Point, end: Point, obstacles: Iterable[DrawnBox]) -> list[Point
 
 
 def _detour(start: Point, end: Point, x: float, between: list[DrawnBox]) -> list[Point]:
-    """Down a lane at ``x``, from the top of the first box in the way to the bottom of the last one."""
+    """Down a lane at ``x``, from the top of the first obstacle to the bottom of the last one."""
     top, bottom = min(b.y for b in between), max(b.y + b.height for b in between)
     top, bottom = max(top, start[1] + DROP / 2), min(bottom, end[1] - DROP / 2)
     return [start, (x, top), (x, bottom), end] if top < bottom else [start, (x, (start[1] + end[1]) / 2), end]
 
 
 def _hits(way: list[Point], boxes: list[DrawnBox]) -> int:
-    """How many boxes a curve comes too near to."""
+    """How many boxes a curve comes too close to."""
     points = [p for a, b in pairwise(way) for p in _samples(a, b)]
     return sum(any(b.x - _CLEAR < x < b.x + b.width + _CLEAR and b.y - 1 < y < b.y + b.height + 1 for x, y in points) for b in boxes)
 

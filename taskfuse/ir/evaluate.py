@@ -1,4 +1,4 @@
-"""The NumPy reference: what a fusion means, computed without any schedule.
+"""The NumPy reference: the meaning of a fusion, computed without a schedule.
 
 Every expression is evaluated from its op map. Reads whose index expressions each depend on one iteration symbol of their own become slices,
 transpositions and broadcasts; any other read is a gather at a grid of indices. Sums of products become matrix products, so that the
@@ -30,12 +30,12 @@ Array = npt.NDArray[Any]
 
 
 def evaluate(fusion: Fusion, arguments: Sequence[Argument], values: Values = NATIVE) -> tuple[Array, ...]:
-    """What a call of ``fusion`` returns, as new arrays; the arguments stay as they are.
+    """The results of a call of ``fusion``, as new arrays; the arguments are not changed.
 
     Args:
         fusion: the fusion.
         arguments: one array per input, then one number per run-time scalar, then the run-time integers.
-        values: what elements are; with ``MODULAR``, floats may be given as floats or as uint64 words and come out as words.
+        values: the value mode; with ``MODULAR``, floats may be passed as floats or as uint64 words, and results are words.
 
     Raises:
         FusionError: for a wrong number of arguments, or a dimension that no input determines.

@@ -37,13 +37,13 @@ class Read:
 
 
 def is_same_number(a: float, b: float) -> bool:
-    """True for one value: NaN is one, and zeros have a sign."""
+    """True for equal values: NaN equals NaN, and 0.0 differs from -0.0."""
     return (a == b and (a != 0 or math.copysign(1, a) == math.copysign(1, b))) or (a != a and b != b)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Literal:
-    """A constant. Every NaN is the same one, so that equality holds for it; ``-0.0`` and ``0.0`` are different ones."""
+    """A constant. Equality treats NaN as equal to NaN, and ``-0.0`` as different from ``0.0``."""
 
     value: int | float | bool
     dtype: DType
@@ -100,7 +100,10 @@ class Select:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduction:
-    """``output[result axes] = combine over reduction axes of body(operands...)``, computed in the output's dtype, starting at ``init``."""
+    """``output[result axes] = combine over reduction axes of body(operands...)``, computed in the output's dtype, starting at ``init``.
+
+    A sum that starts at -0.0 starts at 0.0, the neutral element: only then may other threads join partial results, and terms of 0.0 be left out.
+    """
 
     output: TensorView
     combine: Combine
@@ -108,6 +111,11 @@ class Reduction:
     operands: tuple[Operand, ...]
     init: Literal
     location: Location | None = None
+
+    def __post_init__(self) -> None:
+        neutral = self.combine.neutral(self.output.dtype.compute)
+        if neutral == 0 and self.init.value == 0 and not is_same_number(self.init.value, abs(self.init.value)):
+            object.__setattr__(self, "init", replace(self.init, value=abs(self.init.value)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,7 +160,7 @@ class Gather:
 
     Attributes:
         operands: the table, at an index over ``i0, i1, ...`` and ``v0, v1, ...``; then the integer that each ``v`` is.
-        extents: per value, what it counts in: the symbol is in ``[0, extent)``.
+        extents: per value, the extent that it indexes: the symbol is in ``[0, extent)``.
     """
 
     output: TensorView
@@ -199,7 +207,7 @@ def operand_dtype(operand: Operand) -> DType:
 
 
 def op_text(expr: MathExpr) -> str:
-    """What ``expr`` does, in a word or a few."""
+    """A short description of ``expr``."""
     match expr:
         case Pointwise():
             return expr.op.name
@@ -216,7 +224,7 @@ def op_text(expr: MathExpr) -> str:
 
 
 def is_copy(expr: MathExpr) -> bool:
-    """True if ``expr`` gives elements of one tensor as they are."""
+    """True if ``expr`` copies elements of one tensor."""
     match expr:
         case View():
             return True

@@ -12,20 +12,22 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex, cast
 from numpy.typing import NDArray
 
 from taskfuse.dtypes import DType
-from taskfuse.errors import FusionError, ParseError, UnsupportedError
+from taskfuse.errors import FusionError, UnsupportedError
 from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.calls import partitioner, readers, scheduling
-from taskfuse.ir.dims import Dim, circular, facts_of
+from taskfuse.ir.connectivity import producers_first
+from taskfuse.ir.dims import Dim, facts_of, with_facts
 from taskfuse.ir.expr import MathExpr, View, reads
 from taskfuse.ir.identity import among, place_of
 from taskfuse.ir.partition import Partition
-from taskfuse.ir.scalar import Expr, Facts, IntLike, free_symbols, lt, parse_expr, prove, simplify, sym, wrap
-from taskfuse.ir.strides import collides
+from taskfuse.ir.scalar import Expr, Facts, IntLike, shape_text, sym
+from taskfuse.ir.strides import declared_strides, may_be_equal
 from taskfuse.ir.tables import Table
 from taskfuse.ir.task_tree import TaskTree
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import Location, caller
+from taskfuse.target import MAX_RESIDENT
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -36,18 +38,14 @@ if TYPE_CHECKING:
 _current: ContextVar[Fusion | None] = ContextVar("taskfuse_fusion", default=None)
 
 
-MAX_RESIDENT = 32
-"""Blocks that a multiprocessor holds at most (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Result:
     """One of the arrays that a call returns.
 
     Attributes:
-        tensor: what it holds: an output, or an input, whose own array it then is.
+        tensor: an output; or an input, whose array is returned.
         strides: of its array, in elements; ``None``: row-major without gaps.
-        into: the input that it is written into, or the view of one; ``None``: it has an array of its own.
+        into: the input that it is written into, or the view of one; ``None``: a new array.
     """
 
     tensor: TensorView
@@ -56,7 +54,7 @@ class Result:
 
     @property
     def is_plain(self) -> bool:
-        """True if it is in a row-major array of its own."""
+        """True if it is a new row-major array."""
         return self.strides is None and self.into is None and not self.tensor.is_input
 
 
@@ -69,8 +67,8 @@ class Fusion:
     Attributes:
         outputs: the tensors that kernels store, each once.
         results: what calls return, made of outputs and inputs.
-        strides: those of inputs of which they are declared.
-        tables: inputs whose elements may stand in index expressions, and what is known of them.
+        strides: of inputs for which they are declared.
+        tables: inputs whose elements may stand in index expressions, with their ranges.
         integers: the dimensions that are arguments of a call.
         residents: see :meth:`resident_blocks`.
     """
@@ -118,28 +116,12 @@ class Fusion:
 
     def add_dim(self, dim: Dim) -> None:
         """Record facts about a symbol. Raises :class:`FusionError` if other facts are known already."""
-        known = self.dims.get(dim.name)
         if any(tv.name == dim.name for tv in self.tables):
             raise FusionError(fusion=self.name, reason=f"'{dim.name}' is a table, not a dimension", help="give the dimension another name", location=caller())
-        if dim.bound is not None:
-            self._check_bound(dim, dim.bound)
-        if known is not None and known != dim and dim != Dim(dim.name):
-            if known != Dim(dim.name):
-                raise FusionError(fusion=self.name, reason=f"dimension '{dim.name}' is given twice with different facts: {known} and {dim}", location=caller())
-            self.dims[dim.name] = dim
-        self.dims.setdefault(dim.name, dim)
-
-    def _check_bound(self, dim: Dim, bound: Expr) -> None:
-        """Raises :class:`FusionError` unless a bound speaks of other dimensions, whose bounds do not lead back."""
-        unknown = sorted(bound.free - self.dims.keys() - {dim.name})
-        if unknown:
-            reason = f"dimension '{dim.name}' is at most {bound}: '{unknown[0]}' is not one of its dimensions"
-            raise FusionError(fusion=self.name, reason=reason, help="use a dimension in a shape before a bound speaks of it", location=caller())
-        if circular([*(d for d in self.dims.values() if d.name != dim.name), dim]) is not None:
-            raise FusionError(fusion=self.name, reason=f"the bound {bound} of dimension '{dim.name}' depends on itself", location=caller())
+        self.dims[dim.name] = with_facts(self.name, self.dims, dim)
 
     def add_integer(self, dim: Dim) -> Expr:
-        """A dimension that calls give as an argument. Raises :class:`FusionError` if its name is taken, or known with other facts."""
+        """A dimension that is an argument of calls. Raises :class:`FusionError` if its name is taken, or known with other facts."""
         if dim.name in self.integers or any(x.name == dim.name for x in (*self.inputs, *self.scalars)):
             raise FusionError(fusion=self.name, reason=f"there is already an argument named '{dim.name}'", location=caller())
         self.add_dim(dim)
@@ -148,7 +130,7 @@ class Fusion:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The names of what a call takes, in its order: inputs, run-time scalars, integers."""
+        """The names of the arguments of a call, in order: inputs, run-time scalars, integers."""
         return (*(tv.name for tv in self.inputs), *(s.name for s in self.scalars), *self.integers)
 
     def facts(self) -> Facts:
@@ -166,7 +148,7 @@ class Fusion:
         origin: TensorView | None = None,
     ) -> TensorView:
         """A tensor without a definition yet. Its logical domain is ``root`` without reduction axes unless given."""
-        # numbers and names follow from what is there already, never from history: a fusion read back from its text goes on alike
+        # numbers and names depend on the fusion, not on its history: a fusion parsed from its text continues with the same ones
         id = 1 + next((tv.id for tv in reversed(self._tensors.values())), -1)
         if name is None:
             name = self._free_name("tv", id)
@@ -236,18 +218,18 @@ class Fusion:
         return tv
 
     def add_output(self, *tensors: object, name: str | None = None, strides: Sequence[IntLike | str] | None = None, into: TensorView | None = None) -> None:
-        """Let calls return tensors, in this order; one alone may be given a ``name``, ``strides``, or an input to write ``into``.
+        """Add tensors to the results of calls, in this order; ``name``, ``strides`` and ``into`` need a single tensor.
 
-        An input is returned as the array that the caller gave, and an output that is given again as the same array, as in torch: nothing is copied.
+        An input is returned as the caller's array, and a tensor that is added twice as one array, as in torch, without a copy.
 
         Args:
             strides: of the array of a new output, in elements: numbers, or expressions of dimensions. By default it is row-major without gaps.
-            into: an input, or a view of one that has strides: the output is written into the caller's array in place of what it held. What reads the
-                input reads what it held before the call.
+            into: an input, or a strided view of one: the output is written into the caller's array. Reads of the input return its values from before
+                the call.
 
         Raises:
             FusionError: a tensor belongs to another fusion; the name is taken; the strides do not fit the shape, or let elements overlap; ``into`` is no
-                input and no view of one, or has another shape or dtype.
+                input nor a view of one, or has another shape or dtype.
         """
         made = [self._check_output(tv) for tv in tensors]
         for what, given in {"name": name, "strides": strides, "into": into}.items():
@@ -262,7 +244,7 @@ class Fusion:
             if known and (strides is not None or into is not None):
                 reason = f"{tv.name} is {'an input' if tv.is_input else 'an output already'}, and has its array"
                 raise FusionError(fusion=self.name, reason=reason, help=f"return tf.copy({tv.name}) beside it", location=caller())
-            wanted = None if strides is None else self._strides(tv, strides)
+            wanted = None if strides is None else declared_strides(self.name, tv.name, tv.shape, strides, self.dims, self.facts())
             if into is not None:
                 self._check_into(tv, into, wanted)
             if not known:
@@ -276,34 +258,15 @@ class Fusion:
             raise FusionError(fusion=self.name, reason=f"{tv.name} belongs to fusion '{tv.fusion.name}'", location=caller())
         return tv
 
-    def _strides(self, tv: TensorView, given: Sequence[IntLike | str]) -> tuple[Expr, ...]:
-        """Strides as expressions. Raises :class:`FusionError` if they do not fit the shape."""
-        try:
-            found = tuple(simplify(parse_expr(e) if isinstance(e, str) else wrap(e), self.facts()) for e in given)
-        except (TypeError, ParseError):
-            found = ()
-        shape = shape_text(tv.shape)
-        if len(found) != tv.ndim:
-            help = f"give {tv.ndim} integers or expressions of dimensions, in elements"
-            raise FusionError(fusion=self.name, reason=f"{given!r} are no strides of {tv.name} {shape}", help=help, location=caller())
-        unknown = sorted(name for e in found for name in free_symbols(e) if name not in self.dims)
-        if unknown:
-            raise FusionError(fusion=self.name, reason=f"a stride of {tv.name} uses '{unknown[0]}', which is no dimension", location=caller())
-        if any(prove(lt(e, 0), self.facts()) for e in found) or collides(tv.shape, found, self.facts()):
-            help = "each stride must be at least 1, and step over all elements of the axes with smaller strides"
-            reason = f"with the strides {shape_text(found)}, elements of {tv.name} {shape} would share memory"
-            raise FusionError(fusion=self.name, reason=reason, help=help, location=caller())
-        return found
-
     def set_strides(self, tv: TensorView, strides: Sequence[IntLike | str]) -> None:
         """Declare the strides, in elements, of the arrays that calls pass for an input. Raises :class:`FusionError` if they do not fit its shape."""
-        self.strides[tv] = self._strides(tv, strides)
+        self.strides[tv] = declared_strides(self.name, tv.name, tv.shape, strides, self.dims, self.facts())
 
     def _check_into(self, tv: TensorView, into: object, strides: tuple[Expr, ...] | None) -> None:
         reason, help = "", "give an input, or a slice, reshape or permutation of one"
         if not isinstance(into, TensorView) or into.fusion is not self:
             reason = f"{into!r} is not a tensor of it"
-        elif into.dtype is not tv.dtype or not self._may_be_equal(tv.shape, into.shape, exact=into.is_input):
+        elif into.dtype is not tv.dtype or not (may_be_equal(tv.shape, into.shape, self.facts()) if not into.is_input else tv.shape == into.shape):
             reason = f"{tv.name} is {tv.dtype}{shape_text(tv.shape)}, and {into.name} is {into.dtype}{shape_text(into.shape)}"
             help = f"cast it, or write it into a slice of the input: into={into.name}[...]"
         elif strides is not None:
@@ -316,12 +279,6 @@ class Fusion:
             reason, help = f"another output is written into the array of {into.name}", "write one output into an array"
         if reason:
             raise FusionError(fusion=self.name, reason=f"{tv.name} cannot be written in place: {reason}", help=help, location=caller())
-
-    def _may_be_equal(self, one: Sequence[Expr], two: Sequence[Expr], *, exact: bool) -> bool:
-        """True if shapes are equal; unless ``exact``, also if that is left to a call."""
-        if exact or len(one) != len(two):
-            return tuple(one) == tuple(two)
-        return not any(prove(lt(a, b), self.facts()) or prove(lt(b, a), self.facts()) for a, b in zip(one, two, strict=True))
 
     def rename(self, tv: TensorView, name: object) -> None:
         """Give a tensor another name. Raises :class:`FusionError` if the name is taken or invalid."""
@@ -379,7 +336,7 @@ class Fusion:
         return tuple(self._tensors.values())
 
     def owner(self, tv: TensorView) -> TensorView | None:
-        """The result of the call that made ``tv`` on the way, or ``None``."""
+        """The result of the call that made ``tv`` as an intermediate tensor, or ``None``."""
         return self._owner.get(tv)
 
     def set_owner(self, tv: TensorView, owner: TensorView) -> None:
@@ -390,27 +347,12 @@ class Fusion:
     def exprs(self) -> tuple[MathExpr, ...]:
         """Every expression, producers first, else in the order their outputs were made."""
         if self._exprs is None:
-            self._exprs = self._sorted()
+            self._exprs = tuple(self._definitions[tv] for tv in producers_first(self._tensors.values(), self._inputs_of) if tv in self._definitions)
         return self._exprs
 
-    def _sorted(self) -> tuple[MathExpr, ...]:
-        done: set[TensorView] = set()
-        order: list[MathExpr] = []
-        for start in self._tensors.values():
-            stack = [start]
-            while stack:
-                tv = stack[-1]
-                expr = self._definitions.get(tv)
-                waiting = [] if expr is None or tv in done else [r.tensor for r in reads(expr) if r.tensor not in done and r.tensor in self._definitions]
-                if waiting:
-                    stack += reversed(waiting)
-                    continue
-                stack.pop()
-                if tv not in done:
-                    done.add(tv)
-                    if expr is not None:
-                        order.append(expr)
-        return tuple(order)
+    def _inputs_of(self, tv: TensorView) -> list[TensorView]:
+        expr = self._definitions.get(tv)
+        return [] if expr is None else [r.tensor for r in reads(expr) if r.tensor in self._definitions]
 
     def is_view(self, tv: TensorView) -> bool:
         """True if ``tv`` is a map without storage and code: defined by a view, not an output, claimed by no task, and given no memory."""
@@ -427,7 +369,7 @@ class Fusion:
         return self.tasks.add_group(members, name)
 
     def evaluate(self, *args: NDArray[Any] | float | int, values: Values | None = None, **named: Any) -> tuple[NDArray[Any], ...]:
-        """The math itself, in NumPy, without the schedule; see :func:`taskfuse.ir.evaluate.evaluate`. ``named``: arguments by their names."""
+        """Compute the math in NumPy, without the schedule; see :func:`taskfuse.ir.evaluate.evaluate`. ``named``: arguments by their names."""
         names = self.arguments[len(args) :]
         for name in named:
             if name not in names:
@@ -448,7 +390,7 @@ class Fusion:
         Path(path).write_text(readers().picture(self), encoding="utf-8")
 
     def graph(self) -> nx.DiGraph[str]:
-        """The tensors and scalars as a networkx graph, an edge from each to what reads it; see :func:`taskfuse.ir.graph.tensor_graph`."""
+        """The tensors and scalars as a networkx graph, an edge from each to its readers; see :func:`taskfuse.ir.graph.tensor_graph`."""
         return readers().graph(self)
 
     def task_graph(self) -> nx.DiGraph[str]:
@@ -480,9 +422,9 @@ class Fusion:
         self.tasks.check()
 
     def resident_blocks(self, count: object) -> None:
-        """Bound the registers of a thread so that a multiprocessor can hold ``count`` blocks at once, as far as registers decide that.
+        """Bound the registers of a thread so that they allow ``count`` resident blocks per multiprocessor.
 
-        More blocks hide more of each other's latency, for instance if blocks load and then meet in barriers. Values that do not fit the registers spill.
+        More resident blocks hide more latency, for instance if blocks load and then wait at barriers. Values that do not fit the registers spill.
         Raises :class:`FusionError` unless ``count`` is 1 to 32.
         """
         number = count.__index__() if isinstance(count, SupportsIndex) else 0
@@ -497,7 +439,7 @@ class Fusion:
 
 
 def as_fusion(value: object, call: str) -> Fusion:
-    """``value``, or :class:`UnsupportedError` of the call that was given something else."""
+    """``value`` if it is a fusion. Raises :class:`UnsupportedError`, which names the call."""
     if not isinstance(value, Fusion):
         help = "give the fusion that it was defined in" if isinstance(value, TensorView) else "give a tf.Fusion"
         raise UnsupportedError(what=f"{call} of {value!r}", reason="it is not a fusion", help=help, location=caller())
@@ -506,8 +448,3 @@ def as_fusion(value: object, call: str) -> Fusion:
 
 def _parsed(text: str) -> Fusion:
     return readers().parse(text)
-
-
-def shape_text(shape: Sequence[Expr]) -> str:
-    """``[B, 4*S]``."""
-    return "[" + ", ".join(str(e) for e in shape) + "]"

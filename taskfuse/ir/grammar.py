@@ -160,7 +160,7 @@ class _Grammar(FusionReader):
         return TensorText(name, dtype, shape, root)
 
     def declared(self, text: TensorText) -> TensorText:
-        """What is said of an input behind its shape."""
+        """The clauses of an input after its shape."""
         strides = self.bracketed(self.expression) if self.take(STRIDES) else None
         return replace(text, strides=strides, table=self.table() if self.take(TABLE) else None)
 
@@ -315,7 +315,7 @@ _MEMORY_TYPES = by_value(MemoryType)
 
 
 def read_schedule(r: FusionReader) -> ScheduleText:
-    """A SCHEDULE line behind its keyword. Raises :class:`ParseError` where it leaves the grammar."""
+    """A SCHEDULE line after its keyword. Raises :class:`ParseError` where it leaves the grammar."""
     schedule = ScheduleText(r.tensor_name(), [], [])
     r.expect(":")
     given: set[ClauseWord] = set()
@@ -353,6 +353,8 @@ def _clause(r: FusionReader, schedule: ScheduleText, clause: ClauseWord) -> None
             schedule.allocation = r.bracketed(r.bound_axis)
         case ClauseWord.STAGES:
             schedule.stages = r.integer()
+        case ClauseWord.RING:
+            schedule.ring = r.name("ring").text
         case ClauseWord.ATOM:
             schedule.atom = _atom(r)
             schedule.atom_axes = r.bracketed(r.axis, "(", ")")

@@ -1,4 +1,4 @@
-"""A fusion, and its task tree, as networkx graphs for analyses of the user's own. Attributes are plain data: text, integers, tuples of them, ``None``."""
+"""A fusion, and its task tree, as networkx graphs for analyses by users. Attributes are plain data: text, integers, tuples of them, ``None``."""
 
 from __future__ import annotations
 

@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 
 def among(one: T, several: Iterable[T]) -> bool:
-    """True if ``several`` has the very object ``one``."""
+    """True if ``several`` contains the object ``one``."""
     return True in map(is_, repeat(one), several)
 
 
 def place_of(one: T, several: Iterable[T]) -> int:
-    """The position of the very object ``one`` in ``several``. Raises :class:`ValueError` if it is not there."""
+    """The position of the object ``one`` in ``several``. Raises :class:`ValueError` if it is absent."""
     for k, other in enumerate(several):
         if other is one:
             return k
@@ -27,5 +27,5 @@ def place_of(one: T, several: Iterable[T]) -> int:
 
 
 def alike(some: Sequence[object], others: Sequence[object]) -> bool:
-    """True if both hold the very same objects in the same order."""
+    """True if both contain the same objects in the same order."""
     return len(some) == len(others) and all(map(is_, some, others))

@@ -1,4 +1,4 @@
-"""The table of matrix instructions: what tensor cores multiply, and how operands and sums lie in registers and in Shared memory.
+"""The table of matrix instructions: shapes and types of tensor-core products, and the layouts of operands and sums in registers and Shared memory.
 
 Rows are shapes, each with every pair of operand types (PTX ISA, "wgmma.mma_async" and "mma"; the 16-bit accumulators that these also have are
 left out). Schedules, lowering, the verifier, the simulator, the proof and CUDA look them up.

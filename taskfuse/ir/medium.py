@@ -1,4 +1,4 @@
-"""Media: what is known of each memory type, one row each. Other code looks facts up here instead of matching on memory types."""
+"""The properties of memory types, one row each. Other code looks properties up here instead of matching on memory types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from taskfuse.target import Target, launch_registers
 
 
 class Reach(Enum):
-    """The threads that see one copy of a memory. The value is the index types that tell these threads apart."""
+    """The threads that see one copy of a memory. The value is the index types that distinguish these threads."""
 
     THREAD = ()
     BLOCK = THREAD_TYPES
@@ -22,7 +22,7 @@ class Reach(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Medium:
-    """What is known of a memory type.
+    """The properties of a memory type.
 
     Attributes:
         keyword: what its declarations begin with in the text of a kernel.
@@ -42,7 +42,7 @@ class Medium:
 
     @property
     def is_private(self) -> bool:
-        """True if no other thread sees it: nothing has to be ordered."""
+        """True if no other thread sees it, so that no access needs ordering."""
         return self.reach is Reach.THREAD
 
     @property
@@ -64,6 +64,6 @@ MEDIA: Final = {
 
 
 def nearest(ptype: ParallelType) -> MemoryType:
-    """The nearest memory that all indices of ``ptype`` see, in which one of them finds what another one wrote."""
+    """The nearest memory of which all indices of ``ptype`` see one copy."""
     assert ptype in INDEX_TYPES
     return next(memory for memory, medium in MEDIA.items() if not medium.is_private_to(ptype))

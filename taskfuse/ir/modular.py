@@ -1,4 +1,4 @@
-"""Modular values: 64-bit words in the place of floats, with arithmetic modulo 2^64.
+"""Modular values: 64-bit words instead of floats, with arithmetic modulo 2^64.
 
 A sum of floats depends on its order, so two right schedules may differ in the last bits. As a modular value a float element is an unsigned
 64-bit word; addition and multiplication are modulo 2^64, hence associative, commutative and distributive without rounding, and every

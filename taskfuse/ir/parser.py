@@ -11,9 +11,9 @@ from taskfuse.errors import FusionError, TaskError
 from taskfuse.ir.axes import Axis, AxisKind, Transform, axis, is_map_symbol, iteration_symbol
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.expr import Assemble, Gather, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View
-from taskfuse.ir.fusion import Fusion, shape_text
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.grammar import read_fusion
-from taskfuse.ir.scalar import Expr, Token, integers_of, lookups_of
+from taskfuse.ir.scalar import Expr, Token, integers_of, lookups_of, shape_text
 from taskfuse.ir.syntax import (
     AssembleText,
     AxisName,
@@ -72,7 +72,7 @@ class _Made:
 
 
 class _Axes:
-    """The axes of all tensors, made on demand: a foreign axis may name an axis of any other tensor."""
+    """The axes of all tensors, made on demand, since a foreign axis may name an axis of any other tensor."""
 
     def __init__(self, text: FusionText) -> None:
         self._tensors = {t.name.text: t for t in text.tensors}
@@ -303,7 +303,7 @@ class _Builder:
                 raise t.name.token.error(f"the logical domain of {tv.name} is {shape_text(tv.shape)}, its shape {shape_text(t.shape)}")
         schedule.loop = list(tv.root if text.loop is None else axis_list([b.name for b in text.loop]))
         schedule.inline = text.inline
-        schedule.memory, schedule.stages, schedule.atom = text.memory, text.stages, text.atom
+        schedule.memory, schedule.stages, schedule.ring, schedule.atom = text.memory, text.stages, text.ring, text.atom
         if text.allocation is not None:
             schedule.allocation = axis_list([b.name for b in text.allocation])
         schedule.atom_axes = axis_list(text.atom_axes)

@@ -28,7 +28,7 @@ class ProposedGroup:
 
     Attributes:
         ptype: what it is parallelized on; ``None``: its members run in turn.
-        why: what the members are to each other.
+        why: the relation of the members.
         whole, parts: expected microseconds without the group (as one task, or in turn) and with it.
     """
 
@@ -53,11 +53,11 @@ class RejectedGroup:
 
 
 class Partition(Protocol):
-    """What :meth:`taskfuse.Fusion.partition` proposes."""
+    """A proposal of tasks and groups, by :meth:`taskfuse.Fusion.partition`."""
 
     @property
     def top(self) -> Part:
-        """The task or group that hangs under the root."""
+        """The task or group below the root."""
         ...
 
     @property
@@ -72,12 +72,12 @@ class Partition(Protocol):
 
     @property
     def groups(self) -> tuple[ProposedGroup, ...]:
-        """The groups, those that hold others after them."""
+        """The groups, inner ones first."""
         ...
 
     @property
     def code(self) -> str:
-        """What :meth:`apply` does, as Python that takes the fusion as ``fusion``."""
+        """Python code with the effect of :meth:`apply` on the fusion ``fusion``."""
         ...
 
     def apply(self) -> None:

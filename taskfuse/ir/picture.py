@@ -5,7 +5,8 @@ from __future__ import annotations
 from taskfuse.ir.assignment import places
 from taskfuse.ir.draw_layout import DrawnBox, arrange, route
 from taskfuse.ir.expr import op_text
-from taskfuse.ir.fusion import Fusion, shape_text
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import shape_text
 from taskfuse.ir.storage import producers
 from taskfuse.ir.tasks import Group, Node, Task, are_roles, joint
 from taskfuse.ir.tensor import TensorView
@@ -20,7 +21,7 @@ _KEY = "an arrow: reads; orange: through a channel, between roles; thick frame: 
 
 
 def fusion_picture(fusion: Fusion) -> str:
-    """The picture as SVG. Views hold no code and are not drawn: their readers read the tensor behind them."""
+    """The picture as SVG, without views, which have no code: edges lead from the tensor behind a view to its readers."""
     return _Picture(fusion).draw()
 
 

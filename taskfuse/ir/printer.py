@@ -1,6 +1,6 @@
 """The text of a fusion: its math, its schedule, its tasks and groups. docs/fusion-text.md has the grammar; ``parse_fusion`` reads it back.
 
-The text is complete: whatever lowering reads of a fusion is in it, so equal texts lower to equal kernels.
+The text has all that lowering reads of a fusion, so equal texts lower to equal kernels.
 """
 
 from __future__ import annotations
@@ -267,6 +267,8 @@ class _Printer:
             yield f"{ClauseWord.ALLOCATION.value} {_list(_bound(a, names, outside) for a in allocation)}"
         if schedule.stages != 1:
             yield f"{ClauseWord.STAGES.value} {schedule.stages}"
+        if schedule.ring:
+            yield f"{ClauseWord.RING.value} {quoted(schedule.ring)}"
         if schedule.atom is not None:
             yield f"{ClauseWord.ATOM.value} {schedule.atom.name}({', '.join(names[a] for a in schedule.atom_axes)})"
         if schedule.in_flight:

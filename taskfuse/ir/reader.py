@@ -32,7 +32,7 @@ class TokenReader:
         return self.tokens[self.position]
 
     def fail(self, expected: str) -> ParseError:
-        """The error for a next token that is not what the grammar has here."""
+        """The error for an unexpected token."""
         return self.token.error(f"expected {expected}, found {self.token}")
 
     def advance(self) -> Token:

@@ -1,4 +1,4 @@
-"""Views resolved: which storage tensors an expression really reads, by composed op maps; and which views are strides over a row-major tensor.
+"""Resolving views: the storage tensors that an expression reads, by composed op maps; and the views that are strides over a row-major tensor.
 
 Views cost nothing: a read of a view becomes a read of the storage tensor behind it.
 """
@@ -66,7 +66,7 @@ def needed(fusion: Fusion) -> tuple[MathExpr, ...]:
 
 
 def table(fusion: Fusion, expr: MathExpr) -> TensorView | None:
-    """The tensor that a gather reads at an index that other values say; ``None`` for all else."""
+    """The tensor that a gather reads at a computed index; ``None`` for other expressions."""
     if not isinstance(expr, Gather):
         return None
     first = expr.operands[0]

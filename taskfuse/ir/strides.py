@@ -1,14 +1,16 @@
-"""Strides of arrays: in which order their axes lie in memory, and whether elements share a place."""
+"""Strides of arrays: the order of their axes in memory, whether elements share an address, and strides that are declared."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
-from taskfuse.ir.scalar import Const, Expr, Facts, ge, prove
+from taskfuse.errors import FusionError, ParseError
+from taskfuse.ir.scalar import Const, Expr, Facts, IntLike, free_symbols, ge, lt, parse_expr, prove, shape_text, simplify, wrap
+from taskfuse.location import caller
 
 
 def order_of(shape: Sequence[Expr], strides: Sequence[Expr], facts: Facts) -> tuple[int, ...] | None:
-    """The axes from the one with the greatest stride to the one with the least, if no two elements share a place; ``None`` if that is not known.
+    """The axes from the one with the greatest stride to the one with the least, if no two elements share an address; ``None`` if that is unknown.
 
     Each stride must step over all elements of the axes with smaller ones. Axes of extent 1 come last, but for their place among equals.
     """
@@ -32,8 +34,33 @@ def order_of(shape: Sequence[Expr], strides: Sequence[Expr], facts: Facts) -> tu
 
 
 def collides(shape: Sequence[Expr], strides: Sequence[Expr], facts: Facts) -> bool:
-    """True if two elements are known to have one place: all extents and strides are constants, and some stride steps over too few."""
+    """True if two elements provably share an address: all extents and strides are constants, and some stride is too small."""
     return all(isinstance(e, Const) for e in (*shape, *strides)) and not any(_is(n, 0) for n in shape) and order_of(shape, strides, facts) is None
+
+
+def declared_strides(fusion: str, tensor: str, shape: Sequence[Expr], given: Sequence[IntLike | str], dims: Container[str], facts: Facts) -> tuple[Expr, ...]:
+    """Strides as expressions of dimensions. Raises :class:`FusionError` if they do not fit the shape."""
+    try:
+        found = tuple(simplify(parse_expr(e) if isinstance(e, str) else wrap(e), facts) for e in given)
+    except (TypeError, ParseError):
+        found = ()
+    text = shape_text(shape)
+    if len(found) != len(shape):
+        help = f"give {len(shape)} integers or expressions of dimensions, in elements"
+        raise FusionError(fusion=fusion, reason=f"{given!r} are not strides of {tensor} {text}", help=help, location=caller())
+    unknown = sorted(name for e in found for name in free_symbols(e) if name not in dims)
+    if unknown:
+        raise FusionError(fusion=fusion, reason=f"a stride of {tensor} uses '{unknown[0]}', which is not a dimension", location=caller())
+    if any(prove(lt(e, 0), facts) for e in found) or collides(shape, found, facts):
+        help = "each stride must be at least 1, and step over all elements of the axes with smaller strides"
+        reason = f"with the strides {shape_text(found)}, elements of {tensor} {text} would share memory"
+        raise FusionError(fusion=fusion, reason=reason, help=help, location=caller())
+    return found
+
+
+def may_be_equal(one: Sequence[Expr], two: Sequence[Expr], facts: Facts) -> bool:
+    """True unless two shapes are known to differ: whether they do may be left to a call."""
+    return len(one) == len(two) and not any(prove(lt(a, b), facts) or prove(lt(b, a), facts) for a, b in zip(one, two, strict=True))
 
 
 def _is(e: Expr, value: int) -> bool:

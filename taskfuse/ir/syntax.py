@@ -59,6 +59,7 @@ class ClauseWord(Enum):
     MEMORY = "memory"
     ALLOCATION = "allocation"
     STAGES = "stages"
+    RING = "ring"
     ATOM = "atom"
     IN_FLIGHT = "in_flight"
 
@@ -150,6 +151,7 @@ class ScheduleText:
     memory: MemoryType | None = None
     allocation: tuple[BoundAxis, ...] | None = None
     stages: int = 1
+    ring: str = ""
     atom: Atom | None = None
     atom_axes: tuple[Name, ...] = ()
     in_flight: int = 0

@@ -1,4 +1,4 @@
-"""Tables: inputs of integers whose elements stand in index expressions, where they decide which work there is."""
+"""Tables: inputs of integers whose elements may stand in index expressions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RISING = "rising"
 class Table:
     """The range of the elements of an input of one axis of integers.
 
-    An element outside it is brought to the nearer end where an expression reads it. So whatever a table holds, no access leaves its tensor.
+    An element outside it is clamped where an expression reads it, so no access leaves its tensor whatever a table holds.
 
     Attributes:
         low: the least value.
@@ -30,11 +30,11 @@ class Table:
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
-        """The expressions in it."""
+        """Its expressions."""
         return self.low, self.high
 
     def mapped(self, change: Callable[[Expr], Expr]) -> Table:
-        """With other expressions in the place of its own."""
+        """The table with ``change`` applied to its expressions."""
         return Table(change(self.low), change(self.high), self.rises)
 
     def __str__(self) -> str:

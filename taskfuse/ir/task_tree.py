@@ -1,4 +1,4 @@
-"""The task tree of a fusion: how it is built, what its groups depend on, and its laws (docs/tasks-and-groups.md)."""
+"""The task tree of a fusion: its construction, the dependencies of its groups, and its laws (docs/tasks-and-groups.md)."""
 
 from __future__ import annotations
 
@@ -92,10 +92,9 @@ class TaskTree:
             self._task_of[tv] = task
 
     def rebuild(self, build: Callable[[], None]) -> None:
-        """Let ``build`` add nodes whose laws hold only together: they are checked once, at the end. Raises :class:`TaskError` there.
+        """Let ``build`` add nodes, and check the laws once, at the end. Raises :class:`TaskError` then.
 
-        A tree that is lawful need not have been so after each of its calls, were they made again: a tensor follows its call's result until
-        the task that claims it is there.
+        The laws of a lawful tree may fail while it is rebuilt: a tensor follows its call's result until the task that claims it is added.
         """
         self._checks = False
         try:
@@ -295,7 +294,7 @@ class TaskTree:
         )
 
     def place(self, tv: TensorView) -> str:
-        """Where a tensor lies, for messages."""
+        """The node of a tensor, for messages."""
         task = None if self.fusion.is_view(tv) else self.home(tv)
         return task.name if task is not None else "no task"
 
@@ -366,7 +365,7 @@ def _check_node(group: Group, member: object) -> None:
 
 
 def _listed(node: Node, given: object, what: str) -> list[Any]:
-    """``given`` as a list. Raises :class:`TaskError` for what is none."""
+    """``given`` as a list. Raises :class:`TaskError` for other values."""
     if isinstance(given, Task | Group | str) or not isinstance(given, Iterable):
         raise TaskError(node=node.name, reason=f"{given!r} is not a list of {what}", help=f"give a list of {what}", location=caller())
     return list(cast("Iterable[Any]", given))

@@ -1,6 +1,6 @@
 """Tasks and groups: the nodes of the task tree of a fusion (docs/tasks-and-groups.md).
 
-Tasks are dense and disjoint sets of tensors; groups are nodes over tasks and groups; the root holds everything. A group whose members do
+Tasks are dense and disjoint sets of tensors; groups are nodes over tasks and groups; the root contains all nodes. A group whose members do
 not depend on each other is *horizontal*, one whose members are connected is *vertical*; both may be parallelized on an index type.
 """
 

@@ -1,4 +1,4 @@
-"""Tensors (TensorViews) and run-time scalars of a fusion.
+"""Tensors (``TensorView``) and run-time scalars of a fusion.
 
 A :class:`TensorView` holds the math (dtype, root and logical axes, definition) and points to its :class:`TensorSchedule`, which holds
 everything that scheduling calls decide. Operators and scheduling calls live in the layers above (:mod:`taskfuse.ir.calls`).
@@ -50,6 +50,8 @@ class Scalar(Arithmetic):
 class TensorView(ArrayMethods):
     """A tensor of a fusion. Made by ``tf.define_tensor`` and by ops, never directly.
 
+    Its methods from ``split`` on are scheduling calls: each raises :class:`ScheduleError`, and changes nothing, if the schedule would be invalid.
+
     Attributes:
         fusion: the fusion that owns it.
         id: its number in the fusion.
@@ -58,7 +60,7 @@ class TensorView(ArrayMethods):
         root: the iteration space of its definition: result and reduction axes.
         logical: the axes that readers see; made from ``root`` by ``schedule.transforms`` (only ``rfactor`` makes them differ by more
             than the reduction axes).
-        schedule: what scheduling calls decided.
+        schedule: what scheduling calls set.
         origin: the tensor that a scheduling call made this one from; ``None`` for a tensor of the math.
         location: where the user made it.
     """
@@ -96,7 +98,7 @@ class TensorView(ArrayMethods):
         self.fusion.rename(self, name)
 
     def set_name(self, name: str) -> None:
-        """For :meth:`Fusion.rename` alone, which knows tensors by their names."""
+        """Set the name. For :meth:`Fusion.rename` alone, which keeps the index of names."""
         self._name = name
 
     def named(self, name: str) -> TensorView:
@@ -193,14 +195,14 @@ class TensorView(ArrayMethods):
     def split(self, axis: int, factor: IntLike, inner: bool = True) -> TensorView:
         """Split a loop axis of extent N into [ceildiv(N, factor), factor], or [factor, ceildiv(N, factor)] if not ``inner``.
 
-        A split that does not divide adds a predicate. Raises :class:`ScheduleError` if the axis is bound, left of an inline position,
+        A split that does not divide N adds a guard. Raises :class:`ScheduleError` if the axis is bound, left of an inline position,
         or ``factor`` is not positive. Returns the tensor itself.
         """
         scheduling().split(self, axis, factor, inner)
         return self
 
     def merge(self, outer: int, inner: int | None = None) -> TensorView:
-        """Merge two loop axes into one at position ``outer``; ``inner`` (default: the next axis) runs fastest. Returns the tensor itself."""
+        """Merge two loop axes into one at the lower of their positions; ``inner`` (default: the next axis) varies fastest. Returns the tensor itself."""
         scheduling().merge(self, outer, inner)
         return self
 
@@ -215,12 +217,12 @@ class TensorView(ArrayMethods):
         return self
 
     def rasterize(self, axes: Sequence[int], maps: Sequence[Expr] | TileOrder, extent: IntLike | None = None) -> TensorView:
-        """Turn loop axes into one work axis at the position of the first, defined by its backward map.
+        """Replace loop axes by one work axis at the lowest of their positions, defined by its backward map. Returns the tensor itself.
 
         Args:
             axes: positions of the tile axes.
-            maps: one expression over the symbol ``w`` (the work index) for each of ``axes``, together a bijection; or an order of tiles that
-                makes them (``tf.tiles``).
+            maps: one expression over the symbol ``w`` (the work index) for each of ``axes``, together a bijection; or an order of tiles
+                (``tf.tiles``).
             extent: number of work items (default: the product of the axes' extents).
 
         Raises:
@@ -230,7 +232,7 @@ class TensorView(ArrayMethods):
         return self
 
     def inline_at(self, position: int) -> TensorView:
-        """Share the ``position`` outermost loops with every consumer. Raises :class:`ScheduleError` with the reason if that is not legal."""
+        """Share the ``position`` outermost loops with every reader. Returns the tensor itself."""
         scheduling().inline_at(self, position)
         return self
 
@@ -247,7 +249,7 @@ class TensorView(ArrayMethods):
         return scheduling().cache_before(self)
 
     def cache_fork(self) -> TensorView:
-        """For an output, or a part of one, that has readers: as ``cache_before``, and its readers read the new tensor. Returns the new tensor."""
+        """``cache_before`` of an output (or a part of one) that has readers, which then read the new tensor. Returns the new tensor."""
         return scheduling().cache_fork(self)
 
     def duplicate(self, readers: Sequence[TensorView]) -> TensorView:
@@ -259,24 +261,33 @@ class TensorView(ArrayMethods):
         return scheduling().rfactor(self, axes)
 
     def chunk_reduction(self, axis: int, extent: int) -> TensorView:
-        """Split a reduction that has no schedule yet: a new tensor, with the chunks of ``extent`` elements of a reduced axis as its first axis, reduces each
-        chunk, this one all of them. ``extent`` divides the axis. Returns the new tensor. Sums of floats round in another order."""
+        """Split a reduction that has no schedule yet: a new tensor reduces each chunk of ``extent`` elements of a reduced axis, this one the results.
+
+        The first axis of the new tensor counts the chunks. ``extent`` divides the reduced axis. Returns the new tensor. Sums of floats round in another order.
+        """
         return scheduling().chunk_reduction(self, axis, extent)
 
-    def chunk_scan(self, extent: int) -> tuple[TensorView, TensorView, TensorView, TensorView, TensorView]:
-        """Split a scan: chunks of ``extent`` elements are scanned side by side, then their totals; this tensor joins each element with the sum before
-        its chunk.
+    def split_reduction(self, axis: int, inner: int) -> None:
+        """Make a reduced axis of a reduction that has no schedule yet two: those of the digits of its index, of which the inner one has ``inner`` values.
 
-        Returns the new tensors ``terms, local, totals, sums, before``: the scanned elements, by chunks; the scan of each chunk; its last element; the
-        scan of these, which may be split again; the sum before each chunk. They have no schedule. Sums of floats round in another order.
+        ``inner`` divides the reduced axis. What is read at ``k // inner`` and ``k % inner`` is then read at the axes themselves.
+        """
+        scheduling().split_reduction(self, axis, inner)
+
+    def chunk_scan(self, extent: int) -> tuple[TensorView, TensorView, TensorView, TensorView, TensorView]:
+        """Split a scan: chunks of ``extent`` elements are scanned in parallel, then their totals; this tensor combines each element with the total of all
+        earlier chunks.
+
+        Returns the new tensors ``terms, local, totals, sums, before``: the elements by chunks; the scan of each chunk; its last element; the
+        scan of these, which may be split again; the total before each chunk. They have no schedule. Sums of floats round in another order.
         """
         return scheduling().chunk_scan(self, extent)
 
     def recompute(self, readers: Sequence[TensorView]) -> tuple[TensorView, ...]:
         """Compute in the loops of ``readers`` the elements of this tensor that they read: a new tensor for each index at which they read.
 
-        A new tensor has the iteration space of the readers (the same extents), which read it point by point. Elementwise ancestors are computed
-        again; inputs and reductions before this one are read from where they lie, and for an input the new tensor is a copy. Tensors without
+        A new tensor has the iteration space of the readers, which read it point by point. Elementwise ancestors are recomputed;
+        inputs and reductions are not, and for an input the new tensor is a copy. Tensors without
         remaining readers leave the fusion. Returns the new tensors, in the order in which they are read.
         """
         return scheduling().recompute(self, readers)
@@ -284,20 +295,20 @@ class TensorView(ArrayMethods):
     def through_view(self, operand: int) -> TensorView:
         """Read an operand at this tensor's own axes, through a view that applies the index at which it was read. Returns the view, which has no code.
 
-        The view has the axes of this tensor's iteration space on which that index depends; the one along which neighbors lie side by side comes last.
+        The view has the axes of this tensor's iteration space on which that index depends; the one that is contiguous in memory comes last.
         """
         return scheduling().through_view(self, operand)
 
     def scatter(self) -> tuple[TensorView, ...]:
-        """Take a concatenation apart: each part passes separately through the elementwise functions of the result, and is stored as a slice.
+        """Replace a concatenation by its parts: each passes separately through the elementwise functions of the result, and is stored as a slice.
 
-        The outputs among these tensors are then assembled from their parts (the scatter form of ``tf.cat``), which takes no code; the others leave
-        the fusion. Returns those parts, output by output, in their order.
+        Outputs among these tensors are then assembled from their parts (the scatter form of ``tf.cat``), which needs no code; the others leave
+        the fusion. Returns the parts, output by output, in order.
         """
         return scheduling().scatter(self)
 
     def unscatter(self) -> TensorView:
-        """Turn a tensor that is assembled from parts into a concatenation in gather form, which has code. Returns the tensor itself."""
+        """Make a tensor that is assembled from parts a concatenation in gather form, which has code. Returns the tensor itself."""
         return scheduling().unscatter(self)
 
     def set_memory_type(self, memory: MemoryType) -> TensorView:
@@ -306,30 +317,35 @@ class TensorView(ArrayMethods):
         return self
 
     def set_allocation_domain(self, axes: Sequence[Axis | AxisRef] | AllocationLayout) -> TensorView:
-        """Set where each element lives: axes derived from the logical domain, outermost first, or a layout that makes them. Returns the tensor itself."""
+        """Set the allocation domain: axes derived from the logical domain, outermost first, or a layout (``tf.layouts``). Returns the tensor itself."""
         scheduling().set_allocation_domain(self, axes)
         return self
 
     def set_atom(self, atom: Atom, axes: Sequence[int]) -> TensorView:
-        """Execute the loop axes ``axes`` by one instruction. Returns the tensor itself."""
+        """Execute the loop axes at positions ``axes`` by one instruction (``tf.atoms``). Returns the tensor itself."""
         scheduling().set_atom(self, atom, axes)
         return self
 
-    def circular_buffer(self, stages: int) -> TensorView:
-        """Give the tensor a ring of ``stages`` slots. Returns the tensor itself."""
-        scheduling().circular_buffer(self, stages)
+    def circular_buffer(self, stages: int, ring: str = "") -> TensorView:
+        """Give the tensor a ring of ``stages`` slots. Returns the tensor itself.
+
+        Args:
+            stages: number of slots.
+            ring: a name. Tensors that give the same name have one ring together: each goes on where the one before it in the code stopped.
+        """
+        scheduling().circular_buffer(self, stages, ring)
         return self
 
     def in_flight(self, batches: int) -> TensorView:
-        """Let ``batches`` batches of the tensor's asynchronous atom be unfinished when the next one is issued: its operands' slots are released so
-        many iterations late. Returns the tensor itself."""
+        """Let ``batches`` batches of the tensor's asynchronous atom be unfinished when the next one is issued: the slots of its operands are released
+        ``batches`` iterations late. Returns the tensor itself."""
         scheduling().in_flight(self, batches)
         return self
 
     def fragment(self, axes: Sequence[int]) -> TensorView:
-        """Spread the loop axes ``axes`` (m, n; side by side) over TIDx as tensor cores hold a matrix in registers.
+        """Distribute the adjacent loop axes ``axes`` (m, n) over TIDx in the register layout of tensor cores.
 
-        m (a constant multiple of 16) becomes warp, row of 8 and half, n (a multiple of 8) columns of 8, pair and element: in their place stand
+        m (a constant multiple of 16) becomes warp, row of 8 and half, n (a multiple of 8) columns of 8, pair and element. The new axes are
         [m/16: TIDx, m%8: TIDx, n%8/2: TIDx, n/8, m%16/8, n%2] (PTX ISA, "Matrix Fragments for wgmma.mma_async.m64nNk16"). Returns the tensor
         itself.
         """
@@ -367,10 +383,10 @@ class AxisRef:
         return self.tensor.schedule.ptype(self.axis)
 
     def parallelize(self, ptype: ParallelType) -> AxisRef:
-        """Bind the axis to what executes it. Returns the axis itself."""
+        """Bind the axis to a parallel type. Raises :class:`ScheduleError`. Returns the axis itself."""
         scheduling().parallelize(self.tensor, self.axis, ptype)
         return self
 
 
 Value = TensorView | Scalar | Expr | int | float | bool
-"""What ops take where elements are computed with: an expression is an integer that a call gives."""
+"""The operands of elementwise ops; an expression is an integer that is known at a call."""

@@ -1,4 +1,4 @@
-"""What scheduling calls decide about one tensor."""
+"""The schedule of one tensor: the data that scheduling calls set."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ class TensorSchedule:
     """The schedule of one tensor.
 
     Attributes:
-        loop: the loop domain, outermost first: which index computes an element, and when.
+        loop: the loop domain, outermost first.
         transforms: all transforms between root, loop and allocation axes, in the order they were made.
-        ptypes: what executes an axis; an axis that is absent is Serial.
+        ptypes: the parallel type of an axis; an axis that is absent is Serial.
         inline: number of outer loop axes shared with every consumer.
-        memory: where it lives; ``None``: follows from who reads it.
+        memory: its memory type; ``None``: lowering chooses the nearest that its readers can reach.
         allocation: the explicit allocation domain, outermost first; ``None``: the loop axes.
         stages: depth of the circular buffer; 1: none.
+        ring: tensors with one name here take the slots of one circular buffer, one after another; "": it has a circular buffer of its own.
         atom: the instruction that executes the atom axes; ``None``: scalar.
         atom_axes: the loop axes that the atom covers.
         in_flight: batches of the atom that may be unfinished while the next one is issued.
@@ -33,10 +34,11 @@ class TensorSchedule:
     memory: MemoryType | None = None
     allocation: tuple[Axis, ...] | None = None
     stages: int = 1
+    ring: str = ""
     atom: Atom | None = None
     atom_axes: tuple[Axis, ...] = ()
     in_flight: int = 0
 
     def ptype(self, axis: Axis) -> ParallelType:
-        """What executes ``axis``."""
+        """The parallel type of ``axis``."""
         return self.ptypes.get(axis, ParallelType.Serial)

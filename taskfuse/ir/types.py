@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class ParallelType(Enum):
-    """What executes an axis. The value is its printed name."""
+    """How an axis is executed: as a loop, by an index of threads or blocks, or by an instruction. The value is its printed name."""
 
     BIDx = "BIDx"
     BIDy = "BIDy"
@@ -79,7 +79,7 @@ _INDEX_NAMES = {
 
 
 class MemoryType(Enum):
-    """Where a tensor lives. ``Local``: registers of a thread; ``Shared``: of a block; ``Global``: of the device. What is known of each: ``ir/medium.py``."""
+    """The memory of a tensor. ``Local``: registers of a thread; ``Shared``: of a block; ``Global``: of the device. ``ir/medium.py`` has their properties."""
 
     Local = "Local"
     Shared = "Shared"

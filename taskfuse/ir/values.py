@@ -1,8 +1,8 @@
 """Value modes: what an element is while a fusion is evaluated or a kernel is simulated.
 
-``NATIVE`` computes on ordinary numbers. ``MODULAR`` puts modular words (:mod:`taskfuse.ir.modular`) in the place of floats, so that
+``NATIVE`` computes on ordinary numbers. ``MODULAR`` replaces floats by modular words (:mod:`taskfuse.ir.modular`), so that
 results do not depend on the order of a sum and can be compared for equality. The reference evaluator and the simulator take either and
-compute through the same functions here. Nothing here warns: division by zero, overflow and invalid operands give what IEEE 754 says for floats,
+compute through the same functions here. These functions emit no warnings: division by zero, overflow and invalid operands give what IEEE 754 says for floats,
 and what NumPy says for integers (division by zero gives 0).
 """
 
@@ -23,7 +23,7 @@ Scalar = bool | int | float
 
 
 class Values(Protocol):
-    """A value mode. Arrays that go in and out are of :meth:`storage` dtype."""
+    """A value mode. Its functions take and return arrays of :meth:`storage` dtype."""
 
     name: str
 
@@ -32,7 +32,7 @@ class Values(Protocol):
         ...
 
     def encode(self, array: npt.ArrayLike, dtype: DType) -> Array:
-        """A user's array of ``dtype``, as stored. Arrays that are stored so already are taken as they are."""
+        """A user's array of ``dtype``, as stored; the same array if it has the dtype of the storage."""
         ...
 
     def literal(self, value: Scalar, dtype: DType) -> Array:
@@ -150,7 +150,7 @@ def _float_to_integer(array: npt.NDArray[np.float64], target: DType) -> Array:
 
 
 class Modular:
-    """modular words in the place of floats; integers and bool as they are.
+    """modular words instead of floats; integers and bool are unchanged.
 
     Casts between floats change nothing, an integer becomes the word that it is modulo 2^64, and a float becomes an integer by a hash.
     """

@@ -1,4 +1,4 @@
-"""Kernel IR: nodes, text, verifier, traversal. docs/kernel-ir.md has its grammar and what each statement means."""
+"""Kernel IR: nodes, text, verifier, traversal. docs/kernel-ir.md has its grammar and the meaning of each statement."""
 
 from taskfuse.kir.arguments import specialized
 from taskfuse.kir.kernel import Kernel, KernelReaders, bind_readers

@@ -1,4 +1,4 @@
-"""What the caller of a kernel gives: the values of the kernel's symbols that follow from shapes and integers, and the kernel at given extents."""
+"""Binding the arguments of a kernel: the values of its symbols from shapes and integers, and the kernel at given extents."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from taskfuse.kir.walk import map_definition, map_expressions, map_stmts
 
 
 def wanted(kernel: Kernel) -> tuple[Argument, ...]:
-    """The parameters that the caller gives, in order: inputs, run-time scalars and integers."""
+    """The parameters that the caller passes, in order: inputs, run-time scalars and integers."""
     return tuple(p for p in kernel.params if isinstance(p, ScalarParam | IntegerParam) or (isinstance(p, TensorParam) and not p.is_output))
 
 
 def check_count(kernel: Kernel, given: int) -> None:
-    """Raises :class:`InputError` unless ``given`` is the number of arguments that the caller gives."""
+    """Raises :class:`InputError` unless ``given`` is the number of arguments that the caller must pass."""
     params = wanted(kernel)
     if given != len(params):
         takes = ", ".join(p.name for p in params) or "none"

@@ -13,12 +13,12 @@ class Channel:
     """A ring of slots between roles, in Shared memory; between blocks, in Global memory.
 
     Attributes:
-        name: what the names of its mbarriers have in common, or that of ``full``.
-        full, empty: the mbarrier arrays, or semaphores, on which slots are handed over and given back.
+        name: the common prefix of the names of its mbarriers, or the name of ``full``.
+        full, empty: the mbarrier arrays, or semaphores, for filled and for released slots.
         slots: length of the ring.
         slot_bytes: bytes in a slot, of all ``buffers``; of all rings together where blocks have their own.
         filled: arrivals per phase at ``full``; ``read``: at ``empty``.
-        transaction_bytes: bytes per phase that the copy engine brings; ``None``: threads fill the slots.
+        transaction_bytes: bytes per phase that the copy engine writes; ``None``: threads fill the slots.
         producers, consumers: the nodes whose threads wait at ``empty`` and at ``full``, by the labels of the branches around them.
     """
 
@@ -37,7 +37,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class ChannelTable:
-    """The channels of a kernel; ``others`` are its mbarrier arrays that belong to none. ``str`` gives a table."""
+    """The channels of a kernel; ``others`` are the mbarrier arrays outside channels. ``str`` returns a table."""
 
     channels: tuple[Channel, ...]
     others: tuple[Mbarrier, ...]

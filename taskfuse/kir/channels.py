@@ -1,4 +1,4 @@
-"""The channels of a kernel, read from its statements: which mbarriers or semaphores, buffers and roles make a ring (docs/channels.md).
+"""Recognizing the channels of a kernel from its statements: mbarriers or semaphores, buffers and roles (docs/channels.md).
 
 A producer waits for an empty slot with a cursor whose parity starts at 1, which a fresh mbarrier lets pass, and with the same cursor fills the
 slot and arrives at another mbarrier, or lets the copy engine do so. These two mbarriers are a channel; its consumers wait for the second one.
@@ -23,7 +23,7 @@ from taskfuse.kir.walk import accesses, barrier_slots, bodies, held
 
 @dataclass(slots=True)
 class _Cursor:
-    """Where a cursor is used: the mbarriers waited at and arrived at with it, the nodes of the waits, the buffers indexed by its slot.
+    """The uses of a cursor: the mbarriers waited at and arrived at with it, the nodes of the waits, the buffers indexed by its slot.
 
     ``fills``: it goes one phase ahead, as a producer's does.
     """

@@ -1,4 +1,4 @@
-"""Clusters: how many blocks and threads one has, and which of its blocks an arrival or a copy reaches (PTX ISA, "Cluster of cooperative thread arrays")."""
+"""Clusters: their blocks and threads, and the blocks that an arrival or a copy reaches (PTX ISA, "Cluster of cooperative thread arrays")."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cluster_threads(block: Dim3, cluster: Dim3) -> Expr:
 
 
 def reached(cluster: Dim3, across: tuple[ParallelType, ...]) -> Expr:
-    """How many blocks an arrival or a copy across some cluster types reaches."""
+    """The number of blocks that an arrival or a copy across some cluster types reaches."""
     total: Expr = const(1)
     for ptype, extent in zip(CLUSTER_TYPES, cluster, strict=True):
         if ptype in across:

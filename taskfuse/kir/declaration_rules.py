@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from taskfuse.ir.dims import circular
-from taskfuse.ir.fusion import MAX_RESIDENT
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, is_multiple
 from taskfuse.ir.shared_layouts import SWIZZLES
 from taskfuse.kir.declarations import HostParam, IntegerParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import Declarations
-from taskfuse.target import MAX_BLOCK, MAX_THREADS
+from taskfuse.target import MAX_BLOCK, MAX_RESIDENT, MAX_THREADS
 
 Problem = tuple[str, str]
 DeclarationRule = Callable[[Declarations], Problem | None]
@@ -33,7 +32,7 @@ def declared_names(d: Declarations) -> Iterator[str]:
 
 
 def names_are_names(d: Declarations) -> Problem | None:
-    """A name can be read back, and means nothing by itself."""
+    """A name parses, and has no meaning of its own."""
     for name in (d.kernel.name, *declared_names(d)):
         if not d.is_name(name):
             return name, NO_NAME.format(name)
@@ -41,7 +40,7 @@ def names_are_names(d: Declarations) -> Problem | None:
 
 
 def names_are_declared_once(d: Declarations) -> Problem | None:
-    """All declarations share one name space."""
+    """All declarations share one namespace."""
     seen: set[str] = set()
     for name in declared_names(d):
         if name in seen:
@@ -51,7 +50,7 @@ def names_are_declared_once(d: Declarations) -> Problem | None:
 
 
 def extents_are_possible(d: Declarations) -> Problem | None:
-    """Some value satisfies what is said about an extent."""
+    """Some value satisfies the facts about an extent."""
     for e in d.kernel.extents:
         if e.min < 0 or e.multiple_of < 1 or (e.max is not None and e.max < e.min):
             return e.name, f"no value of '{e.name}' is at least {e.min}, at most {e.max} and a multiple of {e.multiple_of}"
@@ -59,7 +58,7 @@ def extents_are_possible(d: Declarations) -> Problem | None:
 
 
 def bounds_are_of_extents(d: Declarations) -> Problem | None:
-    """The bound of an extent speaks of others, whose bounds do not lead back to it."""
+    """The bound of an extent depends on others only, not on itself through their bounds."""
     for e in d.kernel.extents:
         name = None if e.bound is None else _foreign((e.bound,), d.extents)
         if name is not None:

@@ -1,4 +1,4 @@
-"""Declarations of a kernel: extents are dimensions (:mod:`taskfuse.ir.dims`); here are its arguments, storage and barriers, and launch shapes."""
+"""Declarations of a kernel: its arguments, storage, barriers and launch shape. Extents are dimensions (:mod:`taskfuse.ir.dims`)."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Mbarrier:
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """A monotone counter in Global memory for barriers across blocks, zero before the first launch."""
+    """A monotonic counter in Global memory for grid barriers, zero before the first launch."""
 
     name: str
 

@@ -4,7 +4,7 @@ The proof holds a kernel to its definitions, so these must be right. Lowering wr
 function, what it is computed in, every operand with its index, conditions, combine, start, axis, extents. Nothing of lowering is used, and what is
 compared is the fusion that the caller scheduled, before lowering copies and prepares it (but for names that no kernel can have:
 they are others there). Two things are known of a kernel's tensors: one whose name the
-fusion lacks, ``t.b``, stands for a copy of ``t``; and a view of the fusion may have no definition: who reads it reads what is behind it.
+fusion lacks, ``t.b``, stands for a copy of ``t``; and a view of the fusion may have no definition: its readers read the tensor behind it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Redu
 
 
 class Unfaithful(Exception):
-    """A definition that says something else."""
+    """A definition that differs."""
 
 
 def check_faithful(kernel: Kernel, fusion: Fusion) -> None:
@@ -87,7 +87,7 @@ class _Comparison:
         self._rule(expr, d)
 
     def _rule(self, expr: MathExpr, d: Definition) -> None:
-        """The rule of a definition is what an expression says."""
+        """Check the rule of a definition against an expression."""
         wide = expr.output.dtype.compute
         match expr, d.rule:
             case Pointwise(), Apply() as rule:
@@ -171,7 +171,7 @@ class _Comparison:
             raise Unfaithful(f"it reads {name}, which is not defined above it")
 
     def _seen(self, read: Read) -> tuple[TensorView, tuple[Expr, ...], Expr]:
-        """What is behind the views that the kernel does not define: a tensor, an index, and for which points it is there."""
+        """The tensor behind views that the kernel does not define, the index, and the condition under which the element exists."""
         tv, index, valid = read.tensor, read.index, read.valid
         while tv.name not in self._defined and isinstance(view := self._fusion.definition(tv), View):
             at = {str(i): e for i, e in zip(iteration_point(tv.ndim), index, strict=True)}
@@ -201,7 +201,7 @@ def _places(tv: TensorView) -> tuple[Expr, ...]:
 
 
 def _equal(what: str, wanted: object, found: object) -> None:
-    """Two things are one."""
+    """Check that two values are equal."""
     if wanted != found:
         raise Unfaithful(f"its {what} is {_shown(found)}, where the fusion has {_shown(wanted)}")
 

@@ -1,4 +1,4 @@
-"""What the fields of statements hold: which expressions and elements, and how they are rebuilt. Read off their types, once for each class.
+"""The fields of statements: the expressions and elements in them, and how to rebuild them. Read off their types, once for each class.
 
 A class of :data:`taskfuse.kir.nodes.Stmt` says all of this by its annotations: ``out: Written`` is an element that it writes, ``valid: Expr`` an
 expression. Statements that other statements are in (loops, branches) have these beside it: :func:`taskfuse.kir.walk.bodies`.
@@ -6,10 +6,10 @@ expression. Statements that other statements are in (loops, branches) have these
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Any, get_args, get_type_hints
+from typing import Any, cast, get_args, get_type_hints
 
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.nodes import Branch, Stmt
@@ -132,6 +132,28 @@ class Fields:
     slots: tuple[str, ...]
     semaphores: tuple[str, ...]
     maps: tuple[str, ...]
+
+
+def with_buffers(stmt: Stmt, names: Mapping[str, str]) -> Stmt:
+    """``stmt`` with accesses of other buffers in place of those in ``names``; what it says of definitions, and the statements inside it, stay."""
+    changed = {name: _with_buffers(getattr(stmt, name), names) for name, _ in fields_of(type(stmt)).kinds}
+    return replace(stmt, **changed) if changed else stmt
+
+
+def _with_buffers(value: Any, names: Mapping[str, str]) -> Any:
+    match value:
+        case Access(buffer=buffer):
+            return replace(value, buffer=names.get(buffer, buffer))
+        case Descriptor(base=base):
+            return replace(value, base=_with_buffers(base, names))
+        case Case(operand=operand):
+            return replace(value, operand=_with_buffers(operand, names))
+        case GatherValue(source=source):
+            return replace(value, source=_with_buffers(source, names))
+        case tuple():
+            return tuple(_with_buffers(v, names) for v in cast("tuple[object, ...]", value))
+        case _:
+            return value
 
 
 @cache

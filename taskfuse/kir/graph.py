@@ -1,4 +1,4 @@
-"""A kernel as a networkx graph for analyses of the user's own. Attributes are plain data: text, integers, tuples of them, ``None``."""
+"""A kernel as a networkx graph, for analyses by users. Attributes are plain data: text, integers, tuples of them, ``None``."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def values_have_symbols(subject: Gather, scope: Scope) -> str | None:
         if not scope.declarations.is_name(symbol):
             return NO_NAME.format(symbol)
         if symbol in scope.symbols or symbol in scope.declarations.cursors or scope.declarations.is_declared(symbol) or symbols.count(symbol) > 1:
-            return f"the symbol '{symbol}' already means something here"
+            return f"the symbol '{symbol}' is already defined here"
     outside = (*subject.out.index, *(e for v in subject.values for e in (*v.source.index, v.extent)))
     used = next((s for s in symbols if any(s in e.free for e in outside)), None)
     return None if used is None else f"'{used}' is used outside the index that is read"

@@ -38,10 +38,10 @@ class Kernel:
         extents: symbols of the tensors' shapes.
         params: arguments in order: inputs, scalars, outputs, derived.
         grid, block, cluster: launch shape (x, y, z), integer expressions over extents and host parameters.
-        residents: blocks that a multiprocessor can hold at once, as far as registers decide that: the registers of a thread are bounded accordingly.
+        residents: resident blocks of a multiprocessor that the registers of a thread must allow.
         buffers: Local, Shared and workspace storage.
         definitions: the math that it computes, if it has a witness (:mod:`taskfuse.kir.witness`).
-        keeps_rules: this object has been found to keep the rules of kernel IR; another one, however it was made of it, has not.
+        keeps_rules: the verifier has accepted this object.
     """
 
     name: str
@@ -86,13 +86,13 @@ class Kernel:
 
     @property
     def tables(self) -> tuple[TensorParam, ...]:
-        """The inputs whose elements may stand in expressions: rows of integers that the kernel leaves as they are."""
+        """The inputs whose elements may stand in expressions: one-dimensional integer inputs that the kernel does not write."""
         overwritten = self.in_place.values()
         return tuple(p for p in self.inputs if len(p.shape) == 1 and p.dtype.is_integer and p.dtype is not uint64 and p.name not in overwritten)
 
     @property
     def in_place(self) -> dict[str, str]:
-        """The outputs that are written into the array of an input, and that input."""
+        """The outputs that are written into the array of an input, with that input."""
         return {p.name: p.into for p in self.params if isinstance(p, TensorParam) and p.into is not None}
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -103,11 +103,11 @@ class Kernel:
         return self.text()
 
     def text(self, *, witness: bool = False, locations: bool = False) -> str:
-        """The text, which :func:`taskfuse.kir.parse_kernel` reads back.
+        """The text, which :func:`taskfuse.kir.parse_kernel` parses.
 
         Args:
-            witness: with the math that the kernel computes, and the content of each statement's results (docs/kernel-ir.md, "The witness").
-            locations: with the user's line that each statement comes from, its file relative to the working directory if that is shorter.
+            witness: include the math that the kernel computes, and the content of each statement's results (docs/kernel-ir.md, "The witness").
+            locations: include the user's line of each statement, with the file relative to the working directory if that is shorter.
         """
         return readers().text(self, witness, shown_path if locations else None)
 
@@ -143,7 +143,7 @@ class Kernel:
         """CUDA C++.
 
         Args:
-            variant: what the text assumes of the arguments; ``None``: that they are row-major without gaps and aligned, and need 32-bit integers.
+            variant: the assumptions about the arguments; ``None``: they are row-major without gaps and aligned, and 32-bit integers suffice.
             fast_math: approximate functions.
             debug: waits are bounded and report timeouts.
             locations: comments with the user's source line of each statement.
@@ -188,7 +188,7 @@ class Kernel:
 
 
 class KernelReaders(Protocol):
-    """What the layers above kernel IR do with a kernel."""
+    """The methods of kernels that upper layers implement."""
 
     def text(self, kernel: Kernel, witness: bool, path: Callable[[str], str] | None) -> str: ...
     def parse(self, text: str) -> Kernel: ...
@@ -210,7 +210,7 @@ class CudaText(Protocol):
 
 
 class CudaReader(Protocol):
-    """What the CUDA backend does with a kernel without launching it."""
+    """The methods of the CUDA backend that need no launch."""
 
     def source(self, kernel: Kernel, variant: Variant | None, fast_math: bool, debug: bool, locations: bool) -> CudaText: ...
     def ptx(self, kernel: Kernel, arch: str, variant: Variant | None, fast_math: bool, debug: bool) -> str: ...

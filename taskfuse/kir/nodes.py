@@ -37,7 +37,7 @@ class For(Located):
 
 @dataclass(frozen=True, slots=True)
 class Bind(Located):
-    """A loop without code: ``index`` (of a block or thread type) runs over ``extent`` values at the same time. It guards nothing."""
+    """A loop without code: ``index`` (of a block or thread type) takes ``extent`` values in parallel. It is not a guard."""
 
     index: Expr
     ptype: ParallelType
@@ -47,7 +47,7 @@ class Bind(Located):
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One arm of an :class:`If`; ``label`` says which node (task or group) it belongs to."""
+    """One arm of an :class:`If`; ``label`` names its node (task or group)."""
 
     cond: Expr
     body: tuple[Stmt, ...]

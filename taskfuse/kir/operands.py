@@ -89,7 +89,7 @@ class Descriptor:
 
 
 class Content(Enum):
-    """What a written element stands for, of the tensor that :class:`Holds` names.
+    """The content of a written element, of the tensor that :class:`Holds` names.
 
     - VALUE: its element at an index of its shape.
     - ZERO: 0, where an element may not exist; those that do are written later.
@@ -109,7 +109,7 @@ class Content(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """What lowering says that the results of a statement stand for. The proof checks it, and never trusts it (docs/proof.md).
+    """The claim of lowering about the values that a statement writes. The proof checks it (docs/proof.md).
 
     Attributes:
         tensor: a tensor that the kernel's definitions define.

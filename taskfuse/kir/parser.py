@@ -41,7 +41,7 @@ def parse_kernel(text: str, file: str | None = None) -> Kernel:
     """The kernel that ``text`` denotes. Comments are dropped, except labels of branches, and notes of barriers and branches.
 
     Args:
-        file: the file of the text: a statement without a location gets its own line in this file.
+        file: the file of the text; a statement without a location gets its line in this file.
 
     Raises:
         ParseError: the text is not in the grammar, or names an op, dtype, buffer, mbarrier, tensor map, scalar, counter, semaphore or defined tensor
@@ -61,7 +61,7 @@ def parse_kernel(text: str, file: str | None = None) -> Kernel:
 
 
 def parse_head(text: str) -> Kernel:
-    """The declarations of a printed kernel, as a kernel without a body: what a launch reads of one, for a small part of the time of :func:`parse_kernel`.
+    """The declarations of a printed kernel, as a kernel without a body: the part that a launch needs, in a small part of the time of :func:`parse_kernel`.
 
     Raises:
         ParseError: see there.

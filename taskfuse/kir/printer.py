@@ -29,10 +29,10 @@ WARP_SIZE = const(32)
 
 
 def to_text(kernel: Kernel, *, witness: bool = False, path: Callable[[str], str] | None = None) -> str:
-    """The text of a kernel, without a final newline. Every kernel can be printed, also one that its verifier refuses.
+    """The text of a kernel, without a final newline. Kernels that the verifier refuses can be printed, too.
 
     Args:
-        witness: with the definitions of its tensors, and behind each statement what its results stand for.
+        witness: include the definitions of its tensors, and after each statement its claim.
         path: how to write a file's path; with it, each statement has the user's line that it comes from.
     """
     return "\n".join(layout(kernel, witness=witness, path=path).lines)

@@ -138,7 +138,7 @@ class StMatrix(WritingStmt):
 
 @dataclass(frozen=True, slots=True)
 class Shuffle(WritingStmt):
-    """``shfl.sync.bfly``: ``out`` = what the lane whose number is ``lane ^ mask`` holds in ``source``; all 32 lanes of a warp execute it together.
+    """``shfl.sync.bfly``: ``out`` = the ``source`` of lane ``lane ^ mask``; all 32 lanes of a warp execute it together.
 
     Attributes:
         out, source: registers of one dtype; they may be the same.

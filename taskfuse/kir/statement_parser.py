@@ -322,7 +322,7 @@ class StatementParser(OperandParser):
         return known(token, a, OPERAND_TYPES, "operand type"), None if b is None else known(token, b, OPERAND_TYPES, "operand type")
 
     def matrices(self) -> tuple[int, bool]:
-        """How many matrices an instruction moves, and whether it transposes them: ``.x<n>`` and ``.trans`` behind its name."""
+        """How many matrices an instruction moves, and whether it transposes them: ``.x<n>`` and ``.trans`` after its name."""
         token = self.reader.token
         found = MATRICES.fullmatch(token.text)
         if found is None:

@@ -141,7 +141,7 @@ def loops_have_fresh_variables(subject: For, scope: Scope) -> str | None:
         case For(var=var) if not scope.declarations.is_name(var):
             return NO_NAME.format(var)
         case For(var=var) if var in scope.symbols or var in scope.declarations.cursors or scope.declarations.is_declared(var):
-            return f"the loop variable '{var}' already means something here"
+            return f"the loop variable '{var}' is already defined here"
         case _:
             return None
 
@@ -162,7 +162,7 @@ def loops_keep_their_bounds(subject: For, scope: Scope) -> str | None:
         return None
     moved = {s.cursor if isinstance(s, Advance) else s.name for s in walk(subject.body) if isinstance(s, Advance | CursorInit)}
     cursor = min(moved & used, default=None)
-    return None if cursor is None else f"the loop moves the cursor '{cursor}', of which its own bounds speak"
+    return None if cursor is None else f"the loop moves the cursor '{cursor}', on which its own bounds depend"
 
 
 def unrolled_loops_have_constant_bounds(subject: For, scope: Scope) -> str | None:

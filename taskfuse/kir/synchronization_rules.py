@@ -93,7 +93,7 @@ def cursors_are_possible(subject: CursorInit, scope: Scope) -> str | None:
         case CursorInit(name=name) if not scope.declarations.is_name(name):
             return NO_NAME.format(name)
         case CursorInit(name=name) if scope.declarations.is_declared(name) or name in scope.symbols:
-            return f"the cursor '{name}' already means something here"
+            return f"the cursor '{name}' is already defined here"
         case CursorInit(name=name, slots=slots) if slots != scope.declarations.cursors[name]:
             return f"the cursor '{name}' runs over {slots} slots here and over {scope.declarations.cursors[name]} elsewhere"
         case CursorInit(slots=slots) if slots < 1:

@@ -1,4 +1,4 @@
-"""Variants: what a text of a kernel assumes of its arguments.
+"""Variants: the assumptions of a CUDA text about its arguments.
 
 One kernel has several texts, its variants. Which one a launch takes follows from the arguments: their layouts, and whether every integer of the kernel
 fits 32 bits. All variants compute the same.

@@ -1,8 +1,8 @@
-"""The verifier of kernel IR: what every kernel must satisfy before and after each pass.
+"""The verifier of kernel IR: the rules for every kernel before and after each pass.
 
 The rules are one function each, in tables: of declarations (:mod:`taskfuse.kir.declaration_rules`), of statements
 (:mod:`taskfuse.kir.statement_rules`, :mod:`taskfuse.kir.synchronization_rules`, :mod:`taskfuse.kir.instruction_rules`), and of the witness
-(:mod:`taskfuse.kir.witness_rules`). Races, deadlocks and dynamic bounds are the checker's business.
+(:mod:`taskfuse.kir.witness_rules`). Races, deadlocks and dynamic bounds are left to the checker.
 """
 
 from __future__ import annotations

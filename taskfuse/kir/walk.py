@@ -1,4 +1,4 @@
-"""Traversal of kernel IR: what a statement holds (bodies, expressions, accesses) and how to rebuild it. Passes are written over these functions."""
+"""Traversal of kernel IR: the bodies, expressions and accesses of a statement, and how to rebuild it. Passes use these functions."""
 
 from __future__ import annotations
 

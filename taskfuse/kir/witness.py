@@ -1,4 +1,4 @@
-"""The witness of a kernel: the math that it computes, as definitions of tensors, and in its statements what their results stand for.
+"""The witness of a kernel: the math that it computes, as definitions of tensors, and the claims of its statements about the values that they write.
 
 A definition is that of the fusion with views composed away: one element of a tensor from elements of others, at a point of its iteration space, whose
 indices are the symbols ``i0``, ``i1``, ... It knows nothing of schedules. Lowering writes it; :class:`taskfuse.kir.operands.Holds` refers to it.

@@ -1,4 +1,4 @@
-"""The witness in kernel text: definitions in the header, and what the results of a statement stand for behind it."""
+"""The witness in kernel text: definitions in the header, and claims after statements."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class WitnessParser(OperandParser):
         """A statement with what its results stand for, which follows."""
         token = self.reader.advance()
         if not isinstance(stmt, WritingStmt):
-            raise token.error("what a statement's results stand for is said behind one that writes elements, and this one writes none")
+            raise token.error("a claim follows a statement that writes elements, and this one writes no element")
         return replace(stmt, holds=self.holds())
 
     def holds(self) -> Holds:

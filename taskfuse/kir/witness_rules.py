@@ -1,6 +1,6 @@
 """The verifier's rules for the witness: definitions that can be computed one after the other, and contents that their statements can write.
 
-Whether a kernel computes what its witness says is the proof's business.
+The proof checks that a kernel computes what its witness says.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def parts_fit(d: Definition, above: Above) -> str | None:
             return f"'{d.tensor}' has {len(d.shape)} axes, and the place of '{part}' in it {len(place)} indices"
         name = _foreign((*place, condition), _point(len(found.shape)) | above.declarations.extents | above.declarations.tables.keys())
         if name is not None:
-            return f"'{name}' means nothing in the place of '{part}', which has {len(found.shape)} axes"
+            return f"'{name}' is not defined in the place of '{part}', which has {len(found.shape)} axes"
         if (misread := next(filter(None, map(above.declarations.misread, (*place, condition))), None)) is not None:
             return misread
     return None
@@ -225,7 +225,7 @@ def _foreign(expressions: Iterable[Expr], allowed: frozenset[str]) -> str | None
 
 
 def _not_here(name: str, d: Definition) -> str:
-    return f"'{name}' means nothing in the definition of '{d.tensor}', whose iteration space has {len(d.space)} axes"
+    return f"'{name}' is not defined in the definition of '{d.tensor}', whose iteration space has {len(d.space)} axes"
 
 
 DEFINITION_RULES: tuple[DefinitionRule, ...] = (
@@ -292,7 +292,7 @@ def symbols_are_in_scope(stmt: WritingStmt, holds: Holds, definition: Definition
     """What expressions may use here, and the symbols of the tile, which mean nothing else."""
     own = frozenset(f"tile.{k}" for k in range(len(holds.tile)))
     if own & scope.symbols:
-        return f"'{min(own & scope.symbols)}' numbers the elements of a tile, and already means something here"
+        return f"'{min(own & scope.symbols)}' numbers the elements of a tile, and is already defined here"
     name = _foreign(holds.index, scope.symbols | own)
     if name is not None:
         return f"'{name}' is not in scope in what is held"

@@ -1,4 +1,4 @@
-"""The forms of barriers: which statements make all threads of a node wait for each other.
+"""The forms of barriers: the statements by which all threads of a node wait for each other.
 
 The whole block has one of its own, a warp another one; whole warps have a named barrier while there is one left. Any other set of threads arrives at an
 mbarrier and waits for its phase. Blocks of a grid count in Global memory.
@@ -63,16 +63,21 @@ class Barriers:
         return self._mbarrier(node, of, threads, all_threads)
 
     def _ids(self, node: Node, types: frozenset[ParallelType], count: int) -> int | None:
-        """The first of ``count`` consecutive named barriers for a node, or ``None`` if too few are left beside those of the same blocks."""
+        """The first of ``count`` consecutive named barriers for a node: its own; if too few are left, those of another node with its threads, which come to
+        all of them in one order; else ``None``."""
         known = self._named.get((node, types))
         if known is not None:
             return known[0]
         first = 1 + max((last for (other, _), (_, last) in self._named.items() if self._ranges.may_share_block(node, other)), default=0)
         last = first + count - 1
         if last > MAX_NAMED:
-            return None
+            alike = (ids for (other, its), ids in self._named.items() if its == types and self._has_threads_of(other, node))
+            return next((first for first, _ in alike), None)
         self._named[(node, types)] = (first, last)
         return first
+
+    def _has_threads_of(self, a: Node, b: Node) -> bool:
+        return all(self._ranges.range(a, p) == self._ranges.range(b, p) for p in THREAD_TYPES)
 
     def _slice(self, node: Node, types: frozenset[ParallelType], of: Origin, note: str) -> PSync | None:
         """The barrier of one slice of a node's thread range, if data stays within it and the slice is made of whole warps."""

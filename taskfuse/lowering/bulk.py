@@ -43,7 +43,7 @@ INNER_BYTES = 16
 
 
 class NoBulkCopyError(Exception):
-    """The instruction cannot make this copy: why, and what would help."""
+    """The instruction cannot make this copy: the reason, and a remedy."""
 
     def __init__(self, reason: str, help: str) -> None:
         super().__init__(reason)
@@ -197,7 +197,7 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
 def _begins(st: Statements, tv: TensorView, inside: TensorView, shared: Access, there: Access, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """The conditions under which the storage that a bulk store reads has all of its box: none, or that the box begins inside the tensor.
 
-    The engine writes nothing behind the end of the tensor, but it reads the whole box in Shared memory. Raises :class:`LoweringError`.
+    The engine writes nothing past the end of the tensor, but it reads the whole box in Shared memory. Raises :class:`LoweringError`.
     """
     index_map = st.indexer.index_maps.of(tv)
     atoms = dict.fromkeys(atom_symbols(tv).values(), const(0))

@@ -18,7 +18,7 @@ from taskfuse.ir.scalar import Const, Expr, const, eq, is_multiple, maximum, pro
 from taskfuse.ir.storage import has_code, made_from, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, MemoryType, ParallelType
+from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.synchronization import Cursor
 from taskfuse.lowering.clusters import is_multicast, shared_types
 from taskfuse.lowering.completion import has_copies_of_threads, is_transfer
@@ -50,6 +50,7 @@ class Channel:
             through the asynchronous proxy is not among them: its writers see their copies done, and fence them.
         across: the cluster types whose blocks share a copy into it; a slot is then empty when it is empty in all of them.
         instances: of a ring between blocks, the block types along which each index has a ring of its own.
+        follows: the channel whose slots, barriers and cursors it takes, where that one stops.
     """
 
     name: str
@@ -62,10 +63,11 @@ class Channel:
     copies: list[TensorView] = field(default_factory=lambda: list[TensorView]())
     across: tuple[ParallelType, ...] = ()
     instances: tuple[ParallelType, ...] = ()
+    follows: Channel | None = None
 
     @property
     def subject(self) -> str:
-        """What errors call it: the names that its user knows."""
+        """Its name in errors: the names that the user knows."""
         return f"the ring of {', '.join(tv.name for tv in self.tensors)}"
 
     @property
@@ -80,7 +82,7 @@ class Channel:
 
     @property
     def stores(self) -> list[TensorView]:
-        """The tensors that threads store, or see stored: they arrive when it is done."""
+        """The tensors that threads store, or whose copies they wait for, before they arrive."""
         return [tv for tv in self.tensors if not among(tv, self.transfers) and not among(tv, self.copies)]
 
     @property
@@ -143,6 +145,7 @@ class Channels:
         while not (around := channels._around()) <= channels._entered:
             channels._entered |= around
             channels._find(paths)
+        channels._join_rings()
         return channels
 
     def _around(self) -> set[Node]:
@@ -216,6 +219,55 @@ class Channels:
         channel.across = channel.across or across
         channel.stages = max(channel.stages, tv.schedule.stages if loop is not None else 1)
         self._of[tv] = channel
+
+    def _join_rings(self) -> None:
+        """Let channels whose tensors have rings of the same names be one ring, in the order of the code: the first has it, the others go on with it."""
+        first: dict[tuple[str, ...], Channel] = {}
+        for ch in self.channels:
+            rings = tuple(sorted(tv.schedule.ring for tv in ch.tensors))
+            if not any(rings):
+                continue
+            held = first.setdefault(rings, ch)
+            if held is ch:
+                continue
+            reason = self._cannot_follow(ch, held)
+            if reason is not None:
+                raise LoweringError(
+                    what=ch.subject,
+                    reason=f"by the names of their rings ({', '.join(filter(None, rings))}) it goes on with {held.subject}, but {reason}",
+                    help="give circular_buffer another name, or none",
+                    location=ch.tensors[0].location,
+                )
+            ch.follows, ch.name, ch.producer.cursor = held, held.name, held.producer.cursor
+            for end, other in zip(ch.consumers, held.consumers, strict=True):
+                end.cursor = other.cursor
+        for ring in {tv.schedule.ring for ch in self.channels for tv in ch.tensors} - {""}:
+            holders = {(ch.follows or ch).name: tv for ch in self.channels for tv in ch.tensors if tv.schedule.ring == ring}
+            if len(holders) > 1:
+                one, two, *_ = holders.values()
+                raise LoweringError(
+                    what=two.name,
+                    reason=f"it has the ring '{ring}' together with {one.name}, but what is filled with it is not in the rings that are filled with {one.name}",
+                    help="name the rings of all tensors that are filled together",
+                    location=two.location,
+                )
+
+    def _cannot_follow(self, ch: Channel, first: Channel) -> str | None:
+        """Why a channel cannot go on with the ring of another one; ``None`` if it can."""
+        if ch.group is not first.group:
+            return f"one is of {first.group.name}, the other of {ch.group.name}"
+        if ch.stages != first.stages:
+            return f"one has {first.stages} slots, the other {ch.stages}"
+        if ch.is_between_blocks or ch.across or first.across or any(e.pingpong is not None for c in (ch, first) for e in c.consumers):
+            return "rings between blocks, of copies for several blocks, and of consumers that take turns are not shared"
+        if len(ch.consumers) != len(first.consumers):
+            return "they are read in different roles"
+        for mine, theirs in zip((ch.producer, *ch.consumers), (first.producer, *first.consumers), strict=True):
+            if any(self.ranges.range(mine.node, p) != self.ranges.range(theirs.node, p) for p in THREAD_TYPES):
+                return f"{mine.node.name} and {theirs.node.name} run on different threads"
+        if (bool(ch.stores), bool(ch.copies), bool(ch.transfers)) != (bool(first.stores), bool(first.copies), bool(first.transfers)):
+            return "they are filled in different ways"
+        return None
 
     def _fills_first(self, tensors: list[TensorView]) -> bool:
         """True if one fill can hold some tensors: in their shared loops, all items that make one of them stand before all that use one."""
@@ -340,7 +392,7 @@ class Channels:
     # -- arrivals -------------------------------------------------------------------------------------------------------------------
 
     def arrivals(self, end: Endpoint) -> Expr:
-        """How often an endpoint arrives per phase: once per warp if its thread range is made of whole warps, else once per thread; one instance of several."""
+        """The arrivals of an endpoint per phase: one per warp if its thread range is made of whole warps, else one per thread; of one instance."""
         threads = self.ranges.count(end.node) if end.pingpong is None else end.pingpong.threads
         return simplify(maximum(threads // WARP, 1), self.ranges.facts) if self.by_warp(end) else threads
 
@@ -366,7 +418,7 @@ class Channels:
         """The mbarrier arrays: name, slots, arrivals per phase."""
         found: list[tuple[str, int, Expr]] = []
         for ch in self.channels:
-            if ch.is_between_blocks:
+            if ch.is_between_blocks or ch.follows is not None:
                 continue
             empty = const(0)
             for end in ch.consumers:

@@ -1,4 +1,4 @@
-"""Instances of roles that wait for each other: schedules of rings that no order of waits satisfies.
+"""Circular waits of role instances: rings whose waits no order satisfies.
 
 A loop that one role runs serially and another binds to threads hands out the positions of a ring one after another, one to each instance. Data that the
 instances pass on together is complete when *all* of them have made their part, so its readers wait until the loop is over. If these readers also read
@@ -48,13 +48,13 @@ class _Nest:
         return self.paths[tv][: tv.schedule.inline]
 
     def is_within(self, inner: Node, outer: Node) -> bool:
-        """True if a node is another one, or lies in it."""
+        """True if ``inner`` is ``outer`` or inside it."""
         while inner is not outer and inner in self.tree.parent:
             inner = self.tree.parent[inner]
         return inner is outer
 
     def share_threads(self, a: Node, b: Node) -> bool:
-        """True if some threads are of both nodes: a wait of one holds up the other."""
+        """True if some threads belong to both nodes: a wait of one blocks the other."""
         return self.is_within(a, b) or self.is_within(b, a)
 
     def uses(self, channel: Channel, node: Node) -> list[Place]:

@@ -1,7 +1,7 @@
 """Clusters: their shape, the blocks of a grid in terms of them, and copies that serve all blocks of one.
 
 An index on CIDx is a digit of the block's place: with E blocks of a cluster along x, block ``b`` of the grid has index ``b // E`` on BIDx and
-``b % E`` on CIDx. Lowering speaks of the two; the kernel's grid has their product, and its ``blockIdx.x`` counts blocks.
+``b % E`` on CIDx. Lowering uses both indices; the kernel's grid has their product, and its ``blockIdx.x`` counts blocks.
 
 A **multicast** copy brings what is the same in all blocks of a cluster once for all of them: each issues a part of the box, along its
 outermost axis, and the engine writes every part at the same place of each block's Shared memory.
@@ -71,7 +71,7 @@ def shared_types(ranges: ThreadRanges, node: Node, tv: TensorView) -> tuple[Para
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one block of a cluster issues of a multicast copy.
+    """The part of a multicast copy that one block of a cluster issues.
 
     Attributes:
         coords, place: index in Global and in Shared memory.
@@ -127,5 +127,5 @@ def part(ranges: ThreadRanges, tv: TensorView, task: Task, coords: Sequence[Expr
 
 
 def is_multicast(tv: TensorView) -> bool:
-    """True for a tensor that one copy brings to several blocks."""
+    """True for a tensor that one copy writes in several blocks."""
     return tv.schedule.atom is not None and tv.schedule.atom.multicast

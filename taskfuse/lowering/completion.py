@@ -1,4 +1,4 @@
-"""Completion of asynchronous atoms, and the batches of those that complete in order: where batches open and close, and what is waited for.
+"""Completion of asynchronous atoms, and the batches of those that complete in order: where batches open and close, and the waits for them.
 
 An atom with FIFO completion reads its operands, and writes its result, at any time until its batch is complete (PTX ISA, "Asynchronous
 operations"). So each batch is committed after its last instruction, and must be complete before a slot that it reads is released, or written again by the

@@ -1,7 +1,7 @@
 """Asynchronous copies that stay inside one role: each thread waits for its own before any thread reads their elements.
 
 A thread's ``cp.async`` are complete when it has waited for them (PTX ISA, "cp.async.wait_group"), and then they are writes of the thread: the barrier
-that orders the data for other threads must come after. So the wait_group stands right behind the copies, in the innermost block that also
+that orders the data for other threads must come after. So the wait_group follows the copies, in the innermost block that also
 holds a reader, or code that writes what they read; copies next to each other share one. Copies into a channel need none: an arrival waits for
 them. Those that fill a ring ahead are waited for some trips later (:mod:`taskfuse.lowering.prefetch`).
 
@@ -24,7 +24,7 @@ _Path = list[_Place]
 
 
 def wait_for_copies(plan: list[PNode], indexer: Indexer, channels: Channels, ahead: list[Prefetch]) -> None:
-    """Put a wait_group behind the asynchronous copies of the plan that no arrival waits for, and are not those of ``ahead``."""
+    """Put a wait_group after the asynchronous copies of the plan that no arrival waits for, and are not those of ``ahead``."""
     pending = {tv for a in ahead for tv in a.tensors}
     for copy in [s for s in statements(plan) if has_copies_of_threads(s.tv) and s.tv not in pending]:
         path = _path(plan, copy)
@@ -77,7 +77,7 @@ def _overwritten(path: _Path, copy: PStmt) -> _Place | None:
 
 
 def _read(path: _Path, copy: PStmt) -> _Place:
-    """The innermost block with a reader of what a copy writes behind the copy; the copy's own block if it has no reader."""
+    """The innermost block with a later reader of the elements that a copy writes; the copy's own block if it has no reader."""
     written = {a.buffer for a in copy.writes}
     return next(((block, k) for block, k in reversed(path) if _reads(block[k + 1 :], written)), path[-1])
 

@@ -1,4 +1,4 @@
-"""Indices: from loop indices to any axis of a tensor, and from an element to its place.
+"""Indices: from loop indices to any axis of a tensor, and from an element to its address.
 
 ``backward`` follows transforms from loop axes to root and logical axes (which element an iteration computes); ``forward`` follows them
 from logical axes to allocation axes (where an element lives). Together: loop -> own axes -> op map -> producer logical -> allocation.

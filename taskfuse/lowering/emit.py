@@ -1,4 +1,4 @@
-"""From the plan to kernel IR: local indices become hardware indices, equal guards become one IF; the notes of dispatches say what orders their data."""
+"""Emission of kernel IR: local indices become hardware indices, equal guards one IF; notes of dispatches say what orders their data."""
 
 from __future__ import annotations
 

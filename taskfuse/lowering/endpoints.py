@@ -46,7 +46,7 @@ ONE = const(1)
 
 
 class Endpoints:
-    """Puts the channels of a fusion into its plan.
+    """Inserts the channels of a fusion into its plan.
 
     Attributes:
         held: where turns are held: (what takes the turn, what gives it, endpoint).
@@ -117,8 +117,8 @@ class Endpoints:
                 continue
             raise LoweringError(
                 what=other.node.name,
-                reason=f"its instances on {first.ptype.value} take turns in {source.subject}, wait for each other, and take turns in {ring.subject} behind"
-                f" that: {ring.stages} slots of it do not hold what the {then.count} instances take, and its producer cannot fill the first",
+                reason=f"its instances on {first.ptype.value} take turns in {source.subject}, wait for each other, and take turns in {ring.subject}"
+                f" afterwards: {ring.stages} slots of it do not hold what the {then.count} instances take, and its producer cannot fill the first",
                 help=f"give it circular_buffer({then.slots}) or more, or keep data within an instance between the two",
             )
 
@@ -152,7 +152,7 @@ class Endpoints:
                 )
 
     def _fills(self, ch: Channel) -> Touch:
-        """What belongs to a fill: all code of the tensors, but for the totals of scans, which outlive it."""
+        """The code of a fill: all code of the tensors, except the totals of scans, which outlive it."""
         made = set(ch.tensors)
         totals = {self.statements.accumulator(tv) for tv in made if isinstance(self.statements.definition(tv), Scan)}
         return lambda s: s.tv in made and not any(w.buffer in totals for w in s.writes)
@@ -194,7 +194,8 @@ class Endpoints:
         if end.pingpong is not None:
             inits.append(CursorInit(f"{c}.round", 1, 0, 0))
             self._pingpong(plan, ch, end, end.pingpong, touches, start[0], released)
-        frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits), ch.tensors[0]))
+        if ch.follows is None:
+            frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits), ch.tensors[0]))
 
     def _check_registers(self, ch: Channel, issued: list[PStmt]) -> None:
         """Operands in registers of a batch are written again only after the batch is complete. Raises :class:`LoweringError`."""
@@ -281,7 +282,7 @@ class Endpoints:
         return tasks.pop(), Expect(slot, const(sum(fill_bytes(self.statements, t, ch.loop, issued) for t in ch.transfers)))
 
     def _publish(self, ch: Channel, end: Endpoint) -> tuple[Stmt, ...]:
-        """What a producer's threads do before they arrive: their stores, and copies, come before asynchronous reads of the same bytes."""
+        """The fences of a producer's threads before they arrive: they order stores and copies before asynchronous reads of the same bytes."""
         if end is not ch.producer or not ch.stores:
             return ()
         names = {tv.name for tv in ch.stores}

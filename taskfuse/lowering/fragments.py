@@ -1,4 +1,4 @@
-"""Registers and lanes of an atom's operands and result, as index expressions."""
+"""Registers and lanes of the operands and the result of an atom, as index expressions."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def factor(tv: TensorView, read: Read) -> int | None:
 
 
 def operand(tv: TensorView, read: Read) -> Held | None:
-    """How the atom of ``tv`` takes a tile of an operand from registers; ``None`` if it takes it from none."""
+    """The register layout of an operand tile of the atom of ``tv``; ``None`` if the operand is not in registers."""
     atom = tv.schedule.atom
     if atom is None or not atom.gathers:
         return None
@@ -74,7 +74,7 @@ def operand(tv: TensorView, read: Read) -> Held | None:
 
 
 def result(tv: TensorView) -> Held:
-    """How the atom of ``tv`` leaves its tile in registers. The order of the matrices of ``ldmatrix`` is the allocation domain's."""
+    """The register layout of the result tile of the atom of ``tv``. The order of the matrices of ``ldmatrix`` is the allocation domain's."""
     atom = tv.schedule.atom
     assert atom is not None
     assert atom.tile is not None

@@ -58,7 +58,7 @@ class _Ragged:
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """The split of an axis of work in one tensor: what the outer loop counts for each value of the inner, block-bound axis."""
+    """The split of an axis of work in one tensor: the trips of the outer loop for each value of the inner, block-bound axis."""
 
     source: Expr
     blocks: Expr
@@ -190,7 +190,7 @@ class GridStrideLoops:
             return None
         for t in tv.schedule.transforms:
             if isinstance(t, Split) and t.outer is axis:
-                return t if not divides(t, self._ranges.facts) and t.inner in tv.loop and tv.schedule.ptype(t.inner) in BLOCK_TYPES else None
+                return t if not divides(t, self._ranges.facts) and tv.schedule.ptype(_dealt(tv, t.inner)) in BLOCK_TYPES else None
         return None
 
     def _bounded_trips(self, loop: Loop, memory: dict[TensorView, MemoryType], indexes_registers: Callable[[TensorView, Loop], bool]) -> Expr | None:
@@ -202,9 +202,9 @@ class GridStrideLoops:
                 return None
             if t.source.is_foreign and self._is_read_outside(tv, loop):
                 return None
-            p = tv.schedule.ptype(t.inner)
+            p = tv.schedule.ptype(_dealt(tv, t.inner))
             base = hardware_index(p) - self._ranges.range(self._tree.place[tv], p).start
-            index = digit_values(digits(tv, p), simplify(base, self._ranges.facts), self._ranges.facts)[t.inner]
+            index = backward(tv, digit_values(digits(tv, p), simplify(base, self._ranges.facts), self._ranges.facts))[t.inner]
             found.add(_Split(simplify(t.source.extent, self._ranges.facts), simplify(t.inner.extent, self._ranges.facts), p, index))
         if len(found) != 1:
             return None
@@ -217,8 +217,13 @@ class GridStrideLoops:
         return any(use.output not in loop.axes for use in storage_uses(self._fusion, tv))
 
     def _meets_blocks(self, tv: TensorView, loop: Loop, memory: MemoryType) -> bool:
-        """True if code of ``tv`` may wait for other blocks in a loop, whose trips would be others; for a reader behind the loop they wait there."""
+        """True if code of ``tv`` may wait for other blocks in a loop, whose trips would be others; for a reader after the loop they wait there."""
         if memory is MemoryType.Global and any(use.output in loop.axes for use in storage_uses(self._fusion, tv)):
             return True
         reduces = isinstance(self._fusion.definition(tv), Reduction)
         return reduces and any(a.is_reduction for p in GRID_TYPES for a in digits(tv, p))
+
+
+def _dealt(tv: TensorView, inner: Axis) -> Axis:
+    """The loop axis that takes the values of ``inner``, one for one: it, or the order in which a rasterization visits it."""
+    return next((t.result for t in tv.schedule.transforms if isinstance(t, Rasterize) and t.sources == (inner,)), inner)

@@ -1,4 +1,4 @@
-"""Code in registers that also runs in the tails of splits, without guards.
+"""Guard elimination: code in registers that also runs in the tails of splits.
 
 A tile of a split with a remainder has indices past the end of the tensor. Copies into Shared memory write zeros there
 (:mod:`taskfuse.lowering.overhang`), so a thread may compute with the whole tile: a sum of products adds nothing along k, and rows
@@ -32,7 +32,7 @@ COPYING = (None, Instruction.VECTOR)
 
 
 class GuardElimination:
-    """Tells which code of one fusion runs in tails."""
+    """Determines which code of one fusion runs in tails."""
 
     def __init__(self, indexer: Indexer) -> None:
         self.indexer = indexer

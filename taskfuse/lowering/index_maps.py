@@ -1,4 +1,4 @@
-"""Index maps: the indices around a tensor's code, what is known of them, and the guards under which it runs (docs/loop-nests.md)."""
+"""Index maps: the indices around a tensor's code, the facts about them, and the guards under which it runs (docs/loop-nests.md)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class IndexMaps:
         memory: tensor -> where it lives, as far as that is known.
         variables: the variables of loops with code.
         grid_stride: the loops whose trips the block index decides.
-        ends: trips of loops over reduced axes behind which all terms are neutral.
+        ends: trips of loops over reduced axes after which all terms are neutral.
     """
 
     def __init__(self, fusion: Fusion, tree: Tree, shared_loops: SharedLoops, ranges: ThreadRanges) -> None:
@@ -88,7 +88,7 @@ class IndexMaps:
         return trips if end is None else simplify(minimum(trips, end), self.ranges.facts)
 
     def forget(self) -> None:
-        """Make all index maps anew: those so far guard what grid-stride loops now bound."""
+        """Discard all index maps: they have guards for remainders that grid-stride loops now bound."""
         self._known.clear()
         self._accumulating.clear()
 

@@ -1,4 +1,4 @@
-"""Storage and accesses: which axes the storage of a tensor has, and where in it code writes and reads."""
+"""Storage and accesses: the axes of a tensor's storage, and the indices at which code writes and reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places in the plan: where the code of a node stands, and the first and last that touches something.
+"""Insertion points in the plan: the code of a node, and the first and last statement that touches something.
 
 Code of one node may stand in several arms of a dispatch, and under loops of its own in each. Waits and arrivals stand outside the scopes below
 their endpoint, so scopes are split where something must come between their parts.

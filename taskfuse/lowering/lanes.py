@@ -1,4 +1,4 @@
-"""Where the values of a thread index's digits lie in warps: the index arithmetic behind shuffles (law 9, docs/tasks-and-groups.md).
+"""The distribution of the digits of a thread index over warps: the index arithmetic of shuffles (law 9, docs/tasks-and-groups.md).
 
 The lane of a thread is its linear id ``x + Dx * (y + Dy * z)`` modulo 32. A digit that moves the linear id by a power of two ``step``, in
 aligned groups of a power of two values, is some bits of the lane: the threads of a group then differ by exclusive-ors with ``step``,
@@ -23,7 +23,7 @@ ONE = const(1)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spread:
-    """How the values of one digit lie in warps.
+    """The distribution of the values of one digit over warps.
 
     Attributes:
         lanes: values ``lanes * k`` to ``lanes * k + lanes - 1`` lie in one warp (a power of two; 1: the digit is no bits of the lane).

@@ -1,4 +1,4 @@
-"""The user's line of everything in a plan (docs/kernel-ir.md, "Locations"): the one place that decides it.
+"""The user's line of each node of a plan (docs/kernel-ir.md, "Locations").
 
 A statement of a tensor's code comes from the line that made the tensor's expression; synchronization from that of the tensor whose data it orders,
 whose ring it moves, or of the task or group that it belongs to; loops, scopes and guards from what is inside.

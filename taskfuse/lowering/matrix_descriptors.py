@@ -22,7 +22,7 @@ MAX_PHASES = 4096
 
 
 class NoDescriptorError(Exception):
-    """No descriptor finds the elements of the tile: why, and what would help."""
+    """No descriptor addresses the elements of the tile: the reason, and a remedy."""
 
     def __init__(self, reason: str, help: str) -> None:
         super().__init__(reason)
@@ -32,7 +32,7 @@ class NoDescriptorError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """How the instruction finds an operand.
+    """The address of an operand tile.
 
     Attributes:
         start: index of the tile's first element, whose address the descriptor holds.

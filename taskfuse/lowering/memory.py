@@ -1,4 +1,4 @@
-"""Where tensors live: the memory type that the readers of each need.
+"""Choosing memory types: the memory type that the readers of each tensor need.
 
 The owner of an element follows from the allocation domain. Writer, owner and reader are functions from elements to threads, compared as index
 expressions, never by parallel type (docs/loop-nests.md).
@@ -24,7 +24,7 @@ ZERO = const(0)
 
 
 def find_memory(index_maps: IndexMaps) -> None:
-    """Set the memory type of every tensor with storage: readers first, for what they read must be where they find it.
+    """Set the memory type of every tensor with storage, readers first, since it depends on them.
 
     Raises:
         LoweringError: a memory type set by hand does not serve the readers, or the loops would accumulate an element more than once.

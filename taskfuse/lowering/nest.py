@@ -1,4 +1,4 @@
-"""From the total order to the plan: stages of reductions and scans, projection on roles, dispatch, guards (docs/projection.md).
+"""Building the plan from the total order: stages of reductions and scans, projection on roles, dispatch, guards (docs/projection.md).
 
 The sequential nest is the program. A node's code is the projection of the nest on its tensors: the same loops, in the same order, that
 enclose one of them.
@@ -239,7 +239,7 @@ class NestBuilder:
     # -- scopes ---------------------------------------------------------------------------------------------------------------------
 
     def _guard(self, parent: Node, node: Node, types: tuple[ParallelType, ...]) -> tuple[Expr, ...]:
-        """What selects the thread range of ``node`` among the indices that execute ``parent``'s thread range."""
+        """The condition that selects the thread range of ``node`` within ``parent``'s."""
         conds: list[Expr] = []
         for p in types:
             outer, index_range = self.ranges.range(parent, p), self.ranges.range(node, p)
@@ -281,7 +281,7 @@ class NestBuilder:
                 return self._finish([code.tv])
 
     def _finish(self, ended: Sequence[TensorView]) -> list[PNode]:
-        """The last stage of reductions that end behind one loop."""
+        """The last stage of reductions that end after one loop."""
         done: list[PNode] = [PSync((WaitGroup(queue, 0),), tv) for tv in ended if (queue := queue_of(tv)) is not None]
         return done + finish(self.statements, [(tv, self._own_loops(tv, "f")[0]) for tv in ended])
 

@@ -1,6 +1,6 @@
 """Loops that end where their terms do.
 
-A ragged or masked axis is as long as its longest row; behind the end of a row its terms are neutral by definition. A loop over such an axis runs to the end
+A ragged or masked axis is as long as its longest row; past the end of a row its terms are neutral by definition. A loop over such an axis runs to the end
 of the row where that is known before it: a function of extents, of block indices, of loops around it, and of elements of tables. All roles compute it
 from the same, so rings make as many fills as there are reads.
 """
@@ -29,8 +29,6 @@ _PRODUCT = ELEMENTWISE["mul"]
 def end_of_terms(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
     """An expression over the other iteration symbols, from which on along an axis the terms of a reduction are neutral; ``None``: none is known."""
     neutral = expr.combine.neutral(expr.output.dtype.compute)
-    if expr.init.value == neutral and not is_same_number(expr.init.value, neutral):  # 0.0 is not neutral to -0.0
-        return None
     is_product = expr.body is _PRODUCT and neutral == 0  # of zeros: one of a zero and an infinity is not a number
     if expr.body not in _SAME and not is_product:
         return None
@@ -67,7 +65,7 @@ def _end(fusion: Fusion, operand: Operand, axis: str, neutral: float) -> Expr | 
 
 
 def _bounds(condition: Expr, axis: str) -> Iterator[Expr]:
-    """Ends of an axis that a condition does not hold behind."""
+    """Ends of an axis past which a condition does not hold."""
     for part in condition.args if isinstance(condition, And) else (condition,):
         if isinstance(part, Compare) and part.op in (CompareOp.LT, CompareOp.LE):
             room = part.b - part.a + (1 if part.op is CompareOp.LE else 0)  # > 0 where it holds
@@ -97,7 +95,7 @@ def find_ends(index_maps: IndexMaps, indexes_registers: Callable[[TensorView, Lo
 
 
 def _ends_unseen(fusion: Fusion, loop: Loop, reducing: list[TensorView]) -> bool:
-    """True if nobody behind a loop sees which trips it made: all else that it computes is read inside."""
+    """True if no code after a loop depends on its trips: all else that it computes is read inside."""
     for tv, a in loop.axes.items():
         if tv.schedule.ptype(a) is not ParallelType.Serial:
             return False
@@ -107,7 +105,7 @@ def _ends_unseen(fusion: Fusion, loop: Loop, reducing: list[TensorView]) -> bool
 
 
 def _end_of(loop: Loop, tv: TensorView, index_maps: IndexMaps, types: tuple[ParallelType, ...]) -> Expr | None:
-    """The trips of a loop behind which all terms of a reduction are neutral, in hardware indices; ``None``: none are known, or not before the loop.
+    """The trips of a loop after which all terms of a reduction are neutral, in hardware indices; ``None``: none are known, or not before the loop.
 
     Args:
         types: of the indices that it may depend on.

@@ -1,4 +1,4 @@
-"""Where a split with a remainder overhangs, past the end of a tensor or inside it, and which copies write zeros past the end.
+"""The overhang of splits with a remainder, past the end of a tensor or inside it, and the copies that write zeros there.
 
 An index past the end of one of the tensor's own axes is not an element: a copy that pads writes zeros to places that hold nothing else, and a reader
 finds zeros. This holds for the axis itself, for the outer part of its split, and for a merge in which it is the outer part. Any other overhang, of the

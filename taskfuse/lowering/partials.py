@@ -40,12 +40,12 @@ def registers(tv: TensorView) -> int:
 
 
 def register(tv: TensorView) -> Expr:
-    """Which of them, in a loop over some or all of them."""
+    """The index of an accumulator, in a loop over some or all of them."""
     return sym(f"{tv.name}.r")
 
 
 def lane_registers(tv: TensorView) -> tuple[str, str]:
-    """The names of what a lane brings to shuffles where its accumulator may not exist, and of what it gets."""
+    """The names of a lane's operand of shuffles, if its accumulator may not exist, and of the result."""
     return f"{tv.name}.lane", f"{tv.name}.peer"
 
 

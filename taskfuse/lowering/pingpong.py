@@ -1,4 +1,4 @@
-"""Ping-pong: how the instances of a consumer share a distributed channel (docs/channels.md)."""
+"""Ping-pong: the instances of a consumer share a distributed channel in turns (docs/channels.md)."""
 
 from __future__ import annotations
 

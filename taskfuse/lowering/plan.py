@@ -1,4 +1,4 @@
-"""The plan: the nest with its dispatch and scopes, on its way to kernel IR.
+"""The plan: the nest with its dispatches and scopes, between the fusion and kernel IR.
 
 A branch is a scope: sync, liveness, indexing and predicates are functions of (node path, loop path). Passes over the plan insert
 channel operations and barriers; :mod:`taskfuse.lowering.emit` turns the result into kernel IR.
@@ -63,7 +63,7 @@ class PGuard:
 
 @dataclass(slots=True, eq=False)
 class PDispatch:
-    """Members of a parallelized group side by side."""
+    """The members of a parallelized group, which run concurrently."""
 
     group: Group
     members: list[PScope]
@@ -226,7 +226,7 @@ class LoopVariables:
 
 @dataclass(slots=True)
 class Needs:
-    """What the statements of a plan need besides it: said where a statement is made, asked by the steps behind.
+    """Requirements of the statements of a plan, recorded when a statement is made and used by later steps.
 
     Attributes:
         maps: the tensor maps that they name.

@@ -1,4 +1,4 @@
-"""The text of a lowering's state, for people: what each step has found, the plan, and what a step changed."""
+"""The text of the state of a lowering: the results of each step, the plan, and the changes of a step."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def changes(before: str, after: str) -> str:
 
 
 def dumper(options: Options) -> Callable[[Step, State], None]:
-    """What prints the steps that ``options`` ask for. Raises :class:`OptionError` if there is no such step."""
+    """The function that prints the steps that ``options`` request. Raises :class:`OptionError` if there is no such step."""
     for name in sorted(options.dump_steps - set(NAMES)):
         raise OptionError(name="TASKFUSE_DUMP", reason=f"'plan:{name}': lowering has no step {name}", help=f"use one of {', '.join(NAMES)}")
 

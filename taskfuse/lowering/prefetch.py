@@ -1,4 +1,4 @@
-"""Rings that a role fills ahead for itself: a loop whose fills run some iterations before its uses (docs/channels.md).
+"""Prefetch inside one role (software pipelining): a loop whose fills run some iterations before their uses (docs/channels.md).
 
 A ring of ``stages`` slots inside one role lets ``d = stages - 1`` trips be filled before the first one is used. The loop is *skewed*::
 

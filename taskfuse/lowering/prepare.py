@@ -33,7 +33,7 @@ def check_supported(fusion: Fusion) -> None:
         if group.ptype is not None and group.ptype.is_cluster and is_vertical(group):
             raise UnsupportedError(
                 what=f"vertical group {group.name} on {group.ptype.value}",
-                reason="rings between the blocks of a cluster are not built yet",
+                reason="rings between the blocks of a cluster are not supported yet",
                 help="parallelize it on a thread or block index type",
                 location=group.location,
             )
@@ -137,6 +137,7 @@ def _copy(fusion: Fusion, tv: TensorView) -> TensorView:
         memory=memory,
         allocation=None if old.allocation is None or tv.is_output else tuple(mapping[a] for a in old.allocation),
         stages=old.stages,
+        ring=old.ring,
     )
     if memory is not None:
         tv.schedule.memory = None

@@ -1,11 +1,11 @@
-"""Reductions across threads and blocks: the stage that joins accumulators.
+"""Reductions across threads and blocks: the stage that combines accumulators.
 
 Each thread (or block) of a reduced digit holds a partial result in its accumulator; after this stage every thread of the thread range holds the
 result. Where the thread range is made of whole warps, the lanes of a warp exchange accumulators in a butterfly of shuffles; if partial results of
 several warps are left, one lane of each group stores its own to Shared memory and every thread combines all of them, in the same order.
 Any other set of threads joins in a tree over Shared memory. Across blocks one thread of those that have the same result stores it to a Global workspace,
 and every thread combines all of them.
-The barriers between the steps are the sync pass's: the steps are plain statements. Reductions that end behind one loop take their steps together,
+The barriers between the steps are the sync pass's: the steps are plain statements. Reductions that end after one loop take their steps together,
 and share these barriers, as far as there is room in Shared memory for the partial results of all of them, and the loops over partial results.
 
 Accumulators may be the registers of an atom's tile, which are joined one by one: threads that hold one place of it in two partial results differ in
@@ -40,7 +40,7 @@ COPY = ELEMENTWISE["copy"]
 
 
 def finish(statements: Statements, ended: Sequence[tuple[TensorView, dict[Axis, Expr]]]) -> list[PNode]:
-    """The code that joins the accumulators of reductions that end behind one loop, and stores their results.
+    """The code that joins the accumulators of reductions that end after one loop, and stores their results.
 
     Args:
         ended: each with the loops over the elements of it that a thread has.

@@ -20,7 +20,7 @@ from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.target import WARPGROUP, launch_registers
 
 FEW = 32
-"""Most registers of a role that only starts copies of the engine. It has fewer where others then have more: beside two warpgroups that keep 240 each
+"""The most registers of a role that only starts bulk copies. It has fewer where others then have more: beside two warpgroups that keep 240 each
 it has 24, beside three with 160 it has 32, which add up to a launch of 168 or 128 for all (CUTLASS gives its producers 40 and 32). Not where its
 copies go to other blocks, too: with 24 ptxas spills what names these."""
 SOME = 72

@@ -1,4 +1,4 @@
-"""Rings between blocks: which boundaries cannot have one, and which blocks have a ring of their own.
+"""Rings between blocks: the boundaries that cannot have one, and the blocks that have separate rings.
 
 A ring in Global memory serves the blocks of all its ends. If both ends bind only shared loops to a block type, the block
 with index k of one end exchanges elements only with that of the other end: such blocks are paired, and each pair has a ring.

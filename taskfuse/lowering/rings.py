@@ -1,4 +1,4 @@
-"""Rings inside one role: a circular buffer whose writer and readers are the same threads' code; those in registers have no cursor.
+"""Rings inside one role: circular buffers that the same threads write and read; rings in registers have no cursor.
 
 Each iteration of the innermost loop around the tensor uses the next of ``stages`` slots. The role fills them ahead where it can
 (:mod:`taskfuse.lowering.prefetch`). Where it cannot, a slot is written again only ``stages`` iterations later: the barrier that orders the data orders the
@@ -6,7 +6,7 @@ reuse of the slot, too, and the sync pass needs no second one.
 
 A register has no address (CUDA puts an array with other indices into memory). So the loop around a ring in registers is unrolled, so that each copy of
 its body uses a slot that is a constant. A loop that is unrolled anyway, or has no more trips than the ring slots, keeps its form: trip ``i`` uses slot
-``i % stages``. Any other is split into rounds of ``stages`` trips, and the trips that are left behind them::
+``i % stages``. Any other is split into rounds of ``stages`` trips, and the remaining trips::
 
     for q in 0..T // S:
         for r in 0..S unrolled:  trip S*q + r, slot r
@@ -18,7 +18,7 @@ The ring begins at slot 0 whenever the loop is entered; no cursor has to be kept
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, Expr, Facts, const, lt, simplify, sym
@@ -37,12 +37,14 @@ class Rings:
     """The rings inside roles, and the slots of all rings.
 
     Attributes:
-        loops: tensor name -> the loop whose iterations take its slots in turn, and their number.
+        loops: buffer -> the loops whose iterations take its slots in turn, and the number of slots.
+        shared: tensor -> the one whose storage it has: the first that gives its ring the same name.
     """
 
     def __init__(self, ring: dict[TensorView, Loop], channels: Channels) -> None:
         self._channels = channels
         self._ring = ring
+        self.shared = {tv.name: first.name for first, tv in _sharers(channels.tree.place)}
         self.prefetches: list[Prefetch] = []
 
     @staticmethod
@@ -59,14 +61,21 @@ class Rings:
         return Rings(ring, channels)
 
     @property
-    def loops(self) -> dict[str, tuple[Loop, int]]:
+    def loops(self) -> dict[str, dict[Loop, int]]:
         """The rings whose slots are filled where they are used: their loops, and how many slots they have."""
         ahead = {tv for a in self.prefetches for tv in a.tensors}
-        return {tv.name: (loop, tv.schedule.stages) for tv, loop in self._ring.items() if tv not in ahead}
+        found: dict[str, dict[Loop, int]] = {}
+        for tv, loop in self._ring.items():
+            if tv not in ahead:
+                found.setdefault(self.shared.get(tv.name, tv.name), {})[loop] = tv.schedule.stages
+        return found
 
     def prefetch(self, plan: list[PNode], statements: Statements) -> None:
         """Let all rings that can be filled ahead be so. Raises :class:`LoweringError` (see :func:`prefetch`)."""
         self.prefetches = prefetch(plan, self._ring, statements, self._channels)
+        for tv in (tv for a in self.prefetches for tv in a.tensors if tv.schedule.ring):
+            reason = f"its role fills the ring '{tv.schedule.ring}' ahead, and the ring is another tensor's, too"
+            raise refused(tv, reason, "circular_buffer without the name of a ring")
 
     def slots(self, tv: TensorView) -> int:
         """The depth of the ring that the storage of ``tv`` has; 0 if it has none."""
@@ -100,6 +109,14 @@ class Rings:
                 cursor = f"{tv.name}.ring"
                 _advance(plan, loop, tv, PSync((Advance(cursor, const(1)),), tv))
                 plan.insert(0, PSync((CursorInit(cursor, tv.schedule.stages, 0, 0),), tv))
+
+
+def _sharers(tensors: Iterable[TensorView]) -> Iterator[tuple[TensorView, TensorView]]:
+    """Tensors behind the first one with a ring of their name, which stands before them."""
+    first: dict[str, TensorView] = {}
+    for tv in tensors:
+        if tv.schedule.ring and first.setdefault(tv.schedule.ring, tv) is not tv:
+            yield first[tv.schedule.ring], tv
 
 
 def _advance(nodes: list[PNode], loop: Loop, tv: TensorView, step: PSync) -> None:

@@ -1,4 +1,4 @@
-"""Axes along which a tensor accumulates, and what a scan asks of its schedule.
+"""Axes along which a tensor accumulates, and the requirements of a scan on its schedule.
 
 A scan carries its total from one index of its axis to the next, in registers. So the loops over that axis are loops of one thread, in the order of
 the axis; all other axes go where the schedule puts them.

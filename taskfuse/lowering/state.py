@@ -1,4 +1,4 @@
-"""The state of a lowering: what is known of the fusion so far, and the plan and its declarations as far as they are made."""
+"""The state of a lowering: the results of its steps so far."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from taskfuse.target import DEFAULT, Target
 
 @dataclass(frozen=True, slots=True)
 class LoweringOptions:
-    """How to lower.
+    """Options of lowering.
 
     Attributes:
         order_seed: picks one of the valid total orders; ``None``: the order in which tensors were made.
@@ -47,7 +47,7 @@ class LoweringOptions:
 
 @dataclass(slots=True)
 class State:
-    """What the steps of a lowering (:mod:`taskfuse.lowering.steps`) have made so far. A step sets the attributes that its docstring ensures.
+    """The results of the steps of a lowering (:mod:`taskfuse.lowering.steps`) so far. A step sets the attributes that its docstring ensures.
 
     An attribute without a value here has none before its step, and reading it raises AttributeError: a step ran without what it requires.
 

@@ -1,4 +1,4 @@
-"""Statements: what one tensor's expression executes at one point of its loops, in local indices.
+"""The statements of one tensor's expression at one point of its loops, in local indices.
 
 A reduction has three stages: ``INIT`` sets the accumulator before the outermost reduction loop, ``MAIN`` accumulates, ``FINISH`` joins the
 accumulators of threads and blocks after that loop and stores the result. A scan has the first two: its ``MAIN`` stores every total. Everything else

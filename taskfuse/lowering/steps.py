@@ -1,4 +1,4 @@
-"""The steps of lowering, in order: each is a function of the state that does one thing to it.
+"""The steps of lowering, in order: each is a function that changes the state.
 
 The docstring of a step says what the state has when it begins (requires) and when it ends (ensures). After each step the plan is verified
 (:mod:`taskfuse.lowering.plan_rules`), and ``python -m taskfuse show plan FILE --step NAME`` prints it.
@@ -39,7 +39,7 @@ from taskfuse.lowering.rings import Rings, unroll_rings
 from taskfuse.lowering.semaphores import semaphores
 from taskfuse.lowering.state import LoweringOptions, State
 from taskfuse.lowering.statements import Statements
-from taskfuse.lowering.storage import buffers, lay_out, unroll_for_registers
+from taskfuse.lowering.storage import buffers, lay_out, share, unroll_for_registers
 from taskfuse.lowering.sync import Synchronizer
 from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.lowering.witness import definitions
@@ -63,8 +63,8 @@ class Step:
     """A step of lowering.
 
     Attributes:
-        name: what it is called on the command line and in ``TASKFUSE_DUMP``.
-        change: does it; its docstring says what it requires and ensures.
+        name: its name on the command line and in ``TASKFUSE_DUMP``.
+        change: the function; its docstring says what it requires and ensures.
     """
 
     name: str
@@ -72,12 +72,12 @@ class Step:
 
     @property
     def summary(self) -> str:
-        """What it does, in a sentence."""
+        """The first sentence of its docstring."""
         text = " ".join((self.change.__doc__ or "").split())
         return text.split(". ")[0].split(" Requires:")[0].rstrip(".")
 
     def run(self, state: State) -> None:
-        """Do it, and verify what it leaves if the options say so. Raises what the step does, and :class:`VerifyError`."""
+        """Run the step, and verify the plan if the options say so. Raises the errors of the step, and :class:`VerifyError`."""
         self.change(state)
         if not state.options.verify:
             return
@@ -209,11 +209,12 @@ def _register_rings(state: State) -> None:
 
 
 def _buffers(state: State) -> None:
-    """Declare the storage that statements use.
+    """Declare the storage that statements use: one buffer for all tensors of a ring that has a name.
 
     Requires: all statements are in the plan. Ensures: ``buffers``, those in Shared memory without a place.
     """
-    state.buffers = buffers(state.indexer, state.statements, state.rings, state.plan, state.needs)
+    made = buffers(state.indexer, state.statements, state.rings, state.plan, state.needs)
+    state.buffers = share(state.plan, made, state.rings.shared)
 
 
 def _budgets(state: State) -> None:

@@ -1,4 +1,4 @@
-"""Buffers: what storage the kernel has, and where Shared buffers lie.
+"""The buffers of a kernel, and the offsets of those in Shared memory.
 
 Lifetimes are branch-aware: members of a dispatch on threads never share Shared memory, members of a dispatch on blocks overlay theirs,
 and buffers of one role whose lifetimes end before another's begin may share (the sync pass then orders them).
@@ -6,7 +6,7 @@ and buffers of one role whose lifetimes end before another's begin may share (th
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from taskfuse.errors import LoweringError
@@ -17,6 +17,7 @@ from taskfuse.ir.scalar import Const, Expr, ceildiv, const, simplify
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
 from taskfuse.kir.declarations import Buffer
+from taskfuse.kir.fields import with_buffers
 from taskfuse.lowering.domains import digits, product
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.partials import Partials, lane_registers, workspace
@@ -61,6 +62,28 @@ def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode], n
         if isinstance(expr, Assemble) and not tv.is_output and tv not in indexer.placed:
             found.append(Buffer(tv.name, tv.dtype, MemoryType.Global, tv.shape, max(1, tv.dtype.bits // 8)))
     return [b for b in found if b.name in used]
+
+
+def share(plan: list[PNode], all_buffers: list[Buffer], shared: Mapping[str, str]) -> list[Buffer]:
+    """The buffers without those of tensors that have the storage of another one (``shared``), whose accesses then name that.
+
+    Raises:
+        LoweringError: the two would not be one array.
+    """
+    found = {b.name: b for b in all_buffers}
+    for name, other in shared.items():
+        if name not in found or other not in found:
+            continue
+        mine, theirs = found.pop(name), found[other]
+        if (mine.dtype, mine.memory, mine.shape) != (theirs.dtype, theirs.memory, theirs.shape):
+            one, two = (f"{b.memory.value} {b.dtype.name}[{', '.join(map(str, b.shape))}]" for b in (theirs, mine))
+            reason = f"by the name of its ring it has the storage of {other}, which is {one}, not {two}"
+            raise LoweringError(what=name, reason=reason, help="give both tiles of one shape and type, or circular_buffer another name of a ring")
+        found[other] = replace(theirs, align=max(mine.align, theirs.align))
+    for s in statements(plan):
+        s.stmt = with_buffers(s.stmt, shared)
+        s.writes, s.reads = (tuple(replace(a, buffer=shared.get(a.buffer, a.buffer)) for a in some) for some in (s.writes, s.reads))
+    return list(found.values())
 
 
 def _registers(name: str, tv: TensorView, axes: Sequence[Axis], indexer: Indexer) -> Buffer:

@@ -1,4 +1,4 @@
-"""Barriers: put where accesses of different threads conflict, and nowhere else (docs/loop-nests.md).
+"""Insertion of barriers where accesses of different threads conflict (docs/loop-nests.md).
 
 Two accesses of one buffer conflict if one writes and different threads may access one element. They are already ordered if the
 same thread makes both: one allocation axis takes, in both, values that determine the thread's index by one expression. Each remaining conflict
@@ -45,7 +45,7 @@ class _Block:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Need:
-    """What must stand between two uses.
+    """A synchronization required between two uses.
 
     Attributes:
         block: where their paths part; ``early`` and ``late`` are the nodes in it that hold them. No ``early``: anywhere in the block before ``late``.
@@ -210,8 +210,8 @@ class Synchronizer:
 
     def _reuses_slot(self, a: _Use, b: _Use, around: PLoop | None) -> bool:
         """False if a ring takes another slot in the next iteration: a slot is used again only past the barrier of the iterations between."""
-        ring = self._rings.get(a.access.buffer)
-        return a.access.buffer != b.access.buffer or ring is None or around is None or around.loop is not ring[0]
+        loops = self._rings.get(a.access.buffer, {})
+        return a.access.buffer != b.access.buffer or around is None or around.loop is None or around.loop not in loops
 
     def _before(self, early: _Use, late: _Use, pending: int) -> tuple[Stmt, ...]:
         """What is done before the barrier between two uses, if the one that comes first in time, or the other, is asynchronous."""
@@ -252,7 +252,7 @@ class Synchronizer:
             found.append(_Need(block, early, late, False, types, a.access.buffer, of, self._before(x, y, 0)))
             if loop is not None:
                 reuses = self._reuses_slot(a, b, loop)
-                pending = 0 if reuses else self._rings[a.access.buffer][1] - 1
+                pending = 0 if reuses or loop.loop is None else self._rings[a.access.buffer][loop.loop] - 1
                 before = self._before(y, x, pending)
                 if reuses or (y.queue is not None and x.is_write):
                     found.append(_Need(block, late, early, True, types, a.access.buffer, of, before))
@@ -261,7 +261,7 @@ class Synchronizer:
         return found
 
     def _of_ring(self, a: _Use, b: _Use) -> list[_Need]:
-        """One barrier in an iteration of a loop that fills a ring ahead: before the fill, behind what waits for earlier ones.
+        """One barrier in an iteration of a loop that fills a ring ahead: before the fill, after the waits for earlier ones.
 
         A slot that is used in an iteration has been filled in an earlier one, or before the loop, and is filled again in the next one at the
         earliest: the beginning of an iteration lies between, up to its fill.

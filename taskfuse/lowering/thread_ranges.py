@@ -1,4 +1,4 @@
-"""Extents, boxes and ranges: which indices of which type a node gets (laws 5, 6 and 9, docs/tasks-and-groups.md).
+"""Extents, boxes and thread ranges of nodes (laws 5, 6 and 9, docs/tasks-and-groups.md).
 
 The *box* of a node is its range of indices, its *thread range* the part where it runs: the first E indices if it is bound, the whole box if it is
 replicated, otherwise the first index.
@@ -242,11 +242,11 @@ class ThreadRanges:
         return False
 
     def box(self, node: Node, ptype: ParallelType) -> IndexRange:
-        """What a node is given."""
+        """The box of a node."""
         return self._box[(node, ptype)]
 
     def range(self, node: Node, ptype: ParallelType) -> IndexRange:
-        """Where a node runs."""
+        """The thread range of a node."""
         return self._range[(node, ptype)]
 
     def count(self, node: Node, types: tuple[ParallelType, ...] = THREAD_TYPES) -> Expr:

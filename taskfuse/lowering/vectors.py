@@ -18,7 +18,7 @@ from taskfuse.lowering.statements import Statements
 
 
 def vector_copy(st: Statements, tv: TensorView) -> list[PStmt]:
-    """A few consecutive elements, moved as one; one element is a plain statement."""
+    """A vector copy; of one element, a plain statement."""
     (axis,) = tv.schedule.atom_axes
     width = int(str(axis.extent))
     if width == 1:
@@ -39,7 +39,7 @@ def vector_copy(st: Statements, tv: TensorView) -> list[PStmt]:
 def _check_same(tv: TensorView, values: list[Operand]) -> None:
     """All elements of a vector have the same values."""
     if any(isinstance(v, Access) and any(ATOM in e.free for e in v.index) for v in values):
-        raise refused(tv, "its vector axis is one along which the indices differ", "make a dimension of the table behind the indexed ones the vector axis")
+        raise refused(tv, "its vector axis is one along which the indices differ", "make a dimension of the table after the indexed ones the vector axis")
 
 
 def async_copy(st: Statements, tv: TensorView) -> list[PStmt]:

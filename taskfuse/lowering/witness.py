@@ -17,7 +17,7 @@ from taskfuse.lowering.index_maps import IndexMap
 
 
 def holds(tv: TensorView, index_map: IndexMap, content: Content = Content.VALUE) -> Holds:
-    """What a statement of ``tv`` writes at the place of an index map."""
+    """The claim about the value that a statement of ``tv`` writes at the point of an index map."""
     if content not in (Content.VALUE, Content.BODY, Content.TERM):
         return Holds(tv.name, (), content)
     every = atom_symbols(tv)

@@ -19,8 +19,8 @@ from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 from taskfuse.ir.expr import IndexValue, Literal, Operand, Pointwise, Read, ScalarRead
-from taskfuse.ir.fusion import Fusion, shape_text
-from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, free_symbols
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, free_symbols, shape_text
 from taskfuse.ir.tensor import Scalar, TensorView, Value
 from taskfuse.location import caller
 

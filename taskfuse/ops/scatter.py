@@ -23,8 +23,8 @@ from taskfuse.ir.axes import axis as new_axis
 from taskfuse.ir.combine import COMBINES, Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue, Literal, Operand, Read, Reduction
-from taskfuse.ir.fusion import Fusion, shape_text
-from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, IntLike, le, prove
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, IntLike, le, prove, shape_text
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import (
@@ -368,7 +368,7 @@ def segment_sum(values: TensorView, segments: TensorView, count: IntLike | str |
     _check_arithmetic("segment_sum", COMBINES["add"], values)
     if is_offsets:
         if not values.ndim:
-            raise shape_error("segment_sum", f"{described(values)} has no axis", "give slices one behind the other")
+            raise shape_error("segment_sum", f"{described(values)} has no axis", "give slices, one after another")
         with fusion.call():
             rows = jagged_to_padded_dense(values, segments, values.shape[0])
             return cast_tensor(reduce_axes(rows, (1,), COMBINES["add"], values.dtype.compute, keepdims=False), values.dtype)

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.expr import Read, View
-from taskfuse.ir.fusion import shape_text
-from taskfuse.ir.scalar import ONE, ZERO, Expr, IntLike, eq, ge, prove, simplify, wrap
+from taskfuse.ir.scalar import ONE, ZERO, Expr, IntLike, eq, ge, prove, shape_text, simplify, wrap
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import Shape, broadcast_read, check_tensor, described, listed, normalize_axes, normalize_axis, plain, shape_error

@@ -12,7 +12,7 @@ from taskfuse.location import with_snippets
 
 
 class Verdict(Enum):
-    """PROVED: holds for every launch and every interleaving. REFUTED: a counterexample was found. OUTSIDE: neither; the text names why."""
+    """PROVED: holds for every launch and every interleaving. REFUTED: a counterexample was found. OUTSIDE: neither; the text names the reason."""
 
     PROVED = "proved"
     REFUTED = "refuted"
@@ -34,7 +34,7 @@ class Obligation:
     """One obligation of the proof, and its verdict.
 
     Attributes:
-        subject: what it is about: a barrier, a ring, a pair of accesses.
+        subject: a barrier, a ring, a pair of accesses, ...
         reason: why it holds, or why it is open or refuted.
         notes: the counterexample, or facts about it, one line each; those that quote a statement are :class:`taskfuse.location.Quote`.
     """
@@ -51,7 +51,7 @@ class Obligation:
 
 
 def no_search() -> tuple[Obligation, ...]:
-    """There is no search for a counterexample."""
+    """Does not search for a counterexample."""
     return ()
 
 
@@ -62,8 +62,8 @@ class Certificate:
     Attributes:
         argument: the obligations of all layers; may be read several times. They are evaluated lazily: the first gap decides that the kernel is not proved, the
             rest is evaluated for its reader.
-        assumptions: what the launch ensures, or the machine guarantees.
-        extents: the values of the extents, if the argument is about these alone.
+        assumptions: about the launch and the machine.
+        extents: the values of the extents, if the argument holds for these alone.
         search: searches for a counterexample. It takes longer than the argument, and is called only if the argument has gaps and a verdict or text is read.
     """
 
@@ -74,7 +74,7 @@ class Certificate:
     search: Callable[[], tuple[Obligation, ...]] = field(default=no_search, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """The whole argument, evaluated before it is pickled."""
+        """Pickle the whole argument, which is evaluated first."""
         return Certificate, (self.kernel, self.obligations, self.assumptions, self.extents)
 
     @property
@@ -108,7 +108,7 @@ class Certificate:
         return tuple(sorted(failed, key=lambda o: o.verdict is not Verdict.REFUTED))
 
     def refuse(self) -> None:
-        """Raise :class:`ProofError` with the first gap of the argument. There is no search for a counterexample."""
+        """Raise :class:`ProofError` with the first gap of the argument, without a search for a counterexample."""
         gap = next(o for o in self.argument if o.verdict is not Verdict.PROVED)
         raise ProofError(kernel=self.kernel, verdict=gap.verdict.value, reason=f"{gap.subject}: {gap.reason}", notes=gap.notes)
 
@@ -116,7 +116,7 @@ class Certificate:
         """Return if the kernel is proved.
 
         Raises:
-            ProofError: with the first counterexample, or what is outside the model.
+            ProofError: with the first counterexample, or the first obligation outside the model.
         """
         if self.is_proved:
             return

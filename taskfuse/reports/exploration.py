@@ -1,4 +1,4 @@
-"""The report on all interleavings of a small kernel: whether one of them fails, and how to repeat it."""
+"""The report on all interleavings of a small kernel: a failing one, and how to replay it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Failure:
 
     Attributes:
         choices: those of the run, for ``simulate(..., choices=...)``.
-        error: what that raises; ``None``: it ends, with outputs other than those of the first interleaving.
+        error: the error that it raises; ``None`` if it ends with outputs other than those of the first interleaving.
         output: the first output that differs.
     """
 
@@ -25,7 +25,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Exploration:
-    """What was found.
+    """The result of an exploration.
 
     Attributes:
         kernel: its name.

@@ -23,7 +23,7 @@ class Lane:
     Attributes:
         block: linear block id.
         name: the innermost task or group whose code they run, or what the engine does.
-        threads: which, printed; empty for an engine.
+        threads: their ids, as text; empty for an engine.
     """
 
     block: int
@@ -33,7 +33,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Something that takes from step ``start`` to step ``end``.
+    """An interval from step ``start`` to step ``end``.
 
     Attributes:
         lane: number of the lane.
@@ -70,7 +70,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorded run. Time counts statements and operations done by anybody; agents take turns, as the interleaving has it.
+    """A recorded run. Time counts the statements and operations of all agents and engines, in the order of the interleaving.
 
     Attributes:
         kernel: its name.

@@ -11,7 +11,7 @@ Shape3 = tuple[int, int, int]
 
 
 class LaunchShape(NamedTuple):
-    """What a launch takes.
+    """The shape of a launch.
 
     Attributes:
         grid: blocks in x, y and z.
@@ -37,7 +37,7 @@ class LaunchShape(NamedTuple):
 
 
 class Resources(NamedTuple):
-    """What ptxas says of one kernel.
+    """The report of ptxas on one kernel.
 
     Attributes:
         registers: 32-bit registers of a thread.

@@ -82,7 +82,7 @@ def empty(like: Any, shape: Sequence[int], dtype: DType, strides: Sequence[int] 
 
 
 def _reach(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Elements from the first to behind the last."""
+    """Elements from the first to the end of the last."""
     return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 

@@ -4,7 +4,21 @@ Every call checks the schedule that it would make before it changes anything, an
 """
 
 from taskfuse.ir.calls import bind_scheduling
-from taskfuse.schedule import caching, chunk, chunk_reduction, inlining, memory, propagate, recompute, rfactor, scatter, through_view, transforms, unscatter
+from taskfuse.schedule import (
+    caching,
+    chunk,
+    chunk_reduction,
+    inlining,
+    memory,
+    propagate,
+    recompute,
+    rfactor,
+    scatter,
+    split_reduction,
+    through_view,
+    transforms,
+    unscatter,
+)
 from taskfuse.schedule import parallelize as binding
 
 
@@ -25,6 +39,7 @@ class _Calls:
     duplicate = staticmethod(caching.duplicate)
     rfactor = staticmethod(rfactor.rfactor)
     chunk_reduction = staticmethod(chunk_reduction.chunk_reduction)
+    split_reduction = staticmethod(split_reduction.split_reduction)
     chunk_scan = staticmethod(chunk.chunk_scan)
     through_view = staticmethod(through_view.through_view)
     recompute = staticmethod(recompute.recompute)

@@ -1,4 +1,4 @@
-"""Allocation domains by hand: transforms of a list of axes that leave the loop domain alone, and axes bound to index types."""
+"""Explicit allocation domains: transforms of a list of axes that do not change the loop domain, and axes bound to index types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from taskfuse.schedule.replay import ancestors
 
 
 def bind_allocation(call: Call, axis: Axis, ptype: ParallelType) -> None:
-    """Bind an axis of the allocation domain alone: its elements are spread over the indices, which only Local memory can be."""
+    """Bind an axis of the allocation domain alone: its elements are distributed over the indices, which needs Local memory."""
     tv = call.tv
     if ptype is ParallelType.Serial:
         tv.schedule.ptypes.pop(axis, None)
@@ -73,7 +73,7 @@ class AllocationBuilder:
         return self
 
     def pad(self, axis: int, elements: int) -> AllocationBuilder:
-        """Leave ``elements`` places unused at the end of each run of ``axis``."""
+        """Pad each run of ``axis`` with ``elements`` unused elements."""
         call, position = self._at("pad", axis)
         if elements < 0:
             raise call.error(f"{elements} places are fewer than 0")

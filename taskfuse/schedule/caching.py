@@ -47,7 +47,7 @@ def cache_after(tv: TensorView, reader: TensorView | None = None, operand: int |
 
 
 def _copy_for(call: Call, reader: TensorView | None, operand: int | None) -> TensorView:
-    """A copy of the storage of ``call.tv`` that only operands of ``reader`` read, through whatever views they read it now."""
+    """A copy of the storage of ``call.tv`` that only operands of ``reader`` read, also those that read it through views."""
     tv, fusion = call.tv, call.tv.fusion
     if reader is None:
         raise call.error(f"operand {operand} of which reader?", "name the reader, too")
@@ -131,7 +131,7 @@ def _taken_over(call: Call, readers: Sequence[MathExpr]) -> TensorView:
     present = {*loop, *(allocation or ())}
     ptypes = {mapping[a]: p for a, p in old.ptypes.items() if mapping.get(a) in present and not p.is_atom}
     tv.root, tv.logical = root, root
-    tv.schedule = TensorSchedule(loop, transforms, ptypes, memory=old.memory, allocation=allocation, stages=old.stages)
+    tv.schedule = TensorSchedule(loop, transforms, ptypes, memory=old.memory, allocation=allocation, stages=old.stages, ring=old.ring)
     fusion.define(replace(definition, output=new))
     fusion.define(copy_of(new, tv))
     for use in readers:

@@ -18,7 +18,7 @@ from taskfuse.location import caller
 
 
 def is_list(value: object) -> bool:
-    """True for a list of things, false for text."""
+    """True for a sequence other than text."""
     return isinstance(value, Sequence) and not isinstance(value, str)
 
 
@@ -111,7 +111,7 @@ class Call:
 
 
 def described(position: int, axis: Axis) -> str:
-    """``axis 1 (extent 4*S)``: how errors show an axis."""
+    """How errors show an axis: ``axis 1 (extent 4*S)``."""
     return f"axis {position} (extent {axis.extent})"
 
 

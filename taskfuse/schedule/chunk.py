@@ -1,4 +1,4 @@
-"""chunk_scan: one scan as scans of chunks, which run side by side, a scan of their totals, and what joins them.
+"""chunk_scan: one scan as parallel scans of chunks, a scan of their totals, and a combination of both.
 
 The two levels are those of every parallel scan (Blelloch, "Prefix Sums and Their Applications", 1990): each chunk is scanned by itself, the totals
 of the chunks are scanned, and each element is combined with the total of all chunks before its own. The scan of the totals is a scan again, which
@@ -24,7 +24,7 @@ class Chunks(NamedTuple):
     """The tensors that :func:`chunk_scan` makes of a scan along an axis of N elements in chunks of C; other axes are those of the scan.
 
     Attributes:
-        terms: [ceildiv(N, C), C], what is scanned; the neutral element where a last chunk is shorter.
+        terms: [ceildiv(N, C), C], the scanned elements; the neutral element past the end of a shorter last chunk.
         local: [ceildiv(N, C), C], the scan of each chunk.
         totals: [ceildiv(N, C)], its last element.
         sums: [ceildiv(N, C)], the scan of the totals.
@@ -94,7 +94,7 @@ class _Chunking:
         return Chunks(terms, local, totals, sums, before)
 
     def _terms(self) -> TensorView:
-        """The scanned elements by chunk and place in it; past the end, what changes no total."""
+        """The scanned elements by chunk and position in it; past the end, the neutral element."""
         k, read = self.axis, self.source
         terms = self._new(self.chunked_shape, read.tensor)
         element = iteration_symbol(k) * self.extent + iteration_symbol(k + 1)
@@ -109,7 +109,7 @@ class _Chunking:
         return terms
 
     def _join(self, before: TensorView, local: TensorView) -> None:
-        """The scan's elements: what comes before the chunk, and the chunk up to the element."""
+        """The elements of the scan: the total before the chunk, combined with the chunk up to the element."""
         k, tv = self.axis, self.tv
         place = [iteration_symbol(d) for d in range(len(tv.root))]
         chunk, inside = place[k] // self.extent, place[k] % self.extent

@@ -1,4 +1,4 @@
-"""chunk_reduction: one reduction as reductions of chunks, which are elements of a tensor of their own, and a reduction of these.
+"""chunk_reduction: one reduction as reductions of chunks, whose results are a tensor, and a reduction of that tensor.
 
 ``y[m, n] = sum of a[m, k] * b[k, n]`` becomes ``parts[s, m, n] = sum of a[m, C*s + k] * b[C*s + k, n]`` and ``y[m, n] = sum of parts[s, m, n]``.
 ``rfactor`` says the same of one kernel's loops; here it is said before anything is scheduled, so that two kernels can compute the two.
@@ -26,30 +26,12 @@ def chunk_reduction(tv: TensorView, position: int, extent: object) -> TensorView
         ScheduleError: ``tv`` is not a reduction over that axis or has a schedule, or ``extent`` does not provably divide the axis.
         TaskError: a law of tasks and groups is broken.
     """
-    call = Call("chunk_reduction", tv)
-    fusion = tv.fusion
-    definition = fusion.definition(tv)
-    if not isinstance(definition, Reduction):
-        raise call.error(f"{tv.name} is not a reduction")
-    (k,) = call.positions([position])
-    if tv.loop != tv.root:
-        raise call.error(f"the loops of {tv.name} are not the axes of its math", "call chunk_reduction before split, merge, reorder and rfactor")
-    if not tv.root[k].is_reduction:
-        raise call.error(f"axis {k} of {tv.name} is not a reduction axis")
-    if not isinstance(extent, int) or isinstance(extent, bool) or extent < 1:
-        raise call.error(f"a chunk has {extent!r} elements", "use a positive integer")
-    facts = fusion.facts()
-    whole = tv.root[k].extent
-    if not is_multiple(whole, extent, facts):
-        raise call.error(f"{extent} does not divide the axis of {whole} for all extents", "use a divisor")
-    call.check_not_inlined()
-    for producer in inlined_producers(tv):
-        raise call.error(f"{producer.name} is inlined into it at {producer.schedule.inline}", f"chunk it before inlining, or {producer.name}.inline_at(0)")
-    fusion.check()
-    chunks = simplify(whole // extent, facts)
-    parts = fusion.new_tensor(_root(tv, k, chunks, extent), tv.dtype, location=caller(), origin=tv)
+    k, length, definition = divided_axis(Call("chunk_reduction", tv), position, extent, "a chunk")
+    fusion, facts, whole = tv.fusion, tv.fusion.facts(), tv.root[k].extent
+    chunks = simplify(whole // length, facts)
+    parts = fusion.new_tensor(_root(tv, k, chunks, length), tv.dtype, location=caller(), origin=tv)
     place: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(p + 1) for p in range(len(tv.root))}
-    place[str(iteration_symbol(k))] = iteration_symbol(0) * extent + iteration_symbol(k + 1)
+    place[str(iteration_symbol(k))] = iteration_symbol(0) * length + iteration_symbol(k + 1)
     operands = tuple(_moved(operand, place) for operand in definition.operands)
     neutral = Literal(definition.combine.neutral(tv.dtype), tv.dtype)
     fusion.define(Reduction(parts, definition.combine, definition.body, operands, neutral, definition.location))
@@ -62,6 +44,32 @@ def chunk_reduction(tv: TensorView, position: int, extent: object) -> TensorView
     fusion.define(Reduction(tv, definition.combine, ELEMENTWISE["copy"], (whole_of,), definition.init, definition.location))
     join_task(parts, tv)
     return parts
+
+
+def divided_axis(call: Call, position: object, extent: object, what: str) -> tuple[int, int, Reduction]:
+    """The reduced axis that a call divides, the length of the parts, and the reduction.
+
+    Raises:
+        ScheduleError: see :func:`chunk_reduction`.
+    """
+    tv, fusion = call.tv, call.tv.fusion
+    definition = fusion.definition(tv)
+    if not isinstance(definition, Reduction):
+        raise call.error(f"{tv.name} is not a reduction")
+    (k,) = call.positions([position])
+    if tv.loop != tv.root:
+        raise call.error(f"the loops of {tv.name} are not the axes of its math", f"call {call.name} before split, merge, reorder and rfactor")
+    if not tv.root[k].is_reduction:
+        raise call.error(f"axis {k} of {tv.name} is not a reduction axis")
+    if not isinstance(extent, int) or isinstance(extent, bool) or extent < 1:
+        raise call.error(f"{what} has {extent!r} elements", "use a positive integer")
+    if not is_multiple(tv.root[k].extent, extent, fusion.facts()):
+        raise call.error(f"{extent} does not divide the axis of {tv.root[k].extent} for all extents", "use a divisor")
+    call.check_not_inlined()
+    for producer in inlined_producers(tv):
+        raise call.error(f"{producer.name} is inlined into it at {producer.schedule.inline}", f"chunk it before inlining, or {producer.name}.inline_at(0)")
+    fusion.check()
+    return k, extent, definition
 
 
 def _root(tv: TensorView, k: int, chunks: Expr, extent: int) -> list[Axis]:

@@ -1,4 +1,4 @@
-"""Copy of a fusion with its schedule, tasks and groups: into a fusion of its own, or beside what another one holds."""
+"""Copies of a fusion with its schedule, tasks and groups: as a new fusion, or into another one."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ from taskfuse.location import caller
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Renaming:
-    """What a copy has in place of names; a name that is absent is kept.
+    """The names of a copy; a name that is absent is kept.
 
     Attributes:
         values: of tensors and scalars: the name in the copy.
         symbols: of symbolic extents: the extent in the copy.
         nodes: of tasks and groups: the name in the copy.
-        inputs: of inputs and scalars: the one of the other fusion that is read instead of a copy.
+        rings: of rings that several tensors have together: the name in the copy.
+        inputs: of inputs and scalars: the one of the other fusion that replaces it.
     """
 
     values: Mapping[str, str] = field(default_factory=dict[str, str])
     symbols: Mapping[str, Expr] = field(default_factory=dict[str, Expr])
     nodes: Mapping[str, str] = field(default_factory=dict[str, str])
+    rings: Mapping[str, str] = field(default_factory=dict[str, str])
     inputs: Mapping[str, TensorView | Scalar] = field(default_factory=dict[str, "TensorView | Scalar"])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Copied:
-    """Where what was copied is: tensors, and the nodes of the task tree."""
+    """The copies of tensors, and of the nodes of the task tree."""
 
     tensors: dict[TensorView, TensorView]
     nodes: dict[Node, Node]
@@ -54,7 +56,7 @@ def copy_fusion(fusion: Fusion) -> tuple[Fusion, dict[TensorView, TensorView]]:
 
 
 def embed(fusion: Fusion, into: Fusion, names: Renaming) -> Copied:
-    """Add a copy of ``fusion`` to ``into``, whose symbols are known there already. Its nodes hang under the root, unchecked: they were lawful."""
+    """Add a copy of ``fusion`` to ``into``, which already has its symbols. Its nodes are added below the root without a check, since they were lawful."""
     return _Copier(fusion, into, names).run()
 
 
@@ -119,7 +121,7 @@ class _Copier:
         return Copied(tensors, new.tasks.adopt(fusion.tasks, tensors, self._axis, self.names.nodes))
 
     def _name(self, tv: TensorView) -> str:
-        """What a tensor is called in the copy."""
+        """The name of a tensor in the copy."""
         given = self.names.inputs.get(tv.name)
         return given.name if isinstance(given, TensorView) else self.names.values.get(tv.name, tv.name)
 
@@ -164,10 +166,12 @@ class _Copier:
                 return Rasterize(self._domain(t.sources), axis(t.result), tuple(map(self._scalar, t.maps)))
 
     def _schedule(self, schedule: TensorSchedule) -> TensorSchedule:
+        ring = self.names.rings.get(schedule.ring, schedule.ring)
         if not self._symbols:
-            return copy_schedule(schedule)
+            return replace(copy_schedule(schedule), ring=ring)
         return replace(
             schedule,
+            ring=ring,
             loop=[self._axis(a) for a in schedule.loop],
             transforms=[self._transform(t) for t in schedule.transforms],
             ptypes={self._axis(a): p for a, p in schedule.ptypes.items()},

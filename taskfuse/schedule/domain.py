@@ -1,4 +1,4 @@
-"""Transforms of a domain, a list of axes: what is checked whether it becomes a loop or an allocation domain.
+"""Transforms of a domain, a list of axes, with the checks that loop and allocation domains share.
 
 Each function edits ``domain`` in place and returns the transform that it made; on error ``domain`` is unchanged. Positions are nonnegative.
 """

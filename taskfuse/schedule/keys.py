@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, Swizzle, Transform, iteration_position
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Facts, const, is_multiple
+from taskfuse.ir.scalar import ONE, Facts, const, is_multiple
 from taskfuse.ir.storage import has_code, reads_of
 from taskfuse.ir.tensor import TensorView
 
@@ -41,7 +41,7 @@ class Keys:
                 self._join_reads(expr.output)
 
     def add_transforms(self, transforms: list[Transform]) -> None:
-        """Learn how axes are derived."""
+        """Record how axes are derived."""
         for t in transforms:
             for k, out in enumerate(t.outputs):
                 self._derivation[out] = (t, k)
@@ -100,6 +100,8 @@ class Keys:
                     return inputs[0] if position == 0 else self._intern(("unit",))
                 return self._intern(("split", inputs, source.extent, outer.extent, inner.extent, position))
             case Merge(outer=outer, inner=inner):
+                if outer.extent is ONE or inner.extent is ONE:  # the other one
+                    return inputs[outer.extent is ONE]
                 x, y = self._derivation.get(outer), self._derivation.get(inner)
                 if x is not None and y is not None and x[0] is y[0] and isinstance(x[0], Split) and (x[1], y[1]) == (0, 1) and self._divides(x[0]):
                     return self.key(x[0].source)

@@ -1,4 +1,4 @@
-"""Where a tensor lives: memory type, allocation domain, circular buffer."""
+"""The memory of a tensor: memory type, allocation domain, circular buffer."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def in_flight(tv: TensorView, batches: object) -> None:
     tv.schedule.in_flight = batches.__index__()
 
 
-def circular_buffer(tv: TensorView, stages: object) -> None:
+def circular_buffer(tv: TensorView, stages: object, ring: object = "") -> None:
     """See :meth:`TensorView.circular_buffer`. One stage is not a ring."""
     call = Call("circular_buffer", tv)
     if not isinstance(stages, SupportsIndex):
@@ -117,6 +117,10 @@ def circular_buffer(tv: TensorView, stages: object) -> None:
     slots = stages.__index__()
     if slots < 1:
         raise call.error(f"a ring has at least 1 slot, not {slots}")
+    if not isinstance(ring, str):
+        raise call.error(f"{ring!r} is not the name of a ring", "give a text, the same for all tensors that share the ring")
+    if ring and slots == 1:
+        raise call.error(f"the ring '{ring}' has 1 slot, which is not a ring", "give two or more slots, or no name")
     call.check_internal("it has one copy", "buffer a copy")
     call.check_storage()
-    tv.schedule.stages = slots
+    tv.schedule.stages, tv.schedule.ring = slots, ring

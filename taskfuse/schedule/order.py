@@ -10,11 +10,12 @@ import heapq
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise, product
 
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.assignment import assign
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.storage import has_code, made_from, storage_reads
+from taskfuse.ir.storage import has_code, made_from, storage_reads, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import GroupKind
@@ -23,7 +24,7 @@ from taskfuse.schedule.shared_loops import Loop, SharedLoops
 
 
 class OrderError(ScheduleError):
-    """No total order exists. ``depth`` and ``tensors``: inlining the tensors no deeper than ``depth`` takes the obstacle away."""
+    """No total order exists. ``depth`` and ``tensors``: inlining the tensors no deeper than ``depth`` removes the obstacle."""
 
     def __init__(self, depth: int, tensors: tuple[TensorView, ...], reason: str, notes: tuple[str, ...], location: Location | None = None) -> None:
         self.depth = depth
@@ -129,18 +130,19 @@ def complete(fusion: Fusion) -> Tree:
     return tree
 
 
-Strategy = Callable[[TensorView], int]
+Rank = tuple[int, ...]
+"""What comes first, of what may come in any order."""
 
 
 class Sequencer:
-    """Draws the total order of one fusion."""
+    """Computes the total order of one fusion."""
 
     def __init__(self, fusion: Fusion, seed: int | None = None) -> None:
         self.fusion = fusion
         self.tree = complete(fusion)
         self.shared_loops = SharedLoops(fusion)
         self._random = None if seed is None else random.Random(seed)
-        self._rank: dict[TensorView, int] = {}
+        self._rank: dict[TensorView, Rank] = {}
         self._edges: list[tuple[TensorView, TensorView]] = []
         self._paths: dict[TensorView, list[Node]] = {}
         self._roles: dict[TensorView, list[Node]] = {}
@@ -148,11 +150,36 @@ class Sequencer:
             if not has_code(fusion, expr):
                 continue
             tv = expr.output
-            self._rank[tv] = k if self._random is None else self._random.randrange(1 << 30)
+            self._rank[tv] = (k if self._random is None else self._random.randrange(1 << 30),)
             for read in storage_reads(fusion, expr):
                 self._edges += [(source, tv) for source in made_from(fusion, read.tensor) if not source.is_input]
             self._paths[tv] = self.tree.path(tv)
             self._roles[tv] = self.tree.roles(self._paths[tv])
+        if self._random is None:
+            self._rank_members()
+        self._turns = self._ring_turns()
+
+    def _rank_members(self) -> None:
+        """Let members of a horizontal group that is not parallelized come in the order in which the group has them."""
+        for group, members in self.tree.members.items():
+            if group is self.tree.root or not isinstance(group, Group) or group.ptype is not None or group.kind is not GroupKind.HORIZONTAL:
+                continue
+            inside = [tv for tv, path in self._paths.items() if group in path]
+            first = min((self._rank[tv] for tv in inside), default=())
+            for tv in inside:
+                self._rank[tv] = (*first, members.index(self._member(tv, group)), *self._rank[tv])
+
+    def _ring_turns(self) -> list[tuple[TensorView, TensorView]]:
+        """What comes before what: of tensors that take the slots of one ring in turn, fills and reads in one order."""
+        sharers: dict[str, list[TensorView]] = {}
+        for tv in sorted(self._rank, key=lambda tv: self._rank[tv]):
+            if tv.schedule.ring:
+                sharers.setdefault(tv.schedule.ring, []).append(tv)
+        found: list[tuple[TensorView, TensorView]] = []
+        for one, two in (pair for some in sharers.values() for pair in pairwise(some)):
+            readers = [[u.output for u in storage_uses(self.fusion, tv) if u.output in self._rank] for tv in (one, two)]
+            found += [(one, two), *product(*readers)]
+        return found
 
     def sequence(self) -> tuple[Item, ...]:
         """The nest. Raises :class:`OrderError` if none exists."""
@@ -206,6 +233,10 @@ class Sequencer:
             units.setdefault(unit, []).append(tv)
             unit_of[tv] = unit
         before: dict[Loop | TensorView, dict[Loop | TensorView, None]] = {u: {} for u in units}
+        for p, q in self._turns:
+            a, b = unit_of.get(p), unit_of.get(q)
+            if a is not None and b is not None and a is not b:
+                before[b][a] = None
         inner: dict[Loop | TensorView, list[tuple[TensorView, TensorView]]] = {}
         for p, q in edges:
             a, b = unit_of.get(p), unit_of.get(q)
@@ -254,7 +285,7 @@ class Sequencer:
         units: dict[Loop | TensorView, list[TensorView]],
         before: dict[Loop | TensorView, dict[Loop | TensorView, None]],
         after: dict[Loop | TensorView, list[Loop | TensorView]],
-        rank: dict[Loop | TensorView, int],
+        rank: dict[Loop | TensorView, Rank],
         depth: int,
     ) -> list[Loop | TensorView]:
         missing = {u: len(b) for u, b in before.items()}
@@ -290,7 +321,7 @@ class Sequencer:
         units: dict[Loop | TensorView, list[TensorView]],
         before: dict[Loop | TensorView, dict[Loop | TensorView, None]],
         after: dict[Loop | TensorView, list[Loop | TensorView]],
-        rank: dict[Loop | TensorView, int],
+        rank: dict[Loop | TensorView, Rank],
         depth: int,
     ) -> list[Loop | TensorView]:
         """Topological order in which each node is contiguous among the units of its role; depth-first search, best rank first."""

@@ -1,4 +1,4 @@
-"""What executes the loop axes of a tensor: index types, Unroll, vectors; instructions (atoms) the innermost ones, threads as tensor cores hold a matrix."""
+"""Binding loop axes to parallel types and atoms, and distributing them over threads in the register layout of tensor cores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from taskfuse.schedule.transforms import reorder, split
 
 
 def set_atom(tv: TensorView, atom: object, axes: Sequence[int]) -> None:
-    """See :meth:`TensorView.set_atom`. ``SCALAR`` takes the atom away again."""
+    """See :meth:`TensorView.set_atom`. ``SCALAR`` removes the atom."""
     call = Call("set_atom", tv)
     if not isinstance(atom, Atom):
         known = ", ".join(f"tf.atoms.{name.upper()}" for name in ATOMS)
@@ -100,7 +100,7 @@ def _check_contraction(call: Call, atom: Atom) -> None:
 
 
 def uncover(tv: TensorView) -> None:
-    """Take the atom of a tensor away; its axes are Serial again."""
+    """Remove the atom of a tensor; its axes become Serial."""
     schedule = tv.schedule
     for a in schedule.atom_axes:
         schedule.ptypes.pop(a, None)

@@ -20,7 +20,7 @@ from taskfuse.ir.storage import made_from, producers, resolve
 from taskfuse.ir.tensor import Scalar, TensorView
 
 _NAMED: Final = ("output", "operand", "operands", "parts", "location")
-"""Fields of an expression that its skeleton has in another way, or not at all."""
+"""Fields of an expression that its skeleton omits or represents differently."""
 
 
 class PartForm(NamedTuple):
@@ -36,16 +36,16 @@ class PartForm(NamedTuple):
 
 
 class _Outline(NamedTuple):
-    """What a part has.
+    """The contents of a part.
 
     Attributes:
         exprs: its code, producers first, with reads resolved.
         skeletons: of these.
-        inside: what it computes.
-        read: what it takes.
+        inside: the tensors that it computes.
+        read: its inputs.
         tensors: all of these, in the order of the whole.
         outputs: those of ``inside`` that others need.
-        scalars: that it takes.
+        scalars: its run-time scalars.
     """
 
     exprs: tuple[MathExpr, ...]
@@ -120,7 +120,7 @@ class Parts:
         return new
 
     def form(self, tensors: Sequence[TensorView], views: Sequence[TensorView] = ()) -> PartForm:
-        """The form of what :meth:`extract` makes."""
+        """The form of the part that :meth:`extract` makes."""
         own = self._outline(tensors, views)
         numbers: dict[TensorView | Scalar, int] = {tv: k for k, tv in enumerate((*own.tensors, *own.scalars))}
         code: dict[TensorView, Hashable] = {}
@@ -158,7 +158,7 @@ class Parts:
         return _Outline(tuple(exprs), skeletons, inside, read, all, outputs, tuple(s for s in fusion.scalars if s in used) if used else ())
 
     def _tell_extents(self, read: dict[TensorView, None], inside: Iterable[TensorView], exprs: Iterable[MathExpr]) -> None:
-        """Have a part take the inputs that alone tell extents which it speaks of."""
+        """Add inputs to a part that alone determine extents which occur in it."""
         symbols = {s for tv in (*read, *inside) for a in tv.root for s in a.extent.free}
         symbols |= {s for e in exprs for i in map_exprs(e) for s in i.free if s in self.fusion.dims}
         symbols |= {s for tv, known in self.fusion.tables.items() if tv in read for e in known.expressions for s in e.free}
@@ -185,7 +185,7 @@ class Parts:
 
 
 def _skeleton(expr: MathExpr) -> Hashable:
-    """All of an expression but which tensors and scalars it reads."""
+    """An expression without the identity of the tensors and scalars that it reads."""
     root = {a: k for k, a in enumerate(expr.output.root)}
     logical = tuple(root[a] if a in root else _axis(a) for a in expr.output.logical)
     operands = tuple((o.index, o.valid, o.tensor.dtype) if isinstance(o, Read) else o.scalar.dtype if isinstance(o, ScalarRead) else o for o in expr.operands)

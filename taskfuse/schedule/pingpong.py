@@ -7,7 +7,7 @@ from taskfuse.ir.tasks import Group, leaves
 
 
 def check_pingpong(group: Group) -> None:
-    """Check the axis that ``group.pingpong`` was given.
+    """Check the axis of ``group.pingpong``.
 
     Raises:
         TaskError: if it is not a loop axis of a tensor of the group, or is bound to no thread index.

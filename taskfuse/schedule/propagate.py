@@ -1,4 +1,4 @@
-"""Propagation: one tensor's transforms, or parallel types, on others."""
+"""Propagation: applying one tensor's transforms, or parallel types, to others."""
 
 from __future__ import annotations
 

@@ -90,12 +90,12 @@ def _follows(fusion: Fusion, read: Read) -> bool:
 
 
 def _is_computed(index: Sequence[Expr]) -> bool:
-    """True for an index with values in it."""
+    """True for an index that contains values."""
     return any(is_value_symbol(name) for e in index for name in e.free)
 
 
 def _definition(call: Call, reader: TensorView, first: TensorView) -> MathExpr:
-    """What makes a reader, if :func:`recompute` may change what it reads."""
+    """The definition of a reader, if :func:`recompute` may change its operands."""
     definition = call.tv.fusion.definition(reader)
     assert definition is not None
     if isinstance(definition, Assemble):
@@ -219,7 +219,7 @@ class _Clones:
                 return operand
 
     def _padded(self, read: Read, reader: TensorView) -> TensorView:
-        """What ``reader`` reads, 0 where there is nothing."""
+        """A tensor with what ``reader`` reads, padded with 0."""
         new = self.fusion.new_tensor([axis(a.extent) for a in reader.root], read.tensor.dtype, location=caller(), origin=read.tensor)
         join_task(new, reader)
         return self.fusion.define(Select(new, "pad", (read, _nothing(read.tensor)), new.location))

@@ -1,4 +1,4 @@
-"""rfactor: one reduction in two steps, the first of which keeps some of the reduction axes."""
+"""rfactor: one reduction in two steps, the first of which reduces only some of the axes."""
 
 from __future__ import annotations
 

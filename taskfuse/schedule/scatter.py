@@ -1,4 +1,4 @@
-"""scatter: a concatenation, or ragged rows of tiles, in gather form, and the elementwise functions of it, computed part by part.
+"""scatter: computing a concatenation, or ragged rows of tiles, in gather form, and the elementwise functions of it, part by part.
 
 In gather form the loops of the result find the part that holds an element. Here each part is computed by itself, through every function up to the
 outputs, and stored at its place in them; the outputs are then assembled from their parts, which takes no code. Tiles of ragged rows
@@ -27,7 +27,7 @@ class _Part:
     """One operand of a concatenation, or the tiles of ragged rows.
 
     Attributes:
-        read: what holds it, at the part's own iteration symbols.
+        read: its tensor, at the part's own iteration symbols.
         place: the index in the result, from the part's iteration symbols.
         root: the part's axes.
         valid: which elements of the part have a place, over its iteration symbols.
@@ -39,7 +39,7 @@ class _Part:
     valid: Expr = TRUE
 
     def moved(self, e: Expr) -> Expr:
-        """An expression over the symbols of the result, over those of the part."""
+        """An expression over the symbols of the result, rewritten over those of the part."""
         return substitute(e, {f"i{k}": p for k, p in enumerate(self.place)})
 
 
@@ -186,7 +186,7 @@ def _readers(call: Call) -> list[TensorView]:
 
 
 def _reached(call: Call) -> list[TensorView] | str:
-    """All that is computed from the tensor, producers first; or what is in the way."""
+    """The tensors computed from the call's tensor, producers first; or the obstacle, as text."""
     fusion, tv = call.tv.fusion, call.tv
     reached, stack = {tv}, [tv]
     while stack:

@@ -1,4 +1,4 @@
-"""A fusion segmented into several, which run one after another: what one makes and another reads goes through Global memory."""
+"""A fusion segmented into several that run one after another, and pass tensors through Global memory."""
 
 from __future__ import annotations
 

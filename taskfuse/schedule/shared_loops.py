@@ -6,12 +6,13 @@ of ``p`` maps them onto each other (:func:`mismatch`). The joined axes form one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, Swizzle, Transform, iteration_position
 from taskfuse.ir.expr import MathExpr, Read
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import ONE
 from taskfuse.ir.storage import has_code, storage_reads, storage_uses
 from taskfuse.ir.tasks import Group
 from taskfuse.ir.tensor import TensorView
@@ -33,6 +34,7 @@ class Correspondence:
 
     def same(self, a: Axis, b: Axis) -> bool:
         """True if axis ``a`` of the producer has the value of axis ``b`` of the consumer whenever the consumer reads it."""
+        a, b = _joined_with_one(a, self._made[0]), _joined_with_one(b, self._made[1])
         if a in self._logical:
             return self._root.get(a) is b
         x, y = self._made[0].get(a), self._made[1].get(b)
@@ -42,6 +44,17 @@ class Correspondence:
         if i != j or len(t.inputs) != len(u.inputs) or not _same_form(t, u):
             return False
         return all(self.same(p, q) for p, q in zip(t.inputs, u.inputs, strict=True))
+
+
+def _joined_with_one(a: Axis, made: Mapping[Axis, tuple[Transform, int]]) -> Axis:
+    """The axis that has the values of ``a``, a merge of it with axes of extent 1; else ``a``."""
+    while a in made:
+        match made[a][0]:
+            case Merge(outer=outer, inner=inner) if outer.extent is ONE or inner.extent is ONE:
+                a = inner if outer.extent is ONE else outer
+            case _:
+                break
+    return a
 
 
 def _same_form(t: Transform, u: Transform) -> bool:

@@ -1,4 +1,4 @@
-"""unscatter: a tensor that is assembled from parts becomes code, a concatenation in gather form: the loops of the result find the part that holds an element.
+"""unscatter: a tensor that is assembled from parts becomes a concatenation in gather form: the loops of the result select the part that has an element.
 
 The inverse of :mod:`taskfuse.schedule.scatter`. It is needed where another tensor is assembled from the same parts, or where the loops of the parts do
 not suit a reader of the whole.

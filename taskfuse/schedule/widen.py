@@ -1,4 +1,4 @@
-"""Chains of 16-bit functions in float32: values between the functions are not rounded, the result of the chain is, once."""
+"""Chains of 16-bit functions in float32: intermediate values are not rounded; the result of the chain is rounded once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from taskfuse.schedule.copy import copy_fusion
 def widened(fusion: Fusion) -> Fusion:
     """A copy that computes chains of functions of 16-bit floats in float32, with one rounding at their end, and constants in float32.
 
-    A tensor keeps its dtype if it is an input or a result, if a cast makes it, or if something else than functions and sums reads it, such as a product
+    A tensor keeps its dtype if it is an input or a result, if a cast makes it, or if an op other than functions and sums reads it, such as a product
     of matrices or a view. ``evaluate`` of the copy is the reference for what ``tf.compile(..., numerics="wide")`` computes.
     """
     new, _ = copy_fusion(fusion)
@@ -31,7 +31,7 @@ def _is_short(dtype: DType) -> bool:
 
 
 def _is_between(fusion: Fusion, tv: TensorView) -> bool:
-    """True if a function makes a 16-bit tensor, and only functions and sums read it."""
+    """True for a 16-bit tensor that a function computes and only functions and sums read."""
     uses = fusion.uses(tv)
     if not _is_short(tv.dtype) or among(tv, fusion.outputs) or not uses:
         return False

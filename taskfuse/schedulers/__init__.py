@@ -9,6 +9,8 @@ from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.persistent_buffers import Keep
 from taskfuse.schedulers.pointwise import PointwiseConfig, pointwise
+from taskfuse.schedulers.products import products
+from taskfuse.schedulers.products_cost import ProductsConfig
 from taskfuse.schedulers.propose import partition
 from taskfuse.schedulers.reduction import reduction
 from taskfuse.schedulers.rows import RowConfig
@@ -29,6 +31,7 @@ __all__ = [
     "MatmulKind",
     "Option",
     "PointwiseConfig",
+    "ProductsConfig",
     "RowConfig",
     "ScanConfig",
     "Schedule",
@@ -42,6 +45,7 @@ __all__ = [
     "matmul",
     "normalization",
     "pointwise",
+    "products",
     "reduction",
     "scan",
     "simt_gemm",

@@ -1,7 +1,7 @@
 """Fusions that are equal up to the names of their tensors and scalars: a schedule of one holds for the other, in its names.
 
 A model repeats its layers, and the pieces of equal layers differ only in names. The *form* of a fusion is its text in names that follow from the order
-of its tensors; fusions of one form have one schedule. A schedule in other names is the scheduled fusion copied, and its code with other words.
+of its tensors; fusions of one form have one schedule. A schedule in other names is a renamed copy of the scheduled fusion, with renamed code.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def form(fusion: Fusion) -> Form:
 
 
 def in_other_names(found: Candidate, old: tuple[str, ...], new: tuple[str, ...]) -> Candidate:
-    """A schedule of a fusion as that of another one of its form. Tensors that it has made are called as the other fusion would call them.
+    """A schedule of a fusion as the schedule of another one of its form. Tensors that it made get the names that the other fusion would give them.
 
     Args:
         old, new: the names of the two, in the order of their forms.
@@ -81,7 +81,7 @@ def _renamed(fusion: Fusion, names: Mapping[str, str], name: str) -> Fusion:
 
 
 def _words(code: str, names: Mapping[str, str]) -> str:
-    """Code that finds tensors by other names, and calls its variables accordingly."""
+    """Code with other names of tensors, and variables named accordingly."""
     found = {match[1]: str(ast.literal_eval(match[2])) for match in _FOUND.finditer(code)}
     bound = [name for match in _BOUND.finditer(code) for name in match[1].split(", ")]
     made = {v: names[v] for v in bound if v not in found and v in names}

@@ -26,13 +26,13 @@ from taskfuse.schedulers.transpose import transpose
 from taskfuse.target import DEFAULT, Target
 
 SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, simt_gemm, reduction, normalization, scan, cat, transpose, pointwise, fallback)
-"""Those that know most of a fusion first; the last takes what the others refuse."""
+"""The most specialized first; the last takes what the others refuse."""
 
 OFFERS: Final[Mapping[Scheduler, Offering]] = {reduction: reduction_offer, normalization: normalization_offer, fallback: fallback_offer}
-"""What tells the time of a schedule for less than it costs to make it."""
+"""Functions that estimate the time of a schedule without making it."""
 
 PRODUCTS: Final[tuple[Scheduler, ...]] = (matmul, simt_gemm)
-"""Those of matrix products."""
+"""Schedulers of matrix products."""
 
 
 def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Chosen[Any]:

@@ -1,4 +1,4 @@
-"""Kernels side by side: segments of one fusion that do not depend on one another share a launch, as members of a horizontal group on blocks.
+"""Horizontal fusion of segments: segments of one fusion that do not depend on one another share a launch, as members of a horizontal group on blocks.
 
 A segment may run in any level between its operands and its readers; it goes where most of its kind are. The segments of a level
 that are so small that launches matter are joined (:func:`taskfuse.schedulers.horizontal.horizontal`). The joint kernel is kept if it is proved, and
@@ -22,11 +22,11 @@ from taskfuse.schedulers.schedule import Block, Chosen, Option
 from taskfuse.target import MAX_THREADS
 
 SMALL: Final = 8.0
-"""Times the time of a launch: what takes longer alone has little to gain."""
+"""In launches: a kernel that takes longer than this gains little."""
 IDLE: Final = 2
-"""Times the threads of the largest member that a common block has at most."""
+"""The most threads of a common block, relative to the largest member."""
 GAIN: Final = 0.95
-"""Of the time one after another that the joint kernel takes at most."""
+"""The most time of the joint kernel, relative to the kernels in sequence."""
 SCHEDULER: Final = "horizontal"
 """The name of such a schedule."""
 
@@ -50,10 +50,10 @@ class Beside:
 
 
 def levels(needs: Sequence[AbstractSet[int]], kinds: Sequence[object]) -> list[int]:
-    """A level for each of several segments, greater than those of all that it needs; no more levels than the longest chain has.
+    """A level for each of several segments, greater than the levels of its producers; as many levels as the longest chain has segments.
 
     Args:
-        needs: for each segment those that it needs; they come before it.
+        needs: for each segment its producers, which come before it.
         kinds: segments of one kind gather in one level where that is free.
     """
     first = [0] * len(needs)
@@ -75,29 +75,29 @@ def levels(needs: Sequence[AbstractSet[int]], kinds: Sequence[object]) -> list[i
 
 
 def shared_names(fusions: Sequence[Fusion]) -> list[str]:
-    """What segments of one fusion have in common: inputs, scalars and dimensions of one name are one, integers among the dimensions."""
+    """The names that segments of one fusion share: inputs, scalars and dimensions, run-time integers included."""
     names = Counter(name for f in fusions for name in dict.fromkeys((*(tv.name for tv in f.inputs), *(s.name for s in f.scalars), *f.dims)))
     return [name for name, count in names.items() if count > 1]
 
 
 def arguments_of(fusions: Sequence[Fusion]) -> tuple[str, ...]:
-    """The names of what a joint kernel takes, as the segments call it."""
+    """The names of the arguments of a joint kernel, in the segments."""
     names = [*(tv.name for f in fusions for tv in f.inputs), *(s.name for f in fusions for s in f.scalars), *(i for f in fusions for i in f.integers)]
     return tuple(dict.fromkeys(names))
 
 
 def outputs_of(fusions: Sequence[Fusion]) -> tuple[str, ...]:
-    """The names of what it makes."""
+    """The names of its outputs."""
     return tuple(tv.name for f in fusions for tv in f.outputs)
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Fusions side by side.
+    """A horizontal fusion of segments.
 
     Attributes:
         fusion: scheduled.
-        schedule: how it came about; the time is that of all members, one after another.
+        schedule: its schedule; the time is that of all members in sequence.
         call: the call that makes it, as Python, with braces for the list of its members.
     """
 
@@ -107,7 +107,7 @@ class Joined:
 
 
 def joined(name: str, fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]]) -> Joined | None:
-    """Scheduled fusions side by side; ``None`` if they cannot stand so.
+    """Scheduled fusions, joined; ``None`` if they cannot be.
 
     Args:
         name: of the new fusion.
@@ -154,7 +154,7 @@ class _Bin:
     box: Block
 
     def takes(self, block: Block) -> bool:
-        """Whether the box stays about as large as the largest of them: threads that a member does not use are guarded off, and cost all the same."""
+        """Whether the box stays about as large as the largest of them: idle threads of a member have a cost, too."""
         return prod(_hull(self.box, block)) <= min(MAX_THREADS, IDLE * max(prod(self.box), prod(block)))
 
 

@@ -1,4 +1,4 @@
-"""What a search may spend. It is counted in work, not read from a clock, so that what a search finds follows from the fusion, however busy the machine is.
+"""The budget of a search. It counts work and reads no clock, so that the result of a search depends on the fusion, not on the load of the machine.
 
 The unit of work is the time that the processor of an ordinary server takes for it, in seconds, by the figures below: what is proposed and what is made is
 counted, with its size. A clock is the last safety net, for machines that are far slower: a search that it ends says so, and its result is not stored.
@@ -32,21 +32,21 @@ class Work(Enum):
 
 
 class Ended(Enum):
-    """Why a search has ended before all was tried."""
+    """Why a search ended early."""
 
     WORK = "work"
     CLOCK = "clock"
 
 
 class Budget:
-    """What one search has spent, and may spend.
+    """The budget of one search.
 
     Args:
         seconds: of work.
         clock: seconds of the processor.
 
     Attributes:
-        ended: what was the end of it, once a caller has seen that it is spent.
+        ended: the reason, once a caller has seen that it is spent.
     """
 
     __slots__ = ("_clock", "_deadline", "_seconds", "_spent", "ended")
@@ -64,12 +64,12 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the search must end with what it has."""
+        """Whether the search must end."""
         return self.why_spent is not None
 
     @property
     def why_spent(self) -> Ended | None:
-        """What ends the search; ``None``: it may continue."""
+        """The reason to end the search; ``None`` if it may continue."""
         if self.ended is None:
             if self._spent >= self._seconds:
                 self.ended = Ended.WORK

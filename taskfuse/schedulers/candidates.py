@@ -24,19 +24,18 @@ from taskfuse.target import Target
 
 T = TypeVar("T")
 MOST_PARAMETERS = 4
-"""Of a scheduler whose first parameters make no kernel that is proved, or one far from its roofline, so many more are looked at before the next scheduler
-is asked."""
+"""If the kernel of a scheduler's first parameters is not proved or far from its roofline: how many other parameters are tried before the next scheduler."""
 INTERNAL = "internal error"
-"""How a reason begins that is no answer of a scheduler, but a fault of it."""
+"""The prefix of reasons that are faults of a scheduler."""
 
 
 class Candidate(NamedTuple):
     """A schedule that was proposed.
 
     Attributes:
-        fusion: scheduled: a copy of what was asked.
-        schedule: how.
-        scheduler: whose proposal it is.
+        fusion: a scheduled copy of the fusion.
+        schedule: its schedule.
+        scheduler: the scheduler that proposed it.
     """
 
     fusion: Fusion
@@ -45,22 +44,22 @@ class Candidate(NamedTuple):
 
 
 BETTER = 0.9
-"""Times what was counted of a kernel far from its roofline that other parameters of its scheduler take at most."""
+"""The most counted time of other parameters, relative to the kernel far from its roofline."""
 MOST_ASIDE = 3
-"""Kernels far from their roofline that are made of one fusion, before the fastest of them is taken."""
+"""Kernels of one fusion far from their roofline, after which the fastest of them is taken."""
 Trial = Callable[[Fusion, Chosen[Any]], Count | None]
 """Makes the kernel of a scheduled fusion, proves it, and counts what it does. Raises :class:`TaskfuseError` if it cannot."""
 
 
 Offering = Callable[..., Offer]
-"""What a scheduler would do with a fusion, by ``sizes`` and ``target``. What it refuses the scheduler refuses, too."""
+"""Makes the offer of a scheduler for a fusion, ``sizes`` and ``target``. It refuses only what the scheduler refuses, too."""
 
 
 class Tried(NamedTuple):
-    """What came of a trial.
+    """The result of a trial.
 
     Attributes:
-        schedule: what was tried, with what was counted of its kernel.
+        schedule: the schedule, with the count of its kernel.
         refused: why no proved kernel can be made; empty if one can, or if that was not tried.
     """
 
@@ -69,13 +68,13 @@ class Tried(NamedTuple):
 
 
 class Candidates:
-    """The schedules of a fusion, those first that its schedulers prefer.
+    """The schedules of a fusion, in the order of preference of the schedulers.
 
     Args:
         fusion: unscheduled; it is not changed.
         schedulers: in the order in which they are tried.
-        config: parameters of the scheduler that they are of; ``None``: each chooses its own.
-        offers: schedulers whose time is known for less than their schedule costs, and what tells it.
+        config: parameters of one scheduler; ``None``: each chooses its own.
+        offers: of the schedulers that have them: estimates that need no schedule.
         budget: counts the work; ``None``: it is not counted.
 
     Attributes:
@@ -108,7 +107,7 @@ class Candidates:
 
     @property
     def best(self) -> Candidate | None:
-        """The first that was not dropped; ``None`` if all were."""
+        """The first candidate that was not dropped; ``None`` if all were."""
         while isinstance(self._head, Offer):
             self._head = next(self._rest, None)
         return self._head
@@ -130,7 +129,7 @@ class Candidates:
         self._next()
 
     def _next(self) -> None:
-        """The next that is expected to be faster than those put aside; the fastest of these, if none is."""
+        """Go on to the next candidate that is expected to be faster than those put aside; else to the fastest of these."""
         least = min(self._aside, key=lambda candidate: candidate.schedule.us, default=None)
         self._head = None if len(self._aside) >= MOST_ASIDE else next(self._rest, None)
         while least is not None and self._head is not None and self.us >= least.schedule.us:
@@ -140,14 +139,14 @@ class Candidates:
             self.is_last = True
 
     def drop(self, reason: str) -> None:
-        """Go on to the next: of :attr:`best` no kernel can be made that is proved."""
+        """Go on to the next candidate: :attr:`best` has no proved kernel."""
         assert self.best is not None
         schedule = self.best.schedule
         self.refused.append((schedule.scheduler, f"with {schedule.config.words}: {reason}"))
         self._next()
 
     def error(self) -> UnsupportedError:
-        """What to raise where none is left."""
+        """The error if no candidate is left."""
         return UnsupportedError(
             what=f"one kernel for fusion '{self._fusion.name}'",
             reason="no scheduler takes it",
@@ -186,9 +185,9 @@ class Candidates:
                         yield other
 
     def _least_counted(self, scheduler: Scheduler, options: Sequence[Option[Any]]) -> Candidate | None:
-        """Of other parameters of a scheduler whose kernel is far from its roofline, those by which least is counted; ``None`` if that gains nothing.
+        """For a scheduler whose kernel is far from its roofline, the other parameters with the least counted time; ``None`` without a gain.
 
-        The cost model is wrong about that kernel, so it may be about these. They are lowered and counted; who is taken is proved like all.
+        The cost model is wrong about that kernel, so it may be wrong about these. They are lowered and counted; the one taken is proved like all.
         """
         far = self._aside[-1].schedule
         assert far.count is not None
@@ -207,7 +206,7 @@ class Candidates:
         return found
 
     def _count(self, scheduled: Fusion) -> Count:
-        """What the kernel of a scheduled fusion does."""
+        """The count of the kernel of a scheduled fusion."""
         self._budget.spend(Work.COUNTED, len(scheduled.tensors()))
         sizes: Mapping[str, int] = self._settings["sizes"] or {}
         extent = Sizes(scheduled, {name: size for name, size in sizes.items() if name in scheduled.dims}, self._settings["target"])
@@ -220,7 +219,7 @@ class Candidates:
         return None if found is None else Candidate(copy, found.after(self.refused), scheduler)
 
     def _found(self, scheduler: Scheduler, call: Callable[[], T]) -> T | None:
-        """What a scheduler says; ``None`` if it refuses."""
+        """The result of a scheduler; ``None`` if it refuses."""
         found: list[T] = []
         reason = failure(lambda: found.append(call()))
         if reason is not None:
@@ -230,10 +229,10 @@ class Candidates:
 
 
 def tried(trial: Trial | None, fusion: Fusion, schedule: Chosen[Any], bound: float = 0.0) -> Tried:
-    """What comes of the kernel of a scheduled fusion.
+    """Try the kernel of a scheduled fusion.
 
     Args:
-        bound: microseconds that no kernel of it takes less than.
+        bound: a lower bound on the time of any kernel of it, in microseconds.
     """
     found: list[Count | None] = []
     refused = None if trial is None else failure(lambda: found.append(trial(fusion, schedule)))
@@ -241,7 +240,7 @@ def tried(trial: Trial | None, fusion: Fusion, schedule: Chosen[Any], bound: flo
 
 
 def failure(call: Callable[[], object]) -> str | None:
-    """Why a call fails; ``None`` if it does not. An error that no call should end with is a fault of this library: it costs a candidate, and no user."""
+    """Why a call fails; ``None`` if it succeeds. An unexpected exception is a fault of taskfuse: it drops the candidate, and does not reach the user."""
     try:
         call()
     except UnsupportedError as error:

@@ -33,7 +33,7 @@ from taskfuse.target import VECTOR_BYTES
 
 
 def canonical(fusion: Fusion, extent: Sizes) -> Script | None:
-    """A copy of ``fusion`` in canonical form, with the calls that brought it there; ``None`` if it has that form, or cannot be brought there.
+    """A copy of ``fusion`` in canonical form, with the calls that made it; ``None`` if it already has that form, or cannot have it.
 
     Args:
         extent: numbers for extents.
@@ -61,7 +61,7 @@ def _products(fusion: Fusion) -> list[Reduction]:
 
 
 def _after(fusion: Fusion, products: set[TensorView]) -> set[TensorView]:
-    """What needs one of ``products``."""
+    """The tensors that depend on one of ``products``."""
     found = set[TensorView]()
     for e in fusion.exprs():
         if not fusion.is_view(e.output) and any(tv in found or tv in products for tv in producers(fusion, e.output)):
@@ -69,7 +69,7 @@ def _after(fusion: Fusion, products: set[TensorView]) -> set[TensorView]:
     return found
 
 
-# -- behind products ----------------------------------------------------------------------------------------------------------------------
+# -- after products ----------------------------------------------------------------------------------------------------------------------
 
 
 def _behind(script: Script, extent: Sizes) -> None:

@@ -34,7 +34,7 @@ from taskfuse.target import DEFAULT, VECTOR_BYTES, WARP, Target
 
 
 class Form(Enum):
-    """How a concatenation is computed: see the module."""
+    """The forms of a concatenation: see the module."""
 
     GATHER = "gather"
     SHARED = "shared"
@@ -45,7 +45,7 @@ class Form(Enum):
 
 GROUPED = {Form.BLOCKS: P.BIDx, Form.WARPS: P.TIDy, Form.THREADS: P.TIDy}
 CROWDED = {Form.BLOCKS: 1.0, Form.WARPS: 1.05, Form.THREADS: 2.0}
-"""Times as long as on blocks of their own: parts of unequal cost share a block, or even a warp, whose threads wait for the slowest. Assumed."""
+"""Time relative to parts on separate blocks: parts of unequal cost share a block or a warp, whose threads wait for the slowest. Assumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class CatConfig(Parameters):
     """The parameters of a schedule of concatenations.
 
     Attributes:
-        form: how.
+        form: of the concatenation.
         loops: of a part, or of the result in gather form; ``None``: by extents and dtypes.
     """
 
@@ -101,7 +101,7 @@ def cat(fusion: Fusion, config: CatConfig | None = None, *, sizes: Mapping[str, 
 
 
 def _concatenation(fusion: Fusion) -> TensorView | None:
-    """The first concatenation that all outputs are, or are computed from elementwise."""
+    """The first concatenation that every output is, or is an elementwise function of."""
     for expr in needed(fusion):
         if isinstance(expr, Select) and is_concatenation(expr.output):
             trial, tensors = copy_fusion(fusion)

@@ -17,7 +17,7 @@ from taskfuse.target import DEFAULT, WARPGROUP, Target
 SPAN = 128
 """Bytes of k, or of m or n where that is contiguous, in one row of a tile in Shared memory: the widest swizzle."""
 STAGED_COLUMNS = 64
-"""Most columns of a piece of the result that a warpgroup stages for a bulk store; its rows are those of the instruction."""
+"""The most columns of a piece of the result that a warpgroup stages for a bulk store; its rows are those of the instruction."""
 STMATRIX = 16
 """Rows and columns of the tile of ``stmatrix.x4``: columns of a tile are a multiple."""
 STAGING_SLOTS = 2
@@ -26,10 +26,9 @@ BARRIER_BYTES = 1024
 MAX_ACCUMULATORS = {1: 192, 2: 128, 3: 96}
 """Accumulators per thread that leave room for the epilogue, by the number of warpgroups."""
 REGISTERS_LEFT = {1: 200, 2: 190, 3: 130}
-"""Registers of a thread that multiplies for its accumulators and pieces of tensors, by the number of warpgroups: the rest are addresses and what an element
-takes."""
+"""Registers of a consumer thread for its accumulators and pieces of tensors, by the number of warpgroups: the rest hold addresses and temporaries."""
 MORE_ROWS = 32
-"""Registers more that are gone where warpgroups take turns with tiles of several times 64 rows: with 128 accumulators, a bias at once spilled 16 bytes."""
+"""Further registers in use if warpgroups take turns with tiles of several times 64 rows: with 128 accumulators, loading a bias at once spilled 16 bytes."""
 CLUSTERS = (1, 2)
 
 
@@ -45,18 +44,18 @@ class MatmulKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MatmulConfig(Parameters):
-    """A schedule: a persistent grid, one role that loads, one of ``warpgroups`` that multiplies and stores.
+    """The parameters of a schedule: a persistent grid, one role that loads, one of ``warpgroups`` that multiplies and stores.
 
     Attributes:
-        tile_m, tile_n: of the result; multiples of 64 and of 16.
-        tile_k: of one slot of the operands' ring: 128 bytes.
-        warpgroups: that multiply: 1 to 3; they share a tile by rows, each a multiple of 64, or alternate tiles (ping-pong).
+        tile_m, tile_n: rows and columns of a tile of the result; multiples of 64 and of 16, at most 256.
+        tile_k: elements of k in one slot of the operands' ring: 128 bytes.
+        warpgroups: the number that multiply, 1 to 3; they share a tile by rows, each a multiple of 64, or alternate tiles (ping-pong).
         stages: slots of the ring: 2 or more.
         in_flight: batches of wgmma that may be unfinished while the next is issued; less than ``stages``.
-        group: rows of tiles in a group of the order of tiles (``tf.tiles.grouped``); of clusters of tiles.
-        blocks: of the grid; a multiple of ``cluster``.
+        group: rows of tiles (of clusters of tiles) in a group of the order of tiles (``tf.tiles.grouped``).
+        blocks: blocks of the grid; a multiple of ``cluster``.
         kind: cooperative or ping-pong.
-        cluster: blocks in a cluster, 1 or 2: they compute tiles one above the other, and load the columns that these share once, by multicast.
+        cluster: blocks in a cluster, 1 or 2: they compute tiles one above the other, and load their common columns once, by multicast.
     """
 
     tile_m: int = 128
@@ -129,7 +128,7 @@ class MatmulConfig(Parameters):
         return gcd(self.tile_n, STAGED_COLUMNS)
 
     def holds(self, itemsizes: Iterable[int]) -> bool:
-        """Whether a thread has room for its part of a piece of each of several tensors, beside the accumulators."""
+        """Whether the registers of a thread hold its part of a piece of each of several tensors, besides the accumulators."""
         elements = WGMMA_ROWS * self.columns // WARPGROUP
         addresses = MORE_ROWS if self.kind is MatmulKind.PINGPONG and self.rows > WGMMA_ROWS else 0
         return self.accumulators + addresses + sum(elements * size // 4 for size in itemsizes) <= REGISTERS_LEFT[self.warpgroups]
@@ -147,7 +146,7 @@ class MatmulConfig(Parameters):
     def check_fits(
         self, target: Target, itemsize: int, staged: int, *, columns_contiguous: bool = False, columns_by_threads: bool = False, is_reduced: bool = False
     ) -> None:
-        """Check what depends on the fusion and the GPU.
+        """Check the parameters against the fusion and the GPU.
 
         Args:
             target: the GPU.

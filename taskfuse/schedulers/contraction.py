@@ -1,4 +1,4 @@
-"""The contraction of a fusion, found by its structure: axes, operands, and its epilogue.
+"""The contraction of a fusion, recognized by its structure: axes, operands, and epilogue.
 
 :mod:`taskfuse.ir.contraction` defines a matrix product, with rows m, columns n and batch axes. Its combining function and body are
 compared with what the tensor-core atom computes, whichever op made it.
@@ -6,12 +6,13 @@ compared with what the tensor-core atom computes, whichever op made it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.contraction import MatrixAxes, axes_of_index, computes, factors
-from taskfuse.ir.expr import Pointwise, Read, Reduction, View
+from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, View, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE, Const, const, ge, is_multiple, prove
@@ -31,13 +32,13 @@ class Operand:
     """A factor.
 
     Attributes:
-        tensor: the input that holds it: that of the other factor, too, in ``x @ x.T``.
-        position: of the operand of the contraction that reads it.
+        tensor: the input that contains it: that of the other factor, too, in ``x @ x.T``.
+        position: its position among the operands of the contraction.
         is_whole: it is read at axes of the contraction alone. Else batch axes decide, by any expression, which matrix of the tensor is read, or where
             its rows begin.
-        is_k_major: k is the last, contiguous axis of the tensor; else m or n is.
+        is_k_major: k, not m or n, is the last, contiguous axis of the tensor.
         is_bulk: the copy engine can read it.
-        size: bytes of one access where threads copy it.
+        size: bytes of one access if threads copy it.
     """
 
     tensor: TensorView
@@ -53,7 +54,7 @@ class Output:
     """An output of the fusion, or the part that one is made of.
 
     Attributes:
-        tensor: it.
+        tensor: the output.
         is_bulk: the copy engine can write it from tiles that ``stmatrix`` made: 16-bit elements, n contiguous, strides of multiples of 16 bytes.
         is_paired: two neighbors along n are one access: n contiguous, and even.
     """
@@ -68,7 +69,7 @@ class Side:
     """An input that the epilogue reads.
 
     Attributes:
-        tensor: it.
+        tensor: the input.
         is_paired: two neighbors along n are one access.
         is_wide: it has rows and columns: an element is read once.
     """
@@ -83,7 +84,7 @@ class Reduced:
     """A reduction of the product's elements.
 
     Attributes:
-        tensor: what it makes.
+        tensor: its result.
         places: for each axis of its iteration space, the place in that of the contraction.
         over: the places that it reduces.
     """
@@ -94,7 +95,7 @@ class Reduced:
 
     @property
     def kept(self) -> tuple[int, ...]:
-        """The places that are left, in the order of its logical axes."""
+        """The places that it does not reduce, in the order of its logical axes."""
         return tuple(p for p in self.places if p not in self.over)
 
 
@@ -105,11 +106,11 @@ class MatrixProduct:
     Attributes:
         axes: of the contraction, which sums over one.
         a, b: the factor with rows m and the one with columns n.
-        epilogue: what computes behind the contraction, elementwise; the outputs among it, but for ``result``.
+        epilogue: the elementwise tensors computed from the contraction, with the outputs among them except ``result``.
         outputs: those that have every element of the product, in the fusion's order.
-        sides: the inputs of the epilogue of which a thread reads what belongs to its element, and nothing else.
-        reductions: of what the epilogue or the contraction makes.
-        finals: what is computed from reductions, elementwise.
+        sides: the inputs of the epilogue, of which a thread reads only the element at its own point.
+        reductions: of results of the epilogue or the contraction.
+        finals: elementwise tensors computed from reductions.
     """
 
     axes: MatrixAxes
@@ -123,23 +124,28 @@ class MatrixProduct:
 
     @property
     def held(self) -> tuple[int, ...]:
-        """Bytes of an element of each tensor of which a thread may hold a piece beside the accumulators: what is read, and what is stored."""
+        """Bytes of an element of each tensor of which a thread may hold a piece besides the accumulators: inputs and outputs of the epilogue."""
         return tuple(tv.dtype.itemsize for tv in (*(side.tensor for side in self.sides), *(out.tensor for out in self.outputs)))
 
 
-def find(fusion: Fusion) -> MatrixProduct:
+def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None) -> MatrixProduct:
     """The contraction of ``fusion`` and its surroundings.
+
+    Args:
+        outputs: look at what these need alone; ``None``: at all outputs.
 
     Raises:
         UnsupportedError: there is not exactly one, an operand is computed, rows or columns may be empty, or the epilogue is not elementwise.
     """
-    expr = _contraction(fusion)
+    asked = fusion.outputs if outputs is None else outputs
+    exprs = needed(fusion, asked)
+    expr = _contraction(fusion, exprs)
     result = expr.output
-    epilogue, reductions, finals = _behind(fusion, result)
+    epilogue, reductions, finals = _behind(fusion, exprs, result)
     places = _places(fusion, result, epilogue)
     behind = [*(e.output for e in reductions), *finals]
-    made = [part for tv in fusion.outputs for part in made_from(fusion, tv)]
-    for tv in made:
+    parts = [part for tv in asked for part in made_from(fusion, tv)]
+    for tv in parts:
         if tv not in places and not among(tv, behind):
             raise refuse(fusion, "matmul", f"the output {tv.name} does not need the product", "leave it to a fusion of its own")
     two = factors(fusion, expr)
@@ -150,22 +156,33 @@ def find(fusion: Fusion) -> MatrixProduct:
     for axis in (result.root[p] for p in sorted(two.rows | two.columns)):
         if not prove(ge(axis.extent, 1), fusion.facts()):  # the factor that lacks it shares its loop
             raise refuse(fusion, "matmul", f"the extent {axis.extent} of {result.name} may be 0", "declare it with tf.dim(..., min=1)")
-    stored = [tv for tv in made if tv is result or among(tv, epilogue)]
+    stored = [tv for tv in parts if tv is result or among(tv, epilogue)]
     last = places[stored[0]].get(stored[0].ndim - 1) if stored else None
     if last in two.rows or (last not in two.columns and max(two.rows) > max(two.columns)):
         two = two.swapped()
     axes = two.as_matrices(result, last if last in two.columns else None)
-    a, b = (_operand(fusion, expr, place, read, row, axes) for place, read, row in zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True))
+    a, b = (_operand(fusion, exprs, expr, place, read, row, axes) for place, read, row in zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True))
     if a.tensor.dtype is not b.tensor.dtype:
         raise refuse(fusion, "matmul", f"{a.tensor!r} and {b.tensor!r} have two dtypes", "convert one of them before")
-    outputs = tuple(_output(fusion, tv, places[tv], result, axes.n) for tv in stored)
+    made = tuple(_output(fusion, tv, places[tv], result, axes.n) for tv in stored)
     reduced = tuple(_reduced_by(fusion, e, places, result, (axes.m, axes.n)) for e in reductions)
     _check_finals(fusion, finals, reduced)
-    return MatrixProduct(axes, a, b, epilogue, outputs, _sides(fusion, epilogue, places, axes), reduced, finals)
+    return MatrixProduct(axes, a, b, epilogue, made, _sides(fusion, epilogue, places, axes), reduced, finals)
 
 
-def _contraction(fusion: Fusion) -> Reduction:
-    found = [e for e in fusion.exprs() if isinstance(e, Reduction)]
+def needed(fusion: Fusion, outputs: Sequence[TensorView]) -> tuple[MathExpr, ...]:
+    """What some outputs are computed by, producers first."""
+    if list(outputs) == list(fusion.outputs):
+        return fusion.exprs()
+    wanted = set(outputs)
+    for expr in reversed(fusion.exprs()):
+        if expr.output in wanted:
+            wanted.update(read.tensor for read in reads(expr))
+    return tuple(e for e in fusion.exprs() if e.output in wanted)
+
+
+def _contraction(fusion: Fusion, exprs: Sequence[MathExpr]) -> Reduction:
+    found = [e for e in exprs if isinstance(e, Reduction)]
     products = [e for e in found if computes(e, SUM_OF_PRODUCTS)]
     if not found or len(products) > 1:
         raise refuse(fusion, "matmul", f"it takes one contraction, and there are {len(products)}", "give each contraction a fusion of its own")
@@ -176,25 +193,25 @@ def _contraction(fusion: Fusion) -> Reduction:
     return expr
 
 
-def _behind(fusion: Fusion, result: TensorView) -> tuple[tuple[TensorView, ...], tuple[Reduction, ...], tuple[TensorView, ...]]:
+def _behind(fusion: Fusion, exprs: Sequence[MathExpr], result: TensorView) -> tuple[tuple[TensorView, ...], tuple[Reduction, ...], tuple[TensorView, ...]]:
     """The other tensors that are computed, producers first: those of the epilogue, reductions of them, and what is computed from these."""
     epilogue: list[TensorView] = []
     reductions: list[Reduction] = []
     finals: list[TensorView] = []
-    for expr in fusion.exprs():
+    for expr in exprs:
         tv = expr.output
         if tv is result or not has_code(fusion, expr):
             continue
-        reads = [read.tensor for read in storage_reads(fusion, expr)]
-        after = [t for t in reads if among(t, finals) or any(t is r.output for r in reductions)]
-        if isinstance(expr, Reduction) and not after and len(reads) == 1 and (reads[0] is result or among(reads[0], epilogue)):
+        sources = [read.tensor for read in storage_reads(fusion, expr)]
+        after = [t for t in sources if among(t, finals) or any(t is r.output for r in reductions)]
+        if isinstance(expr, Reduction) and not after and len(sources) == 1 and (sources[0] is result or among(sources[0], epilogue)):
             reductions.append(expr)
         elif not isinstance(expr, Pointwise | View):
             raise refuse(fusion, "matmul", f"{tv.name} is not computed element by element", "leave it to a fusion of its own")
         elif not after:
             epilogue.append(tv)
         else:
-            whole = next((t for t in reads if t is result or among(t, epilogue)), None)
+            whole = next((t for t in sources if t is result or among(t, epilogue)), None)
             if whole is not None:
                 reason = f"{tv.name} reads {whole.name} and {after[0].name}, a reduction of all tiles, which are complete when their registers are gone"
                 raise refuse(fusion, "matmul", reason, f"leave {tv.name} to a fusion of its own")
@@ -202,7 +219,7 @@ def _behind(fusion: Fusion, result: TensorView) -> tuple[tuple[TensorView, ...],
     used = {t for tv in epilogue for t in _inputs_of(fusion, tv)}
     twice = next((t for tv in finals for t in _inputs_of(fusion, tv) if t in used), None)
     if twice is not None:
-        raise refuse(fusion, "matmul", f"{twice.name} is read by the epilogue and behind a reduction", "define two inputs and pass the array twice")
+        raise refuse(fusion, "matmul", f"{twice.name} is read by the epilogue and after a reduction", "define two inputs and pass the array twice")
     return tuple(epilogue), tuple(reductions), tuple(finals)
 
 
@@ -240,7 +257,7 @@ def _check_finals(fusion: Fusion, finals: tuple[TensorView, ...], reductions: tu
             wide = [position for position, a in enumerate(tv.root) if a.extent is not const(1)]  # a kept dimension of 1 changes nothing
             read_at = [iteration_position(e) for e, extent in zip(read.index, read.tensor.shape, strict=True) if extent is not const(1)]
             if read_at != wide or kept.setdefault(tv, mine) != mine:
-                raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} along other axes than its own", "leave it to a fusion of its own")
+                raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} along axes other than its own", "leave it to a fusion of its own")
 
 
 def _places(fusion: Fusion, result: TensorView, epilogue: tuple[TensorView, ...]) -> dict[TensorView, dict[int, int]]:
@@ -295,7 +312,7 @@ def _check_exchanged(fusion: Fusion, epilogue: tuple[TensorView, ...], places: d
 
 
 def _reads(fusion: Fusion, epilogue: tuple[TensorView, ...]) -> list[tuple[TensorView, Read]]:
-    """What the epilogue reads, producers first."""
+    """The operands of the epilogue, producers first."""
     return [(tv, read) for tv in epilogue for read in reads_of(fusion, tv)]
 
 
@@ -303,11 +320,11 @@ def _reduced(result: TensorView) -> int:
     return next(p for p, a in enumerate(result.root) if a.is_reduction)
 
 
-def _operand(fusion: Fusion, expr: Reduction, place: int, read: Read, row: int, axes: MatrixAxes) -> Operand:
+def _operand(fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: int, read: Read, row: int, axes: MatrixAxes) -> Operand:
     tv = read.tensor
     if not tv.is_input:
         raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
-    if len(storage_uses(fusion, tv)) > 1:
+    if any(u is not expr and u in exprs for u in storage_uses(fusion, tv)):
         raise refuse(fusion, "matmul", f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
     positions = [iteration_position(e) for e in read.index]
     whole = [expr.output.root[p].extent is n if p is not None else isinstance(e, Const) for e, p, n in zip(read.index, positions, tv.shape, strict=True)]

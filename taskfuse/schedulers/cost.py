@@ -1,4 +1,4 @@
-"""The cost model of the warp-specialized matmul: which tile, how many stages, and how long it takes.
+"""The cost model of the warp-specialized matmul: its tile, its stages, and its time.
 
 For each step of k a wave of blocks takes the greatest of four times: of the tensor cores, of their reads of operands from
 Shared memory, of the operands' traffic from the second-level cache, and a minimum per step. Then comes the epilogue, during
@@ -26,7 +26,7 @@ from taskfuse.schedulers.schedule import Option
 from taskfuse.target import DEFAULT, WARPGROUP, Target
 
 MAX_STAGES = 8
-"""More slots were measured to make no difference."""
+"""More slots made no difference in measurements."""
 SHARED_TILES = (
     (128, 256, 2),
     (256, 128, 2),
@@ -50,9 +50,9 @@ SHARED_TILES = (
 )
 """tile_m, tile_n, warpgroups that share a tile. Narrow ones are for results of few tiles: more multiprocessors load."""
 PINGPONG_TILES = ((128, 128, 2), (64, 256, 2), (192, 64, 2), (128, 64, 2), (64, 128, 2))
-"""Those of warpgroups that take turns."""
+"""Tiles for warpgroups that take turns."""
 CLUSTER_TILES = ((128, 256, 2), (256, 128, 2), (128, 128, 2))
-"""Those that blocks of a cluster have."""
+"""Tiles for clusters."""
 SHAPES = tuple(
     (*tile, kind, cluster)
     for tiles, kind, cluster in (
@@ -71,7 +71,7 @@ MOST_SIDES = {
     (128, 128, 2, MatmulKind.PINGPONG, 1): 2,
     (64, 256, 2, MatmulKind.PINGPONG, 1): 2,
 }
-"""Inputs that an epilogue may read, by tile, such that ptxas spills nothing: of 789 kernels, every tile with eight epilogues of none to three inputs in
+"""The most inputs that an epilogue may read without spills, by tile: of 789 kernels, every tile with eight epilogues of zero to three inputs in
 bfloat16 and float32, and with all layouts and batches, those with more spilled 4 to 520 bytes (``kernel.resources``, NVRTC 13.0). Those that are not
 here spilled nothing. 192 x 128 did in silu(a @ b) * c alone. Of 388 with 8-bit and tf32 factors two spilled nevertheless, 4 and 8 bytes: int8 with a
 bias or a residual."""
@@ -137,12 +137,12 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Estimate(Option[MatmulConfig]):
-    """What the model says of one configuration.
+    """The estimate of the model for one configuration.
 
     Attributes:
-        waves: tiles of the block that has most.
-        efficiency: tiles over what that many full waves hold.
-        bound: what a step of k waits for.
+        waves: the most tiles of a block.
+        efficiency: tiles divided by the tiles of that many full waves.
+        bound: the resource that limits a step of k.
     """
 
     HEADING: ClassVar[str] = "tile       kind         warpgroups  cluster  stages  waves   full  bound"
@@ -153,15 +153,29 @@ class Estimate(Option[MatmulConfig]):
 
     @property
     def row(self) -> str:
-        """It, in a table."""
+        """Its row of the table."""
         c = self.config
         shape = f"{c.tile_m:3} x {c.tile_n:<3}  {c.kind.value:11}  {c.warpgroups:10}  {c.cluster:7}  {c.stages:6}"
         return f"{shape}  {self.waves:5}  {self.efficiency:5.0%}  {self.bound}"
 
 
-def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
-    """The time of ``config`` for ``problem``."""
-    waves = ceil(problem.tiles(config) / config.blocks)
+@dataclass(frozen=True, slots=True)
+class TileTime:
+    """The cycles of one tile.
+
+    Attributes:
+        products: of its steps of k.
+        epilogue: of what comes behind.
+        bound: what a step of k waits for.
+    """
+
+    products: float
+    epilogue: float
+    bound: str
+
+
+def tile_time(problem: Problem, config: MatmulConfig) -> TileTime:
+    """What one tile of ``problem`` takes."""
     steps = ceil(problem.k / config.tile_k)
     target, figures = problem.target, problem.target.products
     multiplied = config.tile_m * config.tile_n * config.tile_k * problem.itemsize
@@ -182,10 +196,17 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
     piece = figures.piece_cycles * (problem.staged + figures.direct_factor * problem.direct + figures.scattered_factor * problem.scattered)
     piece += _beside_cycles(problem, config)
     piece += figures.row_part_cycles * problem.row_sums + figures.column_part_cycles * problem.column_sums
-    epilogue = figures.epilogue_cycles + pieces * piece
-    products = steps * cycles[bound]
+    return TileTime(steps * cycles[bound], figures.epilogue_cycles + pieces * piece, bound)
+
+
+def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
+    """The time of ``config`` for ``problem``."""
+    waves = ceil(problem.tiles(config) / config.blocks)
+    target, figures = problem.target, problem.target.products
+    tile = tile_time(problem, config)
+    products, epilogue, bound = tile.products, tile.epilogue, tile.bound
     if config.is_pingpong:
-        # products follow each other, the last epilogue behind them; or a warpgroup has as much to store as all others to multiply
+        # products follow each other, then the last epilogue; or a warpgroup has as much to store as all others to multiply
         total = max(waves * (products + figures.pingpong_cycles) + epilogue, ceil(waves / config.warpgroups) * (products + epilogue))
     else:
         total = waves * (products + epilogue)
@@ -216,7 +237,7 @@ def _beside_cycles(problem: Problem, config: MatmulConfig) -> float:
 
 
 def candidates(problem: Problem) -> Iterator[MatmulConfig]:
-    """The configurations that the model chooses from: each tile with the stages, group and blocks that suit it."""
+    """The configurations that the model chooses from: each tile with its stages, group and blocks."""
     room = problem.target.limits.block_shared
     for tile_m, tile_n, warpgroups, kind, cluster in SHAPES:
         if problem.columns_contiguous and tile_n * problem.itemsize % SPAN:
@@ -232,11 +253,11 @@ def candidates(problem: Problem) -> Iterator[MatmulConfig]:
         stages = next((s for s in range(MAX_STAGES, 1, -1) if replace(config, stages=s).shared_bytes(problem.itemsize, problem.staged) <= room), None)
         if stages is not None:
             blocks = min(config.blocks, tiles)
-            yield replace(config, stages=stages, blocks=blocks, group=_group(problem, config, blocks))
+            yield replace(config, stages=stages, blocks=blocks, group=group_of(problem, config, blocks))
 
 
-def _group(problem: Problem, config: MatmulConfig, blocks: int) -> int:
-    """Rows of tiles, or of clusters, in a group such that a wave touches least of the operands."""
+def group_of(problem: Problem, config: MatmulConfig, blocks: int) -> int:
+    """Rows of tiles, or of clusters, in a group such that a wave reads the fewest bytes of the operands."""
     tile_m = config.tile_m * config.cluster
     rows, columns = ceil(problem.m / tile_m) * (problem.batch if problem.shares_columns else 1), ceil(problem.n / config.tile_n)
     at_once = blocks // config.cluster
@@ -251,6 +272,6 @@ def _group(problem: Problem, config: MatmulConfig, blocks: int) -> int:
 
 @lru_cache(maxsize=256)
 def rank(problem: Problem) -> tuple[Estimate, ...]:
-    """All candidates, the fastest first; of equals the one with more blocks, then with the larger tile."""
+    """All candidates, the fastest first; ties go to more blocks, then to the larger tile."""
     found = [estimate(problem, config) for config in candidates(problem)]
     return tuple(sorted(found, key=lambda e: (e.us, -e.config.blocks, -prod((e.config.tile_m, e.config.tile_n)))))

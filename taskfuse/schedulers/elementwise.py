@@ -1,4 +1,4 @@
-"""Elementwise parts of a fusion brought into one form: every tensor has the iteration space of the output that it serves.
+"""Normalizing elementwise parts of a fusion: every tensor gets the iteration space of the output that it serves.
 
 Operands that an output reads at another index (through views, slices, pads, broadcasts, concatenations) are computed at its own points
 (:meth:`~taskfuse.ir.tensor.TensorView.recompute`), and inputs are copied to registers there. All loops of an output are then alike, and a
@@ -26,9 +26,9 @@ from taskfuse.schedulers.script import Script
 from taskfuse.target import Target
 
 MOST_NEW = 128
-"""Tensors that recomputation may add: where concatenations or reductions of one another are read at several points, their number multiplies."""
+"""The most tensors that recomputation may add: their number multiplies if concatenations or reductions of one another are read at several points."""
 SECTOR_BYTES = 32
-"""What the memory moves at least: a read whose neighbors lie elsewhere costs this."""
+"""The bytes of a memory transaction: the cost of an uncoalesced read."""
 VECTOR, INSIDE = sym("vector.outer"), sym("vector.inner")
 """A point along an axis: of which vector it is, and its place in that."""
 EFFICIENCY = {16: 1.0, 8: 0.97, 4: 0.9, 2: 0.6, 1: 0.35}
@@ -36,7 +36,7 @@ EFFICIENCY = {16: 1.0, 8: 0.97, 4: 0.9, 2: 0.6, 1: 0.35}
 
 
 def stored(fusion: Fusion) -> tuple[TensorView, ...]:
-    """What the code stores: the outputs, and the parts of those that are assembled."""
+    """The tensors that the code stores: the outputs, and the parts of assembled ones."""
     return tuple(dict.fromkeys(tv for out in fusion.outputs for tv in made_from(fusion, out)))
 
 
@@ -78,7 +78,7 @@ class Leaf:
 
 
 def align(script: Script, fusion: Fusion, owner: Mapping[TensorView, TensorView] | None = None) -> tuple[Leaf, ...]:
-    """Bring all that the outputs need into the form of the module; reductions and inputs are where it ends. Returns what reads Global tensors.
+    """Bring the ancestors of the outputs, up to reductions and inputs, into the form of the module. Returns the tensors that read Global tensors.
 
     Args:
         owner: the output that each tensor serves, if each output is to load for itself.
@@ -175,7 +175,7 @@ def _only_loads(fusion: Fusion, tv: TensorView) -> bool:
 
 
 def leaf_of(fusion: Fusion, tv: TensorView) -> Leaf:
-    """What the code of ``tv`` reads."""
+    """The reads of the code of ``tv``."""
     expr = fusion.definition(tv)
     assert expr is not None
     reads = storage_reads(fusion, expr)
@@ -221,7 +221,7 @@ def widest(fusion: Fusion, leaves: Sequence[Leaf]) -> int:
 
 
 def ancestors(fusion: Fusion, tv: TensorView) -> list[TensorView]:
-    """What ``tv`` needs, nearest first, inputs left out."""
+    """The ancestors of ``tv`` without inputs, nearest first."""
     found: dict[TensorView, None] = {}
     stack = [tv]
     while stack:
@@ -272,7 +272,7 @@ def _is_copy_of(fusion: Fusion, tv: TensorView, loads: Sequence[TensorView]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the outputs take, by numbers.
+    """The work of the outputs.
 
     Attributes:
         loaded, stored: bytes between the chip and its memory.
@@ -286,7 +286,7 @@ class Work:
     target: Target
 
     def us(self, vector_bytes: int) -> float:
-        """Microseconds, if a thread loads and stores so many bytes at a time: what takes longer of memory and arithmetic, and the launch."""
+        """Microseconds if a thread loads and stores ``vector_bytes`` at a time: the longer of memory and arithmetic, and the launch."""
         memory = self.target.dram_us(self.loaded + self.stored, EFFICIENCY[vector_bytes])
         return self.target.kernel_us(memory, self.target.issue_us(self.instructions))
 
@@ -337,7 +337,7 @@ def is_coalesced(fusion: Fusion, read: Read, reader: TensorView) -> bool:
 
 
 def cost(expr: MathExpr) -> int:
-    """Instructions of one point."""
+    """Instructions per point."""
     match expr:
         case Pointwise(op=op):
             return op.instructions

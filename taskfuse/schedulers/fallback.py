@@ -1,6 +1,6 @@
-"""``tf.schedulers.fallback``: any math in one plain kernel: a thread per element of an output, with serial reductions and scans.
+"""``tf.schedulers.fallback``: nearly any math in one simple kernel: a thread per element of an output, with serial reductions and scans.
 
-It is slow where threads should cooperate, and takes what the other schedulers refuse. Each output has a loop nest of its own; tensors that several
+It is slow where threads should cooperate, and takes what the other schedulers refuse. Each output has its own loop nest; tensors that several
 outputs need are computed for each.
 """
 
@@ -26,7 +26,7 @@ from taskfuse.schedulers.script import Script
 from taskfuse.target import DEFAULT, MAX_THREADS, Target
 
 SERIAL_US = 0.02
-"""Microseconds of a step of a serial reduction or scan. Assumed, not measured: it keeps this scheduler from what others do better."""
+"""Microseconds of a step of a serial reduction or scan. Assumed, so that other schedulers are preferred for these."""
 AGAIN_US = 100.0
 """Added for each reduction and scan that is done again where it is read: two kernels are better, however small the extents that are assumed."""
 SCALAR_BYTES = 4
@@ -57,7 +57,7 @@ class FallbackConfig(Parameters):
 def fallback(
     fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
 ) -> Chosen[FallbackConfig]:
-    """Schedule any fusion as one kernel. Reductions are computed again for each reader at other points than their own, scans for each output.
+    """Schedule nearly any fusion as one kernel. Reductions are recomputed for each reader at points other than their own, scans for each output.
 
     Args:
         fusion: it is changed.
@@ -92,7 +92,7 @@ def fallback(
 
 
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
-    """What :func:`fallback` would do.
+    """The offer of :func:`fallback`.
 
     Raises:
         UnsupportedError: see :func:`fallback`; not all that it raises.
@@ -133,7 +133,7 @@ def _check(fusion: Fusion) -> dict[str, int]:
 def _check_read(fusion: Fusion, reader: TensorView, read: Read) -> None:
     tv, expr = read.tensor, fusion.definition(read.tensor)
     if isinstance(expr, Assemble):
-        raise _refused(fusion, f"{reader.name} reads {tv.name}, which is put together in scatter form")
+        raise _refused(fusion, f"{reader.name} reads {tv.name}, which is assembled from parts (a cat in scatter form)")
     if expr is not None and table(fusion, _definition(fusion, reader)) is tv:
         raise _refused(fusion, f"{reader.name} reads {tv.name} at computed indices")
     if isinstance(expr, Gather | Scan) and not is_aligned(read, reader):
@@ -145,7 +145,7 @@ def _refused(fusion: Fusion, reason: str) -> UnsupportedError:
 
 
 def separate(script: Script) -> dict[TensorView, TensorView]:
-    """Have what several outputs need computed for each. Returns the one that each tensor serves; outputs serve themselves.
+    """Duplicate tensors that several outputs need. Returns the output that each tensor serves; outputs serve themselves.
 
     Raises:
         UnsupportedError: see :func:`~taskfuse.schedulers.elementwise.recompute_all`.

@@ -1,4 +1,4 @@
-"""``tf.horizontal``: fusions side by side in one kernel, each with a schedule of its own.
+"""``tf.horizontal``: independent fusions as one kernel, each with its own schedule.
 
 Each fusion becomes a member of a horizontal group on BIDx: it gets a range of blocks of its own, where it runs as it would alone. All blocks have
 the maximum that a member needs: of threads (a member with fewer guards off the rest), of Shared memory (members of different blocks overlay
@@ -43,7 +43,7 @@ def horizontal(
     The fusions are copied. Fusions without a schedule get one by :func:`taskfuse.schedulers.auto`, with parameters for a common block shape; the
     others keep theirs. If all ask for it, :meth:`Fusion.resident_blocks` is set so that each keeps the registers that it has alone. A name (of a
     tensor, scalar, dimension, task or group) that only one fusion has stays; one that several have is prefixed with the name of its fusion:
-    ``softmax_x``. Arguments and outputs follow in the order of the fusions; a shared input stands where the first fusion has it.
+    ``softmax_x``. Arguments and outputs are in the order of the fusions; a shared input has the place that the first fusion gives it.
 
     Args:
         fusions: two or more; they are not changed.
@@ -80,21 +80,21 @@ def horizontal(
 def horizontal_cost(
     fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
 ) -> HorizontalCost:
-    """The cost model of :func:`horizontal`: microseconds alone and side by side, and why. Raises the same errors, except the one for lack of gain."""
+    """The cost model of :func:`horizontal`: microseconds of the fusions alone and joined. Raises the same errors, except the one for lack of gain."""
     return _members(fusions, name, shared, sizes, target)[1]
 
 
 def _members(
     fusions: Sequence[Fusion], name: str, shared: Iterable[str], sizes: Mapping[str, int] | None, target: Target
 ) -> tuple[list[Fusion], HorizontalCost]:
-    """The fusions, with schedules, and what is expected of them; ``sizes`` has the names of the joined fusion."""
+    """The fusions with schedules, and their expected cost; ``sizes`` has the names of the joined fusion."""
     target = as_target(target)
     joined = _Join(fusions, name, _names(name, shared))
     return schedule_members(name, joined.members, joined.extents(sizes, target), target)
 
 
 def _names(fusion: str, shared: object) -> tuple[str, ...]:
-    """What is shared, which may be known once only."""
+    """The names in ``shared``, which may be an iterator. Raises :class:`FusionError` unless it is a sequence of names."""
     if isinstance(shared, str) or not isinstance(shared, Iterable):
         help = f"write shared=['{shared}']" if isinstance(shared, str) else "give names in a list"
         raise FusionError(fusion=fusion, reason=f"shared is {shared!r}, not a sequence of names", help=help, location=caller())
@@ -109,7 +109,7 @@ class _Names:
         self._taken = set(taken)
 
     def give(self, member: str, name: str) -> str:
-        """The name in the new fusion of what ``member`` calls ``name``."""
+        """The name in the new fusion of ``name`` in ``member``."""
         free = name if self._uses[name] < 2 else f"{member}_{name}"
         number = 1
         while free in self._taken or (free != name and self._uses[free]):
@@ -142,6 +142,7 @@ class _Join:
         self.fusion = Fusion(name)
         self._values = _Names((_values(f) for f in self.fusions), self.shared)
         self._nodes = _Names(([n.name for n in f.tasks.nodes] for f in self.fusions), ("root",))
+        self._rings = _Names(_rings(f) for f in self.fusions)
         self._inputs: dict[str, TensorView | Scalar] = {}
 
     def _error(self, reason: str, help: str, notes: tuple[str, ...] = ()) -> FusionError:
@@ -235,8 +236,9 @@ class _Join:
         """Copy a member."""
         values = {v.name: v.name if v.name in self._inputs else self._give(member, v) for v in (*fusion.tensors(), *fusion.scalars)}
         nodes = {n.name: self._nodes.give(member, n.name) for n in fusion.tasks.nodes}
+        rings = {ring: self._rings.give(member, ring) for ring in _rings(fusion)}
         given = {name: v for name, v in self._inputs.items() if _kind(fusion, name) is not None}
-        copied = embed(fusion, self.fusion, Renaming(values, {n: e for n, e in symbols.items() if sym(n) is not e}, nodes, given))
+        copied = embed(fusion, self.fusion, Renaming(values, {n: e for n, e in symbols.items() if sym(n) is not e}, nodes, rings, given))
         for v in (*(copied.tensors[tv] for tv in fusion.inputs), *self.fusion.scalars):
             if v.name in self.shared:
                 self._inputs[v.name] = v
@@ -273,6 +275,11 @@ def _member_names(fusions: Sequence[Fusion]) -> list[str]:
 def _values(fusion: Fusion) -> list[str]:
     """All names that a kernel's text has for a fusion's values and extents."""
     return [*(tv.name for tv in fusion.tensors()), *(s.name for s in fusion.scalars), *fusion.dims]
+
+
+def _rings(fusion: Fusion) -> list[str]:
+    """The names of the rings that tensors of a fusion have together."""
+    return list(dict.fromkeys(tv.schedule.ring for tv in fusion.tensors() if tv.schedule.ring))
 
 
 def _kind(fusion: Fusion, name: str) -> str | None:

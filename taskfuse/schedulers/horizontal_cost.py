@@ -1,4 +1,4 @@
-"""The gain of running fusions side by side in one kernel: a model of the GPU's multiprocessors as they fill with blocks.
+"""The gain of joining fusions into one kernel: a model of the GPU's multiprocessors as they fill with blocks.
 
 Alone, each kernel pays for its launch, and its last wave leaves multiprocessors idle. Side by side there is one launch, and the next member's blocks fill
 the wave; but every block has the threads, registers and Shared memory of the largest member, so fewer are
@@ -27,12 +27,12 @@ from taskfuse.schedulers.schedule import Block
 from taskfuse.target import MAX_THREADS, Target, launch_registers
 
 BASE_REGISTERS = 24
-"""Of a thread, beside those that hold its largest Local tensor: addresses, indices, what is in flight."""
+"""Registers of a thread besides those of its largest Local tensor: addresses, indices, loads in flight."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a kernel asks of the GPU.
+    """The resources and the work of a kernel.
 
     Attributes:
         grid: blocks (x, y, z).
@@ -74,12 +74,12 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class HorizontalCost:
-    """What :func:`taskfuse.horizontal` expects.
+    """The expected cost of a horizontal fusion.
 
     Attributes:
-        members: the fusions, as they are side by side.
-        joint: the kernel that has them so.
-        alone: microseconds of each, as it would be scheduled alone, its launch included.
+        members: the fusions, as members of the joint kernel.
+        joint: the joint kernel.
+        alone: microseconds of each with the schedule that it would have alone, its launch included.
         together: microseconds of the joint kernel.
     """
 
@@ -90,22 +90,22 @@ class HorizontalCost:
 
     @property
     def us(self) -> float:
-        """Microseconds that are saved; below 0: lost."""
+        """Microseconds saved; negative for a loss."""
         return sum(self.alone) - self.together
 
     @property
     def spilled(self) -> tuple[Load, ...]:
-        """Members that keep their values in registers alone, but not beside a member with so many threads."""
+        """Members that spill registers in the joint kernel only, because its blocks have more threads."""
         return tuple(m for m in self.members if launch_registers(self.joint.threads) < m.registers <= launch_registers(m.threads))
 
     @property
     def pays(self) -> bool:
-        """True if it launches, time is saved, and no registers are spilled for it."""
+        """True if the joint kernel launches, saves time, and makes no member spill."""
         return self.us > 0 and not self.spilled and not self.obstacles
 
     @property
     def obstacles(self) -> tuple[str, ...]:
-        """Why a GPU would not launch the joint kernel."""
+        """The reasons why a GPU would not launch the joint kernel."""
         joint = self.joint
         found: list[str] = []
         if joint.threads > MAX_THREADS:
@@ -117,7 +117,7 @@ class HorizontalCost:
         return tuple(found)
 
     def explain(self) -> str:
-        """A line per member, then the two sums."""
+        """A line per member, then both totals."""
         joint = self.joint
         width = max(len(m.name) for m in (*self.members, joint))
         lines = [f"{'':{width}}  blocks  threads  registers  Shared  per SM       MB       us"]

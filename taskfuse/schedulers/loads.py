@@ -1,4 +1,4 @@
-"""How tiles of an operand reach the ring: by the copy engine, or by the threads of the loading role.
+"""Loading tiles of an operand into the ring: by the copy engine, or by the threads of the loading role.
 
 The copy engine (TMA) needs rows that are multiples of 16 bytes. Other rows are copied by threads, in the widest pieces that start at
 multiples of their own size in every row: 8 or 4 bytes by ``cp.async``, one element of 2 bytes by a load and a store. All of them write zeros
@@ -23,7 +23,7 @@ MAX_RANK = 5
 """Axes of such a tensor."""
 LOADING_THREADS = 128
 TOGETHER = 16
-"""Loads that a thread has in flight before it stores what they bring."""
+"""Loads that a thread has in flight before it stores their values."""
 
 
 def copy_bytes(tv: TensorView, facts: Facts) -> int:
@@ -69,7 +69,7 @@ def copy_cycles(tiles: tuple[int, int], access: tuple[int, int], itemsize: int, 
 
 
 def told(tv: TensorView, facts: Facts) -> str:
-    """How ``tv`` is loaded, and what would make that faster; empty if the copy engine loads it."""
+    """A note on how threads load ``tv``, and which facts would help; empty if the copy engine loads it."""
     if is_bulk(tv, facts):
         return ""
     size = copy_bytes(tv, facts)

@@ -1,7 +1,7 @@
-"""Products of few tiles and long sums: the sums are split into chunks, which fill the GPU, and a second kernel adds up the chunks' results.
+"""Products of few tiles and long sums (split-K): the sums are split into chunks, which fill the GPU, and a second kernel adds the partial sums.
 
-A result of few tiles occupies few multiprocessors, and each walks all of k. Chunks of k, as a batch axis of the product, are more tiles; their results
-go through memory once more, in a kernel that is small if the result is. The cost models of products decide whether that is faster.
+A result of few tiles occupies few multiprocessors, each of which loops over all of k. Chunks of k, as a batch axis of the product, make more tiles; their
+partial sums go through memory once more, in a kernel that is short if the result is small. The cost models of products decide whether that is faster.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from taskfuse.target import VECTOR_BYTES
 
 MOST_CHUNKS = 64
 SHORTEST = 128
-"""Elements of a chunk at least: two steps of a tensor core's tiles."""
+"""The fewest elements of a chunk: two steps of a tensor core's tiles."""
 CACHED = 1 / 3
-"""Of the second-level cache: parts that are no more are still there when they are added up."""
+"""The share of the second-level cache up to which partial sums are expected to stay there until they are added."""
 GAIN = 0.95
-"""Of the time without chunks that both kernels take at most."""
+"""The most time of both kernels, relative to the product without chunks."""
 
 
 def chunk_long_products(fusion: Fusion, extent: Sizes) -> Script | None:
-    """A copy of ``fusion`` with chunks for the products that are faster so, whose factors are then read through views; ``None`` if none is.
+    """A copy of ``fusion`` with chunks for the products that gain, whose factors are then read through views; ``None`` if no product gains.
 
     Args:
         extent: numbers for extents.
@@ -49,7 +49,7 @@ def chunk_long_products(fusion: Fusion, extent: Sizes) -> Script | None:
 
 
 def _chunk(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, int] | None:
-    """The reduced axis of a product, and the length of its chunks; ``None`` if it is faster without."""
+    """The reduced axis of a product, and the length of its chunks; ``None`` if chunks gain nothing."""
     two = factors(fusion, expr, [replace(read, index=own_index(fusion, expr, read)) for read in storage_reads(fusion, expr)])
     if two is None or not two.make_a_matrix or len(expr.output.schedule.transforms):
         return None

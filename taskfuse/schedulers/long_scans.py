@@ -1,4 +1,4 @@
-"""Scans in chunks that several kernels compute: one the chunks, one their totals, one what joins them.
+"""Scans in chunks, computed by several kernels: the chunks, their totals, the combination of both.
 
 Along the last axis, where a row may be longer than what a block holds. Along another one a thread walks over a column, so that few columns leave the GPU idle:
 chunks of columns are as many more, and their totals are as many steps again.
@@ -18,13 +18,13 @@ from taskfuse.schedulers.schedule import Sizes
 from taskfuse.target import WARP
 
 LONG = 2048
-"""Elements of the chunks of rows that no block holds."""
+"""Elements of a chunk of rows that do not fit a block."""
 GAIN = 0.9
-"""Of the time without chunks that the kernels with them take at most."""
+"""The most time of the kernels with chunks, relative to the scan without."""
 
 
 def chunk_long_scans(fusion: Fusion, extent: Sizes) -> tuple[tuple[str, int], ...]:
-    """Split the scans of ``fusion`` that are faster so, or that no kernel takes otherwise.
+    """Split the scans of ``fusion`` that are then faster, or that no single kernel can compute.
 
     Args:
         extent: numbers for extents.
@@ -40,7 +40,7 @@ def chunk_long_scans(fusion: Fusion, extent: Sizes) -> tuple[tuple[str, int], ..
 
 
 def _chunk(fusion: Fusion, expr: Scan, extent: Sizes) -> int | None:
-    """The elements of a chunk; ``None``: the scan stays whole."""
+    """The elements of a chunk; ``None`` for a scan that is not split."""
     if expr.axis == len(expr.output.root) - 1:
         return LONG if is_long(fusion, expr) else None
     steps, target = expr.output.root[expr.axis].extent, extent.target
@@ -50,7 +50,7 @@ def _chunk(fusion: Fusion, expr: Scan, extent: Sizes) -> int | None:
     moved = target.dram_us(2.0 * extent.elements(expr.output) * expr.output.dtype.itemsize)
 
     def walk(length: int, columns: int) -> float:
-        """Microseconds of columns that a thread walks over each, those that are on the device together at a time."""
+        """Microseconds to scan columns by one thread each, in waves of resident threads."""
         waves = max(1.0, columns / (target.sms * target.limits.warps * WARP))
         return waves * length * LOAD_CYCLES / IN_FLIGHT / target.clock_mhz
 

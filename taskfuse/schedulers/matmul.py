@@ -19,7 +19,7 @@ from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.schedule import Chosen, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
-from taskfuse.schedulers.warp_specialized import WarpSpecialized
+from taskfuse.schedulers.warp_specialized import WarpSpecialized, make_roles
 from taskfuse.target import DEFAULT, Target
 
 EITHER_MAJOR_BYTES = 2
@@ -61,8 +61,8 @@ def matmul(
         for tv in ragged:
             script.scatter(tv)
     product = find(fusion)
-    _check_types(fusion, product, tf32)
-    problem = _problem(fusion, product, sizes, target)
+    check_types(fusion, product, tf32)
+    problem = problem_of(fusion, product, sizes, target)
     if not problem.target.has(WGMMA_ARCH, feature=True):
         reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problem.target.name} is {problem.target.arch}"
         raise refuse(fusion, "matmul", reason, "tf.schedulers.simt_gemm multiplies on CUDA cores; or schedule mma.sync by hand")
@@ -76,9 +76,11 @@ def matmul(
         columns_by_threads=problem.columns_by_threads,
         is_reduced=problem.is_reduced,
     )
-    WarpSpecialized(script, product, chosen, problem.shares_columns).apply()
+    scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns)
+    scheduled.apply()
+    make_roles(script, [scheduled])
     option = estimate(problem, chosen)
-    return Chosen("matmul", _size(problem), option, alternatives, config is not None, script.text, _expected(problem, option), _notes(fusion, product))
+    return Chosen("matmul", size_of(problem), option, alternatives, config is not None, script.text, _expected(problem, option), _notes(fusion, product))
 
 
 def _by_tiles(fusion: Fusion) -> Fusion:
@@ -87,7 +89,8 @@ def _by_tiles(fusion: Fusion) -> Fusion:
     return fusion
 
 
-def _size(p: Problem) -> str:
+def size_of(p: Problem) -> str:
+    """Its extents, in words."""
     size = " x ".join(map(str, ([p.batch] if p.batch > 1 else []) + [p.m, p.n, p.k]))
     return f"{size}, operands of {p.itemsize} byte{'s' if p.itemsize > 1 else ''}"
 
@@ -100,14 +103,15 @@ def _expected(p: Problem, e: Estimate) -> str:
 
 
 def _notes(fusion: Fusion, product: MatrixProduct) -> tuple[str, ...]:
-    """What the schedule does beside a plain product, and what would make it faster."""
+    """Notes on the schedule: special cases, and facts that would make it faster."""
     notes = [told(operand.tensor, fusion.facts()) for operand in (product.a, product.b)]
     if product.reductions:
-        notes.append(f"{', '.join(r.tensor.name for r in product.reductions)}: parts of each tile in Global memory, added up behind a barrier of the grid")
+        notes.append(f"{', '.join(r.tensor.name for r in product.reductions)}: partial results of each tile in Global memory, added after a grid barrier")
     return tuple(filter(None, notes))
 
 
-def _check_types(fusion: Fusion, product: MatrixProduct, tf32: bool) -> None:
+def check_types(fusion: Fusion, product: MatrixProduct, tf32: bool) -> None:
+    """Raises :class:`UnsupportedError` if no instruction of the tensor cores multiplies such factors."""
     factor, result = product.a.tensor.dtype, product.axes.result.dtype
     sums = accumulator_dtype(factor, product.b.tensor.dtype)
     if sums is not result:
@@ -132,7 +136,8 @@ def _what_there_is(sums: DType | None) -> str:
     return f"sum them in {sums.name}: tf.matmul(a, b, dtype=tf.{sums.name})"
 
 
-def _problem(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] | None, target: Target) -> Problem:
+def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] | None, target: Target) -> Problem:
+    """The product with numbers for its extents."""
     extent = Sizes(fusion, sizes, target)
     staged = sum(out.is_bulk for out in product.outputs)
     axes = product.axes

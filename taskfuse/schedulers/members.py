@@ -21,14 +21,14 @@ from taskfuse.target import MAX_THREADS, WARP, Target
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A fusion with a schedule, and what its kernel asks of the GPU."""
+    """A fusion with a schedule, and the load of its kernel."""
 
     fusion: Fusion
     load: Load
 
 
 def schedule_members(name: str, fusions: Mapping[str, Fusion], sizes: Mapping[str, Mapping[str, int]], target: Target) -> tuple[list[Fusion], HorizontalCost]:
-    """The fusions as they go side by side, those without a schedule as scheduled copies, and what is expected of that.
+    """The members of a horizontal fusion, those without a schedule as scheduled copies, and the expected cost.
 
     Args:
         name: of the joint kernel.
@@ -53,12 +53,12 @@ def schedule_members(name: str, fusions: Mapping[str, Fusion], sizes: Mapping[st
 
 
 def _rank(expected: HorizontalCost) -> tuple[bool, bool, float]:
-    """What a choice is compared by: that it does not launch, that registers are spilled, the time."""
+    """The key by which choices are compared: whether it launches, whether registers spill, the time."""
     return bool(expected.obstacles), bool(expected.spilled), expected.together
 
 
 def _boxed(choices: Sequence[_Scheduled | _Unscheduled]) -> Iterator[list[Member]]:
-    """What the members are in each box of the least height that all of them fit."""
+    """The members in each box of the least height that all of them fit."""
     height, fits = 1, False
     while not fits and height * WARP <= MAX_THREADS:
         width = MAX_THREADS // height
@@ -72,7 +72,7 @@ def _boxed(choices: Sequence[_Scheduled | _Unscheduled]) -> Iterator[list[Member
 
 
 class _Scheduled:
-    """A member as it is: its block is what its author made it, in any box."""
+    """A member that its author scheduled, with the same block in any box."""
 
     def __init__(self, name: str, fusion: Fusion, sizes: Mapping[str, int], target: Target) -> None:
         self.first = Member(fusion, load(name, fusion, sizes, target))
@@ -82,10 +82,10 @@ class _Scheduled:
 
 
 class _Unscheduled:
-    """A member with the parameters that a box leaves it.
+    """A member whose parameters depend on the box.
 
     Attributes:
-        first: as its scheduler would have it alone.
+        first: the schedule that it would have alone.
     """
 
     def __init__(self, name: str, fusion: Fusion, sizes: Mapping[str, int], target: Target) -> None:

@@ -1,4 +1,4 @@
-"""``tf.schedulers.normalization``: schedules a fusion that reads rows again after their reductions."""
+"""``tf.schedulers.normalization``: fusions that read rows again after a reduction of them."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ def normalization(fusion: Fusion, config: RowConfig | None = None, *, sizes: Map
 
 
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
-    """What ``normalization`` would do. Raises :class:`UnsupportedError`."""
+    """The offer of ``normalization``. Raises :class:`UnsupportedError`."""
     planned = plan("normalization", fusion, None, sizes, target)
     return Offer(planned.option.us, partial(tried, planned))

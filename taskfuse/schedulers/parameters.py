@@ -1,4 +1,4 @@
-"""Parameters of schedulers: what the fields of a config may hold, checked when it is made."""
+"""Parameters of schedulers: the checks of the fields of a config."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Parameters:
         self.check_fields()
 
     def check_fields(self) -> None:
-        """The rules of the class."""
+        """Check the fields by the rules of this class."""
         for name, wanted in _types(type(self)).items():
             value = getattr(self, name)
             if wanted is not int:
@@ -53,7 +53,7 @@ class Parameters:
                 raise self.error(f"{name} is {value}", "use a power of two")
 
     def error(self, reason: str, help: str) -> UnsupportedError:
-        """The error of parameters that make no schedule."""
+        """The error for invalid parameters."""
         return UnsupportedError(what=f"this {type(self).__name__}", reason=reason, help=help, location=caller())
 
 

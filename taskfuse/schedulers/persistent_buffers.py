@@ -1,6 +1,6 @@
 """The phases of a fusion with reductions: the computation between one reduction and the next, and the tensors that later phases need.
 
-A phase is one walk over the elements of a row. A tensor that a later phase also reads is either *kept*, in registers or in Shared memory, or
+A phase is one pass over the elements of a row. A tensor that a later phase also reads is either *kept*, in registers or in Shared memory, or
 computed again. The kept bytes are minimized: if a few arithmetic instructions compute a tensor from one with smaller elements, that one is kept (a bfloat16
 input rather than its float32 copy; the input rather than its distance from the mean).
 """
@@ -20,11 +20,11 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.space import Space
 
 CHEAP = 4
-"""Instructions that may be spent to compute an element again rather than to keep it."""
+"""The most instructions to recompute an element rather than keep it."""
 
 
 class Keep(Enum):
-    """Where later phases find the elements of a row."""
+    """Where the elements of a row are kept between phases."""
 
     REGISTERS = "registers"
     SHARED = "Shared memory"
@@ -47,7 +47,7 @@ class Phases:
     """The phases of a fusion as it is now.
 
     Attributes:
-        of: the phase of a tensor that has a reduced axis, or of a view of one: inputs where they are read first, reductions where they run.
+        of: the phase of a tensor that has a reduced axis, or of a view of one: of an input the phase that reads it first, of a reduction its own.
     """
 
     def __init__(self, fusion: Fusion, space: Space) -> None:
@@ -97,7 +97,7 @@ class Phases:
         return {self.of[use.output] for use in self.fusion.uses(tv) if use.output in self.of}
 
     def _crossing(self) -> list[TensorView]:
-        """Tensors that are read in a later phase, too."""
+        """Tensors that a later phase reads, too."""
         return [tv for tv in self._backward() if self._is_elementwise(tv) and any(p > self.of[tv] for p in self._read_in(tv))]
 
     def _is_elementwise(self, tv: TensorView) -> bool:
@@ -169,7 +169,7 @@ class Phases:
     # -- computing again ------------------------------------------------------------------------------------------------------------
 
     def separate(self, kept: Iterable[TensorView], duplicate: Callable[[TensorView, list[TensorView]], TensorView]) -> None:
-        """Let each phase compute what it reads, but for what is ``kept``.
+        """Recompute in each phase the tensors that it reads, except those in ``kept``.
 
         Args:
             duplicate: makes a tensor with the definition of another one for some of its readers.
@@ -186,7 +186,7 @@ class Phases:
 
 
 def _cost(expr: MathExpr | None) -> int | None:
-    """Instructions per element; ``None``: more than a few."""
+    """Instructions per element; ``None`` for a function of many instructions."""
     match expr:
         case View():
             return 0

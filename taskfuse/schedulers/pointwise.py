@@ -43,7 +43,7 @@ from taskfuse.target import DEFAULT, MAX_THREADS, VECTOR_BYTES, Target
 INDICES = (P.BIDx, P.TIDy, P.TIDx)
 THREADS = 256
 IN_FLIGHT = 64
-"""Bytes that a thread should have under way."""
+"""Bytes that a thread should have in flight."""
 MAX_UNROLL = 8
 MAX_CODE = 256
 """Instructions of a thread, as costs count them, above which nothing is unrolled: long code misses the instruction cache."""
@@ -61,9 +61,9 @@ class PointwiseConfig(Parameters):
         vector: elements of a vector along the last axis, a power of two; tensors that cannot be copied so are copied element by element.
         columns: threads along the columns.
         rows: threads along the rows.
-        unroll: vectors of a thread along the columns.
-        unroll_rows: vectors of a thread along the rows.
-        flat: all axes are merged, so that there are columns alone.
+        unroll: vectors per thread along the columns.
+        unroll_rows: vectors per thread along the rows.
+        flat: all axes are merged into columns.
     """
 
     vector: int
@@ -85,7 +85,7 @@ class PointwiseConfig(Parameters):
         """The parameters as readable text."""
         return (
             f"{'all axes as one, ' * self.flat}vectors of {self.vector}, blocks of {self.columns} x {self.rows} threads, "
-            f"{self.unroll * self.unroll_rows} vectors of each input under way per thread"
+            f"{self.unroll * self.unroll_rows} vectors of each input in flight per thread"
         )
 
 
@@ -151,13 +151,13 @@ def check(fusion: Fusion, kind: str) -> None:
 
 
 def choose(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], extent: Sizes) -> PointwiseConfig:
-    """Vectors as wide as what is stored and most inputs allow, and as many of them as keep :data:`IN_FLIGHT` bytes under way.
+    """Vectors as wide as the outputs and most inputs allow, and as many of them as keep :data:`IN_FLIGHT` bytes in flight.
 
     Where rows take no vectors and nothing is broadcast, the axes are merged: no row ends within a block, and since all tensors are read and stored in
     the order of their elements, the divisions that find a place cancel out of its address.
 
     Args:
-        out: what is stored, or one of the tensors of its shape.
+        out: an output, or a tensor of its shape.
     """
     vector = VECTOR_BYTES // widest(fusion, leaves)
     facts = fusion.facts()

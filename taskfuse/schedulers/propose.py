@@ -38,7 +38,7 @@ LEVELS = (ParallelType.TIDy, ParallelType.TIDz)
 LEAST_REUSE = 16
 """How often each element of an operand is read where a role of its own is to bring it: rows, or columns, of the smallest tile."""
 PAYS = 1.05
-"""How much faster roles are expected to be where they are proposed."""
+"""The least expected speedup for which roles are proposed."""
 INDEPENDENT = "parts that do not depend on each other"
 
 
@@ -104,7 +104,7 @@ class _Search:
         return [tuple(part) for part in components(tensors, edges)]
 
     def _behind_parts(self, tensors: Tensors) -> ProposedGroup | None:
-        """An expression that reads parts of what it makes from different tensors, with all that needs it, behind those that make them."""
+        """An expression that reads parts of what it makes from different tensors, with its dependents, after their producers."""
         for tv in tensors:
             sources = {r.tensor for r in self.reads[tv] if r.valid is not TRUE}
             needs = self._needing(tv, tensors)
@@ -156,7 +156,7 @@ class _Search:
         return None
 
     def _pays(self, why: str, whole: float, parts: float) -> bool:
-        """Whether roles are worth it; noted if not."""
+        """Whether roles are expected to pay; rejected groups are recorded."""
         if whole >= PAYS * parts:
             return True
         self.rejected.append(RejectedGroup(why, whole, parts))
@@ -180,7 +180,7 @@ class _Search:
         return tuple(self.number(a.extent) for a in tv.root)
 
     def _points(self, tv: TensorView) -> int:
-        """Of the iteration space of its expression."""
+        """Points of the iteration space of its expression."""
         return prod(self._extents(tv))
 
     def _size(self, tv: TensorView) -> int:
@@ -190,7 +190,7 @@ class _Search:
         return self._size(tv) * tv.dtype.itemsize
 
     def _cost(self, tv: TensorView) -> int:
-        """Instructions of one point of its expression."""
+        """Instructions per point of its expression."""
         expr = self.exprs[tv]
         return expr.op.instructions if isinstance(expr, Pointwise) else 1
 
@@ -198,7 +198,7 @@ class _Search:
         return sum(self._points(tv) * self._cost(tv) for tv in tensors)
 
     def _threads(self, tensors: Sequence[TensorView]) -> int:
-        """Points that can be computed at once: those of the largest result."""
+        """Points that can be computed concurrently: those of the largest result."""
         return max(map(self._size, tensors), default=self.target.sms * self.target.busy_threads)
 
     def _us(

@@ -1,4 +1,4 @@
-"""``tf.schedulers.reduction``: schedules a fusion whose reductions need one walk over each row."""
+"""``tf.schedulers.reduction``: fusions whose reductions need one pass over each row."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from functools import partial
 from math import prod
 from typing import NamedTuple
 
-from taskfuse.errors import LoweringError, ScheduleError
+from taskfuse.errors import LoweringError, ScheduleError, UnsupportedError
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, bounds
-from taskfuse.ir.storage import storage_reads
+from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.lowering.steps import lower
 from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.split_reduction import digits
 from taskfuse.schedulers.persistent_buffers import Keep, Phases
 from taskfuse.schedulers.row_cost import RowEstimate, RowProblem, estimate, rank
 from taskfuse.schedulers.rows import RowConfig, Rows, check
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
-from taskfuse.schedulers.space import Space, find, settle
+from taskfuse.schedulers.space import Space, find, settle, split_reductions
 from taskfuse.target import DEFAULT, Target
 
 
@@ -48,18 +49,20 @@ def reduction(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping
 
 
 class Plan(NamedTuple):
-    """What is known of a schedule of rows before it is made.
+    """The plan of a schedule of rows.
 
     Attributes:
         name: of the scheduler.
-        is_changed: whether all is computed, or copied, where it is read (:func:`settle`) before it is scheduled.
+        splits: whether reductions run over the axes of what they read first (:func:`split_reductions`).
+        is_changed: whether tensors are first recomputed, or copied, at the points of their readers (:func:`settle`).
         problem: the problem for the cost model.
-        alternatives: what it ranks, the fastest first.
-        option: what is chosen.
-        given: whether the caller chose it.
+        alternatives: its candidates, the fastest first.
+        option: the chosen one.
+        given: whether the caller gave the parameters.
     """
 
     name: str
+    splits: bool
     is_changed: bool
     problem: RowProblem
     alternatives: tuple[Option[RowConfig], ...]
@@ -74,28 +77,39 @@ def plan(name: str, fusion: Fusion, config: RowConfig | None, sizes: Mapping[str
         UnsupportedError: see there; what lowering refuses is found by :func:`schedule`.
     """
     check_call(fusion, name, config, RowConfig)
+    try:
+        return _planned(name, fusion, config, sizes, target, splits=False)
+    except UnsupportedError:
+        if not any(isinstance(e, Reduction) and digits(fusion, e) is not None for e in needed(fusion)):
+            raise
+    return _planned(name, fusion, config, sizes, target, splits=True)
+
+
+def _planned(name: str, fusion: Fusion, config: RowConfig | None, sizes: Mapping[str, int] | None, target: Target, splits: bool) -> Plan:
     trial, _ = copy_fusion(fusion)
     script = Script(trial)
+    if splits:
+        split_reductions(script)
     settle(script)
     space = find(trial)
     phases = Phases(trial, space)
     if name == "reduction" and phases.count > 1:
-        raise refuse(fusion, name, f"a row is walked over {phases.count} times", "tf.schedulers.normalization takes such fusions")
+        raise refuse(fusion, name, f"a row is read {phases.count} times", "tf.schedulers.normalization takes such fusions")
     problem = _problem(trial, space, phases, Sizes(fusion, sizes, target))
     alternatives = tuple(rank(problem))
     chosen = alternatives[0].config if config is None else config
     check(trial, space, chosen)
-    return Plan(name, bool(script.lines), problem, alternatives, estimate(problem, chosen), config is not None)
+    return Plan(name, splits, bool(script.lines), problem, alternatives, estimate(problem, chosen), config is not None)
 
 
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
-    """What ``reduction`` would do. Raises :class:`UnsupportedError`."""
+    """The offer of ``reduction``. Raises :class:`UnsupportedError`."""
     planned = plan("reduction", fusion, None, sizes, target)
     return Offer(planned.option.us, partial(tried, planned))
 
 
 def schedule(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
-    """Make the calls, on a copy first. Raises :class:`UnsupportedError` if no kernel comes of them; then ``fusion`` has not changed."""
+    """Make the calls, first on a copy. Raises :class:`UnsupportedError` if they make no kernel; ``fusion`` is then unchanged."""
     tried(planned, copy_fusion(fusion)[0])
     return _applied(planned, fusion)
 
@@ -115,7 +129,9 @@ def _applied(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
     problem, expected = planned.problem, planned.option
     script = Script(fusion)
     if planned.is_changed:
-        script.comment("what is read elsewhere than at its own place is computed there")
+        script.comment("tensors that are read at points other than their own are computed there")
+        if planned.splits:
+            split_reductions(script)
         settle(script)
     Rows(script, fusion, find(fusion), expected.config, expected.residents).apply()
     phased = f"{problem.phases} phases" if problem.phases > 1 else "1 phase"
@@ -153,7 +169,7 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
 
 
 def _source(fusion: Fusion, tv: TensorView) -> TensorView:
-    """The input that a tensor is elements of."""
+    """The input whose elements a tensor copies."""
     expr = fusion.definition(tv)
     assert expr is not None
     return storage_reads(fusion, expr)[0].tensor

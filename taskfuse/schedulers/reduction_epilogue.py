@@ -5,7 +5,7 @@ The contribution of a tile to a sum is a **part**, computed where the tile lies 
 stored theirs, the threads that multiplied add up the parts, always in the same order: there are no atomics, so results do not depend on timing.
 
     part     of rows: one per tile along n;  of columns: one per 16 rows, which a warp holds
-    finish   behind the loop over tiles and a barrier of the grid: [wave, block, parts over TIDx and TIDy, 32 elements over TIDx, parts]
+    finish   after the loop over tiles and a grid barrier: [wave, block, parts over TIDx and TIDy, 32 elements over TIDx, parts]
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Parts:
 
     Args:
         order: the places of the contraction's batch axes, of m and of n.
-        finals: what is computed from reductions, element by element.
+        finals: elementwise tensors computed from reductions.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class Parts:
 
     @property
     def finishing(self) -> list[TensorView]:
-        """What is computed when all parts are there."""
+        """The tensors computed after all parts are complete."""
         return [*(r.tensor for r in self.reductions), *self.finals]
 
     def split_off(self) -> None:
-        """The parts, as tiles: [wave, block, m, n] with the rows of a warp apart: [wave, block, warpgroup, (rows of 64,) piece, warp, 16, 64]."""
+        """Split off the parts by tiles: [wave, block, m, n] with the rows of a warp apart: [wave, block, warpgroup, (rows of 64,) piece, warp, 16, 64]."""
         if not self.reductions:
             return
         self.script.comment("parts of the reductions: what a warp holds of them, stored by tiles")
@@ -110,7 +110,7 @@ class Parts:
         return at + 1 - m
 
     def finish(self) -> None:
-        """The sums of the parts, spread over all threads that multiplied."""
+        """Distribute the sums of the parts over all threads that multiplied."""
         if not self.reductions:
             return
         self.script.comment("finish: sums of the parts, a part of them in each warp")

@@ -25,12 +25,12 @@ def bytes_of(fusion: Fusion, extent: Sizes) -> float:
 
 
 def instructions(fusion: Fusion, extent: Sizes) -> float:
-    """Of the CUDA cores, each tensor computed once. What sums products of two tensors is not counted: tensor cores may do it, in a small part of the time."""
+    """Instructions of the CUDA cores, each tensor computed once. Sums of products of two tensors do not count: tensor cores may compute them much faster."""
     return float(sum(_points(e, extent) * cost(e) for e in needed(fusion) if factors(fusion, e) is None))
 
 
 def roofline(fusion: Fusion, extent: Sizes) -> float:
-    """Microseconds that no kernel of ``fusion`` takes less than."""
+    """A lower bound on the time of any kernel of ``fusion``, in microseconds."""
     target = extent.target
     read: dict[TensorView, float] = {}
     products = 0.0

@@ -1,4 +1,4 @@
-"""The cost model of rows: how many threads and blocks share one, and where later phases find it.
+"""The cost model of rows: how many threads and blocks share a row, and where it is kept between phases.
 
 A kernel takes the greatest of three times, and a part of the others: its bytes at the speed of the memory that they come from, its instructions,
 and its waits. A block waits for its loads, for the instructions of one thread, for its exchanges between threads, and for its store. Blocks that
@@ -21,16 +21,16 @@ from taskfuse.schedulers.schedule import Option
 from taskfuse.target import DEFAULT, MAX_THREADS, WARP, Target
 
 SPAN_ELEMENTS = 64
-"""Neighbors that the threads of a row load together at least, so that the sectors of memory are read whole."""
+"""The fewest adjacent elements that the threads of a row load together, so that whole sectors of memory are read."""
 BASE_REGISTERS, INPUT_REGISTERS, LOOP_REGISTERS, STEP_REGISTERS = 6, 4, 18, 8
-"""Of a thread: indices; addresses in an input; counters and addresses of a walk that is a loop; what is given at once."""
+"""Registers of a thread: for indices; per input, for addresses; for counters and addresses of a loop over a row; per load of a step."""
 SHORT_WALK = 8
-"""Trips of a walk that the C++ compiler unrolls, as it does with few: it loads what comes next before it has used what is there."""
+"""The most trips of a loop over a row that the C++ compiler unrolls; it then loads ahead."""
 MOST_REGISTERS = 248
 MOST_ELEMENTS = 64
-"""Of a row, elements that a thread keeps in registers at most; of all inputs, those that it loads at once."""
+"""The most elements of a row that a thread keeps in registers, and the most elements of all inputs that it loads at once."""
 FEWEST_THREADS = 128
-"""Threads of a block at least, where there is work for so many."""
+"""The fewest threads of a block, if there is work for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class RowProblem:
         rows, columns: elements that are kept and reduced.
         width: elements of a vector.
         is_inner: vectors lie along a row; else across rows.
-        phases: walks over a row.
+        phases: passes over a row.
         loads: bytes of an element, of each input that has rows of its own.
         store_bytes: of each element, of all outputs.
         loaded, stored: bytes of all inputs and outputs, each counted once; ``None``: of inputs and outputs that have every axis.
@@ -75,17 +75,17 @@ class RowProblem:
 
     @property
     def load_bytes(self) -> int:
-        """Of each element, of all inputs that have rows of their own."""
+        """Bytes per element of all inputs that have rows of their own."""
         return sum(self.loads)
 
     @property
     def vectors(self) -> int:
-        """Of a row."""
+        """Vectors of a row."""
         return ceil(self.columns / (self.width if self.is_inner else 1))
 
     @property
     def row_vectors(self) -> int:
-        """What a thread has of the kept axes is one of these."""
+        """Vectors of the kept axes; a thread has one."""
         return ceil(self.rows / self.results)
 
     @property
@@ -100,12 +100,12 @@ class RowProblem:
 
 @dataclass(frozen=True, slots=True)
 class RowEstimate(Option[RowConfig]):
-    """What the model says of one configuration.
+    """The estimate of the model for one configuration.
 
     Attributes:
         registers: of a thread.
         residents: blocks of a multiprocessor at once.
-        bound: what the kernel waits for.
+        bound: the resource that limits the kernel.
     """
 
     HEADING: ClassVar[str] = "residents  bound         parameters"
@@ -116,7 +116,7 @@ class RowEstimate(Option[RowConfig]):
 
     @property
     def row(self) -> str:
-        """It, in a table."""
+        """Its row of the table."""
         return f"{self.residents:9}  {self.bound:12}  {self.config.words}"
 
 
@@ -153,7 +153,7 @@ def _is_kept(problem: RowProblem, share: int) -> bool:
 
 
 def _vector_registers(width: int, itemsize: int) -> int:
-    """Elements that are loaded as one share registers; each load has at least one."""
+    """Registers of a vector as loaded: elements share 32-bit registers; each load has at least one."""
     return ceil(width * itemsize / 4)
 
 
@@ -171,7 +171,7 @@ def _lanes(problem: RowProblem, config: RowConfig) -> int:
 
 
 def residents(problem: RowProblem, config: RowConfig) -> int:
-    """Blocks that a multiprocessor holds at once; 0: not even one, or a thread would need more registers than it can have."""
+    """Resident blocks of a multiprocessor; 0 if no block fits, or a thread would need more registers than it can have."""
     shared, needed = shared_bytes(problem, config), registers(problem, config)
     if shared > problem.target.limits.block_shared or needed > MOST_REGISTERS:
         return 0
@@ -257,7 +257,7 @@ def _blocks(problem: RowProblem, threads: int, rows: int) -> list[int]:
 
 
 def _kept(problem: RowProblem, threads: int, rows: int, blocks: int) -> Iterator[RowConfig]:
-    """Ways to have a row again. One whose length is known and that fits registers is not read again: NVVM would unroll its walks, and keep it all the same."""
+    """Ways to have a row again. A row of known length that fits registers is not read again: NVVM would unroll its loops, and keep it anyway."""
     share = ceil(problem.vectors / (threads * blocks))
     if problem.phases > 1 and problem.is_constant and problem.bytes_held(Keep.SHARED):
         yield RowConfig(threads, rows, min(share, 4), blocks, Keep.SHARED)
@@ -275,6 +275,6 @@ def _fits(problem: RowProblem, config: RowConfig) -> bool:
 
 
 def rank(problem: RowProblem) -> list[RowEstimate]:
-    """All candidates, the fastest first; of equals the one with fewer threads."""
+    """All candidates, the fastest first; ties go to fewer threads."""
     found = [estimate(problem, config) for config in candidates(problem)]
     return sorted(found, key=lambda e: (e.us, e.config.threads * e.config.rows))

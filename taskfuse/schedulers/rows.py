@@ -33,14 +33,14 @@ from taskfuse.target import ASYNC_BYTES, MAX_GRID, MAX_THREADS, VECTOR_BYTES
 
 @dataclass(frozen=True, slots=True)
 class RowConfig(Parameters):
-    """How rows are computed.
+    """The parameters of a schedule of rows.
 
     Attributes:
-        threads: threads that share a row, in each of its blocks.
-        rows: of a block at a time; where the contiguous axis is kept, vectors of rows.
+        threads: threads per block that share a row.
+        rows: rows of a block at a time; if the contiguous axis is kept, vectors of rows.
         unroll: vectors of a row that each thread loads at once; a row kept in registers has no others.
-        blocks: that share a row; several wait at a barrier of the grid, and all of them are on the device at once.
-        keep: where later phases find the row.
+        blocks: blocks that share a row; several wait at a grid barrier, so all must be resident at once.
+        keep: where a row is kept between phases.
     """
 
     threads: int = 256
@@ -64,7 +64,7 @@ class RowConfig(Parameters):
 
 
 def check(fusion: Fusion, space: Space, config: RowConfig) -> None:
-    """Check what depends on the fusion.
+    """Check the parameters against the fusion.
 
     Raises:
         UnsupportedError: rows of unknown length are to be kept in registers, or longer ones than the threads hold.
@@ -110,7 +110,7 @@ class Rows:
     # -- tensors --------------------------------------------------------------------------------------------------------------------
 
     def _copies(self) -> None:
-        """Inputs are copied to registers, and no code reads an output: results of a row are kept for readers, elements computed again."""
+        """Copy inputs to registers, and let no code read an output: results of a row are kept for readers, elements are recomputed."""
         self.script.comment("copies")
         self.loads = [copy for x in self.space.loads for copy in self._copies_of(x)]
         self.loads += [tv for tv in self.space.moved if not tv.is_output]
@@ -133,7 +133,7 @@ class Rows:
         return [copy for same in spaces.values() for copy in self.script.recompute(x, same)]
 
     def _phases(self) -> None:
-        """What later phases read again is kept, or computed again from what is."""
+        """Keep tensors for later phases, or recompute them from kept ones."""
         script, keep = self.script, self.config.keep
         phases = Phases(self.fusion, self.space)
         self.kept = phases.kept(keep)
@@ -153,7 +153,7 @@ class Rows:
         Phases(self.fusion, self.space).separate(self.kept, duplicate)
 
     def _outputs(self) -> None:
-        """Vectors are stored from registers."""
+        """Store vectors from registers."""
         contiguous = self.space.having(self.fusion, [self.space.contiguous]) if self.space.width > 1 else set[TensorView]()
         self.stores = [out for out in self.fusion.outputs if out in contiguous]
         for out in self.stores:

@@ -32,11 +32,11 @@ CHUNK_BYTES = 64
 """Of a chunk at most, as it is accumulated: a thread has it in registers, twice for a while, and a block of 1024 leaves each thread 64 of these. So
 many totals one thread scans; more are scanned in chunks of their own."""
 THREADS = 256
-"""Threads of a row that are aimed at; longer rows have longer chunks."""
+"""The preferred threads of a row; longer rows have longer chunks."""
 FEWEST_THREADS = 128
-"""Of a block at least, where there are rows enough."""
+"""The fewest threads of a block, if there are enough rows."""
 LEVEL_US = 0.5
-"""For the barriers of one level of totals. Assumed, not measured."""
+"""Microseconds of the barriers of one level of totals. Assumed, not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class ScanConfig:
     """The parameters of a scan schedule.
 
     Attributes:
-        chunk: elements of a row that a thread has.
-        rows: of a block.
+        chunk: elements of a row per thread.
+        rows: rows per block.
     """
 
     chunk: int
@@ -109,7 +109,7 @@ def scan(fusion: Fusion, config: ScanConfig | None = None, *, sizes: Mapping[str
 
 
 def is_long(fusion: Fusion, expr: Scan) -> bool:
-    """True if a row may be longer than what a block holds."""
+    """True if a row may be too long for a block."""
     longest = _bound(fusion, expr.output.shape[-1])
     itemsize = expr.output.dtype.compute.itemsize
     return longest is None or longest > _most_threads(itemsize) * (CHUNK_BYTES // itemsize)
@@ -127,7 +127,7 @@ def _bound(fusion: Fusion, extent: Expr) -> int | None:
 
 
 def _check(fusion: Fusion) -> None:
-    """Raises :class:`UnsupportedError` for what the module does not describe."""
+    """Raises :class:`UnsupportedError` for a fusion of another kind."""
     if not any(isinstance(e, Scan) for e in needed(fusion)):
         raise refuse(fusion, "scan", "it scans nothing")
     first = fusion.outputs[0]
@@ -146,7 +146,7 @@ def _check(fusion: Fusion) -> None:
             )
         for read in storage_reads(trial, expr):
             if isinstance(trial.definition(read.tensor), Scan) and not is_aligned(read, tv):
-                raise refuse(fusion, "scan", f"{tv.name} reads {read.tensor.name}, a scan, elsewhere than at its own point", "tf.compile makes several kernels")
+                raise refuse(fusion, "scan", f"{tv.name} reads {read.tensor.name}, a scan, at points other than its own", "tf.compile makes several kernels")
 
 
 def _longest(fusion: Fusion, extent: Expr) -> int:
@@ -190,7 +190,7 @@ class _Schedule:
         self.vector = vector
 
     def apply(self, leaves: Sequence[Leaf], longest: int) -> int:
-        """Make them. Returns how many levels of totals there are."""
+        """Make the calls. Returns the number of levels of totals."""
         script, fusion = self.script, self.fusion
         outputs = fusion.outputs
         registers(script, outputs, [leaf.tensor for leaf in leaves], self.vector)

@@ -1,4 +1,4 @@
-"""The interface of schedulers: the sizes that they are given, the result that they return, and how they refuse a fusion.
+"""The interface of schedulers: the sizes that they take, the result that they return, and the error by which they refuse a fusion.
 
 A scheduler is a function ``scheduler(fusion, config=None, *, sizes=None, target=DEFAULT)``. It changes ``fusion`` by public scheduling calls, written down by a
 :class:`~taskfuse.schedulers.script.Script`, and returns what it has :class:`Chosen`. A fusion that it refuses is left unchanged: it raises
@@ -24,17 +24,17 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.target import DEFAULT, Target, as_target
 
 ASSUMED = 4096
-"""The extent that cost models assume where nothing is known."""
+"""The extent that cost models assume by default."""
 MAX_EXTENT = 2**63 - 1
 """The largest extent: that of an index."""
 SANE = 3.0
-"""A kernel that takes so many times its roofline is a reason to look for another."""
+"""If a kernel takes this many times its roofline, the search continues."""
 Block = tuple[int, int, int]
 """Threads of a block along x, y and z."""
 
 
 class Schedule(Protocol):
-    """How a fusion was scheduled: as one kernel (:class:`Chosen`) or as several (:class:`taskfuse.schedulers.segmenter.Segmentation`)."""
+    """The automatic schedule of a fusion: one kernel (:class:`Chosen`) or as several (:class:`taskfuse.schedulers.segmenter.Segmentation`)."""
 
     @property
     def scheduler(self) -> str:
@@ -52,7 +52,7 @@ class Schedule(Protocol):
         ...
 
     def explain(self) -> str:
-        """Why this schedule: the problem, the choice, what else was considered."""
+        """The reasons for this schedule: the problem, the choice, the alternatives."""
         ...
 
 
@@ -73,7 +73,7 @@ class Option(Generic[ConfigT]):
     """Candidate parameters, with their cost.
 
     Attributes:
-        config: they.
+        config: the parameters.
         us: microseconds.
         block: threads of a block along x, y and z, if that is known before the fusion is scheduled.
         is_cooperative: the blocks wait for one another.
@@ -139,21 +139,21 @@ class Chosen(Generic[ConfigT]):
         return self.count is not None and self.count.us > SANE * self.bound
 
     def counted(self, count: Count | None, bound: float) -> Chosen[ConfigT]:
-        """The same, with what its kernel does."""
+        """The same, with the count of its kernel."""
         return replace(self, count=count, bound=bound)
 
     def expected_by_count(self) -> Chosen[ConfigT]:
-        """The same; what is expected is what was counted."""
+        """The same, with the counted time as the expected time."""
         us = self.option.us if self.count is None else self.count.us
         option = replace(self.option, us=us)
         return replace(self, option=option, alternatives=tuple(option if o is self.option else o for o in self.alternatives))
 
     def after(self, refused: Iterable[tuple[str, str]]) -> Chosen[ConfigT]:
-        """The same, with what was refused before it."""
+        """The same, with the refusals before it."""
         return replace(self, refused=tuple(refused))
 
     def explain(self, shown: int = 5) -> str:
-        """Why this schedule: the problem, the choice, the ``shown`` fastest candidates if the model distinguishes them, the other schedulers tried."""
+        """The reasons for this schedule: the problem, the choice, the ``shown`` fastest candidates if the model distinguishes them, schedulers tried before."""
         lines = [f"{self.scheduler} {self.problem}: {'given' if self.given else 'chosen'}: {self.config.words}"]
         lines += [line for line in (self.expected, *self.notes) if line]
         if self.count is not None:
@@ -165,10 +165,10 @@ class Chosen(Generic[ConfigT]):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a scheduler would do with a fusion, found for a part of what it takes to do it.
+    """An estimate of a scheduler for a fusion, made without the schedule.
 
     Attributes:
-        us: microseconds that are expected.
+        us: expected microseconds.
         make: makes the schedule of a copy of that fusion, or raises :class:`UnsupportedError`; then the copy is of no further use.
     """
 
@@ -185,19 +185,19 @@ class Scheduler(Protocol):
 
 
 def refuse(fusion: Fusion, kind: str, reason: str, help: str | None = None) -> UnsupportedError:
-    """The error of a fusion that a scheduler cannot take."""
+    """The error by which a scheduler refuses a fusion."""
     return UnsupportedError(what=f"a {kind} schedule of fusion '{fusion.name}'", reason=reason, help=help, location=caller())
 
 
 def check_call(fusion: object, kind: str, config: object, wanted: type[object]) -> None:
-    """What no scheduler takes.
+    """Check what all schedulers require.
 
     Raises:
-        UnsupportedError: no fusion, one without outputs or with a schedule; parameters that are another scheduler's, or none at all.
+        UnsupportedError: not a fusion, or one without outputs or with a schedule; ``config`` has parameters of another scheduler, or is something else.
     """
     fusion = as_fusion(fusion, f"tf.schedulers.{kind}")
     if config is not None and not isinstance(config, wanted):
-        raise refuse(fusion, kind, f"config is {config!r}, no {wanted.__name__}", f"give a tf.schedulers.{wanted.__name__}, or None")
+        raise refuse(fusion, kind, f"config is {config!r}, not a {wanted.__name__}", f"give a tf.schedulers.{wanted.__name__}, or None")
     if fusion.has_schedule:
         raise refuse(fusion, kind, "it has a schedule already", "give it a fusion without scheduling calls")
     if not fusion.outputs:
@@ -223,7 +223,7 @@ def tries_parameters(scheduler: SchedulerT) -> SchedulerT:
 
 
 class Sizes:
-    """What cost models know beside a fusion: the machine, and numbers for extents: those given, else what is known of a dimension, nearest to
+    """The further inputs of cost models: the GPU, and numbers for extents: those given, else the allowed value nearest to
     :data:`ASSUMED`.
 
     Args:
@@ -250,7 +250,7 @@ class Sizes:
                 self._values[name] = max(d.min, d.near(self._values[name], self._values))
 
     def __call__(self, extent: Expr) -> int:
-        """The number of an extent, 1 or more."""
+        """The number for an extent, 1 or more."""
         return max(1, int(evaluate(extent, {name: self._values[name] for name in free_symbols(extent)})))
 
     def elements(self, tv: TensorView) -> int:

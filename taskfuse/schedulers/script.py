@@ -19,11 +19,11 @@ from taskfuse.schedule.propagate import parallelize_like
 HEADER = ("import taskfuse as tf", "from taskfuse import MemoryType, atoms", "from taskfuse import ParallelType as P")
 MAX_LINE = 120
 RESERVED = frozenset((*keyword.kwlist, "tf", "MemoryType", "atoms", "P", "fusion", "segmented"))
-"""What no variable is called."""
+"""Names that no variable may have."""
 
 
 def variable(name: str, taken: AbstractSet[str]) -> str:
-    """A variable for what is called ``name``: that, if it is a name of Python and not taken."""
+    """A variable for an object with this name: the name itself, if it is a Python identifier and not taken."""
     text = re.sub(r"\W|^(?=\d)", "_", name)
     while text in taken:
         text += "_"
@@ -32,7 +32,7 @@ def variable(name: str, taken: AbstractSet[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Spelled:
-    """An argument and the Python that makes it."""
+    """An argument, with its Python code."""
 
     value: Any
     text: str
@@ -175,7 +175,7 @@ class Script:
                 return repr(value)
 
     def record(self, receiver: str, call: str, chains: bool) -> None:
-        """Write a call on ``receiver``, behind the call before if that was on the same one and gave it back."""
+        """Write a call on ``receiver``, chained to the previous call if that was on the same receiver and returned it."""
         if chains and self._open == receiver and len(self.lines[-1]) + len(call) < MAX_LINE:
             self.lines[-1] += f".{call}"
             return

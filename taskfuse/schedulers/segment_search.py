@@ -5,7 +5,7 @@ What kernels a segment may be is in :mod:`taskfuse.schedulers.segment_ways`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from math import inf, prod
@@ -13,6 +13,7 @@ from typing import Any
 
 from taskfuse.ir.expr import Assemble, Pointwise, Reduction, Select
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import ONE
 from taskfuse.ir.storage import made_from, needed, producers, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
@@ -28,12 +29,12 @@ from taskfuse.schedulers.segmentation import Segmentation, Step
 from taskfuse.target import Target
 
 PRODUCTS_WITHOUT_TILES = 0.5
-"""Share of the multiply-adds of the CUDA cores that products reach at most whose factors are not kept in tiles."""
+"""The most that a product whose factors are not kept in tiles reaches of the multiply-add rate of the CUDA cores."""
 Segment = frozenset[TensorView]
 
 
 class Search:
-    """Pieces put together, greedily.
+    """Greedy merging of segments.
 
     Args:
         known: the candidates of segments by what they compute; segments that forms of a fusion have in common are scheduled once.
@@ -80,11 +81,11 @@ class Search:
 
     @property
     def us(self) -> float:
-        """What the segments take, before a kernel was tried; ``inf`` while one has none."""
+        """Microseconds of the segments, before a kernel was tried; ``inf`` while one has no kernel."""
         return self._us_of(self._segments)
 
     def _us_of(self, segments: Sequence[Segment]) -> float:
-        """What segments take; ``inf`` if one has no kernel."""
+        """Microseconds of segments; ``inf`` if one has no kernel."""
         return sum(inf if (step := self._step(p)) is None else step.schedule.us for p in segments)
 
     def segmentation(self, reason: str) -> Segmentation:
@@ -128,18 +129,23 @@ class Search:
         return [heads[k] for k in sorted(heads, key=lambda k: (level[k], k))]
 
     def _joined(self, segments: list[Segment]) -> list[Segment]:
-        """``segments`` put together as long as that is faster. If one takes longer, when scheduled, than estimated, all are tried again."""
+        """``segments``, merged as long as that is faster. If one takes longer, when scheduled, than estimated, all are tried again."""
         expected: list[float] = []
         while not expected or expected != [self._way(p).us for p in segments]:
             segments = self._merged(segments)
             expected = [self._way(p).us for p in segments]
             self._us_of(segments)
-        while not self._budget.is_spent and (moved := self._moved(segments)) is not None:
-            segments = moved
+        number = 0
+        while number != len(segments):
+            number = len(segments)
+            while not self._budget.is_spent and (moved := self._moved(segments)) is not None:
+                segments, number = moved, 0
+            if not number:  # what was in the way of a pair may stand elsewhere now
+                segments = self._merged(segments)
         return segments
 
     def _merged(self, segments: list[Segment]) -> list[Segment]:
-        """``segments``, pairs of them put together, those with the most bytes in common first. A pair that gains nothing never does: paths stay."""
+        """``segments`` with pairs merged, those with the most bytes in common first. A pair without a gain is not tried again, since paths remain."""
         there = dict(enumerate(segments))
         touching: dict[TensorView, set[int]] = {}
         pairs: list[tuple[float, int, int]] = []
@@ -166,7 +172,7 @@ class Search:
         return list(there.values())
 
     def _holds(self, p: Segment, name: str) -> bool:
-        """Whether the kernel of a segment can be made, and is proved; if not, its way is dropped."""
+        """Whether the kernel of a segment can be made and is proved; otherwise its way is dropped."""
         step = self._step(p)
         if step is None:
             return False
@@ -207,7 +213,7 @@ class Search:
         return apart if step is None or self._us_of(apart) < self._us_of(segments) else list(segments)
 
     def _atoms(self, p: Segment) -> list[Segment]:
-        """A segment in its smallest segments: single tensors, and the parts of one assembly."""
+        """The smallest segments of a segment: single tensors, and the parts of one assembly."""
         found = {tv: frozenset([tv]) for tv in p}
         for expr in self.fusion.exprs():
             parts = [tv for tv in made_from(self.fusion, expr.output) if tv in p] if isinstance(expr, Assemble) else []
@@ -216,25 +222,53 @@ class Search:
         return list(dict.fromkeys(found[tv] for tv in self.tensors if tv in p))
 
     def _moved(self, segments: Sequence[Segment]) -> list[Segment] | None:
-        """The segments with one tensor on the other side of a cut, if that is faster: what makes elements wider is done where they are read."""
+        """The segments with some tensors on the other side of a cut, if that is faster."""
+        for a, tensors, home in self._movable(segments):
+            first = min(tensors, key=lambda tv: self.place[tv])
+            if (a, first, home) in self._unmoved:
+                continue
+            self._unmoved.add((a, first, home))
+            left, right = a - tensors, home | tensors
+            moved = [p for p in segments if p not in (a, home)] + [left, right]
+            if not all(self._is_convex(moved, p) for p in (left, right)):
+                continue
+            us = self._us_of((a, home))
+            if sum(self._way(p).us for p in (left, right)) < us and self._us_of((left, right)) < us:
+                return moved
+        return None
+
+    def _movable(self, segments: Sequence[Segment]) -> Iterator[tuple[Segment, Segment, Segment]]:
+        """From where, what and where to: a tensor to all that reads it, since what makes elements wider is done where they are read; and a reduction, with what
+        follows from it, to reductions of the same axes, which walk over them together."""
         parts = {tv for e in self.fusion.exprs() if isinstance(e, Assemble) for tv in made_from(self.fusion, e.output)}
         for a in segments:
             for tv in sorted(a - parts, key=lambda tv: self.place[tv]):
                 readers = self.readers[tv]
                 home = next((b for b in segments if b is not a and readers and readers <= b), None)
-                if home is None or len(a) == 1 or tv.is_output or not isinstance(self.fusion.definition(tv), Pointwise):
-                    continue
-                if (a, tv, home) in self._unmoved:
-                    continue
-                self._unmoved.add((a, tv, home))
-                left, right = a - {tv}, home | {tv}
-                moved = [p for p in segments if p not in (a, home)] + [left, right]
-                if not all(self._is_convex(moved, p) for p in (left, right)):
-                    continue
-                us = self._us_of((a, home))
-                if sum(self._way(p).us for p in (left, right)) < us and self._us_of((left, right)) < us:
-                    return moved
-        return None
+                if home is not None and len(a) > 1 and not tv.is_output and isinstance(self.fusion.definition(tv), Pointwise):
+                    yield a, frozenset([tv]), home
+        spaces = {p: {self._walked(tv) for tv in p} - {None} for p in segments}
+        for a in segments:
+            for tv in sorted(a, key=lambda tv: self.place[tv]):
+                space = self._walked(tv)
+                homes = [] if space is None else [b for b in segments if b is not a and space in spaces[b]]
+                if homes and not (follows := self._following(tv, a)) & parts and follows != a:
+                    yield from ((a, follows, home) for home in homes)
+
+    def _walked(self, tv: TensorView) -> Hashable:
+        """The axes that a reduction of one tensor walks over; ``None`` for anything else."""
+        expr = self.fusion.definition(tv)
+        is_walk = isinstance(expr, Reduction) and len(self.reads[tv]) == 1
+        return tuple((str(a.extent), a.is_reduction) for a in tv.root if a.extent is not ONE) if is_walk else None
+
+    def _following(self, tv: TensorView, p: Segment) -> Segment:
+        """A tensor of a segment, and what needs it there."""
+        found, left = {tv}, [tv]
+        while left:
+            new = (self.readers[left.pop()] & p) - found
+            found |= new
+            left += new
+        return frozenset(found)
 
     def _read_by(self, tv: TensorView) -> tuple[TensorView, ...]:
         return tuple(dict.fromkeys(t for read in producers(self.fusion, tv) for t in (read, *made_from(self.fusion, read))))
@@ -265,7 +299,7 @@ class Search:
         return bool(found) and all(found)
 
     def _touched(self, p: Segment) -> frozenset[TensorView]:
-        """What goes into a segment or comes out of it through memory."""
+        """The tensors that a segment reads from memory or writes to it."""
         if p not in self._through:
             read = {t for tv in p for t in self.reads[tv]}
             self._through[p] = frozenset((read - p) | {tv for tv in p if tv.is_output or not self.readers[tv] <= p})
@@ -313,7 +347,7 @@ class Search:
         return self._way(p).step
 
     def _sorted(self, segments: Sequence[Segment]) -> list[Segment]:
-        """Those first that others need."""
+        """The segments, producers first."""
         left, order, done = list(segments), list[Segment](), set[TensorView]()
         while left:
             ready = next(p for p in left if all(t in done or t in p or t not in self.place for tv in p for t in self.reads[tv]))

@@ -29,7 +29,7 @@ from taskfuse.schedulers.segmentation import Step
 from taskfuse.target import VECTOR_BYTES, Target
 
 SLACK = 1.5
-"""A kernel that takes no more than so many times as long as its bytes, or its arithmetic, is not segmented."""
+"""A kernel that takes at most this many times as long as its bytes, or its arithmetic, is not segmented."""
 
 
 class Rows:
@@ -80,7 +80,7 @@ def _is_plain(fusion: Fusion, expr: MathExpr, operand: Read) -> bool:
 
 
 class Alike:
-    """Segments that are equal up to names: what is found for the first holds for all of them.
+    """Segments that are equal up to names: the results for the first hold for all.
 
     Args:
         part: the first.
@@ -113,7 +113,7 @@ class Alike:
 
     @cached_property
     def bound(self) -> float:
-        """Microseconds that no kernel of it takes less than."""
+        """A lower bound on the time of any kernel of it, in microseconds."""
         return roofline(self._part, Sizes(self._part, self._sizes, self._target))
 
 
@@ -121,7 +121,7 @@ class Piece(NamedTuple):
     """A segment, as one of those that are equal to it.
 
     Attributes:
-        alike: what is known of all of them.
+        alike: what they share.
         names: of the tensors and scalars of this one.
     """
 
@@ -141,7 +141,7 @@ class Piece(NamedTuple):
 
 
 class KnownCandidates:
-    """What is known of segments, by what they compute. Those that are equal, or that forms of a fusion have in common, are scheduled once.
+    """Segments by the math that they compute. Equal ones, also of several forms of a fusion, are scheduled once.
 
     Args:
         sizes: values of the fusion's dimensions.
@@ -205,7 +205,7 @@ class Ways:
         return self._step
 
     def drop(self, reason: str) -> None:
-        """Go on to the next way: of :attr:`step` no kernel can be made that is proved."""
+        """Go on to the next way: :attr:`step` has no proved kernel."""
         found = self._of_step()
         assert found is not None
         if self._is_best(found):  # else it was dropped for an equal segment, or by the search of another form
@@ -231,7 +231,7 @@ class Ways:
         return found is not None and found.is_last
 
     def error(self) -> UnsupportedError:
-        """What to raise where no way is left."""
+        """The error if no way is left."""
         return (self._viewed or self._plain).candidates.error()
 
     def _of_step(self) -> Candidates | None:

@@ -23,11 +23,11 @@ class Step:
 
     Attributes:
         fusion: what it computes, scheduled.
-        schedule: how, and why so.
+        schedule: its schedule, with the reasons.
         tensors: names of the tensors of the whole that it computes.
         views: names of the views that it takes as inputs.
-        members: what is side by side in it, if it is several kernels in one.
-        call: how it is made of these, as Python.
+        members: the steps joined in it, if it is a horizontal fusion.
+        call: the Python that joins them.
     """
 
     fusion: Fusion
@@ -44,12 +44,12 @@ class Step:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The names that the whole has for what it takes."""
+        """The names of its arguments, in the whole."""
         return arguments_of([part.fusion for part in self.parts])
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The names that the whole has for what it makes."""
+        """The names of its outputs, in the whole."""
         return outputs_of([part.fusion for part in self.parts])
 
 
@@ -61,11 +61,11 @@ class Segmentation:
         name: of the fusion.
         steps: the kernels.
         crossing: the tensors that go from one to another through memory, and their bytes.
-        whole: why it is not the kernel that takes it whole; empty if it is.
+        whole: why one kernel does not compute the whole; empty if one does.
         chunked: scans that are split before the fusion is segmented, and the elements of their chunks.
         moved: the calls that bring views out of the way of products, and cut long sums of products, before the fusion is segmented, as Python.
         whole_fusion: what is segmented, with the names that ``steps`` speak of; ``None``: there is one kernel.
-        dropped: sets of tensors that could not be one kernel, and why.
+        dropped: sets of tensors that could not become one kernel, with the reasons.
         ended: what ended the search before all was tried, if anything did.
     """
 
@@ -126,7 +126,7 @@ class Segmentation:
         return "\n".join(lines) + "\n"
 
     def explain(self) -> str:
-        """Which kernels, why these, and where the cuts are."""
+        """The kernels, the reasons for them, and the cuts."""
         if not self.is_segmented:
             return "\n".join([self.steps[0].schedule.explain(), *([_ENDED[self.ended]] if self.ended else [])])
         lines = [f"{len(self.steps)} kernel{'s' if len(self.steps) > 1 else ''}, {self.us:.1f} us expected; {self.whole}"]

@@ -1,4 +1,4 @@
-"""Which kernels compute a fusion: one, if a scheduler takes it whole and well; otherwise several, with cuts where the least data goes through memory.
+"""Choosing the kernels of a fusion: one, if a scheduler takes the whole fusion and its kernel is fast; otherwise several, with cuts that move the least data.
 
 The search starts with a segment for each computed tensor, and merges two segments while the cost models say that this takes no longer,
 starting with those between which the most bytes go. Segments stay convex: a path that leaves one and comes back would have to run before and after it.
@@ -37,7 +37,7 @@ from taskfuse.target import DEFAULT, Target
 def choose_segments(
     fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, trial: Trial | None = None, budget: Budget | None = None
 ) -> Segmentation:
-    """The kernels of an unscheduled fusion, scheduled.
+    """The scheduled kernels of an unscheduled fusion.
 
     Args:
         fusion: it is not changed.
@@ -47,7 +47,7 @@ def choose_segments(
         budget: of the search for segments.
 
     Raises:
-        UnsupportedError: no outputs; an op of which no scheduler makes a kernel even alone; or ``sizes`` names no dimension of it.
+        UnsupportedError: no outputs; an op that no scheduler takes even alone; or ``sizes`` names an unknown dimension.
     """
     budget = budget or Budget()
     extent = Sizes(fusion, sizes, target)

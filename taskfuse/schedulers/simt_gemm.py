@@ -1,4 +1,4 @@
-"""``tf.schedulers.simt_gemm``: a matmul on CUDA cores, for types that tensor cores do not multiply, such as float32 in full precision.
+"""``tf.schedulers.simt_gemm``: a matmul on CUDA cores, for types that tensor cores do not support, such as float32 in full precision.
 
     result   [batch, row tile, column tile: blocks | others summed, k tile | row, column of threads | k step | rows, columns, k of a thread, unrolled]
     tiles    [the same blocks | others summed, k tile | elements over all threads, vector]: each factor in a ring of Shared memory, filled ahead by ``cp.async``
@@ -36,9 +36,9 @@ SIDE = 16
 """Threads along the rows and along the columns of a tile."""
 DEPTH = 32
 RESIDENT = 2
-"""Blocks of a multiprocessor, for which registers are kept."""
+"""Resident blocks of a multiprocessor that the registers must allow."""
 LEAST = 16
-"""Rows and columns below which threads would have nothing to do: reductions take such products."""
+"""The fewest rows and columns; with fewer, threads would be idle, and a reduction takes the product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class SimtGemmConfig(Parameters):
     """The parameters of a product on CUDA cores.
 
     Attributes:
-        rows, columns: of the result that a thread has: tiles are 16 times as many.
-        depth: elements along k of a tile.
+        rows, columns: elements of the result per thread; a tile has 16 times as many.
+        depth: elements of a tile along k.
         stages: tiles of each factor in Shared memory.
     """
 
@@ -71,7 +71,7 @@ class _Factor:
         tensor: the input.
         position: of the operand of the contraction that reads it.
         is_k_major: k is its last axis.
-        vector: elements that are copied together.
+        vector: elements of one copy.
     """
 
     tensor: TensorView
@@ -154,7 +154,7 @@ def _find(fusion: Fusion) -> _Problem:
 
 
 def _contraction(fusion: Fusion) -> Reduction:
-    """The one reduction; all else reads what is computed at its own point."""
+    """The one reduction. Checks that all other tensors read at their own points."""
     found: list[Reduction] = []
     for expr in needed(fusion):
         if isinstance(expr, Reduction):
@@ -169,7 +169,7 @@ def _contraction(fusion: Fusion) -> Reduction:
         reads = storage_reads(fusion, expr)
         for read in reads if expr is not contraction else ():
             if not read.tensor.is_input and not is_aligned(read, expr.output):
-                reason = f"{expr.output.name} reads {read.tensor.name} elsewhere than at its own place"
+                reason = f"{expr.output.name} reads {read.tensor.name} at points other than its own"
                 raise refuse(fusion, "simt_gemm", reason, "leave it to a fusion of its own")
         if any(read.tensor in behind for read in reads):
             behind.add(expr.output)
@@ -206,7 +206,7 @@ def _candidates(itemsize: int, target: Target) -> list[SimtGemmConfig]:
 
 
 def _option(problem: _Problem, c: SimtGemmConfig, extent: Sizes) -> Option[SimtGemmConfig]:
-    """Its time: whole waves of blocks at the rate of multiply-adds, or the bytes of factors and result, whichever takes longer."""
+    """The option with its time: full waves of blocks at the rate of multiply-adds, or the bytes of factors and result, whichever is longer."""
     axes = problem.axes
     m, n = (extent(axes.extent(p)) for p in (axes.m, axes.n))
     k = prod(extent(axes.extent(p)) for p in (*axes.summed, axes.k))

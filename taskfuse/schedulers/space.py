@@ -1,4 +1,4 @@
-"""The iteration space of a fusion with reductions: which axes are reduced, which are kept, and where neighbors lie in memory.
+"""The iteration space of a fusion with reductions: its reduced and kept axes, and the one that is contiguous in memory.
 
 All tensors run over the axes of one of them, the *reference*, or over some of these. Axes are compared by their keys
 (:mod:`taskfuse.schedule.keys`), whichever op made a tensor.
@@ -14,9 +14,10 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Gather, MathExpr, Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, TRUE, Const, Expr, Facts, is_multiple
-from taskfuse.ir.storage import has_code, storage_reads, storage_uses
+from taskfuse.ir.storage import has_code, needed, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.keys import Key, Keys
+from taskfuse.schedule.split_reduction import digits
 from taskfuse.schedulers.elementwise import recompute_all
 from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Script
@@ -53,7 +54,7 @@ class Space:
 
     @property
     def contiguous(self) -> int:
-        """The position of the axis along which neighbors lie side by side in memory."""
+        """The position of the axis that is contiguous in memory."""
         return (self.reduced if self.is_inner else self.kept)[-1]
 
     def ends_contiguous(self, tv: TensorView) -> bool:
@@ -110,6 +111,15 @@ def find(fusion: Fusion) -> Space:
     width = _width(fusion, memory, reference.root[(positions if inner else kept)[-1]].extent)
     moved = tuple(e.output for e in code if space.keys() == axes[e.output].keys() and _is_moved(fusion, e))
     return Space(reference.root, kept, positions, inner, loads, moved, width)
+
+
+def split_reductions(script: Script) -> None:
+    """Have reductions run over the axes of what they read, where they read it at the digits of an axis of their own."""
+    fusion = script.fusion
+    for expr in needed(fusion):
+        tv = expr.output
+        while isinstance(now := fusion.definition(tv), Reduction) and (found := digits(fusion, now)) is not None:
+            script.on(tv).split_reduction(*found)
 
 
 def settle(script: Script) -> None:

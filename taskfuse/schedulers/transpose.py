@@ -1,4 +1,4 @@
-"""``tf.schedulers.transpose``: elementwise functions of inputs of which some are contiguous along another axis than the outputs.
+"""``tf.schedulers.transpose``: elementwise functions with inputs that are contiguous along an axis other than the outputs'.
 
     outputs  [blocks: other axes, row tiles, column tiles | row of threads, thread, row unrolled, vector along the columns]
     tiles    [blocks: the same                            | row of threads, thread, row unrolled, vector along the rows]
@@ -37,7 +37,7 @@ class TransposeConfig(Parameters):
 
     Attributes:
         tile: rows and columns of a tile, a power of two.
-        threads: of a block: those of one row of a tile, or several times as many.
+        threads: threads of a block: those of one row of a tile, or a multiple.
         vector: elements of the outputs, along their last axis, that a thread stores together.
         turned: elements of the inputs that it loads together along the other axis.
     """
@@ -67,7 +67,7 @@ class TransposeConfig(Parameters):
 def transpose(
     fusion: Fusion, config: TransposeConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
 ) -> Chosen[TransposeConfig]:
-    """Schedule elementwise functions with an input that is contiguous along another axis than the outputs.
+    """Schedule elementwise functions with an input that is contiguous along an axis other than the outputs'.
 
     Args:
         fusion: it is changed.

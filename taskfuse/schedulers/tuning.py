@@ -1,7 +1,7 @@
-"""``tf.schedulers.tune``: the parameters of a scheduler, chosen by measurement.
+"""``tf.schedulers.tune``: choosing the parameters of a scheduler by measurement.
 
 The cost model orders the candidates; they are measured in this order until the time is up. The fastest few are then measured again, in
-turn. Every time is stored on disk at once: a search that was stopped continues where it was, and a finished one costs nothing.
+turn. Every time is stored on disk immediately: an interrupted search resumes, and a finished one is free.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         fusion: a copy of the fusion with the fastest schedule.
         schedule: that schedule.
-        trials: what was measured, the fastest first, then what does not run.
+        trials: the candidates measured, the fastest first, then those that do not run.
         left: candidates not measured within the budget.
     """
 
@@ -104,7 +104,7 @@ def tune(
         fast_math: see :func:`taskfuse.compile`.
         progress: called with every trial, the number of trials done, and their total.
         remember: store times on disk, beside compiled kernels, and reuse those of the same fusion, shapes, GPU and version.
-        timer: what measures; ``None``: the GPU.
+        timer: the function that measures; ``None``: on the GPU.
 
     Raises:
         UnsupportedError: the fusion has a schedule, the scheduler does not take it, the arguments are on the host, or no candidate runs.
@@ -165,7 +165,7 @@ class _Search:
         self._built: dict[str, Executable] = {}
 
     def measure(self, config: object) -> tuple[float | None, str]:
-        """Microseconds, or why it does not run."""
+        """Microseconds, or the reason why it does not run."""
         try:
             (us,) = self._timer([self._build(config)], self._args, QUICK)
         except InputError:
@@ -197,12 +197,12 @@ class _Notes:
         self._disk = folder(read_options())
 
     def read(self) -> dict[str, tuple[float | None, str]]:
-        """What is there."""
+        """The stored figures."""
         content = None if self._disk is None else self._disk.get(self._key)
         return {} if content is None else {name: (us, reason) for name, (us, reason) in json.loads(content).items()}
 
     def write(self, known: Mapping[str, tuple[float | None, str]]) -> None:
-        """Replace it."""
+        """Replace the stored figures."""
         from taskfuse.cuda.cache import keep
 
         if self._disk is not None:
@@ -216,7 +216,7 @@ def _key(fusion: Fusion, args: Sequence[Any], scheduler: str, sizes: Mapping[str
 
 
 def _gpu(args: Sequence[Any]) -> str:
-    """The name of the GPU of the arrays; none where they are on the host."""
+    """The name of the GPU of the arrays; empty if they are on the host."""
     from taskfuse.cuda.arrays import kinds
 
     return kinds().driver.device(kinds().device_of(args[0])).name if _is_on_gpu(args) else ""

@@ -13,13 +13,16 @@ Everything is a public scheduling call; a :class:`~taskfuse.schedulers.script.Sc
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from taskfuse import tiles
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.identity import among
-from taskfuse.ir.storage import producers
+from taskfuse.ir.scalar import Expr, const
+from taskfuse.ir.storage import producers, storage_uses
+from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
@@ -38,16 +41,31 @@ TURN = 1
 """Place of the axis over which warpgroups take turns."""
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The place of a product in a list of several, which the blocks walk together.
+
+    Attributes:
+        number: of the products before it.
+        first: the work item of this product that block 0 begins with: tiles are dealt to the blocks on and on through the list.
+    """
+
+    number: int
+    first: Expr
+
+
 class WarpSpecialized:
     """The schedule of one product.
 
     Args:
         script: takes the calls.
+        turn: its place in a list of products; their operands pass through one ring, and their results through one staging area.
         across: groups of tiles have rows of several matrices of the batch.
     """
 
-    def __init__(self, script: Script, product: MatrixProduct, config: MatmulConfig, across: bool) -> None:
+    def __init__(self, script: Script, product: MatrixProduct, config: MatmulConfig, turn: Turn | None = None, *, across: bool = False) -> None:
         self.script = script
+        self.turn = turn
         self.product = product
         self.config = config
         self.itemsize = product.a.tensor.dtype.itemsize
@@ -60,13 +78,12 @@ class WarpSpecialized:
         self.tiles = Spelled(tiles.grouped(config.group, across=across), f"tf.tiles.grouped({config.group}{', across=True' * across})")
 
     def apply(self) -> None:
-        """Make the calls."""
+        """Make the calls, but for those of tasks and roles."""
         self._copies()
         self._tiles()
         self._operands()
         self._contraction()
         self._epilogue()
-        self._tasks()
 
     def _copies(self) -> None:
         script, fusion = self.script, self.script.fusion
@@ -81,7 +98,7 @@ class WarpSpecialized:
         stored = [out.tensor for out in product.outputs]
         self.registers = [tv for tv in product.epilogue if not among(tv, stored) and not fusion.is_view(tv)]  # what an output was computed by may be a view
         if any(among(self.result, producers(fusion, r.tensor)) for r in product.reductions):
-            # a sum leaves out what lies past the end of the tensor, and no branch may stand around reads of accumulators
+            # a sum omits elements past the end of the tensor, and no branch may enclose reads of accumulators
             self.registers.insert(0, script.new(self.result, "cache_after"))
         self.staged: list[tuple[TensorView, TensorView]] = []
         self.direct: list[tuple[TensorView, bool]] = []
@@ -104,21 +121,23 @@ class WarpSpecialized:
         for tv in (*(s for s, _ in self.sources), *(s for s, _ in self.staged)):
             script.on(tv).set_memory_type(MemoryType.Shared)
 
-    def _source(self, operand: Operand, is_shared: bool) -> TensorView:
+    def _source(self, operand: Operand, is_one: bool) -> TensorView:
         """The copy of a factor that the contraction reads at its own axes.
 
         Args:
-            is_shared: the other factor is the same tensor.
+            is_one: the other factor is the same tensor.
         """
         result = self.product.axes.result
         if not operand.is_whole:
             return self.script.through_view(result, operand.position)
+        is_shared = is_one or len(storage_uses(self.script.fusion, operand.tensor)) > 1
         return self.script.new(operand.tensor, "cache_after", *([result, operand.position] if is_shared else []))
 
     def _forked(self) -> MatrixProduct:
         """The product with the outputs that are read apart from what their readers read, which is computed in their place."""
         product = self.product
-        forks = {tv: self.script.new(tv, "cache_fork") for tv in self.script.fusion.outputs if tv.uses}
+        own = (product.axes.result, *product.epilogue, *(r.tensor for r in product.reductions), *product.finals)
+        forks = {tv: self.script.new(tv, "cache_fork") for tv in self.script.fusion.outputs if tv.uses and among(tv, own)}
         reductions = tuple(replace(r, tensor=forks.get(r.tensor, r.tensor)) for r in product.reductions)
         behind = {*product.finals, *(r.tensor for r in product.reductions)}
         return replace(
@@ -146,6 +165,8 @@ class WarpSpecialized:
         # [row of tiles, (rank,) m, column of tiles, n, k step, k] to [row, column, (rank,) m, n, k step, k]
         acc.reorder([*range(batch + 1), batch + rank + 2, *range(batch + 1, batch + rank + 2), *range(batch + rank + 3, batch + rank + 6)])
         acc.rasterize(tuple(range(batch + 2)), self.tiles).split(0, config.blocks // config.cluster)
+        if self.turn is not None and self.turn.first is not const(0):
+            acc.rasterize((1,), Spelled(tiles.rotated(self.turn.first), f"tf.tiles.rotated({self.turn.first})"))
         if config.is_pingpong:
             acc.split(0, config.warpgroups)
         acc.bind(self.head - 1 - rank, P.BIDx)
@@ -167,12 +188,16 @@ class WarpSpecialized:
             if self._pieces(operand) > 1:
                 call.split(-1, SPAN // self.itemsize).reorder({-2: -3})
                 call.bind(-3, P.Unroll)
-            call.set_allocation_domain(SWIZZLED).circular_buffer(self.config.stages)
+            call.set_allocation_domain(SWIZZLED).circular_buffer(self.config.stages, *self._ring("rows" if operand is self.product.a else "columns"))
             is_common = self.clustered and operand is self.product.b
             if operand.is_bulk:
                 call.set_atom(atoms.TMA_LOAD_MULTICAST if is_common else atoms.TMA_LOAD, (-2, -1))
             else:
                 loads.by_threads(call, operand.size, self.itemsize)
+
+    def _ring(self, name: str) -> tuple[str, ...]:
+        """The name of a ring that the products of a list have together."""
+        return () if self.turn is None else (name,)
 
     def _pieces(self, operand: Operand) -> int:
         if operand.is_k_major:
@@ -223,9 +248,9 @@ class WarpSpecialized:
         for tv, paired in (*self.sides, *self.direct):
             if paired:
                 script.on(tv).bind(-1, P.Vectorize)
-        for staging, out in self.staged:
+        for k, (staging, out) in enumerate(self.staged):
             call = script.on(staging)
-            call.set_allocation_domain(swizzled).circular_buffer(STAGING_SLOTS)
+            call.set_allocation_domain(swizzled).circular_buffer(STAGING_SLOTS, *self._ring(f"results {k}"))
             call.split(tile[1], STMATRIX).split(tile[0], STMATRIX).reorder({tile[1] + 1: tile[0] + 1})
             call.bind(tile[0], P.TIDx)
             call.bind(tile[1], P.Unroll)
@@ -249,16 +274,34 @@ class WarpSpecialized:
             script.on(staging).inline_at(p + 1)
         script.on(self.result).inline_at(self.head)  # after what reads it: two of these share its loops only if they are inlined into one another
 
-    def _tasks(self) -> None:
+    def tasks(self) -> tuple[Task, Group]:
+        """What loads, and what multiplies and stores: the nodes that are to be roles."""
         script = self.script
-        script.comment("roles")
-        load = script.task([s for s, _ in self.sources], "load")
-        mma = script.task([self.result], "mma")
-        members = [mma, script.task([*self.after, *self.parts.tensors], "epilogue")]
+        suffix = "" if self.turn is None else str(self.turn.number)
+        load = script.task([s for s, _ in self.sources], f"load{suffix}")
+        mma = script.task([self.result], f"mma{suffix}")
+        members: list[Task] = [mma, script.task([*self.after, *self.parts.tensors], f"epilogue{suffix}")]
         if self.parts.tensors:
-            members.append(script.task(self.parts.finishing, "finish"))
-        consumer = script.group(members, "consumer")
-        assert not isinstance(consumer.target, TensorView)
-        script.group([load, consumer.target], "roles").parallelize(P.TIDy)
-        for node in (script.node(load), consumer):
-            node.registers()
+            members.append(script.task(self.parts.finishing, f"finish{suffix}"))
+        return load, _group(script, members, f"consumer{suffix}")
+
+
+def make_roles(script: Script, products: Sequence[WarpSpecialized]) -> None:
+    """Let what loads and what multiplies and stores run side by side, for all products one after another, each with registers of its own."""
+    script.comment("roles")
+    made = [product.tasks() for product in products]
+    load: Node
+    consumer: Node
+    if len(made) == 1:
+        load, consumer = made[0]
+    else:
+        load, consumer = (_group(script, nodes, name) for nodes, name in zip(zip(*made, strict=True), ("load", "consumer"), strict=True))
+    script.group([load, consumer], "roles").parallelize(P.TIDy)
+    for node in (load, consumer):
+        script.node(node).registers()
+
+
+def _group(script: Script, members: Sequence[Node], name: str) -> Group:
+    group = script.group(members, name).target
+    assert isinstance(group, Group)
+    return group

@@ -1,4 +1,4 @@
-"""The simulator: kernel IR on NumPy, under any interleaving. docs/simulator.md says what it models."""
+"""The simulator: kernel IR on NumPy, under any interleaving. docs/simulator.md describes the model."""
 
 from taskfuse.reports.exploration import Exploration, Failure
 from taskfuse.reports.timeline import Timeline

@@ -1,4 +1,4 @@
-"""The state of what threads wait for: mbarriers (PTX ISA, "mbarrier"), barriers of threads (``bar.sync``, ``__syncwarp``, grid barriers),
+"""The state of barriers: mbarriers (PTX ISA, "mbarrier"), barriers of threads (``bar.sync``, ``__syncwarp``, grid barriers),
 semaphores."""
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Host(Protocol):
-    """What instructions and engines ask of the machine that runs the block (:class:`taskfuse.sim.machine.Machine`).
+    """The interface of the machine to instructions and engines of a block (:class:`taskfuse.sim.machine.Machine`).
 
     Attributes:
         table: sets of the threads of a block.

@@ -1,4 +1,4 @@
-"""A compiled kernel: a list of instructions, and what the machine asks about them."""
+"""A compiled kernel: a list of instructions and their properties."""
 
 from __future__ import annotations
 

@@ -77,8 +77,8 @@ def explore(
 
     Args:
         kernel, args, values, extents: as for :func:`taskfuse.sim.simulate`. All blocks of the grid run at the same time.
-        limit: states to visit at most.
-        reduce: only one of all interleavings that differ in the order of steps that do not depend on each other.
+        limit: the most states to visit.
+        reduce: run only one of the interleavings that differ in the order of independent steps.
         in_step: threads that start together; 32 is a warp.
         max_steps: statements that all agents together may execute in one run.
 

@@ -1,4 +1,4 @@
-"""Faults: what the simulator finds wrong, before it knows which statement was running."""
+"""Faults that the simulator finds, before the statement at fault is added."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must come before what in a run, and which pairs of steps might as well have come the other way round.
+"""The happens-before relation of a run, and its races: the pairs of steps that could have come in the other order.
 
 A run is a sequence of steps (one choice of :mod:`taskfuse.sim.stepper` each). Two steps *depend* on each other if their order can matter;
 the transitive closure of dependence, in the order of the run, is its happens-before relation. All runs with the same relation end in the same

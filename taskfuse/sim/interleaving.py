@@ -1,6 +1,6 @@
-"""Interleavings: the order of agents, how long each runs, and when asynchronous engines execute their operations.
+"""Interleavings: the order of agents, the length of their turns, and the time at which asynchronous engines execute operations.
 
-All decisions follow from the interleaving's name and its seed, so every run can be replayed.
+The interleaving and its seed determine all decisions, so every run can be replayed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Interleaving(Enum):
 
 
 class Timing(Enum):
-    """When an engine does its next operation."""
+    """When an engine executes its next operation."""
 
     EARLY = "at once"
     MIXED = "in turn with the agents"
@@ -221,6 +221,6 @@ def policy(interleaving: Interleaving, seed: int) -> Policy:
 
 
 def by_seed(seed: int) -> Interleaving:
-    """The interleaving that a bare seed means: all of them in turn."""
+    """The interleaving of a seed: all of them in turn."""
     interleavings = tuple(Interleaving)
     return interleavings[seed % len(interleavings)]

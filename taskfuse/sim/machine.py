@@ -36,7 +36,7 @@ class Machine:
         alive: agents whose threads have not exited.
         preempted: the agent that runs has woken one that might go first.
         parked: joins where agents wait for the others.
-        waiting: agents that wait for anything else: at which statement, and for what, in words.
+        waiting: agents that wait for anything else: the statement, and what they wait for, as text.
         scalars: values of the run-time scalars, as stored.
         counters: grid barriers.
         semaphores: counters in Global memory, by name (set by the launch).

@@ -1,4 +1,4 @@
-"""Storage: where an element of a buffer lies, and reads and writes with every check.
+"""Storage: the layout of buffers, and checked reads and writes.
 
 Local memory is one array [elements, threads] per buffer and block. Shared memory is one arena per block: of bytes (NATIVE), or of one modular
 word per nominal byte address (MODULAR), so that addresses are the same in both modes. Every element has a valid mark, initially unset.
@@ -26,7 +26,7 @@ Index = int | slice | npt.NDArray[np.int64]
 
 @dataclass(slots=True, eq=False)
 class Proxy:
-    """Per element of Shared memory, what the generic and the asynchronous proxy must know of each other.
+    """Per element of Shared memory, the state that the generic and the asynchronous proxy share.
 
     Attributes:
         stamps, writers: time and thread of the last generic write.
@@ -83,7 +83,7 @@ class Place:
 
 
 class AccessObserver(Protocol):
-    """Who watches accesses (:class:`taskfuse.sim.observer.Observer`)."""
+    """The interface of observers of accesses (:class:`taskfuse.sim.observer.Observer`)."""
 
     def access(self, memory: Memory, region: Region, index: Any, write: bool) -> None:
         """Elements of ``region``, at ``index`` of its store, are read or written (or must not be, by anybody else, from now on)."""

@@ -1,4 +1,4 @@
-"""What the statements of a kernel are compiled against: the numbers and types of what they name, and its expressions, compiled once each."""
+"""The names of a kernel for the compiler: their numbers and types, and its expressions, each compiled once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Global memory that bulk copies read or write: which writes the asynchronous proxy may not see yet.
+"""Global memory that bulk copies read or write: the writes that the asynchronous proxy may not see yet.
 
 The copy engine sees a write of a thread after a ``fence.proxy.async.global`` of that thread. For the copies of other threads, the writes of a TMA store
 count as writes of the issuing thread from its full wait_group on; before that no thread may access them. As in Shared memory, this is checked in every

@@ -1,4 +1,4 @@
-"""Where the elements of a buffer or tensor argument lie."""
+"""The layout of a buffer or tensor argument."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ At equal bounded trip counts (all are constants, or ``N`` is one of 0..4 and all
 - one that is *outside the model* is counted apart, with what exploration says;
 - one that holds under every interleaving and fails under a random one is a hole in the exploration.
 
-Every kernel is looked at once, however often it is made. ``--log FILE`` keeps one line per kernel; ``--resume`` goes on behind the last. The
+Every kernel is looked at once, however often it is made. ``--log FILE`` keeps one line per kernel; ``--resume`` continues after the last. The
 logs of several seeds make one when they are put together.
 """
 
@@ -265,7 +265,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--limit", type=int, default=3000, metavar="K", help="states of an exploration (default: 3000)")
     parser.add_argument("--rounds", type=int, default=1, metavar="R", help="runs under each of the eight interleavings (default: 1)")
     parser.add_argument("--log", type=Path, metavar="FILE", help="a line per kernel, as JSON")
-    parser.add_argument("--resume", action="store_true", help="go on behind the last line of the log")
+    parser.add_argument("--resume", action="store_true", help="continue after the last line of the log")
     parser.add_argument("--reprove", action="store_true", help="take the kernels of the log and what interleavings say of them, and prove them anew")
     options = parser.parse_args(argv)
     tally = Tally()

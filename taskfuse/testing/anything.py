@@ -267,7 +267,7 @@ def _check_in_place(kernel: Kernel, given: Sequence[Any], made: Sequence[Any], s
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check the cases of consecutive seeds. Returns the exit status: 1 if a case failed."""
     parser = argparse.ArgumentParser(prog="python -m taskfuse.testing.anything", description="Compile random fusions of all ops.")
-    parser.add_argument("--seeds", type=int, nargs=2, default=(0, 100), metavar=("FROM", "TO"), help="the first, and behind the last (default: 0 100)")
+    parser.add_argument("--seeds", type=int, nargs=2, default=(0, 100), metavar=("FROM", "TO"), help="the first, and the end (default: 0 100)")
     parser.add_argument("--slow", type=float, default=30.0, metavar="S", help="seconds from which on a case is printed (default: 30)")
     options = parser.parse_args(arguments)
     failures = 0

@@ -77,7 +77,7 @@ def _semaphore_count(n: int) -> Edit:
 
 
 def _beside(kind: type, distance: int) -> Edit:
-    """Without the barrier behind a statement, or before it, that passes it on to other threads."""
+    """Without the barrier after a statement, or before it, that passes it on to other threads."""
 
     def apply(kernel: Kernel) -> Mutants:
         for body in all_bodies(kernel):

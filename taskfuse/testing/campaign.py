@@ -1,4 +1,4 @@
-"""Long runs: numbered cases that processes look at side by side, and a log of what they find, behind which a run that was stopped goes on.
+"""Long runs: numbered cases that processes look at side by side, and a log of what they find, after which a stopped run continues.
 
 :func:`parser` has the options that the tools share, and :func:`run` is the run of those that count rows in a tally.
 """
@@ -60,7 +60,7 @@ def parser(tool: str, description: str, *, cases: int, seed: int = 0, what: str 
     made.add_argument("--seconds", type=float, default=FOREVER, metavar="T", help="end a run after so long")
     made.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default: 1)")
     made.add_argument("--log", type=Path, metavar="FILE", help=f"a line per {what}, as JSON")
-    made.add_argument("--resume", action="store_true", help="go on behind the lines of the log")
+    made.add_argument("--resume", action="store_true", help="continue after the lines of the log")
     return made
 
 

@@ -92,7 +92,7 @@ def stage(chooser: Chooser, recorder: Recorder, result: Result, c: Contraction) 
 
 
 def schedule(chooser: Chooser, recorder: Recorder, result: Result, c: Contraction, nest: Nest) -> None:
-    """Schedule what follows a product, behind the loops of ``nest``."""
+    """Schedule what follows a product, after the loops of ``nest``."""
     _Epilogue(chooser, recorder, result, c, nest).run()
 
 

@@ -2,7 +2,7 @@
 
 ``--prove`` asks for the static proof of each kernel, too, and prints how many are proved, for all extents or for those of their case, by mix.
 ``--ptx`` compiles each kernel and compares its PTX with kernel IR.
-``--log FILE`` keeps a line per case, ``--resume`` goes on behind them, ``--jobs J`` looks at cases side by side.
+``--log FILE`` keeps a line per case, ``--resume`` continues after them, ``--jobs J`` looks at cases side by side.
 """
 
 from __future__ import annotations

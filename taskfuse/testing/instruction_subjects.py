@@ -77,7 +77,7 @@ def through_registers() -> Fusion:
 
 
 def in_parts(along: P) -> Fusion:
-    """wgmma whose summed axis is spread over an index: its halves are joined behind it."""
+    """wgmma whose summed axis is spread over an index: its halves are joined after it."""
     fusion, acc = product(f"wgmma_split_{along.value}", (64, 64), (8, 64), tf.bfloat16)
     (d,) = fusion.outputs
     tiles = [tv.cache_after() for tv in fusion.inputs]

@@ -13,7 +13,7 @@ from taskfuse.testing.program import Recorder
 class Loops:
     """Calls on the loop domain of ``tv``. Each is a public scheduling call; what taskfuse refuses is an error.
 
-    An axis is bound by :meth:`done`, behind all transforms.
+    An axis is bound by :meth:`done`, after all transforms.
     """
 
     def __init__(self, recorder: Recorder, tv: TensorView) -> None:

@@ -3,7 +3,7 @@
 A kernel of :mod:`taskfuse.testing.small.maps` that is proved must give, under hostile schedules and at every size that is tried, the words in the ring that its
 definitions give (:mod:`taskfuse.testing.meaning`): else it is a **false accept**. One that gives them and is not proved is counted by what the proof lacks.
 
-``--log FILE`` keeps a line per kernel, ``--resume`` goes on behind them, ``--seconds`` ends a run early.
+``--log FILE`` keeps a line per kernel, ``--resume`` continues after them, ``--seconds`` ends a run early.
 """
 
 from __future__ import annotations

@@ -97,14 +97,13 @@ class _Meaning:
         body = v.apply(rule.body, args, [self._dtype(o) for o in rule.operands], rule.dtype, rule.dtype)
         storage = v.storage(rule.dtype)
         wide = np.dtype(np.float64) if v.storage(rule.dtype).kind not in "biu" else storage
-        neutral = v.literal(rule.combine.neutral(rule.dtype), rule.dtype).astype(wide)
-        found = np.full(shape or (1,), neutral, wide)
+        init = v.cast(v.literal(rule.init.value, rule.init.dtype), rule.init.dtype, rule.dtype)
+        found = np.full(shape or (1,), init.astype(wide), wide)
         place = self._index(d.place, shape, point, count) if shape else np.zeros(count, np.int64)
         with np.errstate(all="ignore"):
             cast(np.ufunc, rule.combine.op.function).at(found, place, np.broadcast_to(body, count).astype(wide))
             total = found.astype(storage).reshape(shape)
-        init = v.cast(v.literal(rule.init.value, rule.init.dtype), rule.init.dtype, rule.dtype)
-        return v.cast(v.combine(rule.combine, init, total, rule.dtype), rule.dtype, d.dtype)
+        return v.cast(total, rule.dtype, d.dtype)
 
     def _found(self, d: Definition, rule: Find, point: dict[str, Any], count: int) -> Array:
         """An element at the integers that are found, counted from the end where negative; 0 where one is outside."""

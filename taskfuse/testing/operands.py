@@ -165,7 +165,7 @@ def _before(recorder: Recorder, stop: Stop) -> Stop | None:
 
 
 def schedule(chooser: Chooser, recorder: Recorder, feed: Feed, nest: Nest, which: int, size: Callable[[Expr], int]) -> None:
-    """Schedule what feeds one factor, behind the loops of ``nest``."""
+    """Schedule the producers of one factor, after the loops of ``nest``."""
     _Operand(chooser, recorder, nest, which, size).run(feed)
 
 

@@ -4,7 +4,7 @@ A kernel that is proved and that the machine faults is a **false accept**. One t
 kind and by the gap that the proof names: a false reject, if its generator knows it to be right. What the generator knows and the machine does not
 confirm is counted, too. A kernel that is not proved for all extents is proved for one of the tried ones, and held to that.
 
-``--log FILE`` keeps a line per kernel, ``--resume`` goes on behind them, ``--seconds`` ends a run early, so that a long one is made of slices.
+``--log FILE`` keeps a line per kernel, ``--resume`` continues after them, ``--seconds`` ends a run early, so that a long one is made of slices.
 """
 
 from __future__ import annotations

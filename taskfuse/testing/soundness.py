@@ -5,7 +5,7 @@ in the ring, under every interleaving that it is run under and at several extent
 no fault: else it is a **contradiction**. One that is proved at the extents of its case alone is held to these. What is not proved is counted by the layer
 that lacks something. A launch that takes more steps than are looked at decides nothing; it is counted.
 
-``--log FILE`` keeps a line per kernel, ``--resume`` goes on behind them, ``--jobs J`` looks at cases side by side.
+``--log FILE`` keeps a line per kernel, ``--resume`` continues after them, ``--jobs J`` looks at cases side by side.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class _Stream:
             self.recorder.attempt(reference, "split", k, shared[1] if shared is not None and k == shared[0] else size)
         if len(reference.loop) == 2 * n:
             self.recorder.attempt(reference, "reorder", [*range(0, 2 * n, 2), *range(1, 2 * n, 2)])
-            if shared is not None:  # behind the axes that are merged
+            if shared is not None:  # after the axes that are merged
                 self.recorder.attempt(reference, "reorder", [*(j for j in range(n) if j != shared[0]), shared[0], *range(n, 2 * n)])
                 self.outer = OUTER + 1
         for _ in range(n - 1 - (self.outer - OUTER)):

@@ -217,7 +217,7 @@ def _looped(kernel: Kernel) -> Mutants:
 
 
 def _copied_behind(kernel: Kernel) -> Mutants:
-    """A statement once more, behind a later one, by some threads or blocks."""
+    """A statement once more, after a later one, by some threads or blocks."""
     for body in all_bodies(kernel):
         places = [k for k, s in enumerate(body) if isinstance(inner(s), Writer) and not isinstance(inner(s), Shuffle)]
         for first, later in combinations(places, 2):
@@ -235,7 +235,7 @@ def _neighbours(kernel: Kernel) -> Mutants:
 
 
 def _hoisted(kernel: Kernel) -> Mutants:
-    """The last statement of a loop behind it, and the one in front of a loop inside it."""
+    """The last statement of a loop moved after it, and the one before a loop moved inside it."""
     for body in all_bodies(kernel):
         for k, s in enumerate(body):
             if isinstance(s, For) and s.body and isinstance(inner(s.body[-1]), Writer) and len(s.body) > 1:

@@ -1,7 +1,8 @@
 """Vector clocks: components, and what an operation comes after."""
 
 from taskfuse.check.clocks import Clocks
-from taskfuse.check.trace import Budget, Trace
+from taskfuse.check.refuted import Budget
+from taskfuse.check.trace import Trace
 from taskfuse.kir.operands import Queue
 from tests.sim.kernels import kernel
 

@@ -5,10 +5,11 @@ from typing import get_args
 import pytest
 
 from taskfuse.check import Layer, Verdict, known, verify
-from taskfuse.check.known import KNOWN, unknown
+from taskfuse.check.known import KNOWN, together, unknown
 from taskfuse.kir import parse_kernel
 from taskfuse.kir.nodes import Stmt
-from taskfuse.kir.synchronization import Arrive, FenceInit
+from taskfuse.kir.operands import Queue
+from taskfuse.kir.synchronization import Arrive, Commit, FenceInit, WaitGroup, WgmmaFence
 from tests.sim.kernels import load
 
 RING = parse_kernel(load("ring"))
@@ -34,3 +35,9 @@ def test_it_is_asked_of_what_stands_in_branches() -> None:
     found = unknown(RING, KNOWN - {Arrive})
     assert found is not None
     assert found.subject == "Arrive"
+
+
+def test_who_executes_a_statement_together() -> None:
+    assert together(WgmmaFence()) == 128
+    assert together(FenceInit()) == 0
+    assert [together(s) for q in Queue for s in (Commit(q), WaitGroup(q, 0))] == [128 * (q is Queue.WGMMA) for q in Queue for _ in range(2)]

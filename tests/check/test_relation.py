@@ -39,6 +39,7 @@ def relation(first: str, second: str, size: str = "256", *, around: str = "", co
         ("xor(threadIdx.x, threadIdx.y) + 32*threadIdx.y", "xor(threadIdx.x, threadIdx.y) + 32*threadIdx.y", [T, "threadIdx.y"], []),
         ("threadIdx.x + 2*threadIdx.y", "threadIdx.x + 2*threadIdx.y", [], [T, "threadIdx.y"]),
         (T, f"31 - {T}", [], [T]),
+        (f"({T} + 1) % 2 + 2*((({T} + 1)//2 + 1) % 4)", f"({T} + 1) % 2 + 2*((({T} + 1)//2 + 1) % 4)", [f"({T} + 3) % 8"], [T]),
     ],
 )
 def test_what_follows_from_equal_indices(first: str, second: str, known: list[str], unknown: list[str]) -> None:

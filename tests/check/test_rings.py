@@ -317,3 +317,89 @@ def test_an_mbarrier_that_nobody_uses_is_initialized_once_too(who: str, first: i
     assert certificate.is_proved is not bool(reason)
     assert all(reason in o.reason for o in certificate.argument if o.verdict is not Verdict.PROVED)
     assert certificate.verdict is (Verdict.REFUTED if reason else Verdict.PROVED)
+
+
+EACH = """\
+KERNEL k(x: float32[64]) -> (y: float32[64])
+  GRID (1, 1, 1)  BLOCK (32, 2, 1)
+  SHARED s: float32[2, 32]
+  MBARRIER b[4]
+
+{init}
+SYNC block
+s[threadIdx.y, threadIdx.x] = copy(x[32*threadIdx.y + threadIdx.x])
+ARRIVE b[0]
+WAIT b[0] parity 0
+ARRIVE b[1]
+WAIT b[1] parity 0
+ARRIVE b[2]
+WAIT b[2] parity 0
+ARRIVE b[3]
+WAIT b[3] parity 0
+y[32*threadIdx.y + threadIdx.x] = copy(s[1 - threadIdx.y, threadIdx.x])
+"""
+INITIALIZERS = {
+    "each thread one": ("IF threadIdx.x < 4 && threadIdx.y == 0:\n  INIT b[threadIdx.x] count 64", ""),
+    "one thread of each warp": ("IF threadIdx.x == 7:\n  FOR i in 0..2:\n    INIT b[2*i + threadIdx.y] count 64", ""),
+    "in a loop of other steps": ("IF threadIdx.x == 7 && threadIdx.y == 1:\n  FOR i in 0..8 step 2:\n    INIT b[i//2] count 64", ""),
+    "of a condition on the loop": ("FOR i in 0..32:\n  IF threadIdx.x == i && threadIdx.y == 0 && i % 8 == 3:\n    INIT b[i//8] count 64", ""),
+    "two threads one": ("IF threadIdx.x < 8 && threadIdx.y == 0:\n  INIT b[threadIdx.x//2] count 64", "a slot is initialized twice"),
+    "both warps": ("IF threadIdx.x < 4:\n  INIT b[threadIdx.x] count 64", "a slot is initialized twice"),
+    "one is left out": ("IF threadIdx.x < 3 && threadIdx.y == 0:\n  INIT b[threadIdx.x] count 64", "slots [3] are never initialized"),
+    "twice in a loop": ("IF threadIdx.x == 7:\n  FOR i in 0..3:\n    INIT b[i + threadIdx.y] count 64", "a slot is initialized twice"),
+}
+
+
+@pytest.mark.parametrize("name", INITIALIZERS)
+def test_several_threads_may_initialize_mbarriers_each_its_own(name: str) -> None:
+    init, reason = INITIALIZERS[name]
+    certificate = verdict(EACH.format(init=init))
+    assert certificate.is_proved is not bool(reason)
+    assert all(reason in o.reason for o in certificate.argument if o.verdict is not Verdict.PROVED)
+    assert certificate.verdict is (Verdict.REFUTED if reason else Verdict.PROVED)
+
+
+PHASES = """\
+KERNEL k(x: float32[32]) -> (y: float32[32])
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+  SHARED s: float32[32]
+  MBARRIER b[1]
+
+IF threadIdx.x == 0:
+  INIT b[0] count 32
+SYNC block
+s[threadIdx.x] = copy(x[threadIdx.x])
+ARRIVE b[0]
+WAIT b[0] parity 0
+y[threadIdx.x] = copy(s[31 - threadIdx.x])
+ARRIVE b[0]
+WAIT b[0] parity 1
+s[threadIdx.x] = copy(1.0)
+SYNC block
+ARRIVE b[0]
+WAIT b[0] parity 0
+"""
+
+
+def test_phases_may_be_counted_in_the_text() -> None:
+    assert verdict(PHASES).is_proved
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("WAIT b[0] parity 1", "WAIT b[0] parity 0", "it counts 32 arrivals, but gets 96"),
+        ("ARRIVE b[0]\nWAIT b[0] parity 1", "IF threadIdx.x < 16:\n  ARRIVE b[0]\n  WAIT b[0] parity 1", "threads with true synchronize at it, too"),
+        ("ARRIVE b[0]\nWAIT b[0] parity 1\n", "", "it counts 32 arrivals, but gets 64"),
+    ],
+)
+def test_parities_alternate(old: str, new: str, reason: str) -> None:
+    certificate = verdict(PHASES.replace(old, new, 1))
+    assert certificate.verdict is Verdict.REFUTED
+    assert reason in str(certificate)
+
+
+def test_a_phase_under_a_condition_may_be_left_out() -> None:
+    """The parities behind it then name other phases."""
+    text = PHASES.replace("GRID", "DIM N\n  GRID").replace("ARRIVE b[0]\nWAIT b[0] parity 1", "IF N > 5:\n  ARRIVE b[0]\n  WAIT b[0] parity 1")
+    assert verdict(text).verdict is Verdict.REFUTED

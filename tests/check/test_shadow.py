@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from taskfuse.check.clocks import Clocks
+from taskfuse.check.refuted import Budget, Refuted
 from taskfuse.check.shadow import Shadow
-from taskfuse.check.trace import Budget, Event, Refuted, Trace, places
+from taskfuse.check.touched_elements import places
+from taskfuse.check.trace import Event, Trace
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.kir.nodes import AsyncCopy, Compute

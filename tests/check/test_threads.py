@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from taskfuse.check.threads import Threads, bounds_of, box_count
+from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr, evaluate, parse_expr, sym
 from tests.check.structured import structure
 
@@ -143,16 +143,6 @@ def test_counts_of_a_symbolic_block(texts: tuple[str, ...], expected: str | None
     assert (found is None) if expected is None else found is parse_expr(expected)
 
 
-def test_remainders_are_counted_where_they_come_out_even() -> None:
-    found = structure(COPY, "(32, 8*N, 1)")
-    extents = {"threadIdx.y": parse_expr("8*N")}
-    names, context = ("threadIdx.y",), found.tree.root.context
-    assert box_count(conditions("threadIdx.y % 4 == 1"), extents, names, context) is parse_expr("2*N")
-    assert box_count(conditions("threadIdx.y % 3 == 1"), extents, names, context) is None
-    assert box_count(conditions("threadIdx.y % 4 < 4"), extents, names, context) is parse_expr("8*N")
-    assert box_count(conditions("k < 3"), extents, names, context) is None
-
-
 def test_somebody_and_everybody_of_a_symbolic_block() -> None:
     threads = made(SYMBOLIC)
     assert threads.at_least_one(conditions("threadIdx.y < N"))
@@ -162,13 +152,3 @@ def test_somebody_and_everybody_of_a_symbolic_block() -> None:
     assert threads.whole_warps(conditions("threadIdx.y < 2"))
     assert not threads.whole_warps(conditions("threadIdx.x < 2"))
     assert not threads.whole_groups((), 32)  # of constant blocks alone
-
-
-def test_bounds_that_conditions_give() -> None:
-    found = structure(COPY, "(64, 1, 1)")
-    context = found.tree.root.context
-    given = conditions("k >= 2", "k < N", "j + k <= 9")
-    assert bounds_of("k", context, conditions=given) == (parse_expr("2"), parse_expr("min(N, 10 - j) - 1"))
-    assert bounds_of("k", context, lambda e: "j" not in e.free, conditions=given) == (parse_expr("2"), parse_expr("N - 1"))
-    assert bounds_of("k", context, conditions=conditions("k != 3", "2*k < N")) is None
-    assert bounds_of("k", context, conditions=conditions("k == j")) == (sym("j"), sym("j"))

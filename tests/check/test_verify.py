@@ -6,7 +6,7 @@ import pytest
 
 from taskfuse.check import verify
 from taskfuse.check.counterexample import counterexample
-from taskfuse.check.trace import TooLarge
+from taskfuse.check.refuted import TooLarge
 from taskfuse.kir import parse_kernel
 from taskfuse.testing.case import seeded_case
 from taskfuse.testing.options import Mix

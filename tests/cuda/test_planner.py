@@ -6,8 +6,7 @@ from typing import cast
 
 import numpy as np
 
-from taskfuse.cuda.launch import LaunchPlans
-from taskfuse.cuda.launch_plan import LaunchPlan
+from taskfuse.cuda.launch_plan import LaunchPlan, LaunchPlans
 from taskfuse.kir.variant import ArgumentLayout
 from tests.cuda.calls import COPY
 from tests.cuda.fakes import FakeDriver, FakeTensor, FakeTorch, FakeTorchDevice, aligned

@@ -6,15 +6,17 @@ import re
 
 import taskfuse as tf
 from taskfuse.cuda import copy_instructions, instructions, matrices, nvrtc
-from taskfuse.cuda.expressions import DIVISOR, FLOOR_DIVIDE, FLOOR_MODULO
+from taskfuse.cuda.expressions import DIVISOR, FLOOR_DIVIDE, FLOOR_MODULO, Indices
+from taskfuse.cuda.ranges import Ranges
 from taskfuse.cuda.signature import ScalarArgument
 from taskfuse.cuda.source import emit
-from taskfuse.cuda.text import Helper
-from taskfuse.cuda.writer import Identifiers
-from taskfuse.ir.scalar import const
+from taskfuse.cuda.text import Helper, HelperCall
+from taskfuse.cuda.writer import Identifiers, Scope, Writer
+from taskfuse.ir.scalar import Facts, const
 from taskfuse.ir.shared_layouts import Major
 from taskfuse.kir.operands import Access, Descriptor
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
+from taskfuse.kir.synchronization import SetMaxNReg
 from tests.cuda.adding import checked
 
 
@@ -56,3 +58,13 @@ def test_names_of_helpers_are_taken() -> None:
         for defined in re.findall(r"(?:\w+\*? )(\w+)\([^)]*\) \{", helper.text):
             assert Identifiers()[defined] != defined or defined == "operator"
         assert Identifiers()[helper.name] != helper.name
+
+
+def test_a_statement_that_is_one_call() -> None:
+    kernel = tf.parse_kernel("KERNEL k() -> (y: float32[4])\n  GRID (1, 1, 1)  BLOCK (4, 1, 1)\n\ny[threadIdx.x] = copy(1.0)\n")
+    helper = Helper("budget", "__device__ void budget(int n) {}")
+    writer = Writer(kernel, Identifiers(), {}, {}, set())
+    scope = Scope(Indices({}, Ranges({}), Facts, False, frozenset(), {}, set()), (), 1, set())
+    writer.statement(SetMaxNReg(40), HelperCall(helper, ("registers",)), scope)
+    assert writer.lines == ["  budget(40);"]
+    assert writer.helpers == {helper}

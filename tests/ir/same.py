@@ -59,7 +59,7 @@ class Same:
         assert (s.allocation is None) == (t.allocation is None)
         self.all_axes(s.allocation or (), t.allocation or ())
         self.all_axes(s.atom_axes, t.atom_axes)
-        assert (s.inline, s.memory, s.stages, s.atom, s.in_flight) == (t.inline, t.memory, t.stages, t.atom, t.in_flight)
+        assert (s.inline, s.memory, s.stages, s.ring, s.atom, s.in_flight) == (t.inline, t.memory, t.stages, t.ring, t.atom, t.in_flight)
         bound = {self.axes[a]: p for a, p in s.ptypes.items() if p is not P.Serial and a in self.axes}
         assert bound == {a: p for a, p in t.ptypes.items() if p is not P.Serial}
 

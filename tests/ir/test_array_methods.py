@@ -106,7 +106,7 @@ def test_symbols_refuse_what_their_values_decide(ask: Callable[[Any], object], w
     n = extents()[3]
     with pytest.raises(SymbolError) as caught:
         ask(n)
-    assert caught.value.message == f"{what} is not known: it depends on values that a call gives"
+    assert caught.value.message == f"{what} is not known: it depends on values that are known only at a call"
     assert caught.value.help is not None
     assert caught.value.location is not None
     assert caught.value.location.file == __file__

@@ -1,10 +1,10 @@
-"""Cycles and components, against networkx."""
+"""Cycles and components, against networkx; orders."""
 
 import networkx as nx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskfuse.ir.connectivity import components, find_cycle
+from taskfuse.ir.connectivity import components, find_cycle, producers_first
 
 NODES = st.integers(0, 7)
 EDGES = st.lists(st.tuples(NODES, NODES), max_size=14)
@@ -47,3 +47,9 @@ def test_the_first_cycle_of_a_depth_first_search() -> None:
 def test_components_of_nothing() -> None:
     assert components([], []) == []
     assert components("ba", []) == [["b"], ["a"]]
+
+
+def test_inputs_come_before_their_readers() -> None:
+    inputs = {"d": ["b", "c"], "b": ["a"], "c": ["a"]}
+    assert producers_first(["d", "e", "c"], lambda n: inputs.get(n, [])) == ["a", "b", "c", "d", "e"]
+    assert producers_first(["c", "b"], lambda n: inputs.get(n, [])) == ["a", "c", "b"]

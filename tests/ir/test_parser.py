@@ -318,7 +318,7 @@ def test_records_that_are_no_fusion(text: str, error: str) -> None:
     [
         (Y + "OUTPUT y, y into x", FusionError, "fusion 'f': y is an output already, and has its array", "<fusion text>:6:11"),
         (Y + "OUTPUT x strides [4, 1]", FusionError, "fusion 'f': x is an input, and has its array", "<fusion text>:6:8"),
-        (Y + "OUTPUT y strides [1]", FusionError, "fusion 'f': (1,) are no strides of y [S, 4]", "<fusion text>:6:8"),
+        (Y + "OUTPUT y strides [1]", FusionError, "fusion 'f': (1,) are not strides of y [S, 4]", "<fusion text>:6:8"),
         (Y + "TASK t = x", TaskError, "t: x is an input: it is not computed, so no task contains it", "<fusion text>:6:6"),
         (Y + "TASK t = y registers 12", TaskError, "t: 12 registers", "<fusion text>:6:6"),
         (Y + "TASK t = y\nTASK t = y", TaskError, "t: there is already a node of this name", "<fusion text>:7:6"),

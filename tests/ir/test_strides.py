@@ -11,7 +11,7 @@ import taskfuse as tf
 from taskfuse.errors import FusionError
 from taskfuse.ir.dims import Dim, facts_of
 from taskfuse.ir.scalar import parse_expr, wrap
-from taskfuse.ir.strides import collides, order_of
+from taskfuse.ir.strides import collides, may_be_equal, order_of
 
 FACTS = facts_of([Dim("N", 1), Dim("C", 1)])
 
@@ -85,8 +85,8 @@ def test_the_reference_returns_all_of_them_and_writes_no_argument() -> None:
     [
         ({"strides": [1, 1]}, "with the strides [1, 1], elements of y [3, 4] would share memory"),
         ({"strides": [4, -1]}, "with the strides [4, -1], elements of y [3, 4] would share memory"),
-        ({"strides": [4]}, "[4] are no strides of y [3, 4]"),
-        ({"strides": ["M", 1]}, "a stride of y uses 'M', which is no dimension"),
+        ({"strides": [4]}, "[4] are not strides of y [3, 4]"),
+        ({"strides": ["M", 1]}, "a stride of y uses 'M', which is not a dimension"),
         ({"into": 3}, "y cannot be written in place: 3 is not a tensor of it"),
     ],
 )
@@ -113,3 +113,10 @@ def test_places_that_are_none() -> None:
         fusion.add_output(z, into=x)
     with pytest.raises(FusionError, match=r"into= for 2 outputs"):
         fusion.add_output(y, z, into=x)
+
+
+def test_shapes_that_may_be_equal() -> None:
+    n, one, two = parse_expr("N"), wrap(1), wrap(2)
+    assert may_be_equal([n, one], [two, one], FACTS)
+    assert not may_be_equal([n + 1, one], [n, one], FACTS)
+    assert not may_be_equal([one], [one, one], FACTS)

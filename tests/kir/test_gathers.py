@@ -32,10 +32,10 @@ GOOD = "GATHER r <- x[v] at v = i[0] of 32"
             "'v' is used outside the index that is read",
             "GATHER r <- x[v] at v = i[0] of 32, w = i[1] of 32",
         ),
-        ("GATHER r <- x[v] at v = i[0] of 32, v = i[1] of 32", "the symbol 'v' already means something here", GOOD),
+        ("GATHER r <- x[v] at v = i[0] of 32, v = i[1] of 32", "the symbol 'v' is already defined here", GOOD),
         (
             "FOR v in 0..4:\n  GATHER r <- x[v] at v = i[0] of 32",
-            "the symbol 'v' already means something here",
+            "the symbol 'v' is already defined here",
             "FOR w in 0..4:\n  GATHER r <- x[v] at v = i[w] of 32",
         ),
         ("GATHER r <- h[v] at v = i[0] of 32", "a gather does not convert: 'r' is float32, 'h' is bfloat16", GOOD),

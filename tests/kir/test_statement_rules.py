@@ -47,10 +47,10 @@ STATEMENTS = [
     ("IF N:\n  PASS", "the condition N is not a boolean", "IF N != 0:\n  PASS"),
     ("r = cat(b[0] if S, otherwise 0.0)", "the condition S is not a boolean", "r = cat(b[0] if S > 0, otherwise 0.0)"),
     (WGMMA.replace("accumulate 0", "accumulate N"), "the condition N is not a boolean", WGMMA.replace("accumulate 0", "accumulate N > 0")),
-    ("FOR N in 0..4:\n  PASS", "the loop variable 'N' already means something here", "FOR n in 0..4:\n  PASS"),
+    ("FOR N in 0..4:\n  PASS", "the loop variable 'N' is already defined here", "FOR n in 0..4:\n  PASS"),
     (
         "FOR i in 0..4:\n  FOR i in 0..4:\n    PASS",
-        "the loop variable 'i' already means something here",
+        "the loop variable 'i' is already defined here",
         "FOR i in 0..4:\n  PASS\nFOR i in 0..4:\n  PASS",
     ),
     ("FOR i in 0..4 step 0:\n  PASS", "the step 0 is not positive", "FOR i in 0..4 step N:\n  PASS"),
@@ -77,12 +77,12 @@ STATEMENTS = [
     ),
     (
         "FOR p in 0..4:\n  PASS\np = CURSOR(slots 2, slot 0, parity 0)",
-        "the loop variable 'p' already means something here",
+        "the loop variable 'p' is already defined here",
         "FOR n in 0..4:\n  PASS\np = CURSOR(slots 2, slot 0, parity 0)",
     ),
     (
         "p = CURSOR(slots 2, slot 0, parity 0)\nFOR n in 0..p.slot:\n  p.advance(1)",
-        "the loop moves the cursor 'p', of which its own bounds speak",
+        "the loop moves the cursor 'p', on which its own bounds depend",
         "p = CURSOR(slots 2, slot 0, parity 0)\nFOR n in 0..p.slot:\n  PASS\np.advance(1)",
     ),
     (

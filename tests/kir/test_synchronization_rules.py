@@ -19,7 +19,7 @@ SYNCHRONIZATION = [
         "the cursor 'p' runs over 4 slots here and over 2 elsewhere",
         "p = CURSOR(slots 2, slot 0, parity 0)\nIF N > 3:\n  p = CURSOR(slots 2, slot 1, parity 0)",
     ),
-    ("r = CURSOR(slots 2, slot 0, parity 0)", "the cursor 'r' already means something here", "p = CURSOR(slots 2, slot 0, parity 0)"),
+    ("r = CURSOR(slots 2, slot 0, parity 0)", "the cursor 'r' is already defined here", "p = CURSOR(slots 2, slot 0, parity 0)"),
     ("p = CURSOR(slots 0, slot 0, parity 0)", "a cursor over 0 slots; it needs at least 1", "p = CURSOR(slots 1, slot 0, parity 0)"),
     ("p = CURSOR(slots 2, slot 2, parity 0)", "a cursor at slot 2 with parity 0: slots are 0 to 1, parities 0 and 1", "p = CURSOR(slots 2, slot 1, parity 0)"),
     ("p = CURSOR(slots 2, slot 0, parity 2)", "a cursor at slot 0 with parity 2: slots are 0 to 1, parities 0 and 1", "p = CURSOR(slots 2, slot 0, parity 1)"),

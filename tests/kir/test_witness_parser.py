@@ -6,7 +6,7 @@ from taskfuse.dtypes import bool_, float32, float64
 from taskfuse.errors import ParseError
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.scalar import const, ge, lt, sym
+from taskfuse.ir.scalar import TRUE, const, ge, lt, sym
 from taskfuse.kir import held, parse_kernel, verify_kernel
 from taskfuse.kir.forms import RULE_WORDS
 from taskfuse.kir.operands import Access, Case, Content, Holds, Immediate, IndexOf, ScalarValue
@@ -32,7 +32,7 @@ def test_definitions_are_read() -> None:
     assert isinstance(found["l"].rule, Apply)
     assert found["l"].rule.operands[0] == IndexOf(i0 + n)
     assert found["one"].shape == found["one"].place == ()
-    assert found["w"].rule == Whole(("p", "q"), (point, (n - i0 - 1, i1)))
+    assert found["w"].rule == Whole(("p", "q"), (point, (n - i0 - 1, i1)), (TRUE, TRUE))
     assert isinstance(found["y"].rule, Apply)
     assert found["y"].rule.operands[1] == Access("one", ())
 
@@ -77,7 +77,7 @@ def test_what_results_stand_for_is_read(line: str, holds: Holds) -> None:
         ("r = copy(0.0) ~ value s[0] tile (N)", 34, "expected an integer, found 'N'"),
         ("r = copy(0.0) ~ value s[0] width 4", 28, "expected the end of the line, found 'width'"),
         ("SYNC block ~ value s[0]", 12, "expected an expression, found '~'"),
-        ("COMMIT copy ~ value s[0]", 13, "what a statement's results stand for is said behind one that writes elements, and this one writes none"),
+        ("COMMIT copy ~ value s[0]", 13, "a claim follows a statement that writes elements, and this one writes no element"),
     ],
 )
 def test_what_is_no_content(line: str, column: int, reason: str) -> None:

@@ -9,7 +9,7 @@ import taskfuse.kir.witness_rules as rules
 from taskfuse.dtypes import float32, float64
 from taskfuse.errors import VerifyError
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.scalar import const, sym
+from taskfuse.ir.scalar import TRUE, const, sym
 from taskfuse.kir import Kernel, map_stmts, parse_kernel, verify_kernel
 from taskfuse.kir.nodes import Compute, Stmt
 from taskfuse.kir.operands import Access, Content, Holds, ScalarValue
@@ -50,7 +50,7 @@ BAD_DEFINITIONS = [
     ),
     (
         "z: float32[N] over (N, 4) at (i2) = reduce add of neg(0.5) from 0.0",
-        "'i2' means nothing in the definition of 'z', whose iteration space has 2 axes",
+        "'i2' is not defined in the definition of 'z', whose iteration space has 2 axes",
         "z: float32[4] over (N, 4) at (i1) = reduce add of neg(0.5) from 0.0",
     ),
     ("z: float32[4] over (4) at (3 - i0) = neg(0.5)", "'z' is not a reduction: its iteration space is its shape", "z: float32[4] = neg(0.5)"),
@@ -65,25 +65,25 @@ BAD_DEFINITIONS = [
     ("z: float32[N] = scan add along 1 of s[i0]", "'z' has 1 axes, and none that is number 1", "z: float32[N] = scan add along 0 of s[i0]"),
     ("z: float32[N] = copy(x[i0])", "'x' has 2 axes, the access 1 indices", "z: float32[N] = copy(x[i0, 0])"),
     ("z: float32[N] = find x[i0, v0] at j[] of 4", "'j' has 1 axes, the access 0 indices", "z: float32[N] = find x[i0, v0] at j[0] of 4"),
-    ("z: float32[N] = copy(x[i0, i1])", "'i1' means nothing in the definition of 'z', whose iteration space has 1 axes", "z: float32[N] = copy(x[i0, 3])"),
+    ("z: float32[N] = copy(x[i0, i1])", "'i1' is not defined in the definition of 'z', whose iteration space has 1 axes", "z: float32[N] = copy(x[i0, 3])"),
     (
         "z: int64[N] = copy(index(threadIdx.x))",
-        "'threadIdx.x' means nothing in the definition of 'z', whose iteration space has 1 axes",
+        "'threadIdx.x' is not defined in the definition of 'z', whose iteration space has 1 axes",
         "z: int64[N] = copy(index(i0))",
     ),
     (
         "z: float32[N] = copy(x[v0, 0])",
-        "'v0' means nothing in the definition of 'z', whose iteration space has 1 axes",
+        "'v0' is not defined in the definition of 'z', whose iteration space has 1 axes",
         "z: float32[N] = find x[v0, 0] at j[i0] of N",
     ),
     (
         "z: float32[N] = pick(0.5 if i1 < 2, otherwise 1.0)",
-        "'i1' means nothing in the definition of 'z', whose iteration space has 1 axes",
+        "'i1' is not defined in the definition of 'z', whose iteration space has 1 axes",
         "z: float32[N] = pick(0.5 if i0 < 2, otherwise 1.0)",
     ),
     (
         "z: float32[N] = find x[i0, v1] at j[i0] of 4",
-        "'v1' means nothing in the definition of 'z', whose iteration space has 1 axes",
+        "'v1' is not defined in the definition of 'z', whose iteration space has 1 axes",
         "z: float32[N] = find x[i0, v0] at j[i0] of 4",
     ),
     (
@@ -94,7 +94,7 @@ BAD_DEFINITIONS = [
     ("z: float32[N, 4] = whole p at (i0)", "'z' has 2 axes, and the place of 'p' in it 1 indices", "z: float32[N, 4] = whole p at (i0, 3 - i1)"),
     (
         "z: float32[N, 4] = whole p at (i0, i2)",
-        "'i2' means nothing in the place of 'p', which has 2 axes",
+        "'i2' is not defined in the place of 'p', which has 2 axes",
         "z: float32[N, 4] = whole p at (i0, i1), q at (i0, i1)",
     ),
     ("z: int8[N] = copy(300)", "300 is not a value of int8", "z: int8[N] = copy(30)"),
@@ -124,8 +124,8 @@ def test_rules_of_definitions_that_no_text_breaks() -> None:
     assert (
         message(changed("f", rule=Find(Access("x", (sym("i0"), sym("v0"))), (Access("j", (sym("i0"),)),), ())))[0] == "'f' is found at 1 values with 0 extents"
     )
-    assert message(changed("w", rule=Whole(("p", "q"), ())))[0] == "'w' is made of 2 parts at 0 places"
-    assert message(changed("w", rule=Whole(("t9",), ((sym("i0"), sym("i1")),))))[0] == "there is no input, or tensor that is defined above, 't9'"
+    assert message(changed("w", rule=Whole(("p", "q"), (), ())))[0] == "'w' is made of 2 parts at 0 places under 0 conditions"
+    assert message(changed("w", rule=Whole(("t9",), ((sym("i0"), sym("i1")),), (TRUE,))))[0] == "there is no input, or tensor that is defined above, 't9'"
     assert message(replace(found, definitions=(found.definitions[-2], found.definitions[4])))[0] == "there is no input, or tensor that is defined above, 'p'"
     renamed = parse_kernel("KERNEL k(x: float32[i0]) -> (y: float32[i0])\n  DIM i0\n  GRID (1, 1, 1)  BLOCK (1, 1, 1)\n  DEFINE y: float32[i0] = copy(x[i0])\n")
     assert message(renamed) == ("'i0' is an extent and an index of definitions: rename the extent", "DEFINE y: float32[i0] = copy(x[i0])")
@@ -208,7 +208,7 @@ def test_every_output_has_a_definition_if_one_tensor_has() -> None:
 def test_the_symbols_of_a_tile_are_no_loop_variables() -> None:
     copy = "COPY y[0, 0] <- acc[0] width 4  ~ value y[0, tile.0] tile (4)"
     broken = kernel(f"FOR tile.0 in 0..4:\n  {copy}")
-    assert message(broken) == ("'tile.0' numbers the elements of a tile, and already means something here", copy)
+    assert message(broken) == ("'tile.0' numbers the elements of a tile, and is already defined here", copy)
     verify_kernel(kernel(f"FOR tile.1 in 0..4:\n  {copy}"))
 
 

@@ -17,7 +17,7 @@ def test_vertical_groups_on_clusters() -> None:
     bind(b, S, TX)
     fusion.group([fusion.task([a]), fusion.task([b])], "g").parallelize(P.CIDx)
     assert refused(lambda: tf.lower(fusion), UnsupportedError) == (
-        "vertical group g on CIDx is not supported: rings between the blocks of a cluster are not built yet\n"
+        "vertical group g on CIDx is not supported: rings between the blocks of a cluster are not supported yet\n"
         "help: parallelize it on a thread or block index type"
     )
 

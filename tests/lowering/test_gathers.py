@@ -138,7 +138,7 @@ def test_vectors_along_the_indices_are_refused() -> None:
     y.split(1, 4)
     y.axis(2).parallelize(P.Vectorize)
     assert refused(lambda: tf.lower(fusion)) == (
-        "cannot lower tv2: its vector axis is one along which the indices differ\nhelp: make a dimension of the table behind the indexed ones the vector axis"
+        "cannot lower tv2: its vector axis is one along which the indices differ\nhelp: make a dimension of the table after the indexed ones the vector axis"
     )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -130,11 +128,3 @@ def test_rows_that_a_table_names_are_not_in_registers() -> None:
     kernel = tf.lower(fusion)
     assert "SHARED" in str(kernel)
     assert kernel.simulate(X, OFFSETS)[0].tolist() == SUMS
-
-
-def test_sums_that_begin_with_negative_zero_take_every_term() -> None:
-    fusion, _, y = ragged()
-    expr = fusion.definition(y)
-    assert isinstance(expr, Reduction)
-    assert end_of_terms(fusion, expr, 1) is not None
-    assert end_of_terms(fusion, replace(expr, init=replace(expr.init, value=-0.0)), 1) is None

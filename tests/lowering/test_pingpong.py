@@ -55,7 +55,7 @@ def test_a_ring_behind_a_barrier_of_all_instances_holds_a_slot_for_each_of_them(
 
     agrees(build(3), numbers(3, 4))
     assert lowering(build(2)) == (
-        "cannot lower compute: its instances on TIDy take turns in the ring of tv3, wait for each other, and take turns in the ring of tv1.b2 behind that: "
+        "cannot lower compute: its instances on TIDy take turns in the ring of tv3, wait for each other, and take turns in the ring of tv1.b2 afterwards: "
         "2 slots of it do not hold what the 3 instances take, and its producer cannot fill the first\n"
         "help: give it circular_buffer(3) or more, or keep data within an instance between the two"
     )

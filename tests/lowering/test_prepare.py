@@ -139,5 +139,5 @@ def test_each_part_of_an_assembly_is_a_tensor_of_its_own(output: bool) -> None:
 
 def test_roles_in_the_blocks_of_a_cluster_are_not_built_yet() -> None:
     check_supported(load_use())
-    with pytest.raises(TaskfuseError, match="rings between the blocks of a cluster are not built yet"):
+    with pytest.raises(TaskfuseError, match="rings between the blocks of a cluster are not supported yet"):
         check_supported(load_use(group=P.CIDx))

@@ -83,3 +83,14 @@ def test_transforms_that_are_learned_later() -> None:
     assert not keys.equal(a.loop[0], b.loop[0])
     keys = Keys(a.fusion)
     assert keys.equal(a.loop[0], b.loop[0])
+
+
+def test_a_merge_with_an_axis_of_extent_one_is_the_other_axis() -> None:
+    _, a, b = pair(1, 6, 2)
+    a.merge(0, 1)
+    b.merge(1, 0)
+    keys = Keys(a.fusion)
+    assert keys.equal(a.loop[0], b.loop[0])
+    assert keys.equal(a.loop[0], b.root[1])
+    b.merge(0, 1)
+    assert not Keys(a.fusion).equal(a.loop[0], b.loop[0])

@@ -75,3 +75,15 @@ def test_joins_go_through_chains() -> None:
         tv.inline_at(1)
     (loop,) = SharedLoops(fusion).loops
     assert set(loop.axes) == {a, b, c, d}
+
+
+def test_loops_differ_in_an_axis_of_extent_one() -> None:
+    with Fusion("f") as fusion:
+        a = tf.exp(tf.define_tensor([6, 4]))
+        b = tf.sin(tf.expand_dims(a, 0))
+        fusion.add_output(b)
+    assert reason(a, b, 0) == "axis 0 of tv1 (extent 6) is not axis 0 of tv3 (extent 1)"
+    b.merge(0, 1)
+    assert [reason(a, b, k) for k in range(2)] == [None, None]
+    a.merge(0, 1)
+    assert reason(a, b, 0) == "axis 0 of tv1 (extent 24) is not axis 0 of tv3 (extent 6)"

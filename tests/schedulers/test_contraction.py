@@ -149,8 +149,8 @@ REFUSED: dict[Build, str] = {
     sliced_factor: "reads a at [",
     batch_contiguous: "the last axis of a is a batch axis",
     gram: "x is read by more than the contraction",
-    shared_input: "bias is read by the epilogue and behind a reduction",
-    turned_final: "along other axes than its own",
+    shared_input: "bias is read by the epilogue and after a reduction",
+    turned_final: "along axes other than its own",
 }
 
 

@@ -86,7 +86,7 @@ def test_what_several_outputs_need_is_computed_for_each() -> None:
 REFUSED: list[tuple[Build, str]] = [
     (lambda: [tf.cumsum(tf.cumsum(tensor("x", 4, 8), 0), 1)], "needs scans of different axes"),
     (lambda: [tf.sum(tf.cumsum(tensor("x", 4, 8), 1), 1)], "whose elements a thread computes one after another"),
-    (lambda: [tf.neg(tf.cat([tensor("x", 4), tensor("y", 4)], 0, "scatter"))], "which is put together in scatter form"),
+    (lambda: [tf.neg(tf.cat([tensor("x", 4), tensor("y", 4)], 0, "scatter"))], "which is assembled from parts (a cat in scatter form)"),
     (lambda: [tf.cumsum(tensor("x", 4), 0)[::-1] + 1.0], "which cannot be computed again where it is read"),
     (lambda: [tf.take(tf.sum(tensor("x", 8, 4), 1), tensor("i", 3, dtype=tf.int64), 0)], "at computed indices"),
 ]

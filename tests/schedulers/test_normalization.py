@@ -1,5 +1,6 @@
 """Schedules of normalizations: every kind, way to keep a row, dtype, axis and remainder, proved and compared with NumPy."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -139,3 +140,16 @@ def test_no_choice_spills(kind: Kind, shape: tuple[int, int], axis: int, arch: s
     tf.schedulers.normalization(fusion)
     found = tf.lower(fusion).resources(arch).compiled
     assert (found.spill_stores, found.spill_loads) == (0, 0)
+
+
+def test_rows_may_have_axes_of_extent_one_that_their_statistics_lack() -> None:
+    with tf.Fusion("instances") as fusion:
+        x = tf.define_tensor([2, 8, 4, 4], name="x")
+        rows = tf.reshape(x, [1, 16, 4, 4])
+        fusion.add_output(rows - tf.reshape(tf.mean(rows, (0, 2, 3)), [1, 16, 1, 1]))
+    chosen = tf.schedulers.normalization(fusion)
+    assert "16 rows of 16 elements" in chosen.explain()
+    kernel = tf.lower(fusion)
+    assert kernel.verify().is_proved
+    values = np.random.default_rng(0).normal(size=(2, 8, 4, 4)).astype(np.float32)
+    assert np.allclose(kernel.simulate(values)[0], fusion.evaluate(values)[0], atol=1e-5)

@@ -85,7 +85,7 @@ CASES: dict[str, tuple[Callable[[], list[tf.TensorView]], str]] = {
         "tv2 has some of the reduced axes and lacks others\nhelp: broadcast it, or pass it with all of them",
     ),
     "single": (lambda: [tf.sum(x(4, 1), 1)], "it reduces nothing\nhelp: tf.schedulers.pointwise takes such fusions"),
-    "phases": (lambda: [tf.softmax(x(4, 6))], "a row is walked over 3 times\nhelp: tf.schedulers.normalization takes such fusions"),
+    "phases": (lambda: [tf.softmax(x(4, 6))], "a row is read 3 times\nhelp: tf.schedulers.normalization takes such fusions"),
 }
 
 

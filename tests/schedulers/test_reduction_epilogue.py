@@ -86,11 +86,11 @@ REFUSED: dict[str, tuple[Epilogue, tuple[str, ...], str]] = {
     "softmax": (lambda x: [tf.exp(x - tf.max(x, axis=1, keepdims=True))], (), "a reduction of all tiles, which are complete when their registers are gone"),
     "batch alone": (lambda x: [tf.sum(x, axis=0)], ("B",), "tv4 reduces batch axes, and neither rows nor columns"),
     "twice": (lambda x: [tf.sum(tf.max(x, axis=1))], (), "tv5 is not computed element by element"),
-    "crossed": (lambda x: [tf.expand_dims(tf.sum(x, axis=1), 1) + tf.expand_dims(tf.sum(x, axis=0), 0)], (), "along other axes than its own"),
+    "crossed": (lambda x: [tf.expand_dims(tf.sum(x, axis=1), 1) + tf.expand_dims(tf.sum(x, axis=0), 0)], (), "along axes other than its own"),
     "input twice": (
         lambda x: [x + (bias := tf.define_tensor(["N"], name="bias")), tf.sum(x, axis=0) + bias],
         (),
-        "bias is read by the epilogue and behind a reduction",
+        "bias is read by the epilogue and after a reduction",
     ),
     "of an input": (lambda x: [x, tf.sum(tf.define_tensor(["N", "K"], name="c"), axis=1)], (), "is not computed element by element"),
 }
@@ -111,7 +111,7 @@ def test_what_is_refused(name: str) -> None:
 def test_the_compiler_neither_spills_nor_serializes() -> None:
     fusion = fusion_of(lambda x: [bf16(tf.relu(x)), tf.max(tf.abs(x), axis=1), tf.sum(x, axis=0)])
     schedule = tf.schedulers.matmul(fusion, MatmulConfig())
-    assert "tv7, tv8: parts of each tile in Global memory, added up behind a barrier of the grid" in schedule.explain()
+    assert "tv7, tv8: partial results of each tile in Global memory, added after a grid barrier" in schedule.explain()
     assert any(tv.schedule.ptype(a) is P.TIDy for tv in fusion.outputs[2:] for a in tv.loop)
     found = tf.lower(fusion).resources().compiled
     assert isinstance(found, Resources)

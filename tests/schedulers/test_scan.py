@@ -147,7 +147,7 @@ def test_unknown_lengths_are_bounded_at_the_call() -> None:
         (total([4, 8], math=lambda x: tf.cumsum(x, 1).sum(1)), "tv2 is neither a scan nor elementwise\nhelp: tf.schedulers.auto asks other schedulers"),
         (
             total([8], math=lambda x: tf.cumsum(x)[::-1]),
-            "tv3 reads tv2, a scan, elsewhere than at its own point\nhelp: tf.compile makes several kernels",
+            "tv3 reads tv2, a scan, at points other than its own\nhelp: tf.compile makes several kernels",
         ),
         (total([4, "N"], math=rows(tf.cumsum)), 'a row has N elements: a block may be too small for it\nhelp: say how many at most: tf.dim("N", max=4096)'),
         (

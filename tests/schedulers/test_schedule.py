@@ -102,7 +102,7 @@ def test_what_no_scheduler_takes() -> None:
     scheduled.outputs[0].axis(0).parallelize(tf.ParallelType.BIDx)
     nothing = tf.Fusion("f")
     for given, config, text in (
-        (fusion(), 3, "config is 3, no PointwiseConfig\nhelp: give a tf.schedulers.PointwiseConfig, or None"),
+        (fusion(), 3, "config is 3, not a PointwiseConfig\nhelp: give a tf.schedulers.PointwiseConfig, or None"),
         (scheduled, None, "it has a schedule already\nhelp: give it a fusion without scheduling calls"),
         (nothing, None, "it has no outputs\nhelp: fusion.add_output(tensor)"),
     ):

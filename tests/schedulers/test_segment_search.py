@@ -41,3 +41,16 @@ def test_a_product_for_tensor_cores_is_cut_off_however_much_it_computes() -> Non
         a, b = (tf.define_tensor([4096, 4096], dtype=tf.bfloat16, name=name) for name in "ab")
         fusion.add_output(tf.relu(a) @ b)
     assert [step.schedule.scheduler for step in choose_segments(fusion).steps] == ["pointwise", "matmul"]
+
+
+def test_reductions_of_the_same_axes_are_walked_together() -> None:
+    with tf.Fusion("gradients") as fusion:
+        w = tf.define_tensor([128], name="w")
+        g = tf.cast(tf.define_tensor([4, 128, 128], dtype=tf.bfloat16, name="dy"), tf.float32)
+        x = tf.define_tensor([4, 128, 128], name="x")
+        scaled, normal = g * w, x * tf.rsqrt(tf.mean(tf.square(x), 2, keepdims=True) + 1e-5)
+        data = scaled - normal * tf.mean(scaled * normal, 2, keepdims=True)
+        bias, weight = tf.sum(g, (0, 1)), tf.sum(g * normal, (0, 1))
+        fusion.add_output(data, bias, weight)
+    steps = choose_segments(fusion).steps
+    assert any({bias.name, weight.name} <= {*step.tensors} for step in steps)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from taskfuse.check.trace import Refuted
+from taskfuse.check.refuted import Refuted
 from taskfuse.check.values.lanes import Lanes, Launch
 from taskfuse.check.values.terms import Ints
 from taskfuse.ir.scalar import evaluate

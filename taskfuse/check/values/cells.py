@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd, prod
 
-from taskfuse.check.trace import Refuted, TooLarge
+from taskfuse.check.refuted import Refuted, TooLarge
 from taskfuse.check.values.terms import NOTHING, Bools, Ints, Terms
 from taskfuse.dtypes import DType
 from taskfuse.ir.medium import MEDIA
@@ -20,7 +20,7 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
 
 BEHIND = -1
-"""The tag of a cell behind the first of an element; the data says how far."""
+"""The tag of a cell after the first of an element; the data says how far."""
 MOST = 1 << 24
 """Cells of a launch at most."""
 

@@ -230,7 +230,7 @@ class Instructions:
         return Place(node, d.base.buffer, index, tensor, element, ((name, rows), ("tile.2", k)), start + d.offset + offset, d.swizzle)
 
     def _start(self, node: Node, access: Access, most: int) -> tuple[tuple[Expr, ...], Expr]:
-        """The index on the first axes, and the bytes from there to an element of the last ones, which have room for ``most`` bytes behind it."""
+        """The index on the first axes, and the bytes from there to an element of the last ones, which have room for ``most`` bytes from it."""
         shape, size = self.shapes[access.buffer], self.sizes[access.buffer]
         first, room = len(shape), size
         while first and isinstance(extent := shape[first - 1], Const):

@@ -7,19 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from taskfuse.check.trace import Refuted
+from taskfuse.check.refuted import Refuted, TooLarge
 from taskfuse.check.values.elements import value
 from taskfuse.check.values.lanes import Lanes
 from taskfuse.check.values.matching import claimed
 from taskfuse.check.values.state import State, points
-from taskfuse.check.values.terms import NOTHING, Terms
+from taskfuse.check.values.terms import NOTHING, Bools, Ints, Terms
+from taskfuse.dtypes import DType
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, VectorCopy
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.witness import Find
 
 SAMPLES = 64
-"""How many values of an index that is data are tried one by one."""
+"""How many values of an index that is data are tried for each thread, if not all."""
+MOST = 1 << 20
+"""How many are tried for all threads of a statement."""
+ROWS = 1 << 14
+"""How many are looked at side by side."""
 
 
 def choose(state: State, stmt: Choose, lanes: Lanes) -> None:
@@ -76,16 +81,11 @@ def gather(state: State, stmt: Gather, lanes: Lanes) -> None:
     for k, (v, want) in enumerate(zip(stmt.values, rule.values, strict=True)):
         bad |= ~state.same(state.read(v.source, some, stmt), state.elements.operand(want, at, count), state.elements.operand_dtype(want))
         bad |= np.asarray(some.value(v.extent) != value(rule.extents[k], at))
-    store = state.cells.stores[stmt.source.buffer]
     if width > 1:
         some.own["tile.0"] = np.tile(np.arange(width), n)
-    for chosen in _choices([value(e, state.launch.symbols) for e in rule.extents]):
-        for k, (v, number) in enumerate(zip(stmt.values, chosen, strict=True)):
-            some.own[v.symbol] = number
-            at[f"v{k}"] = number
-        here = state.places(stmt.source, some, 1) + np.tile(np.arange(width), n)
-        held = state.fetch(store, state.owners(store, some), here, stmt, some.ids, some.role)
-        bad |= ~state.same(held, state.elements.operand(rule.source, at, count), tensor.dtype)
+    choices = _choices([value(e, state.launch.symbols) for e in rule.extents], entirely=tensor.name in state.entirely, lanes=count)
+    for start in range(0, len(choices), step := max(1, ROWS // max(count, 1))):
+        bad |= _elsewhere(state, stmt, rule, tensor.dtype, some, at, choices[start : start + step], width)
     bad &= inside
     if bad.any():
         found = found.copy()
@@ -99,26 +99,45 @@ def gather(state: State, stmt: Gather, lanes: Lanes) -> None:
     state.write_wide(stmt.out, lanes, found.reshape(n, width), stmt)
 
 
+def _elsewhere(state: State, stmt: Gather, rule: Find, dtype: DType, lanes: Lanes, at: dict[str, Any], choices: Ints, width: int) -> Bools:
+    """For each element of each thread, whether another one than the definition's is gathered for one of some values of the index."""
+    count, tried = len(lanes), len(choices)
+    rows, values = np.repeat(np.arange(count), tried), np.tile(choices, (count, 1))
+    here = lanes.some(rows)
+    point: dict[str, Any] = {name: v if isinstance(v, int) else v[rows] for name, v in at.items()}
+    for k, v in enumerate(stmt.values):
+        here.own[v.symbol] = values[:, k]
+        point[f"v{k}"] = values[:, k]
+    store = state.cells.stores[stmt.source.buffer]
+    places = state.places(stmt.source, here, 1) + (np.arange(count) % width)[rows]
+    held = state.fetch(store, state.owners(store, here), places, stmt, here.ids, here.role)
+    good = state.same(held, state.elements.operand(rule.source, point, count * tried), dtype).reshape(count, tried)
+    return ~np.logical_and.reduce(good, axis=1)
+
+
 def is_sampled(kernel: Kernel, stmt: Gather) -> bool:
-    """True if a run at constant extents does not look at all values of the indices of a gather."""
+    """True if a run at constant extents looks at some values only of the indices of a gather, unless it is asked for all."""
     tensor = None if stmt.holds is None else stmt.holds.tensor
     rule = next((d.rule for d in kernel.definitions if d.tensor == tensor), None)
     return isinstance(rule, Find) and prod(int(value(e, {})) for e in rule.extents) > SAMPLES
 
 
-def _choices(extents: list[Any]) -> list[tuple[int, ...]]:
-    """Values of the symbols of a gather: all if they are few, else the first, the last and some between, each alone and all together."""
-    total = 1
-    for n in extents:
-        total *= max(0, int(n))
-    if total == 0:
-        return []
-    if total <= SAMPLES:
-        return [tuple(int(i) for i in np.unravel_index(k, [int(n) for n in extents])) for k in range(total)]
+def _choices(extents: list[Any], *, entirely: bool, lanes: int) -> Ints:
+    """Values of the symbols of a gather, in rows: all if they are few, else the first, the last and some between, each alone and all together.
+
+    Args:
+        entirely: all, however many they are. Raises :class:`TooLarge` if they are too many for the threads that gather.
+    """
+    shape = tuple(max(0, int(n)) for n in extents)
+    total = prod(shape)
+    if entirely and total * lanes > MOST:
+        raise TooLarge
+    if total <= SAMPLES or entirely:
+        return np.indices(shape).reshape(len(shape), -1).T
     found: set[tuple[int, ...]] = set()
     for part in range(8):
-        found.add(tuple((int(n) - 1) * part // 7 for n in extents))
-    for k, n in enumerate(extents):
+        found.add(tuple((n - 1) * part // 7 for n in shape))
+    for k, n in enumerate(shape):
         for part in range(8):
-            found.add(tuple((int(n) - 1) * part // 7 if j == k else int(m) // 2 for j, m in enumerate(extents)))
-    return sorted(found)
+            found.add(tuple((n - 1) * part // 7 if j == k else m // 2 for j, m in enumerate(shape)))
+    return np.asarray(sorted(found), np.int64)

@@ -45,7 +45,7 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constr
         again: points may be visited more than once.
 
     Returns:
-        True if points behind the end of an axis, or in front of its first, may be visited, too.
+        True if points past the end of an axis, or before its first, may be visited, too.
 
     Raises:
         Open: it is not known.
@@ -219,13 +219,13 @@ def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...
             raise Open("its tiles overlap", v.node)
         tiles.append(column // size)
         counts.append(-(-extent.value // size))
-    there = np.logical_and.reduce([t < n for t, n in zip(tiles, counts, strict=True)])  # others lie behind the end
+    there = np.logical_and.reduce([t < n for t, n in zip(tiles, counts, strict=True)])  # others lie past the end
     _filled([t[there] for t in tiles], counts, counts, v.node, again)
     return not there.all() or any(isinstance(e, Const) and e.value % s for e, s in zip(extents, ends, strict=True))
 
 
 def _axis(column: Ints, weights: dict[str, Expr], v: Visits, extent: Expr, constraints: Constraints) -> tuple[int, bool]:
-    """How many points a table has along an axis, and whether those of its loops may lie behind the end."""
+    """How many points a table has along an axis, and whether those of its loops may lie past the end."""
     width, reach = reach_of(column, weights, v, constraints)
     if reach is None:
         return width, True

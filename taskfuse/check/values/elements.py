@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from taskfuse.check.trace import TooLarge
+from taskfuse.check.refuted import TooLarge
 from taskfuse.check.values.terms import ELEMENT, NOTHING, SCALAR, Bools, Ints, Terms, constant, constants, converted, tensor_tag
 from taskfuse.dtypes import DType, int64
 from taskfuse.ir.elementwise import ELEMENTWISE

@@ -7,7 +7,7 @@ claim is never taken for granted: it only says with which definition a statement
 whole, each element once, and each with its own term.
 
 Not covered: rounding (sums are taken to be associative and commutative; products of float32 by tensor cores are tf32), and values of a gather's index
-beyond those that :mod:`taskfuse.check.values.computing` samples.
+beyond those that :mod:`taskfuse.check.values.copies` samples, unless all are asked for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from enum import Enum
 
 import numpy as np
 
-from taskfuse.check.trace import Budget, Refuted, TooLarge
+from taskfuse.check.refuted import Budget, Refuted, TooLarge
 from taskfuse.check.values import computing, copies, tiles
 from taskfuse.check.values.barriers import Barriers
 from taskfuse.check.values.elements import Elements
@@ -53,12 +53,13 @@ class Finding:
     notes: tuple[str, ...] = ()
 
 
-def execute(kernel: Kernel, extents: Mapping[str, int], budget: Budget | None = None) -> Finding | Witness | None:
+def execute(kernel: Kernel, extents: Mapping[str, int], budget: Budget | None = None, entirely: frozenset[str] = frozenset()) -> Finding | Witness | None:
     """Follow one run of a kernel, and compare what its outputs hold with its definitions.
 
     Args:
         extents: values of the kernel's extents.
         budget: a limit on the work.
+        entirely: tensors of which gathers are looked at for every value of their indices.
 
     Returns:
         what is wrong; ``Witness.MISSING`` if the kernel has no definitions; ``None`` if all values are right at these extents.
@@ -73,7 +74,7 @@ def execute(kernel: Kernel, extents: Mapping[str, int], budget: Budget | None = 
         for p in kernel.params:
             if isinstance(p, HostParam):
                 symbols[p.name] = int(evaluate(p.value, symbols))
-        _Execution(kernel, symbols, budget or Budget()).run()
+        _Execution(kernel, symbols, budget or Budget(), entirely).run()
     except (ZeroDivisionError, TableIndexError):  # no other IndexError: that is a fault of this code
         raise TooLarge from None
     except Refuted as e:
@@ -85,11 +86,11 @@ def execute(kernel: Kernel, extents: Mapping[str, int], budget: Budget | None = 
 class _Execution:
     """One run."""
 
-    def __init__(self, kernel: Kernel, symbols: Mapping[str, int], budget: Budget) -> None:
+    def __init__(self, kernel: Kernel, symbols: Mapping[str, int], budget: Budget, entirely: frozenset[str]) -> None:
         self.kernel = kernel
         launch = Launch(kernel, symbols)
         self.barriers = Barriers(kernel, launch, symbols)
-        self.state = State(kernel, launch, Elements(kernel, launch.symbols), symbols, budget)
+        self.state = State(kernel, launch, Elements(kernel, launch.symbols), symbols, budget, entirely)
         self.machine = Machine(kernel, launch, self.barriers, budget, self._execute, self._apart)
 
     def run(self) -> None:

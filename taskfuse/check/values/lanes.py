@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from taskfuse.check.drawn_tables import drawn_tables
+from taskfuse.check.drawn_launches import drawn_tables
+from taskfuse.check.refuted import TooLarge
 from taskfuse.check.statement_tree import BLOCK_NAMES, CLUSTER_NAMES, THREAD_NAMES
-from taskfuse.check.trace import TooLarge
 from taskfuse.check.values.terms import Bools, Ints
 from taskfuse.ir.scalar import Const, Expr, compile_expr, evaluate
 from taskfuse.kir import Kernel

@@ -1,7 +1,7 @@
 """One legal run of a launch, many threads at a time.
 
 Threads at one place execute its statement together, those of all blocks. They split where conditions or trip counts differ, and rejoin where they reach
-the same place; threads at an earlier place in the text run first, and those behind wait for them. Where no group can continue as a whole, its threads
+the same place; threads at an earlier place in the text run first, and later ones wait for them. Where no group can continue as a whole, its threads
 that can do so. A kernel whose order is proved reads the same in every run, so one run is enough; asynchronous operations end as soon as they are
 issued, which is legal.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from taskfuse.check.trace import Budget, Refuted
+from taskfuse.check.refuted import Budget, Refuted
 from taskfuse.check.values.barriers import Barriers
 from taskfuse.check.values.lanes import Frame, Lanes, Launch, Number
 from taskfuse.check.values.terms import Bools

@@ -1,6 +1,6 @@
 """Terms that add nothing: from where on, along an axis of a reduction, the definition says that a term is what the reduction's combine leaves as it is.
 
-A masked or ragged axis is as long as its longest row, and its terms behind a row's end are neutral by definition: loops need not come to them.
+A masked or ragged axis is as long as its longest row, and its terms past a row's end are neutral by definition: loops need not come to them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _end(operand: Operand, axis: str, neutral: float, definitions: Mapping[str, 
 
 
 def _bounds(condition: Expr, axis: str) -> Iterator[Expr]:
-    """Ends of an axis that a condition does not hold behind."""
+    """Ends of an axis past which a condition does not hold."""
     for part in conjuncts(condition):
         if not isinstance(part, Compare) or part.op not in (CompareOp.LT, CompareOp.LE):
             continue

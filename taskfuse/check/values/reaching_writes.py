@@ -189,7 +189,10 @@ class ReachingWrites:
             raise Open(f"its producer is not known to write it at every position of {ring.full}", want.node)
 
     def _own_ring(self, want: Place, skip: int, slot: tuple[MultiBuffer, int], constraints: Constraints, *, past: bool) -> None:
-        """What is read at a position that a role fills for itself is what was written at that position, in this execution of the block or an earlier one."""
+        """What is read at a position that a role fills for itself is what was written at that position, in this execution of the block or an earlier one.
+
+        Other code of the role may write the same storage, but not between a write and a read of one execution of the block.
+        """
         self.writes.overlaid.clear(want)
         for n in want.node.loops:
             self.writes.overlaid.keeps(want, n)
@@ -201,11 +204,13 @@ class ReachingWrites:
         loop = ring.loop
         front: list[tuple[int, Place]] = []
         within: list[tuple[int, Place]] = []
+        elsewhere: list[Place] = []
         for c in self.writes.claims.get(want.buffer, []):
             mine = self._multibuffers.slot(c.index[skip])
             place = None if mine is None or mine[0] is not ring else ring.position(c.node, mine[1])
             if place is None:
-                raise Open(f"{want.buffer} is written at a position that is not known", c.node)
+                elsewhere.append(c)
+                continue
             if not place.inside:
                 front.append((place.count - at.count, c))
                 continue
@@ -215,8 +220,13 @@ class ReachingWrites:
             within.append((place.count - at.count, c))
         current = [c for d, c in within if d == 0 and c.node.number < want.node.number]
         common = around(want.node)
+        for c in elsewhere:
+            if not current or in_other_arm(c.node, want.node) or not _is_apart(c.node, [*(x.node for x in current), want.node], ring):
+                raise Open(f"{want.buffer} is written at a position that is not known", c.node)
         if current and self._last.scan(want, [Look(tuple(reversed(current)), common, skip)], constraints, past=past):
             return
+        if elsewhere:
+            raise Open(f"{want.buffer} is written at a position that is not known", elsewhere[0].node)
         if loop is None or self.writes.overlaid.shared_with(want.buffer):
             raise Open(f"no write of {want.buffer} is known to come before it in every case", want.node)
         stmt = loop.stmt
@@ -239,6 +249,15 @@ class ReachingWrites:
             mine = tuple(c for d, c in reversed(front) if d == p * moves)
             if not first.empty and not self._last.scan(want, [Look(mine, common, skip)], first, past=past):
                 raise Open(f"no write of {want.buffer} is known at its first positions", want.node)
+
+
+def _is_apart(node: Node, uses: list[Node], ring: MultiBuffer) -> bool:
+    """True if a statement never runs between others of one execution of the block of a ring: it stands outside, before them all or behind them all."""
+    places = [next((n.index for n in x.path if n.block is ring.block), None) for x in (node, *uses)]
+    mine, *theirs = places
+    if mine is None:
+        return True
+    return all(t is not None and t > mine for t in theirs) or all(t is not None and t < mine for t in theirs)
 
 
 def _encloses(visit: Visit, node: Node) -> bool:

@@ -235,10 +235,10 @@ class Reductions:
             grid = dict(zip(BLOCK_NAMES, self.writes.tree.kernel.grid, strict=True))
             blocks = {name: (const(0), grid[name]) for name in joined.blocks}
         rows = members_of(self.writes.tree, joined, group, axes, want) if joined is not None else [None]
-        digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead behind its end
+        digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead past its end
 
         def beyond(row: Mapping[str, Ints] | None, *, everywhere: bool) -> bool:
-            """Whether terms lie behind the end; of all points, or of those alone that the conditions around the terms let be."""
+            """Whether terms lie past the end; of all points, or of those alone that the conditions around the terms let be."""
             visits: list[Visits] = []
             extents: list[Expr] = [space[k] for k in axes]
             values: list[Expr] = []

@@ -24,7 +24,7 @@ from taskfuse.kir.nodes import For
 
 Ints = NDArray[np.int64]
 Span = tuple[Expr, Expr | None]
-"""First value and behind the last one; ``None``: whatever a condition says, which is known to leave all that matters."""
+"""The first value and the end (exclusive); ``None``: whatever a condition says, which is known to leave all that matters."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,7 @@ Equation = tuple[Expr, Expr]
 """What the writer's symbols say, and what it must be."""
 
 Spans = Mapping[str, tuple[Expr, Expr]]
-"""First and behind the last value of a symbol."""
+"""The first value of a symbol and the end (exclusive)."""
 
 
 class Open(Exception):

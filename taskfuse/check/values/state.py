@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taskfuse.check.trace import Budget, Refuted
+from taskfuse.check.refuted import Budget, Refuted
 from taskfuse.check.values.cells import Cells, Store
 from taskfuse.check.values.elements import Elements
 from taskfuse.check.values.lanes import Lanes, Launch
@@ -69,8 +69,11 @@ class Writers:
 class State:
     """The state of a run."""
 
-    def __init__(self, kernel: Kernel, launch: Launch, elements: Elements, symbols: Mapping[str, int], budget: Budget) -> None:
+    def __init__(
+        self, kernel: Kernel, launch: Launch, elements: Elements, symbols: Mapping[str, int], budget: Budget, entirely: frozenset[str] = frozenset()
+    ) -> None:
         self.kernel = kernel
+        self.entirely = entirely
         self.launch = launch
         self.elements = elements
         self.budget = budget

@@ -313,7 +313,7 @@ class Statements:
                     self.read(side, ())
 
     def neutral(self, node: Node) -> None:
-        """A term, or the body of one, adds nothing at a point behind the end of its reduction: all factors of a sum of products are zeros there.
+        """A term, or the body of one, adds nothing at a point past the end of its reduction: all factors of a sum of products are zeros there.
 
         None is taken at a point in front of the first.
         """
@@ -384,7 +384,7 @@ class Statements:
         for side, k in ((0, rows), (1, 1 - rows)):
             yield self.instructions.fragment(node, stmt, side, factors[k].buffer, elements[k])
 
-    # -- zeros behind the end -----------------------------------------------------------------------------------------------------------
+    # -- zeros past the end -----------------------------------------------------------------------------------------------------------
 
     def zero(self, place: Place) -> None:
         """A write leaves a zero wherever its element, or the point of its body, does not exist."""

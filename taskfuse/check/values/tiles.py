@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskfuse.check.trace import Refuted
+from taskfuse.check.refuted import Refuted
 from taskfuse.check.values.barriers import Barriers
 from taskfuse.check.values.cells import Cells, Store
 from taskfuse.check.values.lanes import Lanes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from taskfuse.check.refuted import Budget, TooLarge
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.structure import Structure
-from taskfuse.check.trace import Budget, TooLarge
 from taskfuse.check.values.claims import Instructions
 from taskfuse.check.values.copies import is_sampled
 from taskfuse.check.values.definitions import meaningless
@@ -55,11 +55,11 @@ def right(structure: Structure) -> Iterator[Obligation]:
             left.append(node)
             if runs and not gathers:
                 break
-    if not left or not runs or _samples(structure, left):
+    if not left or not runs:
         yield from found
         return
     try:
-        outcome = execute(kernel, {}, Budget())
+        outcome = execute(kernel, {}, Budget(), _gathered(structure, left))
     except TooLarge:
         yield from found
         yield from (o for o, _ in checked)
@@ -72,16 +72,16 @@ def right(structure: Structure) -> Iterator[Obligation]:
             yield Obligation(Layer.VALUES, "launch", Verdict.PROVED, reason)
 
 
-def _samples(structure: Structure, left: Iterable[Node | None]) -> bool:
-    """True if one run of the launch does not decide what is open, since it looks at some values only of an index that is data.
+def _gathered(structure: Structure, left: Iterable[Node | None]) -> frozenset[str]:
+    """The tensors of the gathers that one run of the launch decides only if it looks at every value of their indices, which are data.
 
-    What a proved statement gathers from an input that nothing overwrites is right for all of them. What the kernel itself makes may be wrong at the others.
+    What a proved statement gathers from an input that nothing overwrites is right for all of them. What the kernel itself makes may be wrong at some.
     """
     kernel = structure.tree.kernel
     kept = {p.name for p in kernel.inputs} - {p.into for p in kernel.outputs}
     gathers = [n.stmt for n in left if n is not None and isinstance(n.stmt, Gather)]
     gathers += [n.stmt for n in structure.tree.leaves() if isinstance(n.stmt, Gather) and n.stmt.source.buffer not in kept]
-    return any(is_sampled(kernel, g) for g in gathers)
+    return frozenset(g.holds.tensor for g in gathers if g.holds is not None and is_sampled(kernel, g))
 
 
 def wrong_value(kernel: Kernel, extents: Mapping[str, int], budget: Budget) -> Obligation | None:

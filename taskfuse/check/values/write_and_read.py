@@ -87,7 +87,7 @@ class WriteAndRead:
         return facts
 
     def _equations(self, skip: int | None) -> list[Equation]:
-        """Index by index; behind the axes that both name, address by address."""
+        """Index by index; after the axes that both name, address by address."""
         one, two = self.claim, self.want
         if one.offset is None and two.offset is None:
             pairs = list(zip(self.writing.index, two.index, strict=True))

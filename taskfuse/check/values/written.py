@@ -33,7 +33,7 @@ class Writing:
         element, index, offset: as those of the claim.
         named: puts an expression of the claim in these symbols.
         conditions: those around it as they stand, ``None`` for steps of loops, and in these symbols.
-        spans: first values of the symbols, and behind the last ones.
+        spans: first values of the symbols, and ends (exclusive).
 
     Args:
         memory: of the buffer that is written.

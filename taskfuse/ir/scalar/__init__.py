@@ -67,7 +67,7 @@ from taskfuse.ir.scalar.logic import (
 )
 from taskfuse.ir.scalar.operators import ceildiv
 from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify
-from taskfuse.ir.scalar.text import parse_expr, parse_tokens, to_text
+from taskfuse.ir.scalar.text import parse_expr, parse_tokens, shape_text, to_text
 from taskfuse.ir.scalar.tokens import Token, TokenKind, tokenize
 from taskfuse.ir.scalar.transform import Substitution, rebuild, substitute
 
@@ -138,6 +138,7 @@ __all__ = [
     "prove",
     "rebuild",
     "select",
+    "shape_text",
     "simplify",
     "substitute",
     "sym",

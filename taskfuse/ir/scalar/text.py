@@ -17,6 +17,7 @@ Grammar, loosest first::
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 from taskfuse.ir.scalar.arithmetic import floordiv, linear_parts, mod, mul, scale, sub
@@ -387,3 +388,8 @@ class _Parser:
             raise token.error(f"expected an integer, found {token}")
         self.position += 1
         return sign * token.integer
+
+
+def shape_text(shape: Sequence[Expr]) -> str:
+    """``[B, 4*S]``."""
+    return "[" + ", ".join(str(e) for e in shape) + "]"

@@ -75,7 +75,7 @@ def joins(found: Sequence[Block]) -> tuple[int, ...]:
 
 
 def between(found: Sequence[Block], start: int, join: int) -> frozenset[int]:
-    """The blocks behind the branch of ``start`` and in front of ``join``; ``start`` itself, if a loop leads back to it."""
+    """The blocks after the branch of ``start`` and before ``join``; ``start`` itself, if a loop leads back to it."""
     seen: set[int] = set()
     stack = [n for n in found[start].after if n != join]
     while stack:

@@ -60,7 +60,7 @@ class Trace:
     """All that a thread does.
 
     Attributes:
-        stores, loads: in Shared memory and workspace, behind the last step that orders memory.
+        stores, loads: in Shared memory and workspace, after the last step that orders memory.
         tensor_stores, tensor_loads: in tensor arguments, by bytes.
         counts: how often it comes to each statement that needs to know its lanes.
         work: statements executed.

@@ -128,7 +128,7 @@ def launches(kernel: Kernel, source: Source, function: Function, extents: Mappin
     for b in kernel.buffers:
         shape = tuple(number(e, symbols) for e in b.shape)
         strides[b.name] = row_major(shape)
-        if b.memory is MemoryType.Shared:  # where it says, or behind the one before it
+        if b.memory is MemoryType.Shared:  # at its offset, or after the one before it
             offset = -(-end // b.align) * b.align if b.offset is None else number(b.offset, symbols)
             bases[b.name] = SHARED_AT + offset
             sizes[b.name] = b.dtype.itemsize * prod(shape)
@@ -178,7 +178,7 @@ def launches(kernel: Kernel, source: Source, function: Function, extents: Mappin
 
 
 def _strides(shape: tuple[int, ...], form: ArgumentLayout) -> tuple[int, ...]:
-    """Strides that a form allows: with gaps of 16 elements behind rows, or everywhere."""
+    """Strides that a form allows: with gaps of 16 elements after rows, or everywhere."""
     match form:
         case ArgumentLayout.DENSE:
             return row_major(shape)

@@ -39,7 +39,7 @@ def ahead(c: Chooser) -> Small:
     trips, outer = EXTENT if h.dim else str(c.pick((3, 2, 4, 1, 0))), c.pick((None, None, 2))
     slots = c.pick((2, 3, 3, 4))
     bulk = c.chance(45)
-    after = not bulk and c.chance(25)  # the slot just read is filled again, behind a meeting of its own
+    after = not bulk and c.chance(25)  # the slot just read is filled again, after a barrier of its own
     ring = _Ring(slots, slots if after else c.pick((slots - 1, slots - 1, 1)), bulk, rows, lanes)
     width = ROW if ring.bulk else lanes
     h.inputs.append(f"x: float32[{trips}, {rows}, {width}]")

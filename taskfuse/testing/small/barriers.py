@@ -1,4 +1,4 @@
-"""Threads that exchange data behind barriers at which they meet: of the block, of a warp, of named threads, of the grid."""
+"""Threads that exchange data after barriers: of the block, of a warp, of named threads, of the grid."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def handing(c: Chooser) -> Small:
 
 
 def gridwide(c: Chooser) -> Small:
-    """Blocks that read what others wrote to Global memory, behind a barrier of the grid."""
+    """Blocks that read, after a grid barrier, what others wrote to Global memory."""
     lanes, blocks, trips = c.pick((2, 4, 32)), c.pick((2, 3)), c.pick((1, 2, 3, 0))
     h = Head(lanes, 1, grid=(blocks, 1))
     h.inputs.append(f"x: float32[{trips}, {blocks}, {lanes}]")

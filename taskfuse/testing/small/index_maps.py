@@ -68,7 +68,7 @@ class Digit:
 
 
 def digits(c: Chooser, sizes: Sequence[str]) -> tuple[list[Digit], list[bool]]:
-    """The axes' numbers in digits of any order, and which of them run behind the end."""
+    """The axes' numbers in digits of any order, and which of them run past the end."""
     found: list[Digit] = []
     beyond: list[bool] = []
     for axis, size in enumerate(sizes):

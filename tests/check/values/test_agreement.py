@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from taskfuse.check.trace import Budget, TooLarge
+from taskfuse.check.refuted import Budget, TooLarge
 from taskfuse.check.values.execution import execute
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.evaluate import evaluate

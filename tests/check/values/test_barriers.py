@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from taskfuse.check.trace import Refuted
+from taskfuse.check.refuted import Refuted
 from taskfuse.check.values.barriers import Barriers
 from taskfuse.check.values.lanes import Frame, Lanes, Launch
 from taskfuse.ir.scalar import const

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from taskfuse.check.trace import Refuted, TooLarge
+from taskfuse.check.refuted import Refuted, TooLarge
 from taskfuse.check.values.cells import Cells, Store
 from taskfuse.check.values.terms import Terms
 from taskfuse.kir import parse_kernel

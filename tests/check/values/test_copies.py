@@ -100,12 +100,15 @@ OTHER = "select(32*k + threadIdx.x == 37, 0, 32*k + threadIdx.x)"
 def test_a_table_with_a_wrong_entry_is_not_proved_by_looking_at_some(n: int) -> None:
     right = parse_kernel(TABLE.format(n=n, trips=-(-n // 32), entry="32*k + threadIdx.x"))
     right.verify().require()
-    assert not parse_kernel(TABLE.format(n=n, trips=-(-n // 32), entry=OTHER)).verify().is_proved
+    certificate = parse_kernel(TABLE.format(n=n, trips=-(-n // 32), entry=OTHER)).verify()
+    assert not certificate.is_proved
+    assert "gathers for element [0] of y from where it is not defined" in str(certificate)
 
 
-def test_a_run_that_looks_at_all_entries_of_a_table_decides() -> None:
+@pytest.mark.parametrize("n", [64, 500])
+def test_a_run_that_looks_at_all_entries_of_a_table_decides(n: int) -> None:
     same = "select(32*k + threadIdx.x == 37, 37, xor(xor(32*k + threadIdx.x, 5), 5))"
-    certificate = parse_kernel(TABLE.format(n=64, trips=2, entry=same)).verify()
+    certificate = parse_kernel(TABLE.format(n=n, trips=-(-n // 32), entry=same)).verify()
     certificate.require()
 
 

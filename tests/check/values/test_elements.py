@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskfuse.check.trace import TooLarge
+from taskfuse.check.refuted import TooLarge
 from taskfuse.check.values.elements import Elements, row_major, value
 from taskfuse.check.values.terms import NOTHING, Terms, constant_tag
 from taskfuse.dtypes import float32

@@ -24,7 +24,7 @@ from examples import (
 )
 from taskfuse import MemoryType as M
 from taskfuse import ParallelType as P
-from taskfuse.check.trace import Budget, TooLarge
+from taskfuse.check.refuted import Budget, TooLarge
 from taskfuse.check.values.execution import Finding, Witness, execute
 from taskfuse.dtypes import DType
 from taskfuse.ir.combine import COMBINES

@@ -101,6 +101,42 @@ def test_shared_memory_between_makes_a_reversal_right() -> None:
     assert not racing.verify().is_proved
 
 
+def staged(what: str, stages: int) -> Kernel:
+    """``y`` of ``x``, written into ``x``: one role reads tiles ahead, into a ring, and another one computes and stores them."""
+    with tf.Fusion("roles") as fusion:
+        x = tf.define_tensor(["M", tf.dim("N", multiple_of=4)], name="x")
+        y = tf.exp(x) if what == "exp" else tf.exp(tf.roll(x, 1, 0))
+        fusion.add_output(y, name="y", into=x)
+    tile = x.cache_after() if what == "exp" else y.cache_before()
+    tile.set_memory_type(tf.MemoryType.Shared)
+    for tv in (tile, y):
+        tv.split(1, 32)
+        tv.split(0, 3)  # [trip, block, columns, 32]
+        tv.axis(1).parallelize(P.BIDx)
+        tv.axis(3).parallelize(P.TIDx)
+    if what == "exp":
+        tile.axis(3).parallelize(P.Serial)
+        tile.set_atom(tf.atoms.TMA_LOAD, (3,))
+    tile.inline_at(3)
+    tile.circular_buffer(stages)
+    fusion.group([fusion.task([tile], name="load"), fusion.task([y], name="store")], name="roles").parallelize(P.TIDy)
+    return tf.lower(fusion)
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+def test_a_role_that_reads_ahead_has_read_what_another_one_overwrites(stages: int) -> None:
+    kernel = staged("exp", stages)
+    assert "TMA" in str(kernel)
+    assert kernel.verify().is_proved
+    x = np.arange(7 * 40, dtype=np.float32).reshape(7, 40) / 300
+    assert all(np.allclose(kernel.simulate(x, seed=seed)[0], np.exp(x)) for seed in range(3))
+
+
+def test_a_role_that_reads_ahead_of_its_row_may_be_too_late() -> None:
+    reasons = [o.reason for o in staged("roll", 3).verify().argument if o.layer is Layer.VALUES and o.verdict is not tf.check.Verdict.PROVED]
+    assert reasons == ["it may read an element of x after another value was written there"]
+
+
 def test_every_interleaving_is_explored_with_one_array() -> None:
     good, bad = lowered("exp", threads=True, size=3), lowered("roll", threads=True, size=3)
     assert good.explore(X[:3], in_step=1).holds

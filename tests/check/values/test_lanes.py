@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskfuse.check.trace import TooLarge
+from taskfuse.check.refuted import TooLarge
 from taskfuse.check.values.lanes import Frame, Lanes, Launch
 from taskfuse.ir.scalar import parse_expr
 from taskfuse.kir import Kernel, parse_kernel

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskfuse.check.trace import Budget, Refuted
+from taskfuse.check.refuted import Budget, Refuted
 from taskfuse.check.values.barriers import Barriers
 from taskfuse.check.values.lanes import Lanes, Launch
 from taskfuse.check.values.machine import Machine

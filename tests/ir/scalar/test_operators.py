@@ -21,7 +21,7 @@ x: Any = x_  # operators that type checkers refuse, too
 
 
 def test_an_expression_has_no_truth_value() -> None:
-    with pytest.raises(TypeError, match=r"^whether .* holds is not known: it depends on values that a call gives"):
+    with pytest.raises(TypeError, match=r"^whether .* holds is not known: it depends on values that are known only at a call"):
         bool(lt(x, y))
 
 

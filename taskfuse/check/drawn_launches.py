@@ -1,16 +1,20 @@
-"""Tables of a launch that is looked at: inputs whose elements decide which work there is."""
+"""Launches that are looked at: extents, and tables, inputs whose elements decide which work there is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.ir.dims import nearest
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.walk import looked_up
+
+LARGE = 330
+"""An extent with many trips."""
 
 ROW = 2
 """Elements rise by so much: they are offsets of rows of that length, and such lengths."""
@@ -30,3 +34,17 @@ def _drawn(table: TensorParam, symbols: Mapping[str, int]) -> NDArray[np.int64]:
     rows = np.linspace(low, high, size).astype(np.int64)
     rows[1:-1] |= 1  # groups do not end with tiles
     return np.minimum(rows, high)
+
+
+def drawn_extents(kernel: Kernel) -> Iterator[dict[str, int]]:
+    """Extents to look at, within what is known of them: small ones; each alone large, for many trips in few blocks; all of some size."""
+    seen: set[tuple[int, ...]] = set()
+    count = len(kernel.extents)
+    wanted = [[2 + k for k in range(count)]]
+    wanted += [[LARGE if k == i else 1 for k in range(count)] for i in reversed(range(count))]
+    wanted += [[base + k for k in range(count)] for base in (1, 0, 5, 9, 40, LARGE, 130)]
+    for values in wanted:
+        extents = nearest(kernel.extents, {e.name: value for value, e in zip(values, kernel.extents, strict=True)})
+        if extents is not None and tuple(extents.values()) not in seen:
+            seen.add(tuple(extents.values()))
+            yield extents

@@ -1,4 +1,4 @@
-"""Orders of the tiles of a result: objects for ``tv.rasterize``, made of plain scalar expressions.
+"""Orders of the tiles of a result, for ``tv.rasterize``, as scalar expressions.
 
 Consecutive tiles run on the blocks of the GPU at the same time. In row-major order one wave reads one or two rows of tiles of the left operand and the
 whole right operand. In the grouped order (Triton's ``GROUP_SIZE_M``, CUTLASS's threadblock swizzle) it reads g rows of the left operand and blocks/g
@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from taskfuse.ir.axes import WORK
-from taskfuse.ir.scalar import Expr, minimum, sym
-
-__all__ = ["Grouped", "Raster", "grouped", "raster"]
+from taskfuse.ir.scalar import Expr, IntLike, minimum, sym, wrap
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ def grouped(group: int = 8, *, across: bool = False) -> Grouped:
     """Groups of ``group`` rows of tiles, batch axes outermost.
 
     Args:
-        group: rows of tiles in a group; blocks * tile_m / tile_n under the root, or so.
+        group: rows of tiles in a group; a wave reads the fewest bytes at about the square root of blocks * tile_n / tile_m.
         across: let groups have rows of several matrices of the batch, which share what they read by columns.
 
     Raises:
@@ -87,3 +85,33 @@ def grouped(group: int = 8, *, across: bool = False) -> Grouped:
     if group < 1:
         raise ValueError(f"a group has at least 1 row of tiles, not {group}")
     return Grouped(group, across)
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated:
+    """One axis, from the index ``first`` on, and around its end to the one before.
+
+    Attributes:
+        first: the index at which the order begins.
+    """
+
+    first: Expr
+
+    def maps(self, extents: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The index along the axis, from the work index ``w``.
+
+        Raises:
+            ValueError: there is not exactly one axis.
+        """
+        if len(extents) != 1:
+            raise ValueError(f"a rotation is of one axis, not of {len(extents)}")
+        return ((sym(WORK) + self.first) % extents[0],)
+
+
+def rotated(first: IntLike) -> Rotated:
+    """One axis in its order, but beginning at ``first``.
+
+    Of the axis of blocks it deals work round-robin: where the lists before gave ``start`` items to ``blocks`` blocks, ``rotated(-start)`` gives the
+    first item to the block after the one that got the last of theirs.
+    """
+    return Rotated(wrap(first))

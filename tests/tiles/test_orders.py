@@ -1,5 +1,7 @@
 """Orders of tiles: every tile once, groups as they are meant."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ import taskfuse as tf
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.scalar import Expr, const, evaluate
 
-Order = tf.tiles.Raster | tf.tiles.Grouped
+Order = tf.tiles.Raster | tf.tiles.Grouped | tf.tiles.Rotated
 EXTENTS = st.lists(st.integers(1, 9), min_size=2, max_size=4)
 
 
@@ -65,6 +67,18 @@ def test_maps_with_symbolic_extents_are_checked_on_samples() -> None:
         y.rasterize((0, 1), maps(w // rows, w // rows))
     with pytest.raises(ScheduleError, match=r"work item 0 has the index -1 for B = \d+, M = \d+"):
         y.rasterize((0, 1), maps(w // rows - 1, w % rows))
+
+
+@given(st.integers(1, 20), st.integers(-50, 50))
+def test_a_rotation_begins_elsewhere_and_goes_around(extent: int, first: int) -> None:
+    found = points(tf.tiles.rotated(first), [extent])
+    assert found[0] == (first % extent,)
+    assert all(b == ((a + 1) % extent,) for (a,), b in pairwise(found))
+
+
+def test_a_rotation_is_of_one_axis() -> None:
+    with pytest.raises(ValueError, match="one axis, not of 2"):
+        tf.tiles.rotated(1).maps([const(3), const(2)])
 
 
 @pytest.mark.parametrize("call", [lambda: tf.tiles.grouped(0), lambda: tf.tiles.grouped(2).maps([const(3)])])

@@ -1,10 +1,10 @@
-"""Tables of launches that are looked at."""
+"""Launches that are looked at: extents, and tables."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from taskfuse.check.drawn_tables import ROW, drawn_tables
+from taskfuse.check.drawn_launches import LARGE, ROW, drawn_extents, drawn_tables
 from taskfuse.kir import parse_kernel
 
 TEXT = (Path(__file__).parent.parent / "kernels" / "segment_sum.kir").read_text(encoding="utf-8")
@@ -25,3 +25,11 @@ def test_one_launch_proves_nothing_of_a_kernel_with_tables() -> None:
     right, odd = parse_kernel(text), parse_kernel(text.replace("FOR r in 0..max(", "FOR r in 0..2 + 0*max("))
     assert right.verify().is_proved
     assert not odd.verify().is_proved  # right for the rows of the table that is drawn, and wrong for longer ones
+
+
+def test_extents_are_within_what_is_known_of_them() -> None:
+    found = list(drawn_extents(parse_kernel(TEXT)))
+    assert len({tuple(f.values()) for f in found}) == len(found)
+    assert all(f["M"] >= 0 and f["G"] >= 1 for f in found)
+    assert {"M": 1, "G": LARGE} in found
+    assert list(drawn_extents(parse_kernel("KERNEL k() -> (y: int32[4])\n  GRID (1, 1, 1)  BLOCK (4, 1, 1)\n\ny[threadIdx.x] = copy(1)\n"))) == [{}]

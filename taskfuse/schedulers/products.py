@@ -1,0 +1,131 @@
+"""``tf.schedulers.products``: several matrix products, of unlike extents, as one persistent kernel that walks one list of their tiles.
+
+The tiles of all products stand in one list, product after product, and each block takes every ``blocks``-th of it: round-robin, as in CUTLASS's grouped
+kernels. Items of one product that a block takes are a loop, so the walk of a block is the loops of the products one after another; in each the block
+begins where the list before has dealt to: a rotation of the blocks (``tf.tiles.rotated``). No block searches for the problem of a tile.
+
+One role loads and one multiplies and stores, for all products. Their operands pass through one ring that goes on from product to product, so that the tiles
+of the next product are loaded while the last one of this is stored. A result is staged where that of the product before was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from taskfuse.ir.connectivity import components
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
+from taskfuse.ir.scalar import Expr, ceildiv, const, simplify
+from taskfuse.ir.storage import has_code, storage_reads
+from taskfuse.ir.tensor import TensorView
+from taskfuse.schedulers.contraction import MatrixProduct, find
+from taskfuse.schedulers.cost import Problem, group_of
+from taskfuse.schedulers.matmul import WGMMA_ARCH, check_types, problem_of, size_of
+from taskfuse.schedulers.products_cost import ListEstimate, ProductsConfig, estimate_list, order_of, rank_lists, work_list
+from taskfuse.schedulers.schedule import Chosen, check_call, refuse, tries_parameters
+from taskfuse.schedulers.script import Script
+from taskfuse.schedulers.warp_specialized import Turn, WarpSpecialized, make_roles
+from taskfuse.target import DEFAULT, Target
+
+
+@tries_parameters
+def products(
+    fusion: Fusion, config: ProductsConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, tf32: bool = False
+) -> Chosen[ProductsConfig]:
+    """Schedule a fusion with two or more matrix products that do not depend on each other: one persistent, warp-specialized kernel for Hopper (sm_90a).
+
+    Each product is as :func:`matmul` takes it, with any extents and an elementwise epilogue of its own. Their factors have one dtype, the same axes
+    contiguous, and are copied in the same way, as all pass through one ring.
+
+    Args:
+        fusion: it is changed: tensors, tasks and schedule are added.
+        config: the parameters; ``None``: the fastest by the cost model.
+        sizes: values of the fusion's dimensions for the cost model; by default 4096, clamped to the known bounds.
+        target: the GPU.
+        tf32: multiply float32 as tf32.
+
+    Returns:
+        The parameters, why they were chosen, and the schedule as code.
+
+    Raises:
+        UnsupportedError: the fusion or the parameters do not fit this scheduler.
+    """
+    check_call(fusion, "products", config, ProductsConfig)
+    found = [find(fusion, outputs) for outputs in _parts(fusion)]
+    for product in found:
+        check_types(fusion, product, tf32)
+    _check_alike(fusion, found)
+    problems = [problem_of(fusion, product, sizes, target) for product in found]
+    if not problems[0].target.has(WGMMA_ARCH, feature=True):
+        raise refuse(fusion, "products", f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problems[0].target.name} is {problems[0].target.arch}")
+    alternatives = rank_lists(problems)
+    chosen = alternatives[0].config if config is None else config
+    for problem in problems:
+        chosen.of_one(1).check_fits(problem.target, problem.itemsize, problem.staged, columns_contiguous=problem.columns_contiguous)
+    script = Script(fusion)
+    _apply(script, found, problems, chosen)
+    option = estimate_list(problems, chosen)
+    size = " + ".join(size_of(p).split(",")[0] for p in problems)
+    return Chosen("products", size, option, alternatives, config is not None, script.text, _expected(problems, option))
+
+
+def _apply(script: Script, found: Sequence[MatrixProduct], problems: Sequence[Problem], config: ProductsConfig) -> None:
+    """Make the calls, product after product in the order of the list."""
+    scheduled: list[WarpSpecialized] = []
+    start: Expr = const(0)
+    for number, k in enumerate(order_of(problems, config)):
+        script.comment(f"product {number}")
+        tiles = _tiles(found[k], config)
+        one = config.of_one(group_of(problems[k], config.of_one(1), config.blocks))
+        turn = Turn(number, simplify(-start % config.blocks, script.fusion.facts()))
+        scheduled.append(WarpSpecialized(script, found[k], one, turn))
+        scheduled[-1].apply()
+        start = simplify(start + tiles, script.fusion.facts())
+    make_roles(script, scheduled)
+
+
+def _tiles(product: MatrixProduct, config: ProductsConfig) -> Expr:
+    """The number of tiles of a product."""
+    axes = product.axes
+    total = ceildiv(axes.extent(axes.m), config.tile_m) * ceildiv(axes.extent(axes.n), config.tile_n)
+    for p in axes.batch:
+        total = total * axes.extent(p)
+    return total
+
+
+def _expected(problems: Sequence[Problem], e: ListEstimate) -> str:
+    listed = work_list(problems, e.config)
+    return (
+        f"{e.tiles} tiles, {listed.waves} wave{'s' if listed.waves > 1 else ''}, the longest of {e.config.blocks} blocks {e.imbalance:.2f} times the mean; "
+        f"expected: {e.us:.1f} us"
+    )
+
+
+def _parts(fusion: Fusion) -> list[list[TensorView]]:
+    """The outputs that need something in common that is computed: a list for each product."""
+    code = [e for e in fusion.exprs() if has_code(fusion, e)]
+    edges = [(read.tensor, e.output) for e in code for read in storage_reads(fusion, e) if not read.tensor.is_input]
+    parts = [[tv for tv in part if among(tv, fusion.outputs)] for part in components([e.output for e in code], edges)]
+    if len(parts) < 2:
+        raise refuse(fusion, "products", "its outputs need one another", "tf.schedulers.matmul takes one product")
+    return parts
+
+
+def _check_alike(fusion: Fusion, found: Sequence[MatrixProduct]) -> None:
+    """One ring takes the operands of all, and one staging area their results."""
+    first = found[0]
+    for product in found:
+        name = product.axes.result.name
+        if product.reductions:
+            raise refuse(fusion, "products", f"{product.reductions[0].tensor.name} reduces {name}", "leave that product to a fusion of its own")
+        for mine, theirs in ((product.a, first.a), (product.b, first.b)):
+            kinds = [(o.tensor.dtype, o.is_k_major, o.is_bulk, o.is_bulk or o.size) for o in (mine, theirs)]
+            if kinds[0] != kinds[1]:
+                reason = f"{mine.tensor!r} and {theirs.tensor!r} differ in dtype, in the axis that is contiguous, or in how they are copied"
+                raise refuse(fusion, "products", reason, "pass them as arrays of one kind, or leave these products to fusions of their own")
+        staged = zip(*([o.tensor.dtype for o in p.outputs if o.is_bulk] for p in (product, first)), strict=False)
+        if any(mine is not theirs for mine, theirs in staged):
+            raise refuse(fusion, "products", f"{name} is stored with another dtype than {first.axes.result.name}", "leave it to a fusion of its own")
+        for side in product.sides:
+            if any(among(side.tensor, [s.tensor for s in other.sides]) for other in found if other is not product):
+                raise refuse(fusion, "products", f"{side.tensor.name} is read by several products", "define two inputs and pass the array twice")

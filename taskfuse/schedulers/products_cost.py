@@ -1,0 +1,136 @@
+"""The cost model of several products on one list of tiles: which tile, and whether long tiles come first.
+
+Each block takes the tiles of its places in the list, one after another; the kernel takes as long as the block with most to do. The time of a tile is that of
+:mod:`taskfuse.schedulers.cost`, whose constants were measured on single products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import ClassVar
+
+import numpy as np
+
+from taskfuse.schedulers.config import SPAN, MatmulConfig
+from taskfuse.schedulers.cost import MAX_STAGES, MOST_SIDES, SHARED_TILES, Problem, tile_time
+from taskfuse.schedulers.parameters import Parameters
+from taskfuse.schedulers.schedule import Option
+from taskfuse.target import DEFAULT
+from taskfuse.tiles import Problem as Extents
+from taskfuse.tiles import WorkList, sort_problems
+
+
+@dataclass(frozen=True, slots=True)
+class ProductsConfig(Parameters):
+    """A schedule of several products: the parameters that they have in common.
+
+    Attributes:
+        tile_m, tile_n, tile_k, warpgroups, stages, in_flight, blocks: as those of :class:`MatmulConfig`; the warpgroups share each tile.
+        is_sorted: whether products with more steps of k come first; else they come in the order in which the fusion has them.
+    """
+
+    tile_m: int = 128
+    tile_n: int = 128
+    tile_k: int = 64
+    warpgroups: int = 2
+    stages: int = 4
+    in_flight: int = 1
+    blocks: int = DEFAULT.sms
+    is_sorted: bool = True
+
+    LEAST: ClassVar[Mapping[str, int]] = {"in_flight": 0}
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+        self.of_one(1)
+
+    def of_one(self, group: int) -> MatmulConfig:
+        """The parameters of one product, whose tiles stand in groups of so many rows."""
+        return MatmulConfig(self.tile_m, self.tile_n, self.tile_k, self.warpgroups, self.stages, self.in_flight, group, self.blocks)
+
+    @property
+    def words(self) -> str:
+        """The parameters as readable text."""
+        groups = "1 warpgroup" if self.warpgroups == 1 else f"{self.warpgroups} warpgroups that share them"
+        order = "longest tiles first" if self.is_sorted else "in the given order"
+        return (
+            f"tiles of {self.tile_m} x {self.tile_n} x {self.tile_k}, {groups}, {self.stages} stages, {self.in_flight} in flight, {self.blocks} blocks, {order}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ListEstimate(Option[ProductsConfig]):
+    """What the model says of one configuration.
+
+    Attributes:
+        tiles: of all products.
+        most: tiles of the block that has most.
+        imbalance: the time of the slowest block over the mean of all.
+    """
+
+    HEADING: ClassVar[str] = "tile       warpgroups  stages  tiles  most  imbalance  order"
+
+    tiles: int
+    most: int
+    imbalance: float
+
+    @property
+    def row(self) -> str:
+        """It, in a table."""
+        c = self.config
+        shape = f"{c.tile_m:3} x {c.tile_n:<3}  {c.warpgroups:10}  {c.stages:6}"
+        return f"{shape}  {self.tiles:5}  {self.most:4}  {self.imbalance:9.2f}  {'sorted' if c.is_sorted else 'given'}"
+
+
+def order_of(problems: Sequence[Problem], config: ProductsConfig) -> tuple[int, ...]:
+    """The products in the order of the list."""
+    return sort_problems([_extents(p) for p in problems]) if config.is_sorted else tuple(range(len(problems)))
+
+
+def _extents(p: Problem) -> Extents:
+    return Extents(p.m, p.n, p.k, p.batch)
+
+
+def work_list(problems: Sequence[Problem], config: ProductsConfig) -> WorkList:
+    """The tiles of some products in the order in which the blocks walk them."""
+    return WorkList(tuple(_extents(problems[k]) for k in order_of(problems, config)), (config.tile_m, config.tile_n), config.blocks)
+
+
+def estimate_list(problems: Sequence[Problem], config: ProductsConfig) -> ListEstimate:
+    """The time of ``config`` for some products."""
+    target, figures = problems[0].target, problems[0].target.products
+    listed = work_list(problems, config)
+    times = [tile_time(problems[k], config.of_one(1)) for k in order_of(problems, config)]
+    counts = listed.counts
+    cycles = np.array([t.products + t.epilogue for t in times]) @ counts
+    us = float(cycles.max()) / target.clock_mhz
+    us = max(us, target.dram_us(sum(p.batch * p.itemsize * (p.m * p.k + p.n * p.k + p.m * p.n) for p in problems)))
+    us += figures.start_us + figures.warpgroup_us * (config.warpgroups - 1)
+    return ListEstimate(config, us, listed.tiles, int(counts.sum(axis=0).max()), float(cycles.max() / cycles.mean()))
+
+
+def configurations(problems: Sequence[Problem]) -> Iterator[ProductsConfig]:
+    """What the model chooses from: tiles that suit all products, with the stages that fit, in the given order and sorted."""
+    target = problems[0].target
+    itemsize, staged = problems[0].itemsize, max(p.staged for p in problems)
+    for tile_m, tile_n, warpgroups in SHARED_TILES:
+        if any(p.columns_contiguous and tile_n * itemsize % SPAN for p in problems):
+            continue
+        one = MatmulConfig(tile_m, tile_n, SPAN // itemsize, warpgroups, MAX_STAGES)
+        if any(p.sides > MOST_SIDES.get((tile_m, tile_n, warpgroups, one.kind, 1), p.sides) for p in problems):
+            continue
+        room = target.limits.block_shared
+        stages = next((s for s in range(MAX_STAGES, 1, -1) if replace(one, stages=s).shared_bytes(itemsize, staged) <= room), None)
+        if stages is None:
+            continue
+        tiles = sum(p.batch * ceil(p.m / tile_m) * ceil(p.n / tile_n) for p in problems)
+        for is_sorted in (False, True) if len({p.k for p in problems}) > 1 else (False,):
+            yield ProductsConfig(tile_m, tile_n, SPAN // itemsize, warpgroups, stages, 1, min(target.sms, tiles), is_sorted)
+
+
+def rank_lists(problems: Sequence[Problem]) -> tuple[ListEstimate, ...]:
+    """All candidates, the fastest first; of equals the larger tile, in the given order."""
+    found = [estimate_list(problems, config) for config in configurations(problems)]
+    return tuple(sorted(found, key=lambda e: (e.us, -e.config.tile_m * e.config.tile_n, e.config.is_sorted)))

@@ -1,0 +1,26 @@
+"""Orders of tiles, and lists of the tiles of several problems: who computes what, and when.
+
+``raster``, ``grouped`` and ``rotated`` make orders for ``tv.rasterize``. A ``WorkList`` says which block takes which tile of several problems
+when blocks walk all their tiles round-robin, and how even that is.
+"""
+
+from taskfuse.tiles.orders import Grouped, Raster, Rotated, grouped, raster, rotated
+from taskfuse.tiles.triangles import Half, macro_tiles, triangle, triangular
+from taskfuse.tiles.work_lists import Problem, WorkItem, WorkList, sort_problems
+
+__all__ = [
+    "Grouped",
+    "Half",
+    "Problem",
+    "Raster",
+    "Rotated",
+    "WorkItem",
+    "WorkList",
+    "grouped",
+    "macro_tiles",
+    "raster",
+    "rotated",
+    "sort_problems",
+    "triangle",
+    "triangular",
+]
