@@ -167,7 +167,7 @@ class _Grammar(FusionReader):
     def table(self) -> Table:
         low = self.expression()
         self.expect("..")
-        return Table(low, self.expression(), self.take(RISING) is not None)
+        return Table(low, self.expression(), self.take(RISING))
 
     def result(self) -> ResultText:
         name = self.tensor_name()
