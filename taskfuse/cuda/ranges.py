@@ -1,4 +1,4 @@
-"""Constant ranges of integer expressions: what decides between 32 and 64 bits, and between C's division and Python's.
+"""Constant ranges of integer expressions, which decide between 32 and 64 bits, and between C's division and Python's.
 
 Intervals (:mod:`taskfuse.ir.scalar.intervals`) of the expression as it is written, intermediate values included, under the ranges of its symbols and without
 the guards around it: a guarded index is computed only where its guard holds, so the range found is never too small.
@@ -27,6 +27,7 @@ from taskfuse.ir.scalar import (
     Select,
     Sum,
     Table,
+    UpperBound,
     Xor,
     children,
     interval,
@@ -112,6 +113,8 @@ class Ranges:
                 return self._in(e) and self.fits(index)
             case Element(index=index, low=low, high=high):
                 return all(map(self.fits, (index, low, high)))
+            case UpperBound(low=low, high=high, sought=sought):
+                return self._in(e) and all(map(self.fits, (low, high, sought)))
             case _:
                 return self._in(e)
 
