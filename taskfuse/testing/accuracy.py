@@ -163,9 +163,9 @@ def reference(op: Elementwise, operands: Sequence[Array]) -> Wide:
 
 
 def ulps(got: Array, exact: Wide, dtype: DType) -> npt.NDArray[np.float64]:
-    """Distance of elements of ``dtype`` from exact values, in the ulp of ``dtype`` at those; infinite where one of the two is NaN.
+    """Distance of elements of ``dtype`` from exact values, in ulp of ``dtype`` at the exact values; infinite where only one of the two is NaN.
 
-    Infinity counts as the power of two after the greatest number; where ``dtype`` has none, NaN is right for what rounds above that.
+    Infinity counts as the power of two after the largest finite number; if ``dtype`` has no infinity, NaN is right for values that round above it.
     """
     least = int(np.frexp(float(_finfo(dtype.numpy).smallest_normal))[1]) - 1
     greatest = int(np.frexp(dtype.max_value)[1]) - 1

@@ -244,10 +244,10 @@ class Tally:
 
 
 def reproved(row: Row) -> Row:
-    """A row with the present verdict of the proof.
+    """Rerun the proof on a row's kernel.
 
     Raises:
-        ValueError: the generator makes another kernel now.
+        ValueError: the generator now produces another kernel.
     """
     made = case(row.seed, row.case)
     if made is None or code(made[0].kernel) != row.code:

@@ -218,8 +218,8 @@ def check(fusion: tf.Fusion, arguments: Sequence[Any], seed: int = 0) -> Segment
     """Build kernels as :func:`taskfuse.compile` does, prove each, and compare their results with NumPy's in modular values.
 
     Raises:
-        AssertionError: they do not.
-        TaskfuseError: none can be made.
+        AssertionError: a proof fails, or results differ.
+        TaskfuseError: compilation fails.
     """
     runs: dict[tf.Fusion, Executable] = {}
 
