@@ -111,10 +111,10 @@ class Scheduler:
     # -- loops and what executes them -----------------------------------------------------------------------------------------------
 
     def loops(self) -> None:
-        """Transform and bind loop axes, task by task or for the whole fusion.
+        """Transform and bind loop axes, per task or for the whole fusion.
 
-        What crosses from block to block cannot go through a vertical group on threads: fusions with such groups bind blocks less often. Their
-        outer loops mostly stay Serial, so that there is something to ring for.
+        Vertical groups on threads cannot pass data between blocks, so fusions with such groups bind blocks less often. Their outer loops
+        mostly stay Serial, so that rings have several iterations.
         """
         self._rings = any(is_vertical(g) for g in self.fusion.tasks.groups())
         if self._rings and not self.options.block_roles and self.chooser.chance(75):
