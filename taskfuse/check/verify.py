@@ -9,7 +9,7 @@ from taskfuse.check.argument import Argument, all_proved
 from taskfuse.check.bounds import inside
 from taskfuse.check.convergence import convergence
 from taskfuse.check.counterexample import counterexample
-from taskfuse.check.defined import DIVISORS, defined
+from taskfuse.check.defined import DIVISORS, defined, without_value
 from taskfuse.check.drawn_launches import drawn_extents
 from taskfuse.check.known import unknown
 from taskfuse.check.order import deadlocks, initialization
@@ -62,7 +62,11 @@ def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certific
         return _certificate(kernel, (), kernel.launch_registers)
     chosen = tuple((e.name, extents[e.name]) for e in kernel.extents if e.name in extents)
     try:
-        return _certificate(specialized(kernel, extents), chosen, kernel.launch_registers)
+        chosen_kernel = specialized(kernel, extents)
+        lost = without_value(kernel, extents)
+        if lost is not None:
+            return Certificate(kernel.name, Argument([lost]), extents=chosen)
+        return _certificate(chosen_kernel, chosen, kernel.launch_registers)
     except (ZeroDivisionError, IndexError) as error:
         reason = f"an expression has no value at these extents: {error}"
         return Certificate(kernel.name, Argument([Obligation(Layer.ADDRESS, "extents", Verdict.OUTSIDE, reason)]), extents=chosen)
@@ -89,6 +93,8 @@ def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched:
         (TENSORS, assumes_tensors(kernel)),
         (budget, any(isinstance(s, SetMaxNReg) for s in walk(kernel))),
     )
+    rising = [f"{p.name}, whose elements rise from {p.rises[0]} to {p.rises[1]}" for p in kernel.tables if p.rises is not None]
+    more = (*more, (f"tables hold what callers promise: {', '.join(rising)}", bool(rising)))
     assumptions = (*ASSUMPTIONS, *(text for text, holds in more if holds))
     return Certificate(kernel.name, Argument(_argument(kernel, launched)), assumptions, extents, lambda: _refuted(kernel))
 
