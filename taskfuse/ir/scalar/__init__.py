@@ -44,7 +44,7 @@ from taskfuse.ir.scalar.facts import Facts, Interval
 from taskfuse.ir.scalar.intervals import interval
 from taskfuse.ir.scalar.logic import and_, compare, element, eq, ge, gt, is_boolean, le, lt, maximum, minimum, ne, not_, or_, select, table, xor
 from taskfuse.ir.scalar.operators import ceildiv
-from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify
+from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify, unsafe_divisor
 from taskfuse.ir.scalar.text import parse_expr, parse_tokens, shape_text, to_text
 from taskfuse.ir.scalar.tokens import Token, TokenKind, tokenize
 from taskfuse.ir.scalar.transform import Substitution, rebuild, substitute
@@ -120,6 +120,7 @@ __all__ = [
     "table",
     "to_text",
     "tokenize",
+    "unsafe_divisor",
     "wrap",
     "xor",
 ]
