@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from taskfuse.check.bounded_variables import Element, Trip
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import Ranges, terms_of
-from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, THREADS, Node, StatementTree, conjuncts
+from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, THREADS, Node, StatementTree
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.questions import inside, nonempty, proves
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Mod, Select, Sym, const, eq, evaluate, le, lt, substitute, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Mod, Select, Sym, conjuncts, const, eq, evaluate, le, lt, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import For
 
@@ -208,13 +208,20 @@ def _dealt(loops: list[Node], spans: dict[str, Span], used: Container[str]) -> t
     return left, spans
 
 
-def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...]) -> Visits:
-    """The elements that a statement stores, by all blocks, threads and iterations. Raises :class:`Open`."""
+def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...], needed: tuple[Expr, ...] = ()) -> Visits:
+    """The elements that a statement stores, by all blocks, threads and iterations.
+
+    Args:
+        needed: conditions of the elements that are asked for.
+
+    Raises:
+        Open: it is not known.
+    """
     node, kernel = place.node, tree.kernel
     spans: dict[str, Span] = {}
     for names, extents in ((BLOCK_NAMES, kernel.grid), (THREAD_NAMES, kernel.block)):
         spans |= {n: (const(0), e) for n, e in zip(names, extents, strict=True)}
-    exists = (*inside(place.element, shape), *nonempty(shape, node.context.ranges))
+    exists = (*inside(place.element, shape), *nonempty(shape, node.context.ranges), *needed)
     free = {n for e in place.element for n in e.free} | {n for c in node.conditions for n in c.free}
     again = [n for n in node.loops if isinstance(n.stmt, For) and n.stmt.var not in free and n.runs()]  # a thread stores the same again
     inner, spans = _dealt([n for n in node.loops if n not in again], spans, free)
