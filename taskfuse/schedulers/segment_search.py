@@ -5,7 +5,8 @@ What kernels a segment may be is in :mod:`taskfuse.schedulers.segment_ways`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from heapq import heappop, heappush
 from math import inf, prod
@@ -142,7 +143,7 @@ class Search:
             segments = self._merged(segments, settled)  # what was in the way of a pair may stand elsewhere now
         return segments
 
-    def _merged(self, segments: list[Segment], settled: Set[Segment] = frozenset()) -> list[Segment]:
+    def _merged(self, segments: list[Segment], settled: AbstractSet[Segment] = frozenset()) -> list[Segment]:
         """``segments`` with pairs merged, those with the most bytes in common first. A pair without a gain is not tried again, since paths remain.
 
         Args:
