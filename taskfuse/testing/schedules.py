@@ -54,7 +54,7 @@ BLOCKS = (
 """Blocks of threads as (type, factor) per split: mostly whole warps, some with digits of one type, some of which a warp holds a part."""
 
 
-class Scheduler:
+class CaseScheduler:
     """Schedules one fusion.
 
     Args:

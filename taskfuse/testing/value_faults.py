@@ -30,7 +30,7 @@ from taskfuse.sim import simulate
 from taskfuse.testing.mutations import Operator
 from taskfuse.testing.outcomes import UNWRITTEN, LongRun, equal, is_valid, other_words
 from taskfuse.testing.value_operators import VALUE_OPERATORS
-from taskfuse.testing.value_subjects import STEPS, Launch, Subject, names, subjects
+from taskfuse.testing.value_subjects import STEPS, SubjectLaunch, ValueSubject, names, subjects
 
 CRASH = "the checker fails:"
 
@@ -55,7 +55,7 @@ class Ran(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Mutant:
+class ValueMutant:
     """What was found about a mutant.
 
     Attributes:
@@ -88,13 +88,13 @@ class Mutant:
 
 
 @dataclass(slots=True)
-class Table:
+class ValueFaultTable:
     """The mutants, and the table that ``str`` gives: by operator, then by subject."""
 
-    mutants: list[Mutant] = field(default_factory=list[Mutant])
+    mutants: list[ValueMutant] = field(default_factory=list[ValueMutant])
 
     @property
-    def escaped(self) -> list[Mutant]:
+    def escaped(self) -> list[ValueMutant]:
         """Holes in the proof."""
         return [m for m in self.mutants if m.escaped]
 
@@ -124,7 +124,7 @@ class Table:
 _COLUMNS = ("mutants", "invalid", "refuted", "outside", "with notes", "equal", "proved", "at", "rounds", "long", "escaped")
 
 
-def _counts(mine: Sequence[Mutant]) -> tuple[int, ...]:
+def _counts(mine: Sequence[ValueMutant]) -> tuple[int, ...]:
     """The columns of a row."""
     said = Counter(m.said for m in mine)
     refused = [m for m in mine if m.said in (Said.REFUTED, Said.OUTSIDE)]
@@ -143,7 +143,7 @@ def _counts(mine: Sequence[Mutant]) -> tuple[int, ...]:
     )
 
 
-def mutants(subject: Subject, most: int, seed: int) -> Iterator[tuple[Operator, Kernel]]:
+def mutants(subject: ValueSubject, most: int, seed: int) -> Iterator[tuple[Operator, Kernel]]:
     """A sample of the mutants of a subject: of as many operators as possible, each at a place of its own."""
     chance = random.Random(f"{seed}:{subject.name}")
     text = to_text(subject.kernel, witness=True)
@@ -162,18 +162,18 @@ def mutants(subject: Subject, most: int, seed: int) -> Iterator[tuple[Operator, 
                 yield op, mutant
 
 
-def judge(subject: Subject, op: Operator, mutant: Kernel) -> Mutant:
+def judge(subject: ValueSubject, op: Operator, mutant: Kernel) -> ValueMutant:
     """What is said of a mutant, and what it does."""
     edited = edit(subject.kernel, mutant)
     if not is_valid(mutant):
-        return Mutant(subject.name, op.name, edited, Said.INVALID)
+        return ValueMutant(subject.name, op.name, edited, Said.INVALID)
     said, reason, shown = _proof(subject, mutant)
     first = subject.launches[0].extents
     launches = tuple(at for at in subject.launches if at.extents == first) if said is Said.PROVED_AT else subject.launches
-    return Mutant(subject.name, op.name, edited, said, reason, shown, ran(launches, mutant))
+    return ValueMutant(subject.name, op.name, edited, said, reason, shown, ran(launches, mutant))
 
 
-def _proof(subject: Subject, mutant: Kernel) -> tuple[Said, str, bool]:
+def _proof(subject: ValueSubject, mutant: Kernel) -> tuple[Said, str, bool]:
     extents = subject.launches[0].extents
     try:
         certificate = verify(mutant)
@@ -193,7 +193,7 @@ def _proof(subject: Subject, mutant: Kernel) -> tuple[Said, str, bool]:
     return said, f"{first.layer.value}: {first.subject}: {first.reason}", shown
 
 
-def ran(launches: Sequence[Launch], mutant: Kernel) -> Ran:
+def ran(launches: Sequence[SubjectLaunch], mutant: Kernel) -> Ran:
     """What a mutant does in launches."""
     rounds = False
     for seed, launch in enumerate(launches):
@@ -218,7 +218,7 @@ def edit(old: Kernel, new: Kernel) -> str:
     return "(nothing)"
 
 
-def judged(task: tuple[str, int, int]) -> list[Mutant]:
+def judged(task: tuple[str, int, int]) -> list[ValueMutant]:
     """What is found about the mutants of one name: a task of :func:`main`. The kernel is made anew, as its text has no witness."""
     name, most, seed = task
     return [judge(subject, op, mutant) for subject in subjects(name) for op, mutant in mutants(subject, most, seed)]
@@ -236,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="also list those that one would look at")
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default: 1)")
     options = parser.parse_args(arguments)
-    table = Table()
+    table = ValueFaultTable()
     start = time.monotonic()
     tasks = [(name, options.mutants, options.seed) for name in names(options.programs, options.cases, options.seed)]
     with nullcontext() if options.jobs == 1 else ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:

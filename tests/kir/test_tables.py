@@ -46,10 +46,7 @@ def test_what_is_no_table(old: str, new: str, reason: str) -> None:
 
 
 def test_a_table_that_is_written_in_place_is_none() -> None:
-    text = (
-        "KERNEL k(n: int32[4]) -> (y: int32[4] into n)\n  GRID (1, 1, 1)  BLOCK (1, 1, 1)\n\n"
-        "FOR i in 0..clamp(n[0 of 4], 0, 4):\n  y[i] = copy(1)\n"
-    )
+    text = "KERNEL k(n: int32[4]) -> (y: int32[4] into n)\n  GRID (1, 1, 1)  BLOCK (1, 1, 1)\n\nFOR i in 0..clamp(n[0 of 4], 0, 4):\n  y[i] = copy(1)\n"
     with pytest.raises(VerifyError, match="'n' is not in scope"):
         parse_kernel(text).check_ir()
 
