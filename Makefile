@@ -10,6 +10,8 @@ CASES ?= 50000
 PYTEST_ARGS ?=
 GPU_PYTHON ?= python3
 PARTS ?=
+# Bytecode is kept, whatever the shell says: tests and make start the package often, which takes three times as long without.
+export PYTHONDONTWRITEBYTECODE :=
 # Kernels that mistakes are planted in: one of each kind, as wgmma takes long in the simulator.
 CORPUS := $(filter-out %/gemm.kir %/gemm_bias.kir %/fb_triton_1278.fixed.kir %/nvfuser_3561.fixed.kir %/triton_9786.fixed.kir, \
 	$(wildcard tests/kernels/*.kir tests/goldens/examples/*.kir tests/check/museum/*.fixed.kir)) tests/kernels/gemm.kir

@@ -1,5 +1,6 @@
 """Fixtures and settings that all tests share."""
 
+import gc
 from collections.abc import Generator
 from pathlib import Path
 
@@ -23,6 +24,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = [item for item in items if "golden" not in getattr(item, "fixturenames", ())]
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in others]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thousands of collected tests hold no cycles: Python's collector stays out of them, and seldom comes elsewhere. That is a fifth of the suite's time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)
+        gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")

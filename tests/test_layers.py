@@ -6,6 +6,7 @@ close a cycle among modules whose classes refer to each other, each of which is 
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -68,16 +69,21 @@ def sources(root: Path) -> dict[str, str]:
     return {".".join(parts[:-1] if parts[-1] == "__init__" else parts): path.read_text(encoding="utf-8") for parts, path in paths.items()}
 
 
-def running(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes below ``node`` but for the bodies of ``if TYPE_CHECKING``."""
+parsed = cache(ast.parse)
+
+
+def statements(node: ast.AST, types: bool) -> Iterator[ast.AST]:
+    """All statements below ``node``; the bodies of ``if TYPE_CHECKING`` with ``types`` alone."""
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            continue  # no expression holds a statement
         yield child
-        if isinstance(child, ast.If) and ast.unparse(child.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+        if not types and isinstance(child, ast.If) and ast.unparse(child.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
             for statement in child.orelse:
                 yield statement
-                yield from running(statement)
+                yield from statements(statement, types)
         else:
-            yield from running(child)
+            yield from statements(child, types)
 
 
 def imports(modules: Mapping[str, str], types: bool) -> "nx.DiGraph[str]":
@@ -89,8 +95,7 @@ def imports(modules: Mapping[str, str], types: bool) -> "nx.DiGraph[str]":
     graph: nx.DiGraph[str] = nx.DiGraph()
     for module, source in modules.items():
         graph.add_node(module)
-        tree = ast.parse(source)
-        for node in ast.walk(tree) if types else running(tree):
+        for node in statements(parsed(source), types):
             match node:
                 case ast.Import(names=names):
                     targets = [alias.name for alias in names]

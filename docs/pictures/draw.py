@@ -246,7 +246,21 @@ def timeline() -> str:
     return drawn(tf.lower(pipeline.build(stages=2)).timeline(x, scale).draw)
 
 
-PICTURES: dict[str, Callable[[], object]] = {"ring": anatomy, "phases": cycle, "lag": trailing, "turns": turns, "fusion": fusion, "timeline": timeline}
+def tile_list() -> str:
+    """Four problems with little and much to add up, in the given order."""
+    problems = tuple(tf.tiles.Problem(m, n, k) for m, n, k in ((384, 256, 128), (384, 256, 1024), (256, 384, 128), (256, 384, 1024)))
+    return tf.tiles.picture(tf.tiles.WorkList(problems, (128, 128), 12))
+
+
+PICTURES: dict[str, Callable[[], object]] = {
+    "ring": anatomy,
+    "phases": cycle,
+    "lag": trailing,
+    "turns": turns,
+    "fusion": fusion,
+    "timeline": timeline,
+    "tile_list": tile_list,
+}
 """The pictures, by the names of their files."""
 
 

@@ -12,17 +12,18 @@ Expressions are checked in the order in which a thread reaches them, so each may
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from taskfuse.check.bounds import at_least
 from taskfuse.check.statement_tree import Context, StatementTree, conjuncts, declared
-from taskfuse.ir.scalar import And, Const, Element, Expr, FloorDiv, Mod, Or, Select, Table, children, ge, lt, not_, sym
-from taskfuse.kir import Kernel, barrier_slots, expressions, held, stmt_text
+from taskfuse.ir.scalar import And, Const, Element, Expr, FloorDiv, Mod, Or, Select, Table, children, const, ge, lt, not_, substitute, sym
+from taskfuse.kir import Kernel, barrier_slots, expressions, held, stmt_text, walk
 from taskfuse.kir.declarations import HostParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, For, Gather, If, Stmt
 from taskfuse.kir.operands import Access, IndexOf, Operand
 from taskfuse.kir.synchronization import Advance, InitBarrier
+from taskfuse.kir.walk import definition_expressions
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
@@ -57,6 +58,12 @@ class Demand:
             room, _ = context.ranges.of(self.high - self.value)
             return room is not None and room >= 0
         return self.high is None or (hi is not None and hi <= self.high)
+
+    @property
+    def is_constant(self) -> bool:
+        """True if the value and its bounds are constants, and it is in them."""
+        high = self.high.value if isinstance(self.high, Const) else self.high
+        return isinstance(self.value, Const) and self.value.value >= self.low and (high is None or (isinstance(high, int) and self.value.value <= high))
 
     def holds(self, context: Context) -> bool:
         """True only if the value is in its bounds in a context."""
@@ -107,8 +114,10 @@ def _demands(e: Expr) -> Iterator[Demand]:
             yield Demand(DIVISORS, "the divisor", b, 1)
         case Table(values, index):
             yield Demand(DIVISORS, "the index of a table", index, 0, len(values) - 1)
-        case Element(tensor, index, size):
+        case Element(tensor, index, size, low, high):
             yield Demand(DIVISORS, f"the index of an element of {tensor.name}:", index, 0, size - 1)
+            if not (isinstance(low, Const) and isinstance(high, Const) and low.value <= high.value):
+                yield Demand(DIVISORS, f"the room between the bounds of an element of {tensor.name}:", high - low, 0)
         case _:
             pass
 
@@ -271,6 +280,44 @@ def defined(tree: StatementTree) -> Iterator[Obligation]:
     for kind, count in counts.items():
         if kind not in failed:
             yield Obligation(Layer.ADDRESS, kind, Verdict.PROVED, f"{count} {_HOLDS[kind]}")
+
+
+def without_value(kernel: Kernel, extents: Mapping[str, int]) -> Obligation | None:
+    """An expression that may have no value at some extents, though what is left of it has one once they are known; ``None``: there is none.
+
+    The kernel that runs asks for all of it: ``8//(M - 1) > 0 && M > 1`` divides by 0 if ``M`` is 1, and is false.
+    """
+    values: dict[str, Expr] = {name: const(n) for name, n in extents.items()}
+    for p in kernel.params:
+        if isinstance(p, HostParam):
+            values[p.name] = substitute(p.value, values)
+    if not any(_loses(e, values) for e in _expressions(kernel)):
+        return None
+    known = tuple(replace(e, min=extents[e.name], max=extents[e.name], multiple_of=1, bound=None) for e in kernel.extents)
+    return next((o for o in defined(StatementTree.of(replace(kernel, extents=known))) if o.verdict is not Verdict.PROVED), None)
+
+
+def _expressions(kernel: Kernel) -> Iterator[Expr]:
+    for s in walk(kernel):
+        yield from expressions(s)
+        claim = held(s)
+        yield from () if claim is None else claim.index
+    for d in kernel.definitions:
+        yield from definition_expressions(d)
+
+
+def _loses(e: Expr, values: Mapping[str, Expr]) -> bool:
+    """True if something that an expression has its value by is neither known to hold nor asked for any more once some symbols have values."""
+    mine = demands(e)
+    if not mine or e.free.isdisjoint(values):
+        return False
+    left = {(d.value, d.high) for d in demands(substitute(e, values))}
+    for d in mine:
+        value = substitute(d.value, values)
+        high = substitute(d.high, values) if isinstance(d.high, Expr) else d.high
+        if (value, high) not in left and not Demand(d.kind, d.what, value, d.low, high).is_constant:
+            return True
+    return False
 
 
 def _text(stmt: Stmt, kernel: Kernel) -> str:

@@ -190,7 +190,8 @@ def named(e: Expr, context: Context) -> tuple[Expr, Context]:
 
 
 def _values(names: set[str], context: Context) -> dict[str, Ints] | None:
-    """All values that symbols have together, under the conditions on symbols with constant bounds; ``None``: too many, or one without such bounds."""
+    """All values that symbols have together, under the conditions on symbols with constant bounds; ``None``: too many, one without such bounds, or a
+    condition without a value."""
     ranges = context.ranges
     if any(None in ranges.of(sym(n)) for n in names):
         return None
@@ -213,7 +214,10 @@ def _values(names: set[str], context: Context) -> dict[str, Ints] | None:
     mask = np.ones(mesh[0].size, np.bool_)
     for c in conditions:
         if c.free <= names:
-            mask = mask & np.asarray(evaluate(c, env), np.bool_)
+            try:
+                mask = mask & np.asarray(evaluate(c, env), np.bool_)
+            except ZeroDivisionError:  # what a loop or a condition around it divides by may be 0
+                return None
     return {n: v[mask] for n, v in env.items()}
 
 

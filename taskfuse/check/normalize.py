@@ -76,13 +76,15 @@ def _put(e: Expr, values: Mapping[str, Expr], ranges: Ranges, facts: Facts | Non
 
 @cache
 def _partial(e: Expr) -> frozenset[tuple[Expr, int]]:
-    """Divisors and indices of tables in an expression, on which it depends whether it has a value, and what they are at least."""
+    """What an expression has a value by, and what it is at least: divisors, indices of tables, the room behind these, the room in the range of an element."""
     found = frozenset[tuple[Expr, int]]().union(*map(_partial, children(e)))
     match e:
         case FloorDiv(_, b) | Mod(_, b) if not (isinstance(b, Const) and b.value > 0):
             return found | {(b, 1)}
-        case Table(index=index) | Element(index=index):
-            return found | {(index, 0)}
+        case Table(values, index):
+            return found | {(index, 0), (const(len(values) - 1) - index, 0)}
+        case Element(_, index, size, low, high):
+            return found | {(index, 0), (size - 1 - index, 0), (high - low, 0)}
         case _:
             return found
 

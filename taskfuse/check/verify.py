@@ -9,7 +9,7 @@ from taskfuse.check.argument import Argument, all_proved
 from taskfuse.check.bounds import inside
 from taskfuse.check.convergence import convergence
 from taskfuse.check.counterexample import counterexample
-from taskfuse.check.defined import DIVISORS, defined
+from taskfuse.check.defined import DIVISORS, defined, without_value
 from taskfuse.check.drawn_launches import drawn_extents
 from taskfuse.check.known import unknown
 from taskfuse.check.order import deadlocks, initialization
@@ -62,7 +62,11 @@ def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certific
         return _certificate(kernel, (), kernel.launch_registers)
     chosen = tuple((e.name, extents[e.name]) for e in kernel.extents if e.name in extents)
     try:
-        return _certificate(specialized(kernel, extents), chosen, kernel.launch_registers)
+        chosen_kernel = specialized(kernel, extents)
+        lost = without_value(kernel, extents)
+        if lost is not None:
+            return Certificate(kernel.name, Argument([lost]), extents=chosen)
+        return _certificate(chosen_kernel, chosen, kernel.launch_registers)
     except (ZeroDivisionError, IndexError) as error:
         reason = f"an expression has no value at these extents: {error}"
         return Certificate(kernel.name, Argument([Obligation(Layer.ADDRESS, "extents", Verdict.OUTSIDE, reason)]), extents=chosen)

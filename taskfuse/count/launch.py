@@ -24,13 +24,13 @@ from taskfuse.kir.walk import accesses, bodies, looked_up
 from taskfuse.target import REGISTERS, WARP, Target
 
 ROWS = 48
-"""About how many warps are sampled."""
+"""The approximate number of sampled warps."""
 WARPS = 16
-"""Of one block, at most."""
+"""The most sampled warps of one block."""
 SPREAD = 0.6180339887498949
 """Multiples of it are spread evenly modulo 1 (golden ratio)."""
 SPARE_REGISTERS = 24
-"""Of a thread, beside those of its buffers: addresses, loop variables."""
+"""Registers of a thread besides those of its buffers: addresses, loop variables."""
 
 Array = npt.NDArray[Any]
 
@@ -55,7 +55,7 @@ class Launch:
 
     @property
     def blocks(self) -> int:
-        """Of the grid."""
+        """Blocks of the grid."""
         return prod(self.grid)
 
     @property

@@ -9,11 +9,11 @@ import numpy as np
 from taskfuse.count.launch import Array
 
 SECTOR: Final = 32
-"""Bytes that the caches move at once."""
+"""Bytes that the caches transfer at a time."""
 LINE: Final = 128
-"""Bytes that a multiprocessor looks up at once."""
+"""Bytes that a multiprocessor looks up at a time."""
 BANKS: Final = 32
-"""Of Shared memory, each of one word in a cycle."""
+"""Banks of Shared memory, each with one word per cycle."""
 BANK_BYTES: Final = 4
 
 

@@ -15,20 +15,20 @@ from taskfuse.count.memory import SECTOR
 from taskfuse.target import WARP, Target
 
 LOAD_CYCLES: Final = 500
-"""From a load of Global memory to its value, if nothing else is under way. Assumed for all GPUs; between what the second-level cache and what DRAM takes."""
+"""Cycles from a load of Global memory to its value, if no other load is in flight. Assumed for all GPUs; between the latencies of L2 and DRAM."""
 BARRIER_CYCLES: Final = 40
-"""Of a barrier of a block."""
+"""Cycles of a block barrier."""
 GRID_CYCLES: Final = 2000
-"""Of a barrier of a grid."""
+"""Cycles of a grid barrier."""
 CHAIN_CYCLES: Final = 4
-"""From an instruction of a thread to one that needs its result."""
+"""Cycles from an instruction of a thread to one that needs its result."""
 IN_FLIGHT: Final = 4
 """Trips of a loop whose loads the compiler issues together where nothing stands between them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Of one tensor, or one workspace buffer.
+    """The traffic of one tensor, or one workspace buffer.
 
     Attributes:
         bytes: its size.
@@ -45,7 +45,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What a launch does.
+    """The counted work of a launch.
 
     Attributes:
         launch: its shape.
@@ -90,7 +90,7 @@ class Count:
 
     @property
     def times(self) -> dict[str, float]:
-        """Microseconds that each resource takes."""
+        """Microseconds of each resource."""
         target, launch = self.target, self.launch
         share = -(-launch.blocks // target.sms) / launch.blocks / target.clock_mhz  # of what all blocks do, on the multiprocessor that does most
         waves = max(1.0, launch.blocks / (target.sms * launch.resident))

@@ -269,7 +269,7 @@ def divisions(index: tuple[Expr, ...], variable: str) -> int:
 
 
 def count(kernel: Kernel, extents: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Count:
-    """What a launch of ``kernel`` does.
+    """Count the work of a launch of ``kernel``.
 
     Args:
         extents: values of its extents.

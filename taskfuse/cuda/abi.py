@@ -1,4 +1,4 @@
-"""What calls of the CUDA driver share with ``cuda.h``: its numbers, the structures that a launch reads, the types of the calls."""
+"""The part of ``cuda.h`` that calls of the CUDA driver need: constants, the structures of a launch, the types of the calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds of array arguments: what a launch asks of a framework's arrays, and of the framework.
+"""Kinds of array arguments: the properties of a framework's arrays, and of the framework, that a launch needs.
 
 A *probe* is all that a repeated call pays for an argument: its address, and a key that holds everything else that a launch depends on. Torch
 and CuPy arrays, and arrays on loan (:class:`~taskfuse.cuda.device_array.Borrowed`), have one. Every other array is turned into one on loan by
@@ -37,7 +37,7 @@ class Unfit(Exception):
 
 
 class ArrayView(NamedTuple):
-    """What a launch knows of an array.
+    """The properties of an array that a launch needs.
 
     Attributes:
         pointer: address of element [0, ..., 0].

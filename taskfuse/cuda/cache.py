@@ -1,4 +1,4 @@
-"""Compiled kernels, kept: in memory, and in a folder for the next process.
+"""The cache of compiled kernels: in memory, and in a folder for the next process.
 
 A kernel's key is the SHA-256 of all that its machine code depends on: the text, the compile options, the versions of NVRTC and of taskfuse. What
 is kept is machine code and the compiler's log; what the log says is read again on every hit, so a hit warns like a compilation. A hit does not

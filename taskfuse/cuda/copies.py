@@ -1,4 +1,4 @@
-"""Statements that copy elements as they are: vectors, gathers, asynchronous copies of threads, bulk copies."""
+"""Statements that copy elements without conversion: vectors, gathers, asynchronous copies of threads, bulk copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CUDA driver: the calls that launching needs, with our errors.
+"""The CUDA driver: the calls that launches need, with the errors of taskfuse.
 
 The calls go through ``ctypes`` to libcuda itself: a first call need not import the 5 MB of ``cuda.bindings.driver``, and a launch whose
 arguments were prepared costs less than through any binding.

@@ -1,4 +1,4 @@
-"""Emitted texts, kept in the folder of compiled kernels: a process that finds the text of a kernel there needs not print it.
+"""Emitted texts, cached in the folder of compiled kernels: a process that finds the text of a kernel there need not print it.
 
 The key is the SHA-256 of all that the text depends on: the kernel, the variant, the options, and the modules of taskfuse
 (:mod:`taskfuse.cuda.sources`), so that a change of the printer needs no other version. What is kept is JSON.

@@ -1,4 +1,4 @@
-"""Whether a GPU can run a kernel: its launch shape against the limits of the target, of the device and of the loaded kernel."""
+"""Checking that a GPU can run a kernel: its launch shape against the limits of the target, of the device and of the loaded kernel."""
 
 from __future__ import annotations
 

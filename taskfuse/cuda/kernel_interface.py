@@ -1,4 +1,4 @@
-"""The interface of a kernel: what launching needs of it. A kernel that was read from disk has one before its body is parsed; most processes never parse it."""
+"""The interface of a kernel: the part of it that launches need. A kernel read from disk has one before its body is parsed; most processes never parse it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from taskfuse.kir.nodes import AsyncCopy, Gather, VectorCopy
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelInterface:
-    """What launching asks of a kernel.
+    """The part of a kernel that launches need.
 
     Attributes:
         head: its declarations: the kernel, whose body may be missing.

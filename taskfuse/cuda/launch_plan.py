@@ -1,4 +1,4 @@
-"""Launch plans: what one kernel needs for arguments of one signature, worked out once (:mod:`taskfuse.cuda.planner`).
+"""Launch plans: the data of launches of one kernel for arguments of one signature, computed once (:mod:`taskfuse.cuda.planner`).
 
 A signature is everything about the arguments but their addresses: shapes, strides, dtypes, device, alignment. A plan holds the loaded kernel of
 the variant that the signature allows, the launch shape and the parameters that do not change, and how to fill in those that do.

@@ -1,4 +1,4 @@
-"""Layouts of array arguments: what a launch may assume of them, and which of them may not be written together.
+"""Layouts of array arguments: the assumptions that a launch may make, and tests for overlaps.
 
 Strides are in elements, of either sign. An axis of extent 1 has no stride that matters, and an empty array none at all.
 """

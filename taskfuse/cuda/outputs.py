@@ -1,4 +1,4 @@
-"""What callers give as ``out=``."""
+"""Checks of ``out=``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planning: arrays checked against a kernel, the variant that they allow, and all that its launches have in common (:mod:`taskfuse.cuda.launch_plan`)."""
+"""Planning: checking arrays against a kernel, choosing the variant, and computing the launch plan (:mod:`taskfuse.cuda.launch_plan`)."""
 
 from __future__ import annotations
 

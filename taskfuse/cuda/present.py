@@ -1,4 +1,4 @@
-"""Which GPU is there, without a CUDA context: processes may be forked after ``tf.compile`` has asked.
+"""Identifying the GPU without a CUDA context, so that a process may fork after ``tf.compile``.
 
 The calls go through ``ctypes`` to NVML, the library of the driver that ``nvidia-smi`` uses, since importing ``cuda.bindings.nvml`` takes longer
 than most compilations (NVML API Reference Guide, "Device Queries").

@@ -1,4 +1,4 @@
-"""Constant ranges of integer expressions: what decides between 32 and 64 bits, and between C's division and Python's.
+"""Constant ranges of integer expressions, which decide between 32 and 64 bits, and between C's division and Python's.
 
 Intervals (:mod:`taskfuse.ir.scalar.intervals`) of the expression as it is written, intermediate values included, under the ranges of its symbols and without
 the guards around it: a guarded index is computed only where its guard holds, so the range found is never too small.

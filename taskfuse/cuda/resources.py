@@ -1,4 +1,4 @@
-"""What a compiled kernel takes of a multiprocessor, how many of its blocks one holds, and what the assembler complains about (``ptxas -v``).
+"""The resources of a compiled kernel, its occupancy, and the diagnostics of the assembler (``ptxas -v``).
 
 Limits are those of :mod:`taskfuse.target`; rules of allocation those of NVIDIA's occupancy calculator (``cuda_occupancy.h`` of the CUDA toolkit).
 """
@@ -60,7 +60,7 @@ _BUDGET_HELP = "registers(n) needs a launch shape that is constant, and budgets 
 
 
 class Diagnostic(NamedTuple):
-    """What a user should know of the machine code of a kernel.
+    """A diagnostic of the machine code of a kernel.
 
     Attributes:
         text: what it is.

@@ -1,4 +1,4 @@
-"""Sequences: several kernels that run one after another, as one call, with what goes between them in one allocation.
+"""Sequences: several kernels that run in order, as one call, with the tensors between them in one allocation.
 
 What a call of several kernels does is the same for all arguments of one signature: which plan each kernel has, and where its arrays lie: at the address of an
 argument or of a result, or so many bytes into the memory of what goes between. A sequence is worked out from the arrays of one call that went the long way;

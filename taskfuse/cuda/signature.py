@@ -1,4 +1,4 @@
-"""What an emitted function takes: its parameters, in order, and the memory that a launch brings."""
+"""The signature of an emitted function: its parameters, in order, and the memory that a launch provides."""
 
 from __future__ import annotations
 

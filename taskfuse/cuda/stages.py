@@ -1,4 +1,4 @@
-"""What can be asked of a kernel before it is launched, with no GPU: its CUDA C++, PTX, machine code, resources and launch shape."""
+"""The compilation stages of a kernel, without a GPU: its CUDA C++, PTX, machine code, resources and launch shape."""
 
 from __future__ import annotations
 

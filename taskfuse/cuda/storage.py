@@ -1,4 +1,4 @@
-"""Where the elements of tensors and buffers lie: offsets in elements, bytes of Shared memory, places of registers."""
+"""The layout of tensors and buffers: offsets in elements, bytes of Shared memory, indices of registers."""
 
 from __future__ import annotations
 

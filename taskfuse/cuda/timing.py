@@ -1,4 +1,4 @@
-"""How long kernels take: CUDA graphs of a few calls, replayed in turn, so that clocks and throttling hit all of them alike."""
+"""Timing kernels: CUDA graphs of a few calls, replayed in turn, so that clocks and throttling affect all of them equally."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of a kernel's body as it grows, and what statements of all kinds are printed with: identifiers, lines, calls, elements, operands."""
+"""The writer of a kernel's body, and the printers that all statements share: identifiers, lines, calls, elements, operands."""
 
 from __future__ import annotations
 

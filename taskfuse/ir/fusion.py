@@ -229,7 +229,7 @@ class Fusion:
 
         Raises:
             FusionError: a tensor belongs to another fusion; the name is taken; the strides do not fit the shape, or let elements overlap; ``into`` is no
-                input nor a view of one, or has another shape or dtype.
+                input nor a view of one, or has another shape or dtype; an input is returned that another result is written into.
         """
         made = [self._check_output(tv) for tv in tensors]
         for what, given in {"name": name, "strides": strides, "into": into}.items():
@@ -247,6 +247,7 @@ class Fusion:
             wanted = None if strides is None else declared_strides(self.name, tv.name, tv.shape, strides, self.dims, self.facts())
             if into is not None:
                 self._check_into(tv, into, wanted)
+            self._check_returned(tv, into)
             if not known:
                 self.outputs.append(tv)
             self.results.append(Result(tv, wanted, into))
@@ -279,6 +280,16 @@ class Fusion:
             reason, help = f"another output is written into the array of {into.name}", "write one output into an array"
         if reason:
             raise FusionError(fusion=self.name, reason=f"{tv.name} cannot be written in place: {reason}", help=help, location=caller())
+
+    def _check_returned(self, tv: TensorView, into: TensorView | None) -> None:
+        """An input is returned as the caller's array, which then holds what a result has put there: it is not both."""
+        added = Result(tv, None, into)
+        for r in (*self.results, added):
+            base = None if r.into is None else readers().base(self, r.into)
+            if base is not None and any(base is returned.tensor for returned in (*self.results, added)):
+                reason = f"{base.name} is returned as it is, and {r.tensor.name} is written into its array"
+                help = f"return tf.copy({base.name}) for what it held before; the caller has the array with what it holds then"
+                raise FusionError(fusion=self.name, reason=reason, help=help, location=caller())
 
     def rename(self, tv: TensorView, name: object) -> None:
         """Give a tensor another name. Raises :class:`FusionError` if the name is taken or invalid."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Expr, Facts, and_, const, eq, not_, prove, simplify, substitute
+from taskfuse.ir.scalar import Expr, Facts, and_, const, eq, not_, prove, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, producers, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES
-from taskfuse.kir import Kernel, barrier_slots, map_expressions, walk
+from taskfuse.kir import Kernel, barrier_slots, map_expressions, map_stmts, walk
 from taskfuse.kir.clusters import cluster_blocks, needs_cluster
 from taskfuse.kir.declarations import Buffer, Counter, IntegerParam, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam
 from taskfuse.kir.nodes import Bind, Branch, For, If, Stmt
@@ -20,7 +20,7 @@ from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.clusters import cluster_shape, grid_shape, in_grid
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.locations import Locations, located
-from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children
+from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, Walk, base_name, children
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
 from taskfuse.schedule.order import is_vertical
 from taskfuse.target import Target
@@ -115,6 +115,8 @@ class Emitter:
         match n:
             case PLoop():
                 inner = facts.with_range(n.var, 0, n.extent - 1)
+                if n.walk is not None:
+                    return [self._walk(n, n.walk, inner.with_range(str(n.walk.item), 0, n.walk.stop - 1))]
                 return [For(n.var, const(0), n.extent, const(1), n.unroll, self.body(n.body, inner), location=self.lines.of_node(n))]
             case PBind():
                 return [Bind(n.index, n.ptype, n.extent, self.body(n.body, facts), location=self.lines.of_node(n))]
@@ -134,6 +136,13 @@ class Emitter:
                 return list(located(n.stmts, self.lines.of_node(n)))
             case PStmt():
                 return self._statements([n], facts)
+
+    def _walk(self, n: PLoop, items: Walk, facts: Facts) -> For:
+        """A loop over items of work: what counts its trips finds their number from the item."""
+        item = sym(n.var)
+        value = {str(items.item): item, n.var: (item - items.start) // items.step}
+        body = map_stmts(self.body(n.body, facts), lambda s: map_expressions(s, lambda e: substitute(e, value) if not e.free.isdisjoint(value) else e))
+        return For(n.var, items.start, items.stop, items.step, n.unroll, body, location=self.lines.of_node(n))
 
     def kernel(
         self,

@@ -4,6 +4,9 @@ An axis of work (tiles, rows) split into (trip, block) with a remainder leaves s
 of the loop instead of a guard inside it: ``ceildiv(extent - block, blocks)`` trips, the same in all roles, since it is a function of the block
 index alone. So every fill of a ring, and every transfer, is of work that exists. A loop in which blocks wait for each other keeps
 its guards: all of them must reach each of its barriers.
+
+Where the blocks take the work in a rotated order, the loop is over the items of work themselves: of a sum of a trip and of a remainder by the number of
+blocks little could be proved.
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ from taskfuse.ir.scalar import Expr, and_, ceildiv, maximum, select, simplify
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, MemoryType, ParallelType
+from taskfuse.lowering.completion import has_copies_of_threads
 from taskfuse.lowering.domains import backward, bound, digit_values, digits, divides
-from taskfuse.lowering.plan import LoopVariables
+from taskfuse.lowering.plan import LoopVariables, Walk
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
 from taskfuse.schedule.order import Tree
 from taskfuse.schedule.shared_loops import Loop, SharedLoops
@@ -50,6 +54,7 @@ class GridStrideLoops:
         self._distributing: set[Loop] = set()
         self._emptied: set[Loop] = set()
         self._trips: dict[Loop, Expr] = {}
+        self._walks: dict[Loop, Walk] = {}
 
     def find(self, memory: dict[TensorView, MemoryType], indexes_registers: Callable[[TensorView, Loop], bool]) -> None:
         """Find them.
@@ -61,7 +66,12 @@ class GridStrideLoops:
         distributing = {loop for loop in loops if self._is_distributed(loop)}
         emptied = {inner for loop in distributing if (inner := self._emptied_by(loop, loops)) is not None}
         trips = {loop: trips for loop in loops if (trips := self._bounded_trips(loop, memory, indexes_registers)) is not None}
-        self._distributing, self._emptied, self._trips = distributing, emptied, trips
+        walks = {loop: walk for loop in loops if (walk := self._walk(loop, memory, indexes_registers)) is not None}
+        self._distributing, self._emptied, self._trips, self._walks = distributing, emptied, trips, walks
+
+    def walk(self, loop: Loop) -> Walk | None:
+        """The items of work that a loop visits, if the kernel's loop is over these."""
+        return self._walks.get(loop)
 
     # -- what it says of code -------------------------------------------------------------------------------------------------------
 
@@ -91,6 +101,14 @@ class GridStrideLoops:
         for a, loop in self._around(tv):
             if a in loops and loop in self._trips and loops[a] is self._variables.symbol(loop) and (t := self._split(tv, a)) is not None:
                 found.append(t)
+        return found
+
+    def items(self, tv: TensorView, loops: dict[Axis, Expr]) -> dict[Axis, Expr]:
+        """The axes of work of a tensor whose items a loop visits, and the symbols of these."""
+        found: dict[Axis, Expr] = {}
+        for a, loop in self._around(tv):
+            if loop in self._walks and a in loops and loops[a] is self._variables.symbol(loop) and (t := _split_at(tv, a)) is not None:
+                found[t.source] = self._variables.item(loop)
         return found
 
     def whole(self, tv: TensorView, values: dict[Axis, Expr]) -> list[Split]:
@@ -131,12 +149,36 @@ class GridStrideLoops:
 
     def _split(self, tv: TensorView, axis: Axis) -> Split | None:
         """The split with a remainder whose outer axis is ``axis`` and whose inner axis is bound to a block index."""
-        if tv.schedule.ptype(axis) is not ParallelType.Serial:
-            return None
-        for t in tv.schedule.transforms:
-            if isinstance(t, Split) and t.outer is axis:
-                return t if not divides(t, self._ranges.facts) and tv.schedule.ptype(_dealt(tv, t.inner)) in BLOCK_TYPES else None
-        return None
+        t = _split_at(tv, axis)
+        return t if t is not None and not divides(t, self._ranges.facts) and tv.schedule.ptype(_dealt(tv, t.inner)) in BLOCK_TYPES else None
+
+    def _walk(self, loop: Loop, memory: dict[TensorView, MemoryType], indexes_registers: Callable[[TensorView, Loop], bool]) -> Walk | None:
+        """The items of work of a loop that deals them to blocks in a rotated order; ``None`` for any other loop."""
+        found: set[Walk] = set()
+        for tv, axis in loop.axes.items():
+            t = _split_at(tv, axis)
+            if t is None or _dealt(tv, t.inner) is t.inner or tv.schedule.ptype(_dealt(tv, t.inner)) not in BLOCK_TYPES:
+                return None
+            if self._meets_blocks(tv, loop, memory[tv]) or indexes_registers(tv, loop) or has_copies_of_threads(tv):
+                return None
+            if tv.schedule.stages > 1 and next((x for a, x in reversed(self._inlined(tv)) if tv.schedule.ptype(a).is_loop), None) is loop:
+                return None  # slots of a ring are counted in trips
+            if t.source.is_foreign and self._is_read_outside(tv, loop):
+                return None
+            facts = self._ranges.facts
+            step = maximum(t.inner.extent, 1)
+            found.add(Walk(self._variables.item(loop), self._index(tv, t), simplify(t.source.extent, facts), simplify(step, facts)))
+        return next(iter(found)) if len(found) == 1 else None
+
+    def _inlined(self, tv: TensorView) -> list[tuple[Axis, Loop]]:
+        return self._around(tv)[: tv.schedule.inline]
+
+    def _index(self, tv: TensorView, t: Split) -> Expr:
+        """The index of the inner axis of a split, in hardware indices."""
+        p = tv.schedule.ptype(_dealt(tv, t.inner))
+        base = hardware_index(p) - self._ranges.range(self._tree.place[tv], p).start
+        index = backward(tv, digit_values(digits(tv, p), simplify(base, self._ranges.facts), self._ranges.facts))[t.inner]
+        return simplify(index, self._ranges.facts)
 
     def _bounded_trips(self, loop: Loop, memory: dict[TensorView, MemoryType], indexes_registers: Callable[[TensorView, Loop], bool]) -> Expr | None:
         """The trips of a grid-stride loop, in hardware indices; ``None`` for any other loop, whose trips are its extent."""
@@ -148,9 +190,7 @@ class GridStrideLoops:
             if t.source.is_foreign and self._is_read_outside(tv, loop):
                 return None
             p = tv.schedule.ptype(_dealt(tv, t.inner))
-            base = hardware_index(p) - self._ranges.range(self._tree.place[tv], p).start
-            index = backward(tv, digit_values(digits(tv, p), simplify(base, self._ranges.facts), self._ranges.facts))[t.inner]
-            found.add(_Split(simplify(t.source.extent, self._ranges.facts), simplify(t.inner.extent, self._ranges.facts), p, index))
+            found.add(_Split(simplify(t.source.extent, self._ranges.facts), simplify(t.inner.extent, self._ranges.facts), p, self._index(tv, t)))
         if len(found) != 1:
             return None
         (one,) = found
@@ -172,3 +212,10 @@ class GridStrideLoops:
 def _dealt(tv: TensorView, inner: Axis) -> Axis:
     """The loop axis that takes the values of ``inner``, one for one: it, or the order in which a rasterization visits it."""
     return next((t.result for t in tv.schedule.transforms if isinstance(t, Rasterize) and t.sources == (inner,)), inner)
+
+
+def _split_at(tv: TensorView, axis: Axis) -> Split | None:
+    """The split whose outer axis is ``axis``, which counts trips."""
+    if tv.schedule.ptype(axis) is not ParallelType.Serial:
+        return None
+    return next((t for t in tv.schedule.transforms if isinstance(t, Split) and t.outer is axis), None)

@@ -134,6 +134,9 @@ class IndexMaps:
 
     def _build(self, tv: TensorView, loops: dict[Axis, Expr], memory: MemoryType | None, outside: bool = False) -> IndexMap:
         start, facts, guards = self._of_loop_axes(tv, loops, memory, outside)
+        for source, item in self.grid_stride.items(tv, loops).items():
+            start[source] = item
+            facts = facts.with_range(str(item), 0, source.extent - 1)
         values = backward(tv, start)
         around = [self.variables.name(loop) for loop in self.shared_loops.path[tv]] if has_copies_of_threads(tv) else []
         first, again = first_of_others(tv, values, memory, facts, around)

@@ -12,7 +12,7 @@ from taskfuse.ir.scalar import Const, Expr, Facts, const, eq, prove, simplify, s
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
+from taskfuse.ir.types import BLOCK_TYPES, INDEX_TYPES, MemoryType, ParallelType
 from taskfuse.kir.operands import Access
 from taskfuse.lowering.domains import allocation_axes, forward, product, refused
 from taskfuse.lowering.index_maps import IndexMap, IndexMaps, has_values
@@ -95,9 +95,11 @@ class Indexer:
         fixed |= {base_name(p, self.tree.place[tv]) for p in INDEX_TYPES if MEDIA[memory].is_private_to(p)}
         shared = list(zip(tv.loop, self.shared_loops.path[tv], strict=True))[: tv.schedule.inline]
         fixed |= {variables.name(loop) for a, loop in shared if tv.schedule.ptype(a).is_loop}
+        if all(MEDIA[memory].is_private_to(p) for p in BLOCK_TYPES):
+            fixed |= {str(variables.item(loop)) for a, loop in shared if tv.schedule.ptype(a).is_loop}
         if memory is not self.memory[tv]:  # an accumulator lives inside the loops that stand outside the reduction loops
             outer = takewhile(lambda pair: not pair[0].is_reduction, zip(tv.loop, self.shared_loops.path[tv], strict=True))
-            fixed |= {variables.name(loop) for a, loop in outer if tv.schedule.ptype(a).is_loop}
+            fixed |= {str(s) for a, loop in outer if tv.schedule.ptype(a).is_loop for s in (variables.symbol(loop), variables.item(loop))}
         spreads = tv.schedule.atom is not None and tv.schedule.atom.spreads
         instances = tuple(a for a, _ in shared if tv.schedule.ptype(a).is_bound and not MEDIA[memory].is_private_to(tv.schedule.ptype(a)) and not a.is_foreign)
         inside = {tv.schedule.ptype(a) for a in tv.loop[tv.schedule.inline :]}  # an index with a digit inside says more than the shared loops

@@ -228,7 +228,7 @@ class NestBuilder:
         trips = index_maps.trips(loop, axis.extent, tv)
         if isinstance(known := simplify(trips, self.ranges.facts), Const):
             trips = known
-        return [PLoop(index_maps.variables.name(loop), trips, ptype is ParallelType.Unroll, body, loop)]
+        return [PLoop(index_maps.variables.name(loop), trips, ptype is ParallelType.Unroll, body, loop, index_maps.grid_stride.walk(loop))]
 
     def _bound_index(self, tv: TensorView, axis: Axis, ptype: ParallelType) -> Expr:
         task = self.tree.place[tv]

@@ -23,15 +23,29 @@ from taskfuse.kir.operands import Access
 from taskfuse.schedule.shared_loops import Loop
 
 
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The items of work that a loop visits: ``start``, ``start + step``, and so on, below ``stop``. One trip has one item, whose symbol is ``item``."""
+
+    item: Expr
+    start: Expr
+    stop: Expr
+    step: Expr
+
+
 @dataclass(slots=True, eq=False)
 class PLoop:
-    """A loop with code. ``loop`` is the loop of the nest that it copies, or ``None`` for one that lowering made."""
+    """A loop with code, which counts its trips. ``loop`` is the loop of the nest that it copies, or ``None`` for one that lowering made.
+
+    ``walk``: the kernel's loop is over these items.
+    """
 
     var: str
     extent: Expr
     unroll: bool
     body: list[PNode]
     loop: Loop | None = None
+    walk: Walk | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -209,6 +223,11 @@ def is_base(name: str) -> bool:
     return name.startswith("at.")
 
 
+def item_name(var: str) -> str:
+    """The symbol of the item of work that a trip of the loop of a variable has."""
+    return f"{var}.item"
+
+
 class LoopVariables:
     """The variables of loops with code, numbered in the order of first use."""
 
@@ -222,6 +241,10 @@ class LoopVariables:
     def symbol(self, loop: Loop) -> Expr:
         """The variable of a loop, as an expression."""
         return sym(self.name(loop))
+
+    def item(self, loop: Loop) -> Expr:
+        """The symbol of the item of work that a trip of a loop has."""
+        return sym(item_name(self.name(loop)))
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from taskfuse.ir.types import THREAD_TYPES
 from taskfuse.kir import walk
 from taskfuse.kir.synchronization import Advance, Cursor, CursorInit
 from taskfuse.kir.walk import expressions
-from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, children, is_base
+from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, children, is_base, item_name
 
 _THREADS = frozenset(p.index_name for p in THREAD_TYPES)
 
@@ -52,7 +52,7 @@ class _Rules:
                     self._sync(n, around, ready)
                 case PLoop():
                     self._uses((n.extent,), around, ready, "", f"the loop over {n.var}")
-                    self.block(n.body, around | {n.var}, ready)
+                    self.block(n.body, around | {n.var, item_name(n.var)}, ready)
                 case PBind():
                     self._uses((n.extent,), around, ready, "", f"the loop over {n.index}")
                     self.block(n.body, around, ready)

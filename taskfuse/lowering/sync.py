@@ -27,7 +27,7 @@ from taskfuse.kir.operands import Access, Queue
 from taskfuse.kir.synchronization import Barrier, BarrierScope, FenceProxyAsync, WaitGroup
 from taskfuse.lowering.barriers import ONE, PlanBarriers
 from taskfuse.lowering.completion import close_batch, drain_at_exit, is_transfer, issues_to, open_batch, wait_for_reads
-from taskfuse.lowering.plan import PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base, statements
+from taskfuse.lowering.plan import PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base, item_name, statements
 from taskfuse.lowering.rings import RoleRings
 from taskfuse.lowering.thread_ranges import ThreadRanges
 
@@ -397,7 +397,7 @@ def _is_waited_for(block: _Block, node: PNode, queue: Queue) -> bool:
 
 
 def _loop_vars(u: _Use) -> set[str]:
-    return {n.var for _, n in u.path if isinstance(n, PLoop)}
+    return {name for _, n in u.path if isinstance(n, PLoop) for name in (n.var, item_name(n.var))}
 
 
 def _aliases(buffers: list[Buffer]) -> list[list[str]]:

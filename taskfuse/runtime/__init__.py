@@ -1,1 +1,1 @@
-"""Executables, the results of ``tf.compile``: of one kernel, of several, and of those specialized for the extents of a call."""
+"""Executables, the results of ``tf.compile``: of one kernel, of several kernels, and specialized for the extents of a call."""

@@ -1,4 +1,4 @@
-"""Arrays of NumPy, torch and CuPy alike: their strides, views of them, new ones."""
+"""Arrays of NumPy, torch and CuPy: their strides, views of them, new ones."""
 
 from __future__ import annotations
 

@@ -29,9 +29,9 @@ class Link(NamedTuple):
     """One of the executables.
 
     Attributes:
-        run: it.
-        arguments: names of what it takes, in its order.
-        outputs: names of what it makes.
+        run: the executable.
+        arguments: names of its arguments, in order.
+        outputs: names of its outputs.
     """
 
     run: Executable

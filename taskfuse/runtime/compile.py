@@ -62,18 +62,18 @@ def compile(
             GPU; ``"sim"``: in the simulator.
         schedule: ``None``: lower a fusion as it is, even without any scheduling call.
         numerics: ``"eager"``: every function of 16-bit floats rounds its result, as in a framework that runs them one after another; ``"wide"``: values
-            between functions stay float32, with one rounding at the end (:func:`taskfuse.widened`). Kernels and segmented fusions are taken as they are.
+            between functions stay float32, with one rounding at the end (:func:`taskfuse.widened`). Ignored for kernels and segmented fusions.
         sizes: values of the fusion's dimensions for the cost models of automatic schedules; the kernels run with any.
         specialize: schedule again at a call, for the divisors and bounds of its extents (docs/automatic.md); if false, the kernels for all extents run
             all calls.
-        budget: seconds for the search for an automatic schedule of several kernels, as counted from its work, so that the same is found on every machine;
-            at its end the best segments so far are taken. A clock stops it after 5 times as long.
+        budget: seconds for the search for an automatic schedule of several kernels, computed from its work, so that the result is the same on every machine;
+            at its end the best segments so far are used. A clock stops it after 5 times as long.
         target: the GPU that automatic schedules are chosen for and whose limits kernels keep: a :class:`taskfuse.Target`, its name (``"H100"``) or its
             architecture; by default the GPU in this machine, or an H200 without one.
         arch: the architecture to compile for, such as ``"sm_90a"``; by default that of the GPU that runs the kernel.
         fast_math: approximate division, square root and functions; subnormals become zero.
         debug: bound every wait, and raise :class:`HangError` at a timeout; a call then waits for its kernel.
-        unsafe: skip the proof; errors about the registers of the kernel become warnings.
+        unsafe: skip the proof; errors about registers of the kernel become warnings.
         cache: read and write decisions on disk (docs/cuda.md, "The cache"); not for debug builds or unsafe ones.
         options: options of lowering.
 

@@ -39,7 +39,7 @@ _FORM: Final = 1  # of what _packed makes
 
 @dataclass(frozen=True, slots=True)
 class CachedSchedule:
-    """An automatic schedule of another process: what it said of itself."""
+    """An automatic schedule of another process: its description."""
 
     scheduler: str
     us: float
@@ -47,7 +47,7 @@ class CachedSchedule:
     text: str
 
     def explain(self) -> str:
-        """Why this schedule."""
+        """The reasons for this schedule."""
         return self.text
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -56,19 +56,19 @@ class CachedSchedule:
 
 
 class Outline(NamedTuple):
-    """What is compared of schedules before a kernel is made of one: microseconds, and the scheduling calls."""
+    """The properties by which schedules are compared before kernels are made: microseconds, and the scheduling calls."""
 
     us: float
     code: str
 
 
 class DecisionCache:
-    """What is remembered of one fusion.
+    """The cached decisions of one fusion.
 
     Args:
         fusion: as the user gave it.
         make: makes its kernels.
-        asked: what else the decision depends on.
+        asked: the other inputs of the decision.
     """
 
     __slots__ = ("_fusion", "_key", "_make", "_settings")

@@ -84,7 +84,7 @@ class Executable(ABC):
             raise InputError(index=min(given, len(names)), fusion=self.name, reason=f"{given} arguments given, {len(names)} expected", help=help)
 
     def in_order(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The arguments of a call in their order. Raises :class:`InputError` for a name that is unknown, given twice, or missing."""
+        """The arguments of a call, in order. Raises :class:`InputError` for a name that is unknown, given twice, or missing."""
         wanted = self.arguments
         what = ", ".join(wanted) or "none"
         for name in named:
@@ -111,8 +111,9 @@ class Executable(ABC):
 
         Args:
             args: the inputs, of any strides, then the run-time scalars and integers.
-            named: those that ``args`` leaves out, by their names.
-            out: arrays for the outputs, of any strides; one array, or a tuple. They must not overlap an input or one another.
+            named: the arguments that ``args`` omits, by name.
+            out: arrays for the outputs, of any strides; one array, or a tuple. They must not overlap one another, or an input
+                that the kernel reads.
             stream: the stream to launch in: a handle, or an object of a framework; by default the framework's current one.
             seed: picks the interleaving in the simulator.
 
@@ -121,13 +122,13 @@ class Executable(ABC):
 
         Raises:
             InputError, OutputError: arguments that do not fit.
-            LaunchError: the GPU cannot run the kernel so.
+            LaunchError: the GPU cannot run the kernel with these arguments.
             CudaUnavailableError: no driver, no GPU, or no NVRTC.
-            RegisterError: the compiled kernel does not have the registers that it counts on; see docs/cuda.md.
+            RegisterError: the machine code breaks the register budget of the kernel; see docs/cuda.md.
             CudaError: a call of the driver failed.
             HangError: a wait of a debug build took too long.
-            ProofError: the kernel is not proved for all extents, and for those of this call it is not either.
-            SimulationError: in the simulator, the kernel did something that a GPU would not forgive.
+            ProofError: the kernel is proved neither for all extents nor for those of this call.
+            SimulationError: in the simulator, the kernel has undefined behavior.
         """
 
 
@@ -136,7 +137,7 @@ class Specialization:
     """A schedule of a fusion for some of its extents, and the executable.
 
     Attributes:
-        facts: what it assumes of each dimension.
+        facts: the facts that it assumes about each dimension.
         sizes: extents for which its schedule was chosen; it runs with all that the facts allow.
         run: the executable, with the ``schedule`` for these facts.
     """
@@ -150,7 +151,7 @@ class Specialization:
         return all(d.admits(extents[d.name], extents) for d in self.facts)
 
     def suits(self, extents: Mapping[str, int]) -> tuple[int, int, float]:
-        """Greater for one that has more to build on, constants before divisors; then for one that was chosen for sizes closer to ``extents``."""
+        """A key that is greater for stronger facts, constants before divisors; then for sizes closer to ``extents``."""
         distance = sum(abs(log2(max(size, 1) / max(extents[name], 1))) for name, size in self.sizes.items())
         return sum(d.min == d.max for d in self.facts), prod(d.multiple_of for d in self.facts), -distance
 

@@ -148,7 +148,7 @@ class CompiledKernel(Executable):
 
     @property
     def launcher(self) -> Launcher | None:
-        """What launches it on GPUs; ``None`` before the first call that does."""
+        """The launcher for GPUs; ``None`` before the first call on one."""
         return self._launcher
 
     def _is_for_host(self, args: tuple[Any, ...], out: Any) -> bool:
@@ -283,7 +283,7 @@ class Maker:
 
     @property
     def asked(self) -> tuple[object, ...]:
-        """All that its kernels depend on beside the fusion."""
+        """The inputs of its kernels besides the fusion."""
         return self.backend, self.arch, self.fast_math, self.options, self.into
 
 

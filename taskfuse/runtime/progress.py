@@ -24,7 +24,7 @@ _COLUMNS: Final = 79
 
 
 class Progress:
-    """Says how far work has come, from its begin (``with``) to its end.
+    """Reports the progress of work, from its beginning (``with``) to its end.
 
     Args:
         what: the work, as in ``"tf.compile of 'mlp'"``.
@@ -52,7 +52,7 @@ class Progress:
         return self
 
     def __call__(self, text: str) -> None:
-        """Say how far it is, if it is time to."""
+        """Report the progress, if enough time has passed."""
         now = self._clock()
         if now < self._next or self._stream is None:
             return

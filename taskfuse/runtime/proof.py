@@ -1,4 +1,4 @@
-"""Which kernels may run: those that are proved, for all extents or for those of a launch.
+"""Deciding which kernels may run: those that are proved, for all extents or for those of a launch.
 
 Proofs are remembered, in this process and in the folder of compiled kernels for the next one, by the kernel's text and the state of
 the checker. Only the fact that a kernel is proved is kept; its certificate is made again when it is read.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Standing(Enum):
-    """What is known of a kernel that may run."""
+    """The state of the proof of a kernel that may run."""
 
     PROVED = "proved"
     OPEN = "open"
@@ -35,7 +35,7 @@ class Standing(Enum):
 
 
 class Proof:
-    """What is known of a kernel. Safe for calls from several threads.
+    """The proof of a kernel. Safe for calls from several threads.
 
     A kernel of symbolic extents whose argument has gaps, and against which no counterexample is found, is *open*: it is proved, or refused, for
     the extents of each launch. That takes a while for extents that are new. If only values are open, nothing else is proved again.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Arranged(Executable):
-    """An executable whose results are arranged as a fusion asks for.
+    """An executable whose results have the strides and arrays that a fusion declares.
 
     Args:
         fusion: what it computes, and how its results are wanted.
@@ -212,7 +212,7 @@ class Arranged(Executable):
 
 
 class Nothing(Executable):
-    """No kernel: a fusion that returns its inputs."""
+    """The executable of a fusion that only returns inputs, without a kernel."""
 
     __slots__ = ("_fusion",)
 

@@ -1,4 +1,4 @@
-"""Specializations: one fusion of symbolic extents, scheduled again for what the extents of a call have in common.
+"""Specializations: a fusion of symbolic extents, scheduled again for facts about the extents of a call.
 
 An automatic schedule for all extents cannot use vectors if a row may have any length, cannot keep such a row in registers, and assumes
 sizes. The extents of a call say more. A specialization uses *facts* about them: each is a :class:`~taskfuse.ir.dims.Dim`, as a user could have
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from taskfuse.check import Certificate
 
 MOST: Final = 32
-"""Sets of facts for which a fusion is scheduled. Calls with other facts run what there is."""
+"""The most sets of facts for which a fusion is scheduled. Calls with other facts run an existing schedule."""
 SHAPES: Final = 4096
-"""Shapes of which it is remembered what runs them."""
+"""The most shapes whose executables are cached."""
 SMALL: Final = 1 / 64
-"""Of the time of a launch: calls whose bytes take less at the speed of the memory have nothing to gain."""
+"""The share of the time of a launch: calls that move their bytes faster than that gain nothing."""
 GAIN: Final = 0.9
-"""A kernel for one length of reduced rows takes at most so much of the time of one for many lengths, by the cost models, or is not made."""
+"""The most time of a kernel for one length of reduced rows, relative to one for many lengths, by the cost models."""
 
 
 class Specialized(Executable):
@@ -54,7 +54,7 @@ class Specialized(Executable):
     Args:
         fusion: unscheduled; kept, and not changed.
         make: makes executables.
-        base: what computes it for all extents, with the dimensions of ``fusion`` as facts.
+        base: the specialization for all extents, with the dimensions of ``fusion`` as facts.
         target: the GPU that schedules are chosen for.
         scheduled: the specialization for each set of facts; ``None``: one for each length of its reduced rows.
     """
@@ -103,7 +103,7 @@ class Specialized(Executable):
 
     @property
     def specializations(self) -> tuple[Specialization, ...]:
-        """Those made so far, the first one first."""
+        """The specializations made so far, in the order in which they were made."""
         with self._lock:
             return tuple(s for s in dict.fromkeys(self._known()) if s is not self._base)
 
@@ -131,7 +131,7 @@ class Specialized(Executable):
         return self._base.run.arguments
 
     def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0, **named: Any) -> tuple[Any, ...]:
-        """Run what suits the shapes. See :meth:`Executable.__call__`. Shapes with new facts are scheduled, proved and compiled for first."""
+        """Run the specialization for the shapes. See :meth:`Executable.__call__`. For new facts, a schedule is first made, proved and compiled."""
         if named:
             args = self.in_order(args, named)
         shapes: Hashable = args[len(args) - self._integers :] if self._integers else ()
@@ -144,7 +144,7 @@ class Specialized(Executable):
         return run(*args, out=out, stream=stream, seed=seed)
 
     def _run_of(self, args: Sequence[Any], key: Hashable) -> Executable:
-        """What runs arrays of new shapes, remembered by ``key``. Arrays that do not fit go where the error is made."""
+        """The executable for arrays of new shapes, cached by ``key``. Arrays that do not fit go to the base, which raises the error."""
         try:
             shapes = [tuple(int(n) for n in array.shape) for array in args[: self._inputs]]
             extents = bind_shapes(self._fusion, shapes, args[len(args) - self._integers :] if self._integers else ())
@@ -185,7 +185,7 @@ class Specialized(Executable):
         return tuple(fact(d) for d in self._fusion.dims.values())
 
     def _schedule(self, facts: Facts, exact: Facts, extents: Mapping[str, int]) -> Specialization:
-        """The specialization for new facts. The cost models hear the length of reduced rows, and the greatest value of other extents."""
+        """The specialization for new facts. The cost models get the length of reduced rows, and the greatest value of other extents."""
         typical = Sizes(self._fusion, {name: size for name, size in extents.items() if name not in self._varying}, self._target)
         sizes = {d.name: extents[d.name] if d.name in self._reduced or d.max is None else d.max for d in facts}
         sizes |= {name: typical(sym(name)) for name in self._varying}
@@ -218,11 +218,11 @@ class Specialized(Executable):
         return auto_scheduled(part, self._make, sizes=known, target=self._target, known=chosen if isinstance(chosen, Segmentation) else None)
 
     def _same(self, chosen: Segmentation | Outline, extents: Mapping[str, int]) -> Specialization | None:
-        """One that has the same schedule, and whose facts hold."""
+        """A specialization with the same schedule whose facts hold."""
         return next((s for s in self._known() if s.run.schedule is not None and s.run.schedule.code == chosen.code and s.holds(extents)), None)
 
     def _made(self, facts: Facts, chosen: Segmentation | Outline, sizes: Mapping[str, int]) -> Specialization:
-        """A new one, of as few facts as give the same schedule, so that more calls run it."""
+        """A new specialization with the fewest facts that give the same schedule, so that more calls run it."""
         declared = self._fusion.dims
 
         def unbounded(d: Dim) -> Dim:
@@ -244,7 +244,7 @@ class Specialized(Executable):
         return Specialization(facts, sizes, self._planned(facts, chosen, sizes))
 
     def _closest(self, extents: Mapping[str, int]) -> Specialization:
-        """The one that has most to build on, of those whose facts hold."""
+        """The specialization with the strongest facts, of those whose facts hold."""
         return max((s for s in self._known() if s.holds(extents)), key=lambda s: s.suits(extents))
 
     def _known(self) -> tuple[Specialization, ...]:
@@ -259,7 +259,7 @@ class Specialized(Executable):
 
 
 def specialized(fusion: Fusion, make: Maker, run: Executable, sizes: Mapping[str, int] | None, target: Target) -> Specialized:
-    """``run``, which is ``fusion`` for all extents, scheduled for ``sizes``; and specialized from now on."""
+    """An executable that specializes ``fusion``; ``run`` is the one for all extents, scheduled for ``sizes``."""
     extent = Sizes(fusion, sizes, target)
     base = Specialization(tuple(fusion.dims.values()), {name: extent(sym(name)) for name in fusion.dims}, run)
     return Specialized(copy_fusion(fusion)[0], make, base, target)

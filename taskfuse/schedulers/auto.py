@@ -17,6 +17,7 @@ from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.normalization import offer as normalization_offer
 from taskfuse.schedulers.pointwise import pointwise
+from taskfuse.schedulers.products import products
 from taskfuse.schedulers.reduction import offer as reduction_offer
 from taskfuse.schedulers.reduction import reduction
 from taskfuse.schedulers.scan import scan
@@ -25,13 +26,13 @@ from taskfuse.schedulers.simt_gemm import simt_gemm
 from taskfuse.schedulers.transpose import transpose
 from taskfuse.target import DEFAULT, Target
 
-SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, simt_gemm, reduction, normalization, scan, cat, transpose, pointwise, fallback)
+SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, products, simt_gemm, reduction, normalization, scan, cat, transpose, pointwise, fallback)
 """The most specialized first; the last takes what the others refuse."""
 
 OFFERS: Final[Mapping[Scheduler, Offering]] = {reduction: reduction_offer, normalization: normalization_offer, fallback: fallback_offer}
 """Functions that estimate the time of a schedule without making it."""
 
-PRODUCTS: Final[tuple[Scheduler, ...]] = (matmul, simt_gemm)
+PRODUCTS: Final[tuple[Scheduler, ...]] = (matmul, products, simt_gemm)
 """Schedulers of matrix products."""
 
 

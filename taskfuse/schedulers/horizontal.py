@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import lcm
 from typing import cast
 
-from taskfuse.errors import FusionError
+from taskfuse.errors import FusionError, UnsupportedError
 from taskfuse.ir.assignment import assign
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.fusion import Fusion
@@ -22,9 +22,11 @@ from taskfuse.ir.tasks import Node, Task
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
-from taskfuse.schedule.copy import Copied, Renaming, embed
-from taskfuse.schedulers.horizontal_cost import HorizontalCost
+from taskfuse.schedule.copy import Copied, Renaming, copy_fusion, embed
+from taskfuse.schedulers.horizontal_cost import HorizontalCost, Load, load
+from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.members import schedule_members
+from taskfuse.schedulers.products import products
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.target import DEFAULT, Target, as_target
 
@@ -38,9 +40,10 @@ def horizontal(
     force: bool = False,
     target: Target = DEFAULT,
 ) -> Fusion:
-    """Join independent fusions into one, side by side on ``BIDx``.
+    """Join independent fusions into one, side by side on ``BIDx``; matrix products as one list of tiles that all blocks walk.
 
-    The fusions are copied. Fusions without a schedule get one by :func:`taskfuse.schedulers.auto`, with parameters for a common block shape; the
+    The fusions are copied. If none has a schedule and :func:`taskfuse.schedulers.products` takes them together, it schedules them. Otherwise each gets a
+    range of blocks. Fusions without a schedule get one by :func:`taskfuse.schedulers.auto`, with parameters for a common block shape; the
     others keep theirs. If all ask for it, :meth:`Fusion.resident_blocks` is set so that each keeps the registers that it has alone. A name (of a
     tensor, scalar, dimension, task or group) that only one fusion has stays; one that several have is prefixed with the name of its fusion:
     ``softmax_x``. Arguments and outputs are in the order of the fusions; a shared input has the place that the first fusion gives it.
@@ -63,7 +66,8 @@ def horizontal(
         TaskError, ScheduleError, LoweringError: a member cannot be lowered by itself.
     """
     shared = _names(name, shared)
-    members, expected = _members(fusions, name, shared, sizes, target)
+    listed = _listed(fusions, name, shared, sizes, target)
+    members, expected = listed or _members(fusions, name, shared, sizes, target)
     if not (force or expected.pays):
         raise FusionError(
             fusion=name,
@@ -72,6 +76,8 @@ def horizontal(
             help="leave out the member that costs the others most, give it fewer threads, registers or bytes of Shared memory, or force=True",
             location=caller(),
         )
+    if isinstance(members, Fusion):
+        return members
     joined = _Join(members, name, shared).run()
     joined.resident_blocks(expected.joint.residents)
     return joined
@@ -81,7 +87,30 @@ def horizontal_cost(
     fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
 ) -> HorizontalCost:
     """The cost model of :func:`horizontal`: microseconds of the fusions alone and joined. Raises the same errors, except the one for lack of gain."""
-    return _members(fusions, name, shared, sizes, target)[1]
+    return (_listed(fusions, name, _names(name, shared), sizes, target) or _members(fusions, name, shared, sizes, target))[1]
+
+
+def _listed(
+    fusions: Sequence[Fusion], name: str, shared: tuple[str, ...], sizes: Mapping[str, int] | None, target: Target
+) -> tuple[Fusion, HorizontalCost] | None:
+    """Matrix products on one list of tiles, and their expected cost; ``None`` for other fusions."""
+    target = as_target(target)
+    join = _Join(fusions, name, shared)
+    if any(f.has_schedule for f in join.fusions):
+        return None
+    joined = join.unscheduled()
+    try:
+        chosen = products(joined, sizes=sizes, target=target)
+    except UnsupportedError:
+        return None
+    extents = _Join(fusions, name, shared).extents(sizes, target)
+    loads: list[Load] = []
+    alone: list[float] = []
+    for member, fusion in join.members.items():
+        copy, _ = copy_fusion(fusion)
+        alone.append(matmul(copy, sizes=extents[member], target=target).us)
+        loads.append(load(member, copy, extents[member], target))
+    return joined, HorizontalCost(tuple(loads), load(name, joined, Sizes(joined, sizes, target).values, target), tuple(alone), chosen.us)
 
 
 def _members(
@@ -170,6 +199,12 @@ class _Join:
 
         self.fusion.tasks.rebuild(build)
         self.fusion.group(tops, self._nodes.give(self.name, "members")).parallelize(ParallelType.BIDx)
+        return self.fusion
+
+    def unscheduled(self) -> Fusion:
+        """The new fusion, without tasks."""
+        for member, fusion in self.members.items():
+            self._embed(member, fusion, self._symbols(member, fusion))
         return self.fusion
 
     def extents(self, sizes: Mapping[str, int] | None, target: Target) -> dict[str, dict[str, int]]:

@@ -107,7 +107,7 @@ def _parts(fusion: Fusion) -> list[list[TensorView]]:
     edges = [(read.tensor, e.output) for e in code for read in storage_reads(fusion, e) if not read.tensor.is_input]
     parts = [[tv for tv in part if among(tv, fusion.outputs)] for part in components([e.output for e in code], edges)]
     if len(parts) < 2:
-        raise refuse(fusion, "products", "its outputs need one another", "tf.schedulers.matmul takes one product")
+        raise refuse(fusion, "products", "it takes several independent products", "tf.schedulers.matmul takes one")
     return parts
 
 

@@ -249,6 +249,11 @@ class Sizes:
             if name not in given and d.bound is not None:
                 self._values[name] = max(d.min, d.near(self._values[name], self._values))
 
+    @property
+    def values(self) -> Mapping[str, int]:
+        """The values of all dimensions."""
+        return self._values
+
     def __call__(self, extent: Expr) -> int:
         """The number for an extent, 1 or more."""
         return max(1, int(evaluate(extent, {name: self._values[name] for name in free_symbols(extent)})))

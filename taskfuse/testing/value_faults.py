@@ -22,7 +22,7 @@ from enum import Enum
 from itertools import zip_longest
 from multiprocessing import get_context
 
-from taskfuse.check import Layer, Verdict, verify
+from taskfuse.check import Certificate, Layer, Verdict, verify
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.values import NATIVE
 from taskfuse.kir import Kernel, to_text
@@ -168,21 +168,39 @@ def judge(subject: ValueSubject, op: Operator, mutant: Kernel) -> ValueMutant:
     if not is_valid(mutant):
         return ValueMutant(subject.name, op.name, edited, Said.INVALID)
     said, reason, shown = _proof(subject, mutant)
+    return ValueMutant(subject.name, op.name, edited, said, reason, shown, ran(_launches(subject, said), mutant))
+
+
+def escape(subject: ValueSubject, op: Operator, mutant: Kernel) -> ValueMutant | None:
+    """A mutant that is proved and wrong; ``None`` for all others. What the proof refuses is neither run nor searched for a counterexample."""
+    said, _ = _asked(subject, mutant) if is_valid(mutant) else (None, None)
+    if said is None:
+        return None
+    found = ValueMutant(subject.name, op.name, edit(subject.kernel, mutant), said, ran=ran(_launches(subject, said), mutant))
+    return found if found.escaped else None
+
+
+def _launches(subject: ValueSubject, said: Said) -> tuple[SubjectLaunch, ...]:
+    """Those that a proof is about."""
     first = subject.launches[0].extents
-    launches = tuple(at for at in subject.launches if at.extents == first) if said is Said.PROVED_AT else subject.launches
-    return ValueMutant(subject.name, op.name, edited, said, reason, shown, ran(launches, mutant))
+    return tuple(at for at in subject.launches if at.extents == first) if said is Said.PROVED_AT else subject.launches
+
+
+def _asked(subject: ValueSubject, mutant: Kernel) -> tuple[Said | None, Certificate]:
+    """Whether a mutant is proved, for all extents or for those of the first launch; ``None`` if not."""
+    certificate = verify(mutant)
+    if certificate.is_proved:
+        return Said.PROVED, certificate
+    if mutant.extents:
+        certificate = verify(mutant, subject.launches[0].extents)
+    return (Said.PROVED_AT if certificate.is_proved else None), certificate
 
 
 def _proof(subject: ValueSubject, mutant: Kernel) -> tuple[Said, str, bool]:
-    extents = subject.launches[0].extents
     try:
-        certificate = verify(mutant)
-        if certificate.is_proved:
-            return Said.PROVED, "", False
-        if mutant.extents:
-            certificate = verify(mutant, extents)
-        if certificate.is_proved:
-            return Said.PROVED_AT, "", False
+        proved, certificate = _asked(subject, mutant)
+        if proved is not None:
+            return proved, "", False
         first = certificate.failures[0]
     except TaskfuseError as error:
         return Said.OUTSIDE, f"{CRASH} {type(error).__name__}: {error}".split("\n")[0], False

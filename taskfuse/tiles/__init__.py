@@ -6,6 +6,7 @@ when blocks walk all their tiles round-robin, and how even that is.
 
 from taskfuse.tiles.orders import Grouped, Raster, Rotated, grouped, raster, rotated
 from taskfuse.tiles.triangles import Half, macro_tiles, triangle, triangular
+from taskfuse.tiles.work_list_picture import picture, table
 from taskfuse.tiles.work_lists import Problem, WorkItem, WorkList, sort_problems
 
 __all__ = [
@@ -18,9 +19,11 @@ __all__ = [
     "WorkList",
     "grouped",
     "macro_tiles",
+    "picture",
     "raster",
     "rotated",
     "sort_problems",
+    "table",
     "triangle",
     "triangular",
 ]

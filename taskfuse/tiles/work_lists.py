@@ -88,7 +88,7 @@ class WorkList:
     def sizes(self) -> tuple[int, ...]:
         """Items of each problem."""
         whole = [p.batch * self.grid(g)[0] * self.grid(g)[1] for g, p in enumerate(self.problems)]
-        return tuple(n if p.half is None else len(self._tiles(g)) for g, (n, p) in enumerate(zip(whole, self.problems, strict=True)))
+        return tuple(n if p.half is None else len(self.tiles_of(g)) for g, (n, p) in enumerate(zip(whole, self.problems, strict=True)))
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
@@ -100,7 +100,7 @@ class WorkList:
         """Items of the list."""
         return self.starts[-1]
 
-    def _tiles(self, g: int) -> list[tuple[int, int, int]]:
+    def tiles_of(self, g: int) -> list[tuple[int, int, int]]:
         """Batch, row and column of the tiles of a problem, row by row."""
         p, (rows, columns) = self.problems[g], self.grid(g)
         if p.half is None:
@@ -110,16 +110,20 @@ class WorkList:
 
     def items(self) -> Iterator[WorkItem]:
         """The tiles, in order."""
-        return (WorkItem(g, *at) for g in range(len(self.problems)) for at in self._tiles(g))
+        return (WorkItem(g, *at) for g in range(len(self.problems)) for at in self.tiles_of(g))
+
+    @cached_property
+    def _items(self) -> list[WorkItem]:
+        return list(self.items())
 
     def of_block(self, block: int) -> list[WorkItem]:
         """The tiles that a block takes, in its order."""
-        return list(self.items())[block :: self.blocks]
+        return self._items[block :: self.blocks]
 
     def blocks_of(self, g: int) -> Ints:
         """The block that takes each tile of a problem: [batch, row, column]; -1: no block does."""
         found = np.full((self.problems[g].batch, *self.grid(g)), -1, np.int64)
-        for w, at in enumerate(self._tiles(g), self.starts[g]):
+        for w, at in enumerate(self.tiles_of(g), self.starts[g]):
             found[at] = w % self.blocks
         return found
 

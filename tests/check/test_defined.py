@@ -67,3 +67,51 @@ def test_an_arm_is_looked_at_under_its_condition() -> None:
     (found,) = demands(select(lt(0, d), sym("a") // d, const(0)))
     assert found.conditions == (lt(0, d),)
     assert (found.value, found.low) == (d, 1)
+
+
+RANGE = """\
+KERNEL k(x: float32[M], t: int32[M]) -> (y: float32[M])
+  DIM M min {least}
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  DEFINE y: float32[M] = copy(x[i0])
+
+FOR r in 0..M:
+  IF {asked}:
+    y[r] = copy(x[r])  ~ value y[r]
+  ELSE:
+    y[r] = copy(x[r])  ~ value y[r]
+"""
+
+
+@pytest.mark.parametrize(("low", "high"), [("0", "M - 2"), ("2", "M"), ("r", "M - 2"), ("3", "2")])
+def test_an_element_has_a_range(low: str, high: str) -> None:
+    text = RANGE.format(least=1, asked=f"clamp(t[0 of M], {low}, {high}) < 5")
+    assert [reason for reason in open_divisors(parse_kernel(text)) if reason.startswith("the room between the bounds of an element of t:")]
+
+
+@pytest.mark.parametrize(("low", "high"), [("0", "M - 2"), ("2", "M"), ("r", "M"), ("-3", "2")])
+def test_a_range_that_is_not_empty_is_no_gap(low: str, high: str) -> None:
+    assert open_divisors(parse_kernel(RANGE.format(least=2, asked=f"clamp(t[0 of M], {low}, {high}) < 5"))) == []
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "7//(M - 1) >= 0 && M < 1",
+        "clamp(t[r + 1 of M], 0, M) >= 0 && r + 1 < M",
+        "(M - 1)*clamp(t[1 of M], 0, M) > 9",
+        "M < 2 || clamp(t[0 of M], 2, M) > 2 + M",
+    ],
+)
+def test_what_is_known_at_an_extent_does_not_hide_what_has_no_value_there(asked: str) -> None:
+    """Of the condition nothing is left once M is 1. The kernel that runs asks for all of it."""
+    certificate = parse_kernel(RANGE.format(least=1, asked=asked)).verify({"M": 1})
+    assert certificate.is_proved is asked.startswith("M < 2")  # asks for the element where that fails
+    assert certificate.is_proved or [o.subject for o in certificate.argument] == [DIVISORS]
+
+
+def test_conditions_without_a_value_are_not_counted() -> None:
+    k = kernel(stored="w//0")
+    assert not k.verify({"M": 3, "D": 2}).is_proved
+    loops = parse_kernel(TEXT.format(**{**PARTS, "read": "w//(v + D)"}).replace("FOR w in 0..M", "FOR w in 0..ceildiv(M, 0)"))
+    assert not loops.verify({"M": 3, "D": 2}).is_proved

@@ -121,6 +121,9 @@ FOUND = {
     "proxy_stores_overlap": "y: an asynchronous engine sees what a thread stored in bulk, without FENCE proxy.async.global of the writer",
     "empty_tensor": "x: a transfer of an empty tensor: it has no map",
     "proxy_lowered": "tv2: an asynchronous engine sees what a thread wrote, without FENCE proxy.async.global of the writer",
+    "table_range": "divisors: the room between the bounds of an element of t: M - 3 is -1, and must be at least 0",
+    "start_converted": "y[0]: joins the constant nan, which is not a partial result of y",
+    "neutral_converted": "y[0]: element [0] of y lacks the term at [0, 0] and 1 more",
 }
 OPEN = {
     "budget_loop": "SETMAXNREG 128: it is not executed once by a fixed set of warpgroups",

@@ -87,7 +87,7 @@ def test_but_it_must_have_met_all_of_it(lag: int, changes: tuple[tuple[str, str]
         for indent in (" " * 6, " " * 8):
             text = text.replace(old.replace("{}", indent), new.replace("{}", indent))
     assert text != by_warpgroup(lag)
-    assert verdict(text).verdict is not Verdict.PROVED
+    assert not verdict(text).is_proved
 
 
 @pytest.mark.parametrize("barrier", ["SYNC named threadIdx.y, 128", "SYNC named 3, 256"])

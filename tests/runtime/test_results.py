@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse import ParallelType as P
-from taskfuse.errors import InputError, OutputError, ProofError
+from taskfuse.errors import FusionError, InputError, OutputError, ProofError
 from taskfuse.runtime.executable import Executable
 
 Array = npt.NDArray[np.float32]
@@ -189,3 +190,27 @@ def test_a_kernel_writes_into_its_input() -> None:
     y, _ = run(x)
     assert y is x
     assert np.allclose(x, expected)
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(2, 5)])
+def test_an_input_that_is_overwritten_is_not_returned_as_it_is(part: slice) -> None:
+    """The array would hold what it did not hold before the call; a copy holds that."""
+    for returned_first in (True, False):
+        with tf.Fusion() as fusion:
+            x = tf.define_tensor(["N"], name="x")
+            where = x if part == slice(None) else x[part]
+            doubled = where * 2.0
+        one, two = partial(fusion.add_output, x), partial(fusion.add_output, doubled, into=where)
+        first, second = (one, two) if returned_first else (two, one)
+        first()
+        with pytest.raises(FusionError, match=r"x is returned as it is, and .* is written into its array"):
+            second()
+    with tf.Fusion() as fusion:
+        x = tf.define_tensor(["N"], name="x")
+        where = x if part == slice(None) else x[part]
+        fusion.add_output(where * 2.0, into=where)
+        fusion.add_output(tf.copy(x))
+    given = values(7)
+    before = given.copy()
+    assert (tf.compile(fusion)(given)[1] == before).all()
+    assert not (given == before).all()

@@ -144,7 +144,7 @@ def reduced() -> tf.Fusion:
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (one_product, "its outputs need one another"),
+        (one_product, "it takes several independent products"),
         (two_dtypes, "differ in dtype"),
         (common_bias, "bias is read by several products"),
         (two_results, "with another dtype"),

@@ -31,7 +31,7 @@ def kernels(name: str) -> Iterator[Kernel]:
 
 
 def random_kernel(mix: Mix, seed: int) -> Kernel:
-    return next(k for s in range(seed, seed + 400, 20) if (k := seeded_case(s, mix).kernel) is not None and len(str(k)) < 5000)
+    return next(k for s in range(seed, seed + 400, 20) if (k := seeded_case(s, mix).kernel) is not None and len(str(k)) < 3500)
 
 
 def crashes(kernel: Kernel, chance: random.Random, count: int) -> list[str]:

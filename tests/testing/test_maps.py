@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
-from taskfuse.check.values import cover, outputs, reductions, verify
+from taskfuse.check import defined
+from taskfuse.check.defined import Demand
+from taskfuse.check.values import cover, neutral_terms, outputs, starts, verify
+from taskfuse.ir.scalar import Expr
 from taskfuse.kir import parse_kernel
 from taskfuse.testing import maps
 from taskfuse.testing.maps import MapsRow, difference, drawn, look
@@ -38,7 +41,7 @@ def test_a_sum_without_its_start_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     def anything(a: float, b: float) -> bool:
         return True
 
-    monkeypatch.setattr(reductions, "is_same_number", anything)
+    monkeypatch.setattr(starts, "is_same_number", anything)
     assert look(79, 164)[0].false_accept
     assert look(79, 917)[0].false_accept
 
@@ -49,6 +52,27 @@ def test_a_table_of_which_some_entries_are_looked_at_shows(monkeypatch: pytest.M
 
     monkeypatch.setattr(verify, "is_sampled", never)
     assert look(80, 36)[0].false_accept
+
+
+def test_a_constant_that_no_type_changes_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not look(17, 4618)[0].false_accept
+
+    def unchanged(value: float, *_: Any) -> float:
+        return value
+
+    monkeypatch.setattr(neutral_terms, "number", unchanged)
+    assert look(17, 4618)[0].false_accept
+
+
+def test_an_element_without_a_range_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not look(17, 1160)[0].false_accept
+    asked = defined.demands
+
+    def some(e: Expr) -> tuple[Demand, ...]:
+        return tuple(d for d in asked(e) if not d.what.startswith("the room between"))
+
+    monkeypatch.setattr(defined, "demands", some)
+    assert look(17, 1160)[0].false_accept
 
 
 def test_a_checker_that_fails_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

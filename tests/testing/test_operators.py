@@ -86,7 +86,7 @@ def mutants(op: Operator, name: str) -> Iterator[Kernel]:
 
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_what_is_proved_behaves(name: str) -> None:
-    proved = [(op.name, m) for op in OPERATORS if op.name in TRIED.get(name, (op.name,)) for m in mutants(op, name) if verify(m).verdict is Verdict.PROVED]
+    proved = [(op.name, m) for op in OPERATORS if op.name in TRIED.get(name, (op.name,)) for m in mutants(op, name) if verify(m).is_proved]
     assert [(what, found) for what, m in proved if (found := misbehaves(m, ARGUMENTS[name])) is not None] == []
 
 
@@ -177,7 +177,7 @@ def test_a_fence_behind_the_meeting_is_too_late() -> None:
 
 def test_a_trailing_cursor_that_runs_ahead_is_not_a_ring() -> None:
     text = str(kernel("gemm")).replace("r.advance(1)", "r.advance(2)", 1)
-    assert any("advances by more than one position" in o.reason for o in verify(parse_kernel(text)).failures)
+    assert any("advances by more than one position" in o.reason for o in verify(parse_kernel(text)).argument)
 
 
 def test_kill_table_in_small(capsys: pytest.CaptureFixture[str]) -> None:

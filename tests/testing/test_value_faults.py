@@ -7,7 +7,7 @@ from taskfuse.kir import Kernel
 from taskfuse.testing import value_faults
 from taskfuse.testing.instruction_subjects import INSTRUCTIONS
 from taskfuse.testing.mutations import Operator
-from taskfuse.testing.value_faults import Ran, Said, ValueFaultTable, ValueMutant, judge, judged, mutants
+from taskfuse.testing.value_faults import Ran, Said, ValueFaultTable, ValueMutant, escape, judge, mutants
 from taskfuse.testing.value_operators import VALUE_OPERATORS
 from taskfuse.testing.value_subjects import ValueSubject, names, subjects
 
@@ -34,7 +34,8 @@ def test_there_are_operators_of_many_kinds() -> None:
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_nothing_that_is_wrong_is_proved(name: str) -> None:
-    assert [str(m) for m in judged((name, 1 if name in LONG else 3, 1)) if m.escaped] == []
+    for subject in subjects(name):
+        assert [str(m) for op, mutant in mutants(subject, 1 if name in LONG else 3, 1) if (m := escape(subject, op, mutant)) is not None] == []
 
 
 @pytest.mark.parametrize("name", INSTRUCTIONS)
@@ -43,7 +44,7 @@ def test_instructions_of_tensor_cores(name: str) -> None:
     (subject,) = subjects(name)
     subject.kernel.verify().require()
     assert subject.launches
-    assert [str(m) for op, mutant in mutants(subject, 2, 1) if (m := judge(subject, op, mutant)).escaped] == []
+    assert [str(m) for op, mutant in mutants(subject, 2, 1) if (m := escape(subject, op, mutant)) is not None] == []
 
 
 def test_what_is_said_of_mutants(pipeline: ValueSubject) -> None:
@@ -61,6 +62,8 @@ def test_a_hole_in_the_proof_is_told(pipeline: ValueSubject, monkeypatch: pytest
     monkeypatch.setattr(value_faults, "verify", credulous)
     found = first(pipeline, "operands swapped", "sub(")
     assert found.escaped
+    swap = next(o for o in VALUE_OPERATORS if o.name == "operands swapped")
+    assert found in (escape(pipeline, swap, mutant) for mutant in swap.apply(pipeline.kernel))
     assert "proved, and wrong (1)\n  operands swapped: pipeline" in ValueFaultTable([found]).lists()
 
 

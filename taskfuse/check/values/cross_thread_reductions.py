@@ -16,6 +16,7 @@ from taskfuse.check.bounded_variables import Trip
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, Node, StatementBlock, conjuncts
 from taskfuse.check.values.claims import taken
+from taskfuse.check.values.neutral_terms import neutral_of, partial_start, set_to
 from taskfuse.check.values.partial_results import Bools, Ints, ThreadSets, places, writers_of
 from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.solve import Open, solved
@@ -195,9 +196,10 @@ class CrossThreadReductions:
                 self._write(
                     node, stmt.out, env, mask, ThreadSets(value.sets[lanes], value.known[lanes], value.of[lanes], value.blocks, value.spans, value.under)
                 )
-            case Compute(op=op, operands=(Immediate() as e,)) if op is COPY:
-                if not is_same_number(e.value, self.rule.combine.neutral(self.rule.dtype)):
-                    raise Open(f"partial results start with {e.value}", node)
+            case Compute(op=op, operands=(Immediate(),)) if op is COPY:
+                start = set_to(stmt, self.rule.dtype)
+                if start is None or not any(is_same_number(start, known) for known in (neutral_of(self.rule), partial_start(self.rule))):
+                    raise Open(f"partial results start with {start}", node)
                 none = ThreadSets(np.zeros((self.count, self.words), np.uint64), np.ones(self.count, np.bool_), np.full(self.count, -1, np.int64), {}, {})
                 self._write(node, stmt.out, env, mask, none)
             case Compute(op=op, operands=(Access() as a,)) if op is COPY:

@@ -6,22 +6,50 @@ A masked or ragged axis is as long as its longest row, and its terms past a row'
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import conjuncts
+from taskfuse.check.values.terms import number
+from taskfuse.dtypes import DType
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import Compare, CompareOp, Expr, Sym, maximum, substitute
+from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Access, Immediate, Operand
-from taskfuse.kir.witness import Apply, Definition, Pick, Reduce
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Pick, Reduce
 
 _SAME = ("copy", "cast")
 """What gives a neutral element for one."""
 
 
+def neutral_of(rule: Reduce | Accumulate) -> int | float:
+    """The neutral element of a reduction or a scan."""
+    return number(rule.combine.neutral(rule.dtype), rule.dtype)
+
+
+def initial_of(rule: Reduce) -> int | float:
+    """What a reduction starts with, in the dtype that it combines in."""
+    return number(rule.init.value, rule.init.dtype, rule.dtype)
+
+
 def is_signed_zero(rule: Reduce) -> bool:
     """True if a sum begins with -0.0, to which 0.0, the neutral element of all others, is not neutral: their sum is 0.0."""
-    neutral = rule.combine.neutral(rule.dtype)
-    return rule.init.value == neutral and not is_same_number(rule.init.value, neutral)
+    initial, neutral = initial_of(rule), neutral_of(rule)
+    return initial == neutral and not is_same_number(initial, neutral)
+
+
+def partial_start(rule: Reduce) -> int | float:
+    """What each of several partial results starts with: the neutral element, or the initial one where that may be taken any number of times."""
+    return initial_of(rule) if rule.combine.idempotent else neutral_of(rule)
+
+
+def set_to(stmt: Compute, dtype: DType) -> int | float | None:
+    """The number in an accumulator of some dtype behind a statement that sets it to a constant; ``None``: it does not."""
+    match stmt.operands:
+        case (Immediate(value=value, dtype=given),) if stmt.op.name == "copy":
+            return number(value, given, stmt.dtype, dtype)
+        case _:
+            return None
 
 
 def end_of_terms(definition: Definition, axis: int, definitions: Mapping[str, Definition]) -> Expr | None:
@@ -29,13 +57,13 @@ def end_of_terms(definition: Definition, axis: int, definitions: Mapping[str, De
     rule = definition.rule
     if not isinstance(rule, Reduce):
         return None
-    neutral = rule.combine.neutral(rule.dtype)
+    neutral = neutral_of(rule)
     if is_signed_zero(rule):
         return None
     is_product = rule.body.name == "mul" and neutral == 0  # of zeros: one of a zero and an infinity is not a number
     if rule.body.name not in _SAME and not is_product:
         return None
-    ends = [_end(o, f"i{axis}", neutral, definitions) for o in rule.operands]
+    ends = [_end(o, f"i{axis}", Neutral(neutral, (rule.dtype,)), definitions) for o in rule.operands]
     known = [e for e in ends if e is not None]
     reduced = {f"i{k}" for k in range(len(definition.space))}.difference(*(e.free for e in definition.place))
     if not known or len(known) < len(ends) or any(not e.free.isdisjoint(reduced) for e in known):
@@ -43,22 +71,40 @@ def end_of_terms(definition: Definition, axis: int, definitions: Mapping[str, De
     return maximum(*known)
 
 
-def _end(operand: Operand, axis: str, neutral: float, definitions: Mapping[str, Definition]) -> Expr | None:
+@dataclass(frozen=True, slots=True)
+class Neutral:
+    """The neutral element of a reduction.
+
+    Attributes:
+        dtypes: those that a constant is converted to, the last one first, until it is a term.
+    """
+
+    value: int | float
+    dtypes: tuple[DType, ...]
+
+    def made_of(self, constant: int | float | bool) -> bool:
+        """True if a constant is the neutral element once it is a term: 8-bit floats have no infinity, and an integer of 8 bits holds few numbers."""
+        return is_same_number(number(constant, *reversed(self.dtypes)), self.value)
+
+    def through(self, *dtypes: DType) -> Neutral:
+        """The same, of constants that are converted to some dtypes before, the last one first."""
+        return Neutral(self.value, (*self.dtypes, *dtypes))
+
+
+def _end(operand: Operand, axis: str, neutral: Neutral, definitions: Mapping[str, Definition]) -> Expr | None:
     """From where on along an axis an operand is neutral."""
     if not isinstance(operand, Access) or operand.buffer not in definitions:
         return None
     point = {f"i{k}": e for k, e in enumerate(operand.index)}
     definition = definitions[operand.buffer]
-    if not definition.dtype.holds(neutral):
-        return None
     match definition.rule:
-        case Apply(op=op, operands=(inner,)) if op.name in _SAME and isinstance(inner, Access):
+        case Apply(op=op, operands=(inner,), dtype=dtype) if op.name in _SAME and isinstance(inner, Access):
             moved = Access(inner.buffer, tuple(substitute(e, point) for e in inner.index))
-            return _end(moved, axis, neutral, definitions)
+            return _end(moved, axis, neutral.through(definition.dtype, dtype), definitions)
         case Pick(cases=cases):
             ends: list[Expr] = []
             for case in cases:
-                if isinstance(case.operand, Immediate) and is_same_number(case.operand.value, neutral):
+                if isinstance(case.operand, Immediate) and neutral.through(definition.dtype, case.operand.dtype).made_of(case.operand.value):
                     continue
                 found = next(_bounds(substitute(case.cond, point), axis), None)
                 if found is None:

@@ -122,7 +122,7 @@ class Fold:
             return np.cumsum(numbers, axis=self.rule.axis, dtype=np.uint64).reshape(-1)
         names = [e.name if isinstance(e, Sym) else "" for e in t.definition.place]
         axes = [int(n[1:]) for n in names if n.startswith("i")]
-        if len(axes) == len(names) == len(set(axes)) and self.without is None:
+        if len(axes) == len(names) == len(set(axes)) and tuple(t.space[k] for k in axes) == tuple(t.extents) and self.without is None:
             total = self._product([self.words[k] for k in axes])
             for k, words in enumerate(self.words):
                 if k not in axes:

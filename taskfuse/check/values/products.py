@@ -58,7 +58,8 @@ def multiply(state: RunState, stmt: Mma | Wgmma, lanes: ExecutedLanes, acc: Term
     shape = groups, m, n, k
     good = good_a & good_b & inside
     zeros = (_zero(left, dtypes[0]), _zero(right, dtypes[1]))
-    sums, bad = _terms(fold, index, good, zeros[0] & zeros[1] if fold.dtype.is_float else zeros[0] | zeros[1], shape)
+    neutral = (zeros[0] & zeros[1] & (not fold.is_signed_zero)) if fold.dtype.is_float else zeros[0] | zeros[1]
+    sums, bad = _terms(fold, index, good, neutral, shape)
 
     def points(leaf: int) -> list[int]:
         at = np.unravel_index(leaf, shape[:3])

@@ -5,7 +5,7 @@ For a statement that stores into memory that all blocks share, these ranges are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, THREADS, No
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.questions import inside, nonempty, proves
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Select, Sym, const, eq, evaluate, le, lt, substitute, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Mod, Select, Sym, const, eq, evaluate, le, lt, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import For
 
@@ -180,6 +180,34 @@ def below(condition: Expr, a: Expr) -> Expr | None:
     return bound if bound.free.isdisjoint(a.free) else None
 
 
+def _dealt(loops: list[Node], spans: dict[str, Span], used: Container[str]) -> tuple[list[Node], dict[str, Span]]:
+    """Loops that deal their values to the indices of a symbol as spans of these values: ``for w = (b + c) % n; w < stop; w += n``, for ``b`` from 0 to n - 1.
+
+    Each ``w`` below ``stop`` is one of exactly one ``b``, as that is ``w - c`` modulo n. So nothing else may depend on ``b``.
+    """
+    left, spans = list(loops), dict(spans)
+    for n in loops:
+        s = n.stmt
+        assert isinstance(s, For)
+        match s.start:
+            case Mod(a, m) if m is s.step:
+                terms, _ = terms_of(a)
+            case _:
+                continue
+        match terms:
+            case ((Sym(name=b), 1),) if b in spans and b not in used and spans[b][0] is const(0) and spans[b][1] is s.step:
+                pass
+            case _:
+                continue
+        others = (e for o in left if o is not n and isinstance(o.stmt, For) for e in (o.stmt.start, o.stmt.stop, o.stmt.step))
+        if b in s.stop.free or any(b in e.free for e in others):
+            continue
+        left.remove(n)
+        del spans[b]
+        spans[s.var] = const(0), s.stop
+    return left, spans
+
+
 def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...]) -> Visits:
     """The elements that a statement stores, by all blocks, threads and iterations. Raises :class:`Open`."""
     node, kernel = place.node, tree.kernel
@@ -189,7 +217,8 @@ def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...]) -> Visits
     exists = (*inside(place.element, shape), *nonempty(shape, node.context.ranges))
     free = {n for e in place.element for n in e.free} | {n for c in node.conditions for n in c.free}
     again = [n for n in node.loops if isinstance(n.stmt, For) and n.stmt.var not in free and n.runs()]  # a thread stores the same again
-    spans, conditions = runs(node, [n for n in node.loops if n not in again], spans, dict(place.points), exists)
+    inner, spans = _dealt([n for n in node.loops if n not in again], spans, free)
+    spans, conditions = runs(node, inner, spans, dict(place.points), exists)
     threads = [c for c in conditions if c.free <= THREADS]
     rows = threads_of(kernel, threads) if threads else None  # of all threads their spans say it
     if rows is None:

@@ -8,19 +8,17 @@ from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import Node, conjuncts
 from taskfuse.check.values.claims import Instructions
 from taskfuse.check.values.match import where_found
+from taskfuse.check.values.neutral_terms import neutral_of, set_to
 from taskfuse.check.values.questions import equal, inside, known_at, proves
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.write_and_read import WriteAndRead
 from taskfuse.check.values.writes import Writes
 from taskfuse.check.values.written import Writing
-from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import Expr, Sym, const, simplify, sym
 from taskfuse.kir.nodes import Compute, For
-from taskfuse.kir.operands import Access, Content, Holds, Immediate
+from taskfuse.kir.operands import Access, Content, Holds
 from taskfuse.kir.witness import Accumulate
-
-COPY = ELEMENTWISE["copy"]
 
 
 class Scans:
@@ -66,14 +64,11 @@ class Scans:
             raise Open("it stores another total than the one that is added to", node)
         if term.number > node.number:
             raise Open("it is stored before the step that adds its element", node)
-        neutral = rule.combine.neutral(rule.dtype)
-        if start.stmt.op is not COPY:
+        value = set_to(start.stmt, rule.dtype)
+        if value is None:
             raise Open("its total does not start with a constant", start)
-        match start.stmt.operands:
-            case (Immediate(value=value),) if is_same_number(value, neutral):
-                pass
-            case _:
-                raise Open("its total does not start with the neutral element", start)
+        if not is_same_number(value, neutral_of(rule)):
+            raise Open("its total does not start with the neutral element", start)
         scope = [n for n in start.loops if n in term.loops]
         own = [n for n in term.loops if n not in scope]
         if start.number > term.number:

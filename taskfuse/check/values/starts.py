@@ -12,6 +12,7 @@ from taskfuse.check.values.accumulators import Term, determined
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.cross_thread_reductions import Joined
 from taskfuse.check.values.match import where_found
+from taskfuse.check.values.neutral_terms import initial_of, partial_start, set_to
 from taskfuse.check.values.questions import inside, known_at, proves
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.write_and_read import Found, WriteAndRead
@@ -33,7 +34,7 @@ from taskfuse.ir.scalar import (
 )
 from taskfuse.kir import accesses
 from taskfuse.kir.nodes import Compute, For
-from taskfuse.kir.operands import Content, Immediate
+from taskfuse.kir.operands import Content
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.witness import Definition, Reduce
 
@@ -95,7 +96,7 @@ class Starts:
         if starts:
             if any(f is not TRUE for f in flags):
                 raise Open("an accumulator that was set before is set again by its first product", first.node)
-            if joined is not None and not is_same_number(rule.init.value, rule.combine.neutral(rule.dtype)):
+            if joined is not None and not is_same_number(initial_of(rule), partial_start(rule)):
                 raise Open(f"it starts with {rule.init.value}, which no partial result has", first.node)
             for s in starts:
                 self._value(s, rule, joined is not None)
@@ -118,7 +119,7 @@ class Starts:
                 raise Open("a product of a later trip may set its accumulator anew", first.node)
         if any(g is not TRUE and not proves(known_at(t.place), g) for t, g in zip(group[1:], flags[1:], strict=True)):
             raise Open("a product that is not the first may set its accumulator anew", last.node)
-        if rule.init.value != 0:
+        if not is_same_number(initial_of(rule), 0):
             raise Open(f"it starts with {rule.init.value}, and products set accumulators to 0", first.node)
         for s in loops:
             stop = s.stop.a if isinstance(s.stop, Select) and constraints.ranges.implies(s.stop.cond) else s.stop
@@ -128,14 +129,12 @@ class Starts:
     @staticmethod
     def _value(start: Place, rule: Reduce, parts: bool) -> None:
         stmt = start.node.stmt
-        match stmt:
-            case Compute(operands=(Immediate(value=value),)) if stmt.op.name == "copy":
-                neutral = rule.combine.neutral(rule.dtype)
-                wanted = (neutral,) if parts else (rule.init.value,)
-                if not any(is_same_number(value, w) for w in wanted):
-                    raise Open(f"an accumulator starts with {value} in the place of {wanted[0]}", start.node)
-            case _:
-                raise Open("an accumulator does not start with a constant", start.node)
+        value = set_to(stmt, rule.dtype) if isinstance(stmt, Compute) else None
+        if value is None:
+            raise Open("an accumulator does not start with a constant", start.node)
+        wanted = partial_start(rule) if parts else initial_of(rule)
+        if not is_same_number(value, wanted):
+            raise Open(f"an accumulator starts with {value} in the place of {wanted}", start.node)
 
     def set_before(self, starts: list[Place], user: Place, given: Iterable[Expr], what: str) -> None:
         """Every accumulator that a statement in front of which it starts uses has been set."""

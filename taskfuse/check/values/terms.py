@@ -123,6 +123,15 @@ def converted(terms: Terms, dtype: DType) -> Terms:
     return found
 
 
+def number(value: int | float | bool, *dtypes: DType) -> int | float:
+    """A constant of the first of some dtypes, converted to the others one after another."""
+    found = constant(value, dtypes[0])
+    for dtype in dtypes[1:]:
+        found = converted(found, dtype)
+    given = numbers(found.data, dtypes[-1])[0]
+    return float(given) if dtypes[-1].is_float else int(given)
+
+
 def constant_dtype(tag: int) -> DType:
     """The dtype of the constants of a tag."""
     return _DTYPES[tag - CONSTANT]

@@ -122,3 +122,37 @@ def test_padding_is_not_neutral_to_negative_zero(start: str, verdict: Verdict) -
         "    acc = add(acc, t)  ~ term y[4*o + j]\ny[] = copy(acc)  ~ value y[]\n"
     )
     assert parse_kernel(text).verify().verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("combine", "init", "start"),
+    [
+        ("add", "0.1:float16", "0.1"),
+        ("add", "0.1", "0.1:float16"),
+        ("add", "500.0:float8_e4m3", "500.0"),
+        ("maximum", "-inf", "-inf:float8_e4m3"),
+        ("maximum", "-1e30", "-1e30:float16"),
+        ("add", "0.0", "-0.0"),
+    ],
+)
+def test_a_start_is_the_number_that_its_dtype_makes_of_it(combine: str, init: str, start: str) -> None:
+    def made(first: str) -> Kernel:
+        return parse_kernel(
+            "KERNEL k(x: float32[N]) -> (y: float32[])\n  DIM N\n  GRID (1, 1, 1)  BLOCK (1, 1, 1)\n  LOCAL acc: float32[]\n"
+            f"  DEFINE y: float32[] over (N) at () = reduce {combine} of copy(x[i0]) from {init}\n\nacc = copy({first})  ~ start y\n"
+            f"FOR j in 0..N:\n  acc = {combine}(acc, x[j])  ~ term y[j]\ny[] = copy(acc)  ~ value y[]\n"
+        )
+
+    assert made(init).verify().is_proved
+    assert not made(start).verify().is_proved
+    assert not made(start).verify({"N": 3}).is_proved
+
+
+@pytest.mark.parametrize(("middle", "right"), [("float32", True), ("float16", True), ("float8_e5m2", True), ("float8_e4m3", False), ("int32", False)])
+def test_what_is_neutral_is_so_behind_every_conversion(middle: str, right: bool) -> None:
+    """8-bit floats of the first kind have no infinity."""
+    text = kernel(other="-inf", combine="maximum", init="-inf").text(witness=True)
+    text = text.replace("  DEFINE y", f"  DEFINE q: float32[N, K] = copy.{middle}(p[i0, i1])\n  DEFINE y").replace("of copy(p[", "of copy(q[")
+    text = text.replace("  acc = maximum(acc, t)", f"  u = copy.{middle}(t)  ~ value q[blockIdx.x, r]\n  acc = maximum(acc, u)")
+    text = text.replace("  LOCAL t", "  LOCAL u: float32[]\n  LOCAL t")
+    assert parse_kernel(text).verify().is_proved is right

@@ -116,3 +116,33 @@ def test_where_there_are_elements_there_are_blocks_and_threads(least: int, grid:
 @pytest.mark.parametrize(("least", "grid"), [(1, "N"), (0, "N"), (0, "ceildiv(N, 4)"), (2, "N//2"), (4, "N - 3"), (0, "1")])
 def test_a_grid_that_is_empty_only_without_elements_is_one(least: int, grid: str) -> None:
     tf.parse_kernel(LAUNCHED.format(least=least, grid=grid, block="1")).verify().require()
+
+
+DEALT = """\
+KERNEL k(x: float32[N]) -> (y: float32[N])
+  DIM N min 1
+  GRID (5, 1, 1)  BLOCK (1, 1, 1)
+  DEFINE y: float32[N] = neg(x[i0])
+
+FOR w in (blockIdx.x + 3) % 5..N step 5:
+  y[w] = neg(x[w])  ~ value y[w]
+"""
+
+
+def test_blocks_that_take_every_fifth_element_from_a_rotated_start() -> None:
+    tf.parse_kernel(DEALT).verify().require()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(blockIdx.x + 3) % 5..N step 5", "(blockIdx.x + 3) % 5..N step 6"),  # a sixth of all is nobody's
+        ("(blockIdx.x + 3) % 5..N", "(blockIdx.x + 3) % 4..N"),  # two blocks begin at one element
+        ("(blockIdx.x + 3) % 5..N", "5*blockIdx.x % 5..N"),  # all do
+        ("..N step 5", "..N - blockIdx.x//4 step 5"),  # the last block stops early
+        ("  y[w] = neg(x[w])", "  IF blockIdx.x < 4:\n    y[w] = neg(x[w])"),  # and does nothing
+    ],
+)
+def test_elements_that_no_block_takes(old: str, new: str) -> None:
+    assert old in DEALT
+    assert not tf.parse_kernel(DEALT.replace(old, new)).verify().is_proved

@@ -78,3 +78,43 @@ def test_a_ring_of_rows_of_which_one_exists() -> None:
     kernel = seeded_case(500062, Mix.ROWS).kernel
     assert kernel is not None
     kernel.verify().require()
+
+
+TWO = """\
+KERNEL two(x: float32[9, 32], z: float32[7, 32]) -> (y: float32[9, 32], u: float32[7, 32])
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+  SHARED s: float32[2, 32] align 16
+  DEFINE t: float32[9, 32] = exp(x[i0, i1])
+  DEFINE y: float32[9, 32] = copy(t[i0, 31 - i1])
+  DEFINE v: float32[7, 32] = sin(z[i0, i1])
+  DEFINE u: float32[7, 32] = copy(v[i0, 31 - i1])
+
+c = CURSOR(slots 2, slot 0, parity 0)
+d = CURSOR(slots 2, slot 0, parity 0)
+FOR i in 0..9:
+  s[c.slot, threadIdx.x] = exp(x[i, threadIdx.x])  ~ value t[i, threadIdx.x]
+  SYNC block
+  y[i, threadIdx.x] = copy(s[c.slot, 31 - threadIdx.x])  ~ value y[i, threadIdx.x]
+  c.advance(1)
+SYNC block
+FOR j in 0..7:
+  s[d.slot, threadIdx.x] = sin(z[j, threadIdx.x])  ~ value v[j, threadIdx.x]
+  SYNC block
+  u[j, threadIdx.x] = copy(s[d.slot, 31 - threadIdx.x])  ~ value u[j, threadIdx.x]
+  d.advance(1)
+"""
+BETWEEN = "  s[0, threadIdx.x] = sin(z[0, threadIdx.x])  ~ value v[0, threadIdx.x]\n  SYNC block\n"
+
+
+def test_storage_that_another_ring_takes_later() -> None:
+    parse_kernel(TWO).verify().require()
+
+
+@pytest.mark.parametrize("read", ["  y[i", "  u[j"])
+def test_storage_that_is_written_between_a_write_and_its_read(read: str) -> None:
+    certificate = parse_kernel(TWO.replace(read, BETWEEN + read, 1)).verify()
+    assert not certificate.is_proved
+
+
+def test_another_ring_without_a_barrier_between_the_two() -> None:
+    assert not parse_kernel(TWO.replace("  c.advance(1)\nSYNC block\n", "  c.advance(1)\n")).verify().is_proved

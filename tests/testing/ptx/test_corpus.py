@@ -19,7 +19,7 @@ WRITTEN = [
     *sorted((TESTS / "goldens" / "examples").glob("*.kir")),
     *sorted((TESTS / "check" / "museum").glob("*.fixed.kir")),
 ]
-RANDOM = {Mix.MIXED: 10, Mix.WARPS: 5, Mix.BLOCKS: 5, Mix.PERSISTENT: 4, Mix.STREAMS: 5, Mix.AHEAD: 5, Mix.POINTWISE: 4}
+RANDOM = {Mix.MIXED: 6, Mix.WARPS: 3, Mix.BLOCKS: 3, Mix.PERSISTENT: 3, Mix.STREAMS: 3, Mix.AHEAD: 3, Mix.POINTWISE: 2}
 """Seeds of each kind of random kernels; `make compiles` looks at as many as wanted."""
 
 
