@@ -7,14 +7,15 @@ equal accesses of two statements are equal expressions; a pair of accesses treat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from taskfuse.check.statement_tree import THREAD_NAMES, Context, Node, StatementTree, chosen, conjuncts, linear_thread
+from taskfuse.check.row_tiles import tile_and_row
+from taskfuse.check.statement_tree import THREAD_NAMES, Context, Node, StatementTree, chosen, linear_thread
 from taskfuse.check.tiles import tile_bytes
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import Const, Expr, const, le, lt, private, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, conjuncts, const, le, lt, private, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declarations import Buffer, TensorMapParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, TmaLoad, TmaStore, VectorCopy
@@ -132,6 +133,20 @@ class Uses:
         self.by_buffer: dict[str, list[Use]] = {}
         for use in self.all:
             self.by_buffer.setdefault(use.buffer, []).append(use)
+        if any(p.rises is not None for p in kernel.tables):
+            self.by_buffer = {buffer: self._in_tiles(uses) for buffer, uses in self.by_buffer.items()}
+            self.all = sorted((use for uses in self.by_buffer.values() for use in uses), key=lambda u: u.number)
+
+    def _in_tiles(self, uses: list[Use]) -> list[Use]:
+        """Accesses to an array all of whose rows are said by tiles of ragged rows, with tiles and places in them for rows."""
+        made: list[Use] = []
+        for use in uses:
+            row = use.index[0] if use.index else None
+            found = None if row is None else tile_and_row(self.tree.kernel, row, use.context)
+            if found is None:
+                return uses
+            made.append(replace(use, index=(*found, *use.index[1:])))
+        return made
 
     def rows(self, buffer: str) -> tuple[Expr, Expr] | None:
         """Where the first of a Shared buffer's rows along axis 0 begins, and how many bytes each has; ``None`` where that is not said."""

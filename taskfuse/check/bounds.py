@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.enumeration import extremes, named
 from taskfuse.check.linear import DEPTH, Linear
-from taskfuse.check.statement_tree import Context, Node, StatementTree, chosen, conjuncts
+from taskfuse.check.statement_tree import Context, Node, StatementTree, chosen
 from taskfuse.check.tiles import BufferLayouts, TouchedBytes, blocks, row_major
 from taskfuse.ir import fragments
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, Sum, const, ge, is_multiple, lt, prove, sym
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, Sum, conjuncts, const, ge, is_multiple, lt, prove, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, TmaLoad, TmaStore, VectorCopy

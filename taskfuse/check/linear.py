@@ -15,7 +15,7 @@ from math import gcd
 
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import terms_of
-from taskfuse.ir.scalar import Const, Element, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, Xor, const
+from taskfuse.ir.scalar import Const, Element, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, UpperBound, Xor, const
 
 ROWS = 160
 ATOMS = 40
@@ -182,6 +182,8 @@ class Linear:
                 yield from (atom - arg for arg in args)
             case Element(low=low, high=high):
                 yield from (atom - low, high - atom)
+            case UpperBound():
+                yield from (atom, atom.most - atom)
             case Xor(a, b) if all((self.ranges.of(e)[0] or 0) >= 0 and self.ranges.of(e)[0] is not None for e in (a, b)):
                 yield a + b - atom
             case _:

@@ -28,6 +28,7 @@ from taskfuse.ir.scalar import (
     Sum,
     Sym,
     Table,
+    UpperBound,
     Xor,
     compare,
     maximum,
@@ -286,6 +287,9 @@ class Ranges:
                 return min(values), max(values)
             case Element(low=low, high=high):
                 return self.of(low)[0], self.of(high)[1]
+            case UpperBound():
+                most = self.of(e.most)[1]
+                return 0, None if most is None else max(0, most)
             case Compare() | And() | Or() | Not():
                 return 0, 1
             case _:

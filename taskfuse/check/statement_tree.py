@@ -16,7 +16,7 @@ from taskfuse.check.masks import THREAD_NAMES, THREADS, Masks
 from taskfuse.check.normalize import BLOCK_NAMES, CLUSTER_NAMES, copied_out, in_blocks, in_iteration, unrolled
 from taskfuse.check.ranges import Ranges, Span
 from taskfuse.ir.dims import facts_of
-from taskfuse.ir.scalar import TRUE, And, Expr, Facts, IntLike, ge, le, lt, not_, sym
+from taskfuse.ir.scalar import Expr, Facts, IntLike, conjuncts, ge, le, lt, not_, sym
 from taskfuse.kir import Kernel, stmt_text, walk
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.nodes import Bind, Branch, Choose, For, If, Stmt
@@ -261,13 +261,6 @@ def linear_thread(kernel: Kernel) -> Expr:
     """The number of a thread in its block: 32 consecutive ones are a warp."""
     x, y, z = (sym(name) for name in THREAD_NAMES)
     return x + kernel.block[0] * (y + kernel.block[1] * z)
-
-
-def conjuncts(condition: Expr) -> tuple[Expr, ...]:
-    """The conditions that a conjunction joins; none for ``true``."""
-    if condition is TRUE:
-        return ()
-    return condition.args if isinstance(condition, And) else (condition,)
 
 
 def chosen(stmt: Choose, context: Context) -> Iterator[tuple[Operand, Context]]:

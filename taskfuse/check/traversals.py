@@ -8,8 +8,30 @@ from dataclasses import dataclass, field
 from taskfuse.check.barriers import uneven
 from taskfuse.check.paths import Paths
 from taskfuse.check.ranges import terms_of
-from taskfuse.check.statement_tree import THREADS, Conditions, Node, StatementBlock, conjuncts
-from taskfuse.ir.scalar import And, Compare, CompareOp, Const, Expr, Not, Or, Sym, and_, const, eq, ge, le, maximum, minimum, not_, or_, prove, substitute, sym
+from taskfuse.check.statement_tree import THREADS, Conditions, Node, StatementBlock
+from taskfuse.ir.scalar import (
+    And,
+    Compare,
+    CompareOp,
+    Const,
+    Expr,
+    Not,
+    Or,
+    Sym,
+    and_,
+    conjuncts,
+    const,
+    eq,
+    ge,
+    le,
+    maximum,
+    minimum,
+    not_,
+    or_,
+    prove,
+    substitute,
+    sym,
+)
 from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.kir.synchronization import Acquire, Advance, Arrive, ArriveAsync, Expect, Release, Wait
 

@@ -93,6 +93,8 @@ def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched:
         (TENSORS, assumes_tensors(kernel)),
         (budget, any(isinstance(s, SetMaxNReg) for s in walk(kernel))),
     )
+    rising = [f"{p.name}, whose elements rise from {p.rises[0]} to {p.rises[1]}" for p in kernel.tables if p.rises is not None]
+    more = (*more, (f"tables hold what callers promise: {', '.join(rising)}", bool(rising)))
     assumptions = (*ASSUMPTIONS, *(text for text, holds in more if holds))
     return Certificate(kernel.name, Argument(_argument(kernel, launched)), assumptions, extents, lambda: _refuted(kernel))
 

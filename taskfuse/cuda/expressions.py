@@ -7,7 +7,7 @@ a power of two is a shift or a mask, and a divisor that is uniform over the laun
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Protocol
 
@@ -32,9 +32,12 @@ from taskfuse.ir.scalar import (
     Sum,
     Sym,
     Table,
+    UpperBound,
     Xor,
+    element,
     ge,
     prove,
+    sym,
 )
 
 
@@ -54,6 +57,25 @@ struct Divisor {
 };
 __device__ __forceinline__ int operator/(int n, Divisor d) { return (__umulhi(n, d.multiplier) + n) >> d.shift; }
 __device__ __forceinline__ int operator%(int n, Divisor d) { return n - n / d * (int)d.value; }""",
+)
+
+
+RUNNING = "_k"
+"""The element that a search in a table looks at."""
+UPPER_BOUND = Helper(
+    "upper_bound",
+    """\
+// of the elements 1 to size - 2 of a nondecreasing table: how many are no greater than a key
+template <class At, class Key>
+__device__ __forceinline__ int upper_bound(int size, At at, Key key) {
+  int low = 1, high = size - 1;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (at(middle) <= key) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}""",
 )
 
 
@@ -206,6 +228,8 @@ class Indices:
                 return self._table(values, index)
             case Element():
                 return self._element(e)
+            case UpperBound():
+                return self._upper_bound(e)
             case Compare(op, a, b):
                 level = Level.EQUAL if op.value in ("==", "!=") else Level.LESS
                 if isinstance(a, Const) and op.value in ("<", "<="):  # as a person would write it
@@ -278,6 +302,16 @@ class Indices:
         found = PrintedExpr(table.element((e.index,), self), Level.ATOM, table.dtype.itemsize == 8)
         clamped = self._fold("min", [self._fold("max", [self._as(found, wide), self.print(e.low)]), self.print(e.high)])
         return self._as(clamped, False) if clamped.wide and not self.is_wide(e) else clamped
+
+    def _upper_bound(self, e: UpperBound) -> PrintedExpr:
+        """The place of a key in a table, by bisection."""
+        self.helpers.add(UPPER_BOUND)
+        k = sym(RUNNING)
+        most = max(self.ranges.of(e.size)[1] - 1, 1)
+        inside = replace(self, names={**self.names, RUNNING: RUNNING}, ranges=self.ranges.child({RUNNING: (1, most)}), named={})
+        at = inside.text(element(e.tensor, k, e.size, e.low, e.high) // e.divisor + k * e.step)
+        size = self._as(self.print(e.size), False)
+        return PrintedExpr(f"{UPPER_BOUND.name}({size.text}, [&](int {RUNNING}) {{ return {at}; }}, {self.text(e.sought)})", Level.ATOM, False)
 
     def _table(self, values: tuple[int, ...], index: Expr) -> PrintedExpr:
         wide = not all(INT32[0] <= v <= INT32[1] for v in values)

@@ -27,6 +27,7 @@ from taskfuse.ir.scalar import (
     Select,
     Sum,
     Table,
+    UpperBound,
     Xor,
     children,
     interval,
@@ -112,6 +113,8 @@ class IntegerRanges:
                 return self._in(e) and self.fits(index)
             case Element(index=index, low=low, high=high):
                 return all(map(self.fits, (index, low, high)))
+            case UpperBound(low=low, high=high, sought=sought):
+                return self._in(e) and all(map(self.fits, (low, high, sought)))
             case _:
                 return self._in(e)
 

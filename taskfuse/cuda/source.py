@@ -31,7 +31,7 @@ from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import Helper, closure
 from taskfuse.cuda.writer import INDENT, Identifiers, TextScope, Writer
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import ONE, Const, Expr, const, elements_of, sym
+from taskfuse.ir.scalar import ONE, Const, Expr, const, lookups_of, sym
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType
 from taskfuse.kir import Kernel, accesses, expressions, walk
 from taskfuse.kir.declarations import HostParam, IntegerParam, ScalarParam, TensorMapParam, TensorParam
@@ -170,7 +170,7 @@ class _Emitter:
         arguments: list[Argument] = []
         parameters: list[str] = []
         accessed = {a.buffer for s in walk(self.kernel) for side in accesses(s) for a in side}
-        accessed |= {found.tensor.name for s in walk(self.kernel) for e in expressions(s) for found in elements_of(e)}
+        accessed |= {found.tensor.name for s in walk(self.kernel) for e in expressions(s) for found in lookups_of(e)}
         forms = iter(self.variant.forms)
         in_place = self.kernel.in_place.values()
         for p in self.kernel.params:

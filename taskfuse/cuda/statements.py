@@ -17,7 +17,7 @@ from taskfuse.cuda.writer import TextScope, Writer
 from taskfuse.dtypes import DType, bfloat16, bool_
 from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Expr, FloorDiv, and_, not_
+from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Element, Expr, FloorDiv, Mod, UpperBound, and_, not_
 from taskfuse.ir.types import THREAD_TYPES
 from taskfuse.kir import Kernel, walk
 from taskfuse.kir.declarations import Buffer
@@ -27,6 +27,8 @@ from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.synchronization import Acquire, Arrive, ArriveAsync, Barrier, Commit, Expect, FenceProxyAsync, Release, Wait, WaitGroup, WgmmaFence
 from taskfuse.location import Location
 
+_NAMES: dict[type[Expr], str] = {FloorDiv: "quotient", Mod: "rest", Element: "element", UpperBound: "place"}
+"""Of variables for what a body begins with."""
 _THREADS = frozenset(p.index_name for p in THREAD_TYPES)
 _DELAYED = Wait | Arrive | ArriveAsync | AsyncCopy | Release | Acquire | Expect | Barrier | TmaLoad | TmaStore | Commit | WaitGroup | FenceProxyAsync
 """Before and after these a chaos build delays."""
@@ -88,7 +90,7 @@ class StatementPrinter:
         w = self._writer
         for e in self._divisions.of(body, scope.indices.named):
             text = scope.indices.print(e)
-            name = w.names.reserve("quotient" if isinstance(e, FloorDiv) else "rest")
+            name = w.names.reserve(_NAMES[type(e)])
             w.line(scope, f"const {'long long' if text.wide else 'int'} {name} = {text.text};")
             named = {**scope.indices.named, e: PrintedExpr(name, Level.ATOM, text.wide)}
             scope = replace(scope, indices=replace(scope.indices, named=named))

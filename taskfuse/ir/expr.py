@@ -137,7 +137,7 @@ class Assemble:
     """The scatter form of ``cat``: each operand tensor *is* a slice of the output's storage; nothing is executed.
 
     Attributes:
-        parts: reads of the parts, each at its own index symbols ``i0...``.
+        parts: reads of the parts, each at its own index symbols ``i0...``; elements that are not valid there belong to no element of the output.
         places: per part, the output's index from the part's index symbols.
     """
 

@@ -156,8 +156,9 @@ def _rule(d: Definition) -> str:
         case Find(source=source, values=values, extents=extents):
             found = ", ".join(f"{element(v)} of {e}" for v, e in zip(values, extents, strict=False))
             return f"{RuleWord.FIND.value} {element(source)} at {found}"
-        case Whole(parts=parts, places=places):
-            return f"{RuleWord.WHOLE.value} {', '.join(f'{p} at ({listed(at)})' for p, at in zip(parts, places, strict=False))}"
+        case Whole(parts=parts, places=places, conditions=conditions):
+            made = (f"{p} at ({listed(at)}){'' if c is TRUE else f' if {c}'}" for p, at, c in zip(parts, places, conditions, strict=False))
+            return f"{RuleWord.WHOLE.value} {', '.join(made)}"
 
 
 def holds_text(h: Holds) -> str:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, Token
+from taskfuse.ir.tables import RISING
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declarations import (
     Argument,
@@ -133,7 +134,14 @@ class _Header:
         if reader.take(INTEGER):
             return IntegerParam(name)
         dtype = reader.dtype()
-        return TensorParam(name, dtype, reader.expressions("[", "]"), is_output=False) if reader.at("[") else ScalarParam(name, dtype)
+        if not reader.at("["):
+            return ScalarParam(name, dtype)
+        return TensorParam(name, dtype, reader.expressions("[", "]"), is_output=False, rises=self.ends() if reader.take(RISING) else None)
+
+    def ends(self) -> tuple[Expr, Expr]:
+        low = self.reader.expression()
+        self.reader.expect("..")
+        return low, self.reader.expression()
 
     def result(self) -> TensorParam:
         reader = self.reader

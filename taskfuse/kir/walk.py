@@ -154,7 +154,7 @@ def map_definition(d: Definition, f: ExprMap) -> Definition:
         case Find():
             rule = Find(map_access(d.rule.source, f), tuple(map_access(a, f) for a in d.rule.values), each(d.rule.extents))
         case Whole():
-            rule = replace(d.rule, places=tuple(map(each, d.rule.places)))
+            rule = replace(d.rule, places=tuple(map(each, d.rule.places)), conditions=each(d.rule.conditions))
     return replace(d, shape=each(d.shape), space=each(d.space), place=each(d.place), rule=rule)
 
 

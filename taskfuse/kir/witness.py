@@ -69,10 +69,11 @@ class Find:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Made of parts: the element ``i0, i1, ...`` of a part is that at its place."""
+    """Made of parts: the element ``i0, i1, ...`` of a part is that at its place, if the part's condition holds there."""
 
     parts: tuple[str, ...]
     places: tuple[tuple[Expr, ...], ...]
+    conditions: tuple[Expr, ...]
 
 
 Rule = Apply | Pick | Reduce | Accumulate | Find | Whole

@@ -56,7 +56,7 @@ def _rule(fusion: Fusion, expr: MathExpr) -> Rule:
     tv = expr.output
     if isinstance(expr, Assemble):
         reads = tuple(o for o in storage_operands(fusion, expr) if isinstance(o, Read))
-        return Whole(tuple(r.tensor.name for r in reads), expr.places)
+        return Whole(tuple(r.tensor.name for r in reads), expr.places, tuple(part.valid for part in expr.parts))
     resolved = storage_operands(fusion, expr)
     operands = tuple(map(_operand, resolved))
     wide = tv.dtype.compute

@@ -160,7 +160,7 @@ def define_tensor(
 
 
 @op(OpKind.CREATION, same, torch="", numpy="")
-def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, low: Extent = 0) -> TensorView:
+def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, low: Extent = 0, rising: bool = False) -> TensorView:
     """An input of ``size`` integers that determines the work: offsets of ragged rows, their lengths, groups of tiles.
 
     Elements are clamped to ``low..high``, so that no access leaves its tensor whatever a table holds.
@@ -171,6 +171,8 @@ def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, lo
         high: the greatest value.
         dtype: an integer type other than ``uint64``.
         low: the least value.
+        rising: a promise: no element is less than the one before it, the first is ``low`` and the last ``high``, as offsets of rows are. What a kernel computes
+            from a table that breaks it is unspecified; it still neither reads nor writes outside its tensors, and ends.
 
     Raises:
         FusionError: outside ``with Fusion()``, or if the name is taken, or is not an identifier, or is that of a dimension.
@@ -183,7 +185,7 @@ def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, lo
         raise dtype_error("table", f"{wanted.name} is not a type that a table may have", "use int32 or int64")
     if not _is_identifier(name) or is_map_symbol(name) or name in fusion.dims:
         raise FusionError(fusion=fusion.name, reason=f"{name!r} is not a name for a table", help="use an identifier that no dimension has", location=caller())
-    known = Table(extent("table", fusion, low), extent("table", fusion, high))
+    known = Table(extent("table", fusion, low), extent("table", fusion, high), rising)
     made = fusion.add_input(fusion.new_tensor([axis(e) for e in _shape("table", fusion, size)], wanted, name=name, location=caller()))
     fusion.tables[made] = known
     return made

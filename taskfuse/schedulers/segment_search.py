@@ -6,6 +6,7 @@ What kernels a segment may be is in :mod:`taskfuse.schedulers.segment_ways`.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from heapq import heappop, heappush
 from math import inf, prod
@@ -135,17 +136,19 @@ class Search:
             segments = self._merged(segments)
             expected = [self._way(p).us for p in segments]
             self._us_of(segments)
-        number = 0
-        while number != len(segments):
-            number = len(segments)
+        settled = frozenset[Segment]()
+        while settled != (settled := frozenset(segments)):
             while not self._budget.is_spent and (moved := self._moved(segments)) is not None:
-                segments, number = moved, 0
-            if not number:  # what was in the way of a pair may stand elsewhere now
-                segments = self._merged(segments)
+                segments = moved
+            segments = self._merged(segments, settled)  # what was in the way of a pair may stand elsewhere now
         return segments
 
-    def _merged(self, segments: list[Segment]) -> list[Segment]:
-        """``segments`` with pairs merged, those with the most bytes in common first. A pair without a gain is not tried again, since paths remain."""
+    def _merged(self, segments: list[Segment], settled: AbstractSet[Segment] = frozenset()) -> list[Segment]:
+        """``segments`` with pairs merged, those with the most bytes in common first. A pair without a gain is not tried again, since paths remain.
+
+        Args:
+            settled: segments of which no pair is tried.
+        """
         there = dict(enumerate(segments))
         touching: dict[TensorView, set[int]] = {}
         pairs: list[tuple[float, int, int]] = []
@@ -154,6 +157,8 @@ class Search:
             own = self._touched(there[number])
             near = set[int]().union(*(touching.get(tv, ()) for tv in own)) & there.keys()
             for other in near:
+                if there[other] in settled and there[number] in settled:
+                    continue
                 shared = own & self._touched(there[other])
                 heappush(pairs, (-sum(self._size(tv) for tv in shared), other, number))
             for tv in own:

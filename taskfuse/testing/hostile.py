@@ -136,7 +136,7 @@ def _rule(d: Definition, every: list[Definition], chance: random.Random) -> Rule
         case 4, _:
             return Pick(tuple(ChoiceCase(chance.choice((TRUE, FALSE)), o) for o in operands))
         case 5, _:
-            return Whole(tuple(a.buffer for a in accesses), tuple(a.index for a in accesses))
+            return Whole(tuple(a.buffer for a in accesses), tuple(a.index for a in accesses), tuple(chance.choice((TRUE, FALSE)) for _ in accesses))
         case 6, _:
             return Find(accesses[0], tuple(accesses[1:]), d.shape)
         case _:

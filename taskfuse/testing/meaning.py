@@ -81,11 +81,13 @@ class _Meaning:
                 return v.cast(v.accumulate(combine, terms, axis, dtype), dtype, d.dtype)
             case Find() as rule:
                 return self._found(d, rule, point, count).reshape(shape)
-            case Whole(parts=parts, places=places):
+            case Whole(parts=parts, places=places, conditions=conditions):
                 found = np.zeros(shape, v.storage(d.dtype))
-                for part, place in zip(parts, places, strict=True):
+                for part, place, condition in zip(parts, places, conditions, strict=True):
                     array = self.tensors[part]
-                    found[self._index(place, shape, self._points(array.shape), array.size)] = array.reshape(-1)
+                    points = self._points(array.shape)
+                    mine = np.flatnonzero(np.broadcast_to(np.asarray(evaluate(condition, points), np.bool_), array.size))
+                    found[self._index(place, shape, self._some(points, mine), len(mine))] = array.reshape(-1)[mine]
                 return found
 
     def _reduced(self, d: Definition, rule: Reduce, shape: tuple[int, ...], point: dict[str, Any], count: int) -> Array:

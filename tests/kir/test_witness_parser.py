@@ -6,7 +6,7 @@ from taskfuse.dtypes import bool_, float32, float64
 from taskfuse.errors import ParseError
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.scalar import const, ge, lt, sym
+from taskfuse.ir.scalar import TRUE, const, ge, lt, sym
 from taskfuse.kir import held, parse_kernel, verify_kernel
 from taskfuse.kir.forms import RULE_WORDS
 from taskfuse.kir.operands import Access, ChoiceCase, Content, Holds, Immediate, IndexOf, ScalarValue
@@ -32,7 +32,7 @@ def test_definitions_are_read() -> None:
     assert isinstance(found["l"].rule, Apply)
     assert found["l"].rule.operands[0] == IndexOf(i0 + n)
     assert found["one"].shape == found["one"].place == ()
-    assert found["w"].rule == Whole(("p", "q"), (point, (n - i0 - 1, i1)))
+    assert found["w"].rule == Whole(("p", "q"), (point, (n - i0 - 1, i1)), (TRUE, TRUE))
     assert isinstance(found["y"].rule, Apply)
     assert found["y"].rule.operands[1] == Access("one", ())
 

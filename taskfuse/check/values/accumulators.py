@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taskfuse.check.statement_tree import Node, conjuncts
+from taskfuse.check.statement_tree import Node
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.questions import known_at
-from taskfuse.ir.scalar import FALSE, Expr, Sym, const, substitute
+from taskfuse.ir.scalar import FALSE, Expr, Sym, conjuncts, const, substitute
 from taskfuse.kir import accesses
 from taskfuse.kir.nodes import For
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from taskfuse.check.bounded_variables import Trip
 from taskfuse.check.constraints import Constraints
-from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, Node, StatementBlock, conjuncts
+from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, Node, StatementBlock
 from taskfuse.check.values.claims import taken
 from taskfuse.check.values.neutral_terms import neutral_of, partial_start, set_to
 from taskfuse.check.values.partial_results import Bools, Ints, ThreadSets, places, writers_of
@@ -24,7 +24,7 @@ from taskfuse.check.values.written import BufferStorage
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.medium import MEDIA, Reach
-from taskfuse.ir.scalar import Const, Expr, const, evaluate, ge, lt, ne, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, conjuncts, const, evaluate, ge, lt, ne, simplify, substitute, sym
 from taskfuse.kir import held
 from taskfuse.kir.nodes import Compute, For, If
 from taskfuse.kir.operands import Access, Content, Immediate

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import without_floor
-from taskfuse.check.statement_tree import StatementTree, conjuncts, declared
+from taskfuse.check.row_tiles import tiles_of
+from taskfuse.check.statement_tree import StatementTree, declared
 from taskfuse.check.values.questions import equal, inside, proves
-from taskfuse.ir.scalar import Const, Expr, const, evaluate, ge, not_, substitute, sym
+from taskfuse.ir.scalar import TRUE, Const, Expr, conjuncts, const, evaluate, ge, not_, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.operands import Access, Operand
@@ -38,7 +39,7 @@ def meaningless(tree: StatementTree) -> Iterator[Obligation]:
     shapes: dict[str, Shape] = {p.name: p.shape for p in kernel.inputs}
     root = declared(kernel, (p for p in kernel.params if isinstance(p, HostParam))).constraints
     for d in kernel.definitions:
-        reason = _parts(d, d.rule, shapes, root) if isinstance(d.rule, Whole) else _reads(d, kernel, shapes, root)
+        reason = _parts(d, d.rule, shapes, kernel, root) if isinstance(d.rule, Whole) else _reads(d, kernel, shapes, root)
         if reason:
             yield Obligation(Layer.VALUES, f"definition of {d.tensor}", Verdict.OUTSIDE, reason)
         shapes[d.tensor] = d.shape
@@ -128,8 +129,10 @@ def _points(space: tuple[int, ...]) -> dict[str, Ints]:
 # -- what is made of parts ---------------------------------------------------------------------------------------------------------------
 
 
-def _parts(d: Definition, rule: Whole, shapes: Shapes, root: Constraints) -> str:
+def _parts(d: Definition, rule: Whole, shapes: Shapes, kernel: Kernel, root: Constraints) -> str:
     """Why an element may have no part, or several; empty if each has one."""
+    if any(c is not TRUE for c in rule.conditions):
+        return "" if tiles_of(kernel, d) is not None else "it is not known that each element belongs to one part"
     boxes = [_box(place, shapes[part], root) for part, place in zip(rule.parts, rule.places, strict=True)]
     if None not in boxes and _tile([b for b in boxes if b is not None], d.shape, root):
         return ""

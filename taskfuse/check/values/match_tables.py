@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from taskfuse.check.ranges import terms_of
-from taskfuse.check.statement_tree import BLOCKS, THREADS, Node, conjuncts
+from taskfuse.check.statement_tree import BLOCKS, THREADS, Node
 from taskfuse.check.tables import KEPT, Ints, TableJoin, ValueTable
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.solve import Equation, Open
 from taskfuse.check.values.write_and_read import Found, WriteAndRead
-from taskfuse.ir.scalar import Expr, const, eq, le, lt, substitute, sym
+from taskfuse.ir.scalar import Expr, conjuncts, const, eq, le, lt, substitute, sym
 from taskfuse.kir.nodes import For
 from taskfuse.kir.walk import own_symbols
 

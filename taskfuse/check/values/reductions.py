@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.constraints import Constraints
-from taskfuse.check.statement_tree import BLOCK_NAMES, THREADS, Node, conjuncts
+from taskfuse.check.statement_tree import BLOCK_NAMES, THREADS, Node
 from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.accumulators import Term, determined, disjoint, is_determined, is_read, touches
 from taskfuse.check.values.claims import Instructions, Place
@@ -36,6 +36,7 @@ from taskfuse.ir.scalar import (
     Const,
     Expr,
     Sym,
+    conjuncts,
     const,
     eq,
     evaluate,

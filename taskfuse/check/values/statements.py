@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from taskfuse.check.bounded_variables import BoundedElement
 from taskfuse.check.constraints import Constraints
-from taskfuse.check.statement_tree import Node, conjuncts
+from taskfuse.check.statement_tree import Node
 from taskfuse.check.values.claims import Instructions, Place, taken
 from taskfuse.check.values.neutral_terms import is_signed_zero
 from taskfuse.check.values.questions import equal, inside, known_at, proves
@@ -19,7 +19,7 @@ from taskfuse.check.values.writes import Writes
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
-from taskfuse.ir.scalar import TRUE, Expr, ge, lt, not_, substitute, sym
+from taskfuse.ir.scalar import TRUE, Expr, conjuncts, ge, lt, not_, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaStore, VectorCopy

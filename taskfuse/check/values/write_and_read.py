@@ -8,13 +8,13 @@ from functools import cached_property
 
 from taskfuse.check.bounded_variables import BoundedElement
 from taskfuse.check.constraints import Constraints
-from taskfuse.check.statement_tree import THREADS, conjuncts
+from taskfuse.check.statement_tree import THREADS
 from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.claims import Place, flattened
 from taskfuse.check.values.questions import equal, inside, proves
 from taskfuse.check.values.solve import Equation, Open
 from taskfuse.check.values.written import BufferStorage, Writing, bytes_behind
-from taskfuse.ir.scalar import Const, Expr, Facts, const, le, lt, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, Facts, conjuncts, const, le, lt, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import swizzled_place
 from taskfuse.kir.operands import Content
 
