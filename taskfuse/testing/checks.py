@@ -1,4 +1,4 @@
-"""What must hold of every case, and where it does not: what failed, and the program that fails."""
+"""The properties that every random case must have, and the error that names the failed property and the failing program."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class Property(Enum):
-    """What is checked. The value says it in words."""
+    """A checked property; its value is the text of reports."""
 
     LOWERS = "scheduling calls and lowering succeed or refuse, never with another error"
     VERIFIES = "the kernel obeys the rules of kernel IR"
@@ -51,7 +51,7 @@ class Property(Enum):
 
 
 class CaseStanding(Enum):
-    """What the static proof says of a kernel. AT: it is proved for the extents of its case alone."""
+    """The verdict of the static proof on a kernel. AT: proved for the extents of its case only."""
 
     PROVED = "proved"
     AT = "proved at extents"
@@ -60,11 +60,11 @@ class CaseStanding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CaseProof:
-    """What the static proof says of a case.
+    """The result of the static proof on a case.
 
     Attributes:
-        standing: ``None`` if it was not asked, or nothing was lowered.
-        gap: what it lacks first, by its layer: at the extents of the case, or for all if it holds at those.
+        standing: ``None`` if the proof did not run or nothing was lowered.
+        gap: the first unproved obligation, with its layer: at the extents of the case, or for all extents if the case's own are proved.
     """
 
     standing: CaseStanding | None = None
@@ -72,7 +72,8 @@ class CaseProof:
 
 
 def proof(kernel: Kernel, sizes: Mapping[str, int]) -> CaseProof:
-    """What the static proof says of a kernel, for all extents or for some. Where values alone are open for all, nothing else is asked for those."""
+    """The verdict of the static proof on a kernel: for all extents, else for ``sizes``. If only values are unproved
+    for all extents, only they are proved for ``sizes``."""
     for_all = verify(kernel)
     if for_all.is_proved:
         return CaseProof(CaseStanding.PROVED)
@@ -84,12 +85,12 @@ def proof(kernel: Kernel, sizes: Mapping[str, int]) -> CaseProof:
 
 
 class CheckError(AssertionError):
-    """A property that does not hold of a case.
+    """A case violates a property.
 
     Attributes:
         case: the case.
-        prop: the property.
-        reason: what happened instead.
+        prop: the violated property.
+        reason: what happened.
     """
 
     def __init__(self, case: Case, prop: Property, reason: str) -> None:
@@ -101,16 +102,16 @@ class CheckError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is checked.
+    """Which checks run, and how often.
 
     Attributes:
-        interleavings: how many of the simulator's interleavings each case runs under; which ones follows from the case.
-        orders: how many other orders of the code are lowered and run, every other one with Shared memory reused as far as lifetimes allow.
-        texts: check the texts of fusion and kernel.
-        prove: ask for the static proof.
-        native: check with ordinary numbers, too (cases with ``options.exact`` only, where every sum is exact).
-        ptx: compile the CUDA text and compare its PTX with the kernel (needs NVRTC).
-        machine: of so many cases one is held to the second machine, if it is proved; 0: none.
+        interleavings: number of simulator interleavings per case; the seed of the case picks them.
+        orders: number of other statement orders to lower and run; every other one also reuses Shared memory where lifetimes allow.
+        texts: check that the texts of the fusion and the kernel parse back.
+        prove: run the static proof.
+        native: also compare ordinary numbers (only cases with ``options.exact``, in which every sum is exact).
+        ptx: compile the CUDA source and compare its PTX with the kernel (needs NVRTC).
+        machine: run proved cases whose seeds are multiples of this number on the second machine; 0: none.
     """
 
     interleavings: int = 2
@@ -124,18 +125,18 @@ class Effort:
 
 FULL = Effort(interleavings=len(Interleaving), orders=3, prove=True, machine=1)
 STEPS = 20_000
-"""Iterations of loops that the second machine runs."""
+"""Limit of loop iterations on the second machine."""
 
 
 def check_case(case: Case, effort: Effort | None = None) -> CaseProof:
-    """Check every property of a case that lowers; nothing holds of one that does not. Returns what the static proof says, if it is asked.
+    """Check every property of a case that lowers; a refused case passes without checks. Returns the result of the static proof.
 
-    Results are compared for equality. In modular values (:data:`taskfuse.MODULAR`) sums and products are exact and every other function
-    is a hash, so an order of evaluation can neither hide a wrong value nor make a right one differ. Exact cases are run on ordinary numbers, too,
-    unless a sum could leave the integers that its dtype holds.
+    Results must be equal. In modular values (:data:`taskfuse.MODULAR`) sums and products are exact and every other function
+    is a hash, so an order of evaluation neither hides a wrong value nor changes a right one. With ``native``, exact cases also run on
+    ordinary numbers, unless a sum could exceed the integers that its dtype represents exactly.
 
     Raises:
-        CheckError: for the first property that does not hold.
+        CheckError: the case violates a property (the first one found).
     """
     return _Checks(case, effort or Effort()).run()
 
@@ -194,7 +195,7 @@ class _Checks:
         return CheckError(self.case, prop, reason)
 
     def _guard(self, prop: Property, action: Callable[[], T]) -> T:
-        """``action()``; any exception of it is a failure of ``prop``."""
+        """``action()``; an exception becomes a violation of ``prop``."""
         try:
             return action()
         except CheckError:

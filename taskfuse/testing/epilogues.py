@@ -1,8 +1,8 @@
-"""What becomes of the result of a random product on tensor cores: elementwise math on its registers, and stores.
+"""Epilogues of random products on tensor cores: elementwise math on registers, and stores.
 
-Tensors that follow the product elementwise are computed where their operands lie; others read what these leave in Shared or Global memory. An output
-goes there straight from registers, or through a tile in Shared memory: by ``stmatrix`` or by stores of the threads, and on by a bulk store or by copies
-of the threads.
+Tensors that follow the product elementwise are computed in its registers; other tensors read them from Shared or Global memory. An output is stored
+directly from registers, or through a tile in Shared memory: by ``stmatrix`` or by stores of the threads, and on by a bulk store or by copies of the
+threads.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ MOST_BOX = 256
 
 @dataclass(slots=True, eq=False)
 class EpilogueResult:
-    """A product and what is computed in its loops.
+    """A product and the tensors computed in its loops.
 
     Attributes:
         tv: the product.
-        registers: what is computed on its registers, in order; some of it is stored from there.
-        matrices: what ``stmatrix`` stores to Shared memory.
+        registers: the tensors computed on its registers, in order; some of them are stored from there.
+        matrices: tensors that ``stmatrix`` stores to Shared memory.
         staged: tiles in Shared memory that outputs are copied from.
         stores: these outputs.
     """
@@ -51,12 +51,12 @@ class EpilogueResult:
 
     @property
     def tensors(self) -> list[TensorView]:
-        """All but the product."""
+        """All tensors except the product."""
         return [*self.registers, *self.matrices, *self.stores]
 
 
 def cut(chooser: Chooser, recorder: Recorder, tv: TensorView) -> EpilogueResult:
-    """Choose what is computed on the registers of a product; a copy stands between these and what reads them otherwise."""
+    """Choose the tensors computed on the registers of a product; other readers get a copy."""
     fusion = recorder.fusion
     if tv.is_output and tv.uses and chooser.chance(50):
         forked: TensorView | None = recorder.attempt(tv, "cache_fork")
@@ -69,7 +69,7 @@ def cut(chooser: Chooser, recorder: Recorder, tv: TensorView) -> EpilogueResult:
 
 
 def stage(chooser: Chooser, recorder: Recorder, result: EpilogueResult, c: ContractionCase) -> None:
-    """Put tiles in Shared memory between some outputs and the registers that they are made of."""
+    """Put tiles in Shared memory between some outputs and the registers."""
     for tv in list(result.registers):
         if tv.is_output and tv.uses and chooser.chance(60):
             forked: TensorView | None = recorder.attempt(tv, "cache_fork")
@@ -92,12 +92,12 @@ def stage(chooser: Chooser, recorder: Recorder, result: EpilogueResult, c: Contr
 
 
 def schedule(chooser: Chooser, recorder: Recorder, result: EpilogueResult, c: ContractionCase, nest: Nest) -> None:
-    """Schedule what follows a product, after the loops of ``nest``."""
+    """Schedule the tensors after a product, inside the loops of ``nest``."""
     _Epilogue(chooser, recorder, result, c, nest).run()
 
 
 def share(chooser: Chooser, recorder: Recorder, result: EpilogueResult, nest: Nest) -> None:
-    """Share loops: what is stored mostly with all others, registers as deep as possible or not at all."""
+    """Share loops: mostly all stored tensors share them; registers as deep as possible or not at all."""
     for tv in result.staged:
         recorder.attempt(tv, "inline_at", len(nest.head))
     if result.registers and chooser.chance(75):

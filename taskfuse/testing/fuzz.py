@@ -1,8 +1,8 @@
-"""``python -m taskfuse.testing.fuzz``: random cases until all seeds are done; a failure prints the line that reproduces it.
+"""``python -m taskfuse.testing.fuzz``: checks random cases for a range of seeds; a failure prints the command that reproduces it.
 
-``--prove`` asks for the static proof of each kernel, too, and prints how many are proved, for all extents or for those of their case, by mix.
+``--prove`` also runs the static proof on each kernel and prints, per mix, how many are proved for all extents or for those of their case.
 ``--ptx`` compiles each kernel and compares its PTX with kernel IR.
-``--log FILE`` keeps a line per case, ``--resume`` continues after them, ``--jobs J`` looks at cases side by side.
+``--log FILE`` keeps a line per case, ``--resume`` continues after them, ``--jobs J`` runs J processes.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ LOWERED = "lowered"
 
 @dataclass(frozen=True, slots=True)
 class FuzzRow:
-    """What was found about a case.
+    """The result of a case.
 
     Attributes:
-        mix: what it is made of.
+        mix: its mix of options.
         end: ``lowered`` or ``refused``.
-        said: what the proof says of the kernel, if it was asked; gap: what it lacks at the extents of the case, or else for all.
-        failure: the property that does not hold, and how.
+        said: the verdict of the proof, if it ran; gap: the obligation that is unproved at the extents of the case, or else for all.
+        failure: the violated property, and how.
     """
 
     seed: int
@@ -47,7 +47,7 @@ class FuzzRow:
 
 
 def reproduction(seed: int, mix: Mix = Mix.MIXED, effort: Effort | None = None) -> str:
-    """The command that checks the case of a seed again."""
+    """The command that repeats the check of a seed."""
     usual = Effort()
     effort = effort or usual
     rest = [f"--mix {mix.value}"] if mix is not Mix.MIXED else []
@@ -59,13 +59,13 @@ def reproduction(seed: int, mix: Mix = Mix.MIXED, effort: Effort | None = None) 
 
 
 def failure(command: str, error: CheckError, budget: int) -> str:
-    """What is printed for a case that fails: the command, what fails, and the shortest program found that fails alike."""
+    """The report of a failed case: the command, the failure, and the shortest program found with the same failure."""
     found = shortest(error, budget) if budget else error
     return f"FAILED {command}\n{found}"
 
 
 def look(mix: Mix, effort: Effort, minimize: int, seed: int) -> tuple[FuzzRow, Distribution, str]:
-    """Check the case of a seed: its row, what it covers, and what is printed if it fails."""
+    """Check the case of a seed. Returns its row, its coverage, and the report of its failure."""
     case = seeded_case(seed, mix)
     seen = Distribution()
     seen.add(case)
@@ -80,7 +80,7 @@ def look(mix: Mix, effort: Effort, minimize: int, seed: int) -> tuple[FuzzRow, D
 
 
 def verdicts(rows: Iterable[FuzzRow]) -> str:
-    """Mix by mix: how many cases lower, and what the proof says of their kernels; what it lacks where it does not hold for all extents."""
+    """Per mix: how many cases lower, the verdicts on their kernels, and the obligations that are unproved for some extents."""
     heads = (LOWERED, *(s.value for s in CaseStanding), "failures")
     table: dict[str, Counter[str]] = {}
     gaps: Counter[tuple[str, str]] = Counter()

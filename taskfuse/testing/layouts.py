@@ -1,4 +1,4 @@
-"""Random allocation domains: by name, in another order of the axes, or made by hand of splits, merges, pads and swizzles."""
+"""Random allocation domains: by name, by another order of the axes, or by explicit splits, merges, pads and swizzles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def layout(chooser: Chooser, tv: TensorView, name: str) -> SpelledArgument:
 
 
 def _by_hand(chooser: Chooser, tv: TensorView, name: str) -> SpelledArgument:
-    """A few transforms of the axes that the tensor would have; what taskfuse refuses is left out."""
+    """A few transforms of the default allocation domain; the generator skips calls that taskfuse refuses."""
     builder, text = tf.allocation(tv), f"tf.allocation({name})"
     for _ in range(chooser.integer(0, 3)):
         n = len(builder.axes)

@@ -1,11 +1,11 @@
-"""``python -m taskfuse.testing.soundness``: the static proof against the simulator, on random fusions and on mutants of their kernels.
+"""``python -m taskfuse.testing.soundness``: compares the static proof with the simulator, on random fusions and on mutants of their kernels.
 
-Of every kernel mistakes are planted in the order of what it does, and in what it computes. A kernel that is proved must give the words that NumPy gives
-in the ring, under every interleaving that it is run under and at several extents, and the second machine (:mod:`taskfuse.testing.machine`) must find
-no fault: else it is a **contradiction**. One that is proved at the extents of its case alone is held to these. What is not proved is counted by the layer
-that lacks something. A launch that takes more steps than are looked at decides nothing; it is counted.
+The tool plants mistakes in each kernel's synchronization and in its values. A proved kernel must give NumPy's modular values under every tested
+interleaving and at several extents, and the second machine (:mod:`taskfuse.testing.machine`) must find no fault; otherwise the kernel is a
+**contradiction**. A kernel that is proved only at the extents of its case is tested only there. Kernels that are not proved are counted by the layer of
+the unproved obligation. A launch that exceeds the limit of steps decides nothing; it is counted.
 
-``--log FILE`` keeps a line per kernel, ``--resume`` continues after them, ``--jobs J`` looks at cases side by side.
+``--log FILE`` keeps a line per kernel, ``--resume`` continues after them, ``--jobs J`` runs J processes.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from taskfuse.testing.outcomes import MOST, LongRun, is_valid, other_words
 from taskfuse.testing.value_operators import VALUE_OPERATORS
 
 STEPS = 30_000
-"""Iterations of loops that the second machine runs."""
+"""Limit of loop iterations on the second machine."""
 EXTENTS = (0, 1, 2, 3, 4, 5, 7, 8, 9, 16)
 PLACES = 32
-"""Of so many mutants of an operator one is taken."""
+"""One in this many mutants of an operator is tested."""
 UNCHANGED = "unchanged"
 CRASH = "the checker fails:"
 KINDS = (("order", OPERATORS), ("values", VALUE_OPERATORS))
@@ -46,15 +46,15 @@ KINDS = (("order", OPERATORS), ("values", VALUE_OPERATORS))
 
 @dataclass(frozen=True, slots=True)
 class SoundnessRow:
-    """What was found about a kernel.
+    """The result for a kernel.
 
     Attributes:
-        seed, number: of the case, and of the kernel among its mutants, from 0.
-        mix: what the case was made of.
-        kind: ``kernel``, or what the mistake is in; operator: the mistake.
-        said: what the proof says of it; gap: the layer that lacks something, and what, without names and numbers.
-        launches: how many were compared; long: how many took more steps than are looked at, so that nothing is known of them.
-        failure: how a kernel that is proved misbehaves.
+        seed, number: seed of the case, and number of the mutant; 0: the kernel itself.
+        mix: the mix of the case's options.
+        kind: ``kernel``, or the kind of mistake; operator: the mistake.
+        said: the verdict of the proof; gap: the unproved obligation with its layer, without names and numbers.
+        launches: number of compared launches; long: number of launches that exceeded the limit of steps.
+        failure: how a proved kernel misbehaves.
     """
 
     seed: int
@@ -70,7 +70,7 @@ class SoundnessRow:
 
 
 def kernels(case: Case, mutants: int, chance: random.Random) -> Iterator[tuple[str, str, Kernel]]:
-    """The kernel of a case and mutants of it, by kind and operator: mistakes in order and in values in turn, each of another operator."""
+    """The kernel of a case and mutants of it, by kind and operator: mistakes in synchronization and in values in turn, each by another operator."""
     kernel = case.kernel
     if kernel is None:
         return
@@ -91,7 +91,7 @@ def _mutant(op: Operator, kernel: Kernel, text: str, chance: random.Random) -> t
 
 
 def resized(case: Case, chance: random.Random) -> Case:
-    """The case at other extents, within what its kernel knows of them."""
+    """The case at other extents that the kernel's facts allow."""
     assert case.kernel is not None
     sizes = dict(case.sizes)
     for e in case.kernel.extents:
@@ -103,7 +103,7 @@ def resized(case: Case, chance: random.Random) -> Case:
 
 @dataclass(slots=True)
 class Compared:
-    """Launches of a proved kernel: how many were compared, how many were too long; how it misbehaves in one of them, empty if it does not."""
+    """Launches of a proved kernel: how many were compared, how many were too long, and how the kernel misbehaves in one of them (empty: it does not)."""
 
     launches: int = 0
     long: int = 0
@@ -111,7 +111,7 @@ class Compared:
 
 
 def contradiction(cases: Sequence[Case], kernel: Kernel, interleavings: int, seed: int, most: int = MOST) -> Compared:
-    """Run a proved kernel, at most so many steps of the simulator each time."""
+    """Run a proved kernel, at most ``most`` steps of the simulator per launch."""
     done = Compared()
     kinds = tuple(Interleaving)
     for sized in cases:
@@ -139,7 +139,7 @@ def contradiction(cases: Sequence[Case], kernel: Kernel, interleavings: int, see
 
 
 def look(mix: Mix, mutants: int, sizes: int, interleavings: int, seed: int) -> list[SoundnessRow]:
-    """Proof and simulator on the kernel of a case and on its mutants."""
+    """Run the proof and the simulator on the kernel of a case and on its mutants."""
     chance = random.Random(seed)
     case = seeded_case(seed, mix)
     if case.kernel is None:

@@ -1,7 +1,7 @@
-"""Random schedules of products on tensor cores: ``wgmma`` or ``mma.sync``, tiles and what executes them, the order of tiles, roles.
+"""Random schedules of products on tensor cores: ``wgmma`` or ``mma.sync``, tiles and the warps that execute them, the order of tiles, roles.
 
-All that an instruction asks of extents is met by construction: axes are split by its tile and by small multiples of it, whatever they divide. How
-operands come to it is in :mod:`taskfuse.testing.operands`, what becomes of its result in :mod:`taskfuse.testing.epilogues`.
+Axes are split by the instruction's tile and by small multiples of it, so extents always meet its requirements. :mod:`taskfuse.testing.operands`
+loads the operands, :mod:`taskfuse.testing.epilogues` schedules the result.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class TensorCores:
         self._is_single = True
 
     def run(self) -> list[TensorView]:
-        """Schedule one product after another. Returns all tensors that are scheduled then; none if no instruction computes any product."""
+        """Schedule one product after another. Returns the scheduled tensors; none if no instruction can compute a product."""
         found = [e.output for e in self.fusion.exprs() if contractions(e.output)]
         self._is_single = len(found) == 1
         for tv in found:
@@ -70,7 +70,7 @@ class TensorCores:
     def _product(self, tv: TensorView) -> None:
         facts = self.fusion.facts()
         if not all(prove(ge(a.extent, 1), facts) for a in tv.root if not a.is_reduction):
-            return  # no loop over an axis that may be empty is shared with what lacks it
+            return  # a loop over an axis that may be empty is never shared with tensors without that axis
         result = epilogues.cut(self.chooser, self.recorder, tv)
         contraction = self.chooser.pick(contractions(result.tv))
         in_roles = self.chooser.chance(self.options.groups)
@@ -97,11 +97,11 @@ class TensorCores:
         self.done += [*left.tensors, *right.tensors, contraction.tv, *result.tensors]
 
     def _overhangs(self, axis: Axis, tile: int) -> bool:
-        """True if a tile may have rows past the end, which must be written nevertheless."""
+        """True if a tile may have rows past the end of the tensor, which must be written, too."""
         return not is_multiple(axis.extent, tile, self.fusion.facts()) and not self.chooser.chance(self.options.ragged)
 
     def _rest(self) -> None:
-        """What is not computed in loops of a product: an element per thread, in memory that all readers see."""
+        """Schedule tensors outside the products' loops: one element per thread, in memory that all readers see."""
         blocked = any(p.is_block or p.is_cluster for tv in self.done for p in map(tv.schedule.ptype, tv.loop))
         for tv in [e.output for e in self.fusion.exprs() if has_code(self.fusion, e)]:
             if among(tv, self.done):
@@ -176,7 +176,7 @@ class TensorCores:
         return Nest(shape, head, steps, ends, blocked, in_roles, taken)
 
     def _turn(self, loops: Loops, head: list[Axis], rank: Axis | None) -> Axis:
-        """A part of a loop over tiles that is bound to threads where tiles are multiplied, and not where they are loaded; changes ``head``."""
+        """Split a loop over tiles; one part is bound to threads in the product and Serial in the loads. Changes ``head``."""
         axes = [a for a in head if a is not rank]
         several = [a for a in axes if self.size(a.extent) > 1]
         return self._split_head(loops, head, self.chooser.pick(several or axes), (2, 2, 3))[1]
@@ -199,7 +199,7 @@ class TensorCores:
         return head
 
     def _deal(self, loops: Loops, head: list[Axis], apart: Sequence[Axis]) -> None:
-        """Loops over tiles but for some, dealt out to blocks; changes ``head``."""
+        """Distribute the loops over tiles, except ``apart``, over blocks. Changes ``head``."""
         free = self.chooser.order(BLOCK_TYPES) if self.chooser.chance(40) else list(BLOCK_TYPES)
         left = self.options.blocks // (2 if apart else 1)
         for axis in reversed([a for a in head if a not in apart]):
@@ -219,7 +219,7 @@ class TensorCores:
         return parts
 
     def _bind_steps(self, loops: Loops, steps: list[Axis], shape: TileShape) -> None:
-        """At times, parts of the sum on other threads or blocks."""
+        """Sometimes spread parts of the sum over threads or blocks."""
         if not self.chooser.chance(self.options.split_sums):
             return
         axis = self.chooser.pick(steps)
@@ -259,7 +259,7 @@ class TensorCores:
         loops.done()
 
     def _share(self, c: ContractionCase, nest: Nest, result: EpilogueResult, feeds: list[Feed]) -> None:
-        """Share the loops over tiles and steps; at times fewer of them."""
+        """Share the loops over tiles and steps, sometimes fewer."""
         for f in feeds:
             for tv in reversed(f.tensors):
                 most = len(nest.head) + len(nest.steps)
@@ -270,7 +270,7 @@ class TensorCores:
         self.recorder.attempt(c.tv, "inline_at", len(nest.head))
 
     def _roles(self, tv: TensorView, nest: Nest, result: EpilogueResult, feeds: list[Feed]) -> None:
-        """Mostly, a role that loads and one that multiplies; at times one that stores, or one for each operand."""
+        """Mostly a role that loads and one that multiplies; sometimes also one that stores, or one per operand."""
         loads = [[t for t in f.loads if not among(t, self.done)] for f in feeds]
         registers = [t for f in feeds for t in f.tensors if not among(t, f.loads)]
         stores = list(result.stores) if nest.turn is None and self.chooser.chance(35) else []

@@ -1,6 +1,6 @@
-"""Edits of what statements compute, that value operators are made of: another access, operand, expression or condition at one place.
+"""Edits of values from which value operators are built: another access, operand, expression or condition in one place.
 
-Edits leave the witness as it is, unless their name says otherwise.
+Edits keep the witness, unless their name says otherwise.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Writer = Compute | Choose | Gather | VectorCopy | AsyncCopy | TmaLoad | TmaStore
 
 @dataclass(frozen=True, slots=True)
 class EditSite:
-    """A place of a statement where something stands.
+    """A replaceable operand of a statement.
 
     Attributes:
-        put: the statement with another one there.
+        put: gives the statement with another operand there.
     """
 
     operand: Operand
@@ -39,7 +39,7 @@ def writers(kernel: Kernel) -> Iterator[Writer]:
 
 
 def reads(s: Writer) -> Iterator[EditSite]:
-    """What a statement reads, constants and scalars included."""
+    """The operands of a statement, with constants and scalars."""
     match s:
         case Compute():
             for k, o in enumerate(s.operands):
@@ -70,7 +70,7 @@ def reads(s: Writer) -> Iterator[EditSite]:
 
 
 def writes(s: Writer) -> Iterator[EditSite]:
-    """What a statement writes in storage that has an index."""
+    """The accesses that a statement writes."""
     match s:
         case Wgmma() | Mma():
             yield EditSite(s.acc, lambda new: replace(s, acc=element(new)))
@@ -81,18 +81,18 @@ def writes(s: Writer) -> Iterator[EditSite]:
 
 
 def element(operand: Operand) -> Access:
-    """An operand that is an element."""
+    """The access of an operand that is an element."""
     assert isinstance(operand, Access)
     return operand
 
 
 def with_holds(s: Stmt, holds: Holds | None) -> Stmt:
-    """A statement that says to hold something else."""
+    """A statement with another claim."""
     return replace(s, holds=holds) if isinstance(s, Writer) else s
 
 
 def rewritten(s: Stmt, f: Callable[[Expr], Expr], *, lies: bool) -> Stmt:
-    """All expressions of a statement changed; those of its witness, too, if it lies."""
+    """A statement with all expressions changed; with ``lies``, those of its witness, too."""
     new = map_expressions(s, f)
     return new if lies else with_holds(new, held(s))
 
@@ -103,7 +103,7 @@ def shapes(kernel: Kernel) -> dict[str, tuple[Expr, ...]]:
 
 
 def in_each(sites: Callable[[Writer], Iterator[EditSite]], change: Callable[[Kernel, Operand], Iterable[Operand]]) -> Edit:
-    """Another operand at one site of one statement."""
+    """Change the operand at one site of one statement."""
 
     def apply(kernel: Kernel) -> Mutants:
         for s in writers(kernel):
@@ -116,7 +116,7 @@ def in_each(sites: Callable[[Writer], Iterator[EditSite]], change: Callable[[Ker
 
 
 def index_of(change: Callable[[Expr, Expr], Expr]) -> Callable[[Kernel, Operand], Iterator[Operand]]:
-    """An access with one of its indices changed: a function of it and of the extent of its axis."""
+    """Change one index of an access; ``change`` takes the index and the extent of its axis."""
 
     def apply(kernel: Kernel, operand: Operand) -> Iterator[Operand]:
         if isinstance(operand, Access):
@@ -128,7 +128,7 @@ def index_of(change: Callable[[Expr, Expr], Expr]) -> Callable[[Kernel, Operand]
 
 
 def in_writers(change: Callable[[Kernel, Writer], Iterable[Stmt | tuple[Stmt, ...]]]) -> Edit:
-    """Others in the place of one statement that writes values."""
+    """Replace one statement that writes values."""
 
     def apply(kernel: Kernel) -> Mutants:
         for s in writers(kernel):

@@ -1,10 +1,10 @@
-"""``python -m taskfuse.testing.value_faults``: the kill table of values. Mistakes are planted in what kernels compute; the proof must not pass one that shows.
+"""``python -m taskfuse.testing.value_faults``: the kill table of values. The tool plants mistakes in the values of kernels; the proof must not accept a mutant
+with wrong results.
 
-Each mutant is refused by the rules of kernel IR, or the proof is asked: for all extents, then for the first launch's alone. Then it runs, in the ring of
-words and on ordinary numbers, in launches whose results are known. A mutant that is proved and gives other words is a **false accept**: it is
-printed, and the exit status is 1. One that is refused and gives equal results everywhere may be a false reject, or right at these extents only. A
-mutant that is proved, with equal words, and gives other numbers only rounds otherwise. What reads memory that nobody wrote must give the same whatever
-that holds.
+The rules of kernel IR may refuse a mutant; otherwise the proof runs for all extents, then for those of the first launch. Then the mutant runs, on
+modular values and on ordinary numbers, in launches with known results. A proved mutant with other modular values is a **false accept**: the tool prints
+it and exits with status 1. A refused one with equal results may be a false reject, or right only at these extents. A proved mutant with equal modular
+values and other ordinary numbers rounds differently. A mutant that reads uninitialized memory must give the same results for any content of it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CRASH = "the checker fails:"
 
 
 class Said(Enum):
-    """What is said of a mutant. PROVED: for all extents; PROVED_AT: for those of the first launch alone."""
+    """The verdict on a mutant. PROVED: for all extents; PROVED_AT: only for those of the first launch."""
 
     INVALID = "invalid"
     PROVED = "proved"
@@ -46,7 +46,7 @@ class Said(Enum):
 
 
 class Ran(Enum):
-    """What the launches show. ROUNDS: equal words, and other numbers. LONG: nothing, since one takes more steps than are looked at."""
+    """The result of the launches. ROUNDS: equal modular values, other ordinary numbers. LONG: undecided, since a launch exceeds the limit of steps."""
 
     EQUAL = "equal"
     ROUNDS = "rounds"
@@ -56,13 +56,13 @@ class Ran(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ValueMutant:
-    """What was found about a mutant.
+    """The result for a mutant.
 
     Attributes:
-        edit: the first line of its text, witness included, that is another one than in the subject's, and that one.
+        edit: the first line of its text, with witness, that differs from the subject's, and the subject's line.
         reason: of the first failure of the proof, with its layer.
-        shown: a counterexample names an element or a place, and who writes it.
-        ran: not of an invalid one.
+        shown: a counterexample names an element and the thread that writes it.
+        ran: the result of its launches; not set for an invalid mutant.
     """
 
     subject: str
@@ -75,12 +75,12 @@ class ValueMutant:
 
     @property
     def proved(self) -> bool:
-        """For all extents, or for some."""
+        """True if proved for all extents or for some."""
         return self.said in (Said.PROVED, Said.PROVED_AT)
 
     @property
     def escaped(self) -> bool:
-        """Proved, and wrong."""
+        """True if proved and wrong."""
         return self.proved and self.ran is Ran.DIFFERS
 
     def __str__(self) -> str:
@@ -95,7 +95,7 @@ class ValueFaultTable:
 
     @property
     def escaped(self) -> list[ValueMutant]:
-        """Holes in the proof."""
+        """Mutants that are proved and wrong: bugs in the proof."""
         return [m for m in self.mutants if m.escaped]
 
     def __str__(self) -> str:
@@ -108,7 +108,7 @@ class ValueFaultTable:
         return "\n".join(lines)
 
     def lists(self) -> str:
-        """Those that one would look at, one by one."""
+        """A list of the mutants to inspect."""
         lines: list[str] = []
         for title, found in (
             ("proved, and wrong", self.escaped),
@@ -144,7 +144,7 @@ def _counts(mine: Sequence[ValueMutant]) -> tuple[int, ...]:
 
 
 def mutants(subject: ValueSubject, most: int, seed: int) -> Iterator[tuple[Operator, Kernel]]:
-    """A sample of the mutants of a subject: of as many operators as possible, each at a place of its own."""
+    """A sample of the mutants of a subject: as many operators as possible, each in another place."""
     chance = random.Random(f"{seed}:{subject.name}")
     text = to_text(subject.kernel, witness=True)
     left = {op.name: (op, [*op.apply(subject.kernel)]) for op in VALUE_OPERATORS}
@@ -163,7 +163,7 @@ def mutants(subject: ValueSubject, most: int, seed: int) -> Iterator[tuple[Opera
 
 
 def judge(subject: ValueSubject, op: Operator, mutant: Kernel) -> ValueMutant:
-    """What is said of a mutant, and what it does."""
+    """The verdict on a mutant, and the result of its launches."""
     edited = edit(subject.kernel, mutant)
     if not is_valid(mutant):
         return ValueMutant(subject.name, op.name, edited, Said.INVALID)
@@ -212,7 +212,7 @@ def _proof(subject: ValueSubject, mutant: Kernel) -> tuple[Said, str, bool]:
 
 
 def ran(launches: Sequence[SubjectLaunch], mutant: Kernel) -> Ran:
-    """What a mutant does in launches."""
+    """The result of a mutant in launches."""
     rounds = False
     for seed, launch in enumerate(launches):
         try:
@@ -229,7 +229,7 @@ def ran(launches: Sequence[SubjectLaunch], mutant: Kernel) -> Ran:
 
 
 def edit(old: Kernel, new: Kernel) -> str:
-    """The first difference of two kernels' texts, the witness included."""
+    """The first difference of two kernels' texts, with witnesses."""
     for a, b in zip_longest(to_text(old, witness=True).split("\n"), to_text(new, witness=True).split("\n"), fillvalue="(end)"):
         if a != b:
             return f"{a.strip()}  ->  {b.strip()}"
@@ -237,7 +237,7 @@ def edit(old: Kernel, new: Kernel) -> str:
 
 
 def judged(task: tuple[str, int, int]) -> list[ValueMutant]:
-    """What is found about the mutants of one name: a task of :func:`main`. The kernel is made anew, as its text has no witness."""
+    """The results for the mutants of one name: a work item of :func:`main`. It builds the kernel again, since its text has no witness."""
     name, most, seed = task
     return [judge(subject, op, mutant) for subject in subjects(name) for op, mutant in mutants(subject, most, seed)]
 
