@@ -57,7 +57,7 @@ TWICE = 0.12
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AgreementRow:
     """The result for one kernel.
 
     Attributes:
@@ -130,7 +130,7 @@ def arguments(kernel: Kernel, extents: dict[str, int]) -> list[Argument]:
     return [rng.standard_normal(tuple(int(evaluate(e, extents)) for e in p.shape)).astype(np.float32) for p in kernel.inputs]
 
 
-def compare(seed: int, number: int, small: Small, operator: str, limit: int, rounds: int) -> Row:
+def compare(seed: int, number: int, small: Small, operator: str, limit: int, rounds: int) -> AgreementRow:
     """The three verdicts on a kernel."""
     found = Explored(Truth.HOLDS)
     for extents in small.extents:
@@ -144,7 +144,7 @@ def compare(seed: int, number: int, small: Small, operator: str, limit: int, rou
     some = "passes" if shown is None else "strict" if found.truth is Truth.HOLDS and STRICT.search(shown) else "fails"
     failure = pattern(found.reason or (shown or ""))
     static, reason = proof(small.kernel)
-    return Row(seed, number, small.kind, operator, code(small.kernel), static, found.truth.value, some, reason, failure, fault(static, small))
+    return AgreementRow(seed, number, small.kind, operator, code(small.kernel), static, found.truth.value, some, reason, failure, fault(static, small))
 
 
 def fault(static: str, small: Small) -> str:
@@ -177,7 +177,7 @@ def code(kernel: Kernel) -> str:
 
 
 @dataclass(slots=True)
-class Tally:
+class AgreementTally:
     """Counts over rows."""
 
     rows: int = 0
@@ -186,12 +186,12 @@ class Tally:
     outside: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     random_only: int = 0
     fails: int = 0
-    accepts: list[Row] = field(default_factory=list[Row])
-    missed: list[Row] = field(default_factory=list[Row])
+    accepts: list[AgreementRow] = field(default_factory=list[AgreementRow])
+    missed: list[AgreementRow] = field(default_factory=list[AgreementRow])
     seen: set[str] = field(default_factory=set[str])
     last: dict[int, int] = field(default_factory=dict[int, int])
 
-    def add(self, row: Row) -> None:
+    def add(self, row: AgreementRow) -> None:
         """Count a kernel once."""
         self.last[row.seed] = row.case
         if row.code in self.seen:
@@ -243,7 +243,7 @@ class Tally:
         return "\n".join(lines)
 
 
-def reproved(row: Row) -> Row:
+def reproved(row: AgreementRow) -> AgreementRow:
     """Rerun the proof on a row's kernel.
 
     Raises:
@@ -269,8 +269,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--resume", action="store_true", help="continue after the last line of the log")
     parser.add_argument("--reprove", action="store_true", help="take the kernels of the log and what interleavings say of them, and prove them anew")
     options = parser.parse_args(argv)
-    tally = Tally()
-    log = Log(Row, options.log, resume=options.resume or options.reprove)
+    tally = AgreementTally()
+    log = Log(AgreementRow, options.log, resume=options.resume or options.reprove)
     for row in log.kept:
         tally.add(reproved(row) if options.reprove else row)
     start, before = time.perf_counter(), tally.rows
@@ -283,7 +283,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if tally.accepts or tally.missed else 0
 
 
-def _run(tally: Tally, options: argparse.Namespace, log: Log[Row]) -> None:
+def _run(tally: AgreementTally, options: argparse.Namespace, log: Log[AgreementRow]) -> None:
     number = tally.last.get(options.seed, -1)
     while tally.rows < options.cases:
         number += 1

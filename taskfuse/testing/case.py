@@ -34,7 +34,7 @@ from taskfuse.testing.options import CaseOptions, Mix
 from taskfuse.testing.products import ProductGraph
 from taskfuse.testing.program import REFUSALS, Program, Recorder
 from taskfuse.testing.rewrites import rewrite
-from taskfuse.testing.schedules import Scheduler
+from taskfuse.testing.schedules import CaseScheduler
 from taskfuse.testing.streams import stream
 from taskfuse.testing.tensor_cores import TensorCores
 
@@ -206,7 +206,7 @@ def _scheduled(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes
 
 def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes: dict[str, int]) -> None:
     """Tasks, groups and schedule, in one of the orders in which calls can be made."""
-    scheduler = Scheduler(chooser, options, recorder, lambda e: int(evaluate(e, sizes)))
+    scheduler = CaseScheduler(chooser, options, recorder, lambda e: int(evaluate(e, sizes)))
     if chooser.chance(options.schedulers) and automatic(chooser, recorder):
         return
     if chooser.chance(options.streams):

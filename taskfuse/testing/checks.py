@@ -50,7 +50,7 @@ class Property(Enum):
     PTX = "the CUDA text compiles, and its PTX does what kernel IR says, thread by thread"
 
 
-class Standing(Enum):
+class CaseStanding(Enum):
     """The verdict of the static proof on a kernel. AT: proved for the extents of its case only."""
 
     PROVED = "proved"
@@ -59,7 +59,7 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class CaseProof:
     """The result of the static proof on a case.
 
     Attributes:
@@ -67,21 +67,21 @@ class Proof:
         gap: the first unproved obligation, with its layer: at the extents of the case, or for all extents if the case's own are proved.
     """
 
-    standing: Standing | None = None
+    standing: CaseStanding | None = None
     gap: str = ""
 
 
-def proof(kernel: Kernel, sizes: Mapping[str, int]) -> Proof:
+def proof(kernel: Kernel, sizes: Mapping[str, int]) -> CaseProof:
     """The verdict of the static proof on a kernel: for all extents, else for ``sizes``. If only values are unproved
     for all extents, only they are proved for ``sizes``."""
     for_all = verify(kernel)
     if for_all.is_proved:
-        return Proof(Standing.PROVED)
+        return CaseProof(CaseStanding.PROVED)
     here = verify(kernel, sizes) if sizes else for_all
     values_alone = for_all.open_layers == frozenset((Layer.VALUES,))
     open_ = [o for o in here.argument if o.verdict is not Verdict.PROVED and (o.layer is Layer.VALUES or not values_alone)]
     lacks = next(o for o in open_ or for_all.argument if o.verdict is not Verdict.PROVED)
-    return Proof(Standing.OUTSIDE if open_ else Standing.AT, f"{lacks.layer.value}: {lacks.reason}")
+    return CaseProof(CaseStanding.OUTSIDE if open_ else CaseStanding.AT, f"{lacks.layer.value}: {lacks.reason}")
 
 
 class CheckError(AssertionError):
@@ -128,7 +128,7 @@ STEPS = 20_000
 """Limit of loop iterations on the second machine."""
 
 
-def check_case(case: Case, effort: Effort | None = None) -> Proof:
+def check_case(case: Case, effort: Effort | None = None) -> CaseProof:
     """Check every property of a case that lowers; a refused case passes without checks. Returns the result of the static proof.
 
     Results must be equal. In modular values (:data:`taskfuse.MODULAR`) sums and products are exact and every other function
@@ -147,16 +147,16 @@ class _Checks:
         self.effort = effort
         self.arguments = case.arguments()
 
-    def run(self) -> Proof:
+    def run(self) -> CaseProof:
         case, effort = self.case, self.effort
         crash = case.outcome.crash
         if crash is not None:
             raise self._fail(Property.LOWERS, f"{type(crash).__name__}: {crash}") from crash
         if case.kernel is None:
-            return Proof()
+            return CaseProof()
         kernel = case.kernel
         self._guard(Property.VERIFIES, kernel.check_ir)
-        proof = self._prove(kernel) if effort.prove else Proof()
+        proof = self._prove(kernel) if effort.prove else CaseProof()
         wanted = self._evaluate(case.plain, MODULAR, Property.SCHEDULED)
         self._equal(Property.SCHEDULED, self._evaluate(case.fusion, MODULAR, Property.SCHEDULED), wanted, "the scheduled fusion evaluates otherwise")
         kinds = tuple(Interleaving)
@@ -227,9 +227,9 @@ class _Checks:
 
         self._equal(prop, self._guard(prop, run), wanted, how)
 
-    def _prove(self, kernel: Kernel) -> Proof:
+    def _prove(self, kernel: Kernel) -> CaseProof:
         found = self._guard(Property.PROVES, lambda: proof(kernel, self.case.sizes))
-        for sizes in () if found.standing is Standing.PROVED else (None, self.case.sizes):
+        for sizes in () if found.standing is CaseStanding.PROVED else (None, self.case.sizes):
             certificate = self._guard(Property.PROVES, partial(verify, kernel, sizes))
             if certificate.verdict is Verdict.REFUTED:
                 raise self._fail(Property.PROVES, f"refuted: {certificate}")

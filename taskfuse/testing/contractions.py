@@ -37,7 +37,7 @@ class Factor:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Contraction:
+class ContractionCase:
     """A sum of products over two tensors, with the axes that an atom may cover.
 
     Attributes:
@@ -67,7 +67,7 @@ class Contraction:
         return self.tv.root.index(self.n) < self.tv.root.index(self.m)
 
 
-def contractions(tv: TensorView) -> list[Contraction]:
+def contractions(tv: TensorView) -> list[ContractionCase]:
     """Every way in which an atom can compute a tensor: each choice of rows, columns and depth, with either factor first."""
     expr = tv.definition
     if not computes(expr, SUM_OF_PRODUCTS):
@@ -77,7 +77,7 @@ def contractions(tv: TensorView) -> list[Contraction]:
     if two is None:
         return []
     places = reads[0][0], reads[1][0]
-    found: list[Contraction] = []
+    found: list[ContractionCase] = []
     for (a_place, b_place), turned in ((places, two), (places[::-1], two.swapped())):
         a, b = turned.a, turned.b
         left, right = positions(a), positions(b)
@@ -91,7 +91,7 @@ def contractions(tv: TensorView) -> list[Contraction]:
             kept, summed = (tuple(x for x in rest if x.is_reduction is reduced) for reduced in (False, True))
             first = Factor(a.tensor, a_place, left.index(m), left.index(p))
             second = Factor(b.tensor, b_place, right.index(n), right.index(p))
-            found.append(Contraction(tv, first, second, tv.root[m], tv.root[n], k, kept, summed))
+            found.append(ContractionCase(tv, first, second, tv.root[m], tv.root[n], k, kept, summed))
     return found
 
 

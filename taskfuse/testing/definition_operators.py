@@ -14,7 +14,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.scalar import Expr, const, not_
 from taskfuse.kir import Kernel
-from taskfuse.kir.operands import Access, Case, Immediate, IndexOf, Operand
+from taskfuse.kir.operands import Access, ChoiceCase, Immediate, IndexOf, Operand
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
 
 Change = Callable[[Kernel, Definition], Iterator[Definition]]
@@ -57,7 +57,7 @@ def with_operands(rule: Rule, operands: tuple[Operand, ...]) -> Rule:
         case Apply() | Reduce():
             return replace(rule, operands=operands)
         case Pick(cases=cases):
-            return replace(rule, cases=tuple(Case(c.cond, o) for c, o in zip(cases, operands, strict=True)))
+            return replace(rule, cases=tuple(ChoiceCase(c.cond, o) for c, o in zip(cases, operands, strict=True)))
         case Accumulate():
             return replace(rule, operand=operands[0])
         case Find():
@@ -181,7 +181,7 @@ def _cases(kernel: Kernel, d: Definition) -> Iterator[Definition]:
     if isinstance(d.rule, Pick):
         cases = d.rule.cases
         for k, c in enumerate(cases[:-1]):
-            yield replace(d, rule=Pick((*cases[:k], Case(not_(c.cond), c.operand), *cases[k + 1 :])))
+            yield replace(d, rule=Pick((*cases[:k], ChoiceCase(not_(c.cond), c.operand), *cases[k + 1 :])))
             yield replace(d, rule=Pick((*cases[:k], *cases[k + 1 :])))
 
 

@@ -47,7 +47,7 @@ MOST = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class FaultLaunch:
     """Arguments of a kernel, and their extents."""
 
     arguments: tuple[Argument, ...]
@@ -55,12 +55,12 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class FaultSubject:
     """A kernel to plant mistakes in, and the launches in which its mutants run."""
 
     name: str
     kernel: Kernel
-    launches: tuple[Launch, ...]
+    launches: tuple[FaultLaunch, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Mutant:
 
 
 @dataclass(slots=True)
-class Table:
+class FaultTable:
     """The mutants, and the table that ``str`` gives."""
 
     mutants: list[Mutant] = field(default_factory=list[Mutant])
@@ -148,9 +148,9 @@ class Table:
         return "\n".join(lines)
 
 
-def launches(kernel: Kernel) -> tuple[Launch, ...]:
+def launches(kernel: Kernel) -> tuple[FaultLaunch, ...]:
     """Small launches with random arguments, without those that have large tensors or that a device would refuse."""
-    found: list[Launch] = []
+    found: list[FaultLaunch] = []
     for base in BASES if kernel.extents else (0,):
         extents = nearest(kernel.extents, {e.name: (base + k) * e.multiple_of for k, e in enumerate(kernel.extents)})
         if extents is None:
@@ -158,7 +158,7 @@ def launches(kernel: Kernel) -> tuple[Launch, ...]:
         shapes = [tuple(int(evaluate(e, extents)) for e in p.shape) for p in kernel.params if isinstance(p, TensorParam)]
         if sum(int(np.prod(s)) for s in shapes) > MOST or extents in [launch.extents for launch in found]:
             continue
-        launch = Launch(_arguments(kernel, extents), extents)
+        launch = FaultLaunch(_arguments(kernel, extents), extents)
         try:
             simulate(kernel, launch.arguments, extents=extents)
         except SimulationError as error:
@@ -182,25 +182,25 @@ def _arguments(kernel: Kernel, extents: Mapping[str, int]) -> tuple[Argument, ..
     return tuple(found)
 
 
-def subjects(files: Sequence[Path], small: int, cases: int, seed: int) -> Iterator[Subject]:
+def subjects(files: Sequence[Path], small: int, cases: int, seed: int) -> Iterator[FaultSubject]:
     """The kernels of files; proved small ones of :mod:`taskfuse.testing.small`; those of random fusions."""
     for path in files:
         kernel = parse_kernel(path.read_text(encoding="utf-8"))
-        yield Subject(path.stem, kernel, launches(kernel))
+        yield FaultSubject(path.stem, kernel, launches(kernel))
     number = seed
     while small:
         made = small_kernel(RandomChooser(number))
         if verify(made.kernel).verdict is Verdict.PROVED and not any(isinstance(s, For) and s.start is s.stop for s in walk(made.kernel)):
             small -= 1
-            yield Subject(f"small {number}", made.kernel, tuple(Launch(_arguments(made.kernel, e), e) for e in made.extents))
+            yield FaultSubject(f"small {number}", made.kernel, tuple(FaultLaunch(_arguments(made.kernel, e), e) for e in made.extents))
         number += 1
     for k in range(seed, seed + cases):
         case = seeded_case(k)
         if case.kernel is not None:
-            yield Subject(f"case {k}", case.kernel, (Launch(tuple(case.arguments()), dict(case.sizes)),))
+            yield FaultSubject(f"case {k}", case.kernel, (FaultLaunch(tuple(case.arguments()), dict(case.sizes)),))
 
 
-def mutants(subject: Subject, op: Operator, most: int, chance: random.Random) -> Iterator[Kernel]:
+def mutants(subject: FaultSubject, op: Operator, most: int, chance: random.Random) -> Iterator[Kernel]:
     """At most ``most`` valid mutants of a subject by one operator."""
     made = [*op.apply(subject.kernel)]
     chance.shuffle(made)
@@ -211,7 +211,7 @@ def mutants(subject: Subject, op: Operator, most: int, chance: random.Random) ->
             yield mutant
 
 
-def judge(subject: Subject, op: Operator, mutant: Kernel, limit: int, rounds: int = 1) -> Mutant:
+def judge(subject: FaultSubject, op: Operator, mutant: Kernel, limit: int, rounds: int = 1) -> Mutant:
     """The three verdicts on a mutant: explorations of up to ``limit`` states, ``rounds`` runs under each interleaving."""
     certificate = verify(mutant)
     truth, shown = Truth.HOLDS, False
@@ -225,7 +225,7 @@ def judge(subject: Subject, op: Operator, mutant: Kernel, limit: int, rounds: in
     return Mutant(subject.name, op.name, edit(subject.kernel, mutant), certificate.verdict, reason, truth, shown)
 
 
-def _judged(task: tuple[Subject, int, int, int, int, int]) -> list[Mutant]:
+def _judged(task: tuple[FaultSubject, int, int, int, int, int]) -> list[Mutant]:
     """The results for the mutants of one subject by one operator: a work item of :func:`main`."""
     subject, number, seed, most, limit, rounds = task
     op = OPERATORS[number]
@@ -254,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="also list the mutants that are not refuted")
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default: 1)")
     options = parser.parse_args(arguments)
-    table = Table()
+    table = FaultTable()
     found = list(subjects(options.files, options.small, options.cases, options.seed))
     tasks = [(subject, k, options.seed, options.mutants, options.limit, options.rounds) for subject in found for k in range(len(OPERATORS))]
     with nullcontext() if options.jobs == 1 else ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:

@@ -18,7 +18,7 @@ from taskfuse.sim import Interleaving
 from taskfuse.testing.agreement import pattern
 from taskfuse.testing.campaign import Log, look_at, parser
 from taskfuse.testing.case import seeded_case
-from taskfuse.testing.checks import CheckError, Effort, Proof, Standing, check_case
+from taskfuse.testing.checks import CaseProof, CaseStanding, CheckError, Effort, check_case
 from taskfuse.testing.measure import Distribution
 from taskfuse.testing.minimize import shortest
 from taskfuse.testing.options import Mix
@@ -28,7 +28,7 @@ LOWERED = "lowered"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FuzzRow:
     """The result of a case.
 
     Attributes:
@@ -64,24 +64,24 @@ def failure(command: str, error: CheckError, budget: int) -> str:
     return f"FAILED {command}\n{found}"
 
 
-def look(mix: Mix, effort: Effort, minimize: int, seed: int) -> tuple[Row, Distribution, str]:
+def look(mix: Mix, effort: Effort, minimize: int, seed: int) -> tuple[FuzzRow, Distribution, str]:
     """Check the case of a seed. Returns its row, its coverage, and the report of its failure."""
     case = seeded_case(seed, mix)
     seen = Distribution()
     seen.add(case)
-    end, proof, failed, text = "refused" if case.kernel is None else LOWERED, Proof(), "", ""
+    end, proof, failed, text = "refused" if case.kernel is None else LOWERED, CaseProof(), "", ""
     try:
         proof = check_case(case, effort)
     except CheckError as error:
         failed = f"{error.prop.value}: {error.reason}".split("\n")[0]
         text = failure(reproduction(seed, mix, effort), error, minimize)
     said = "" if proof.standing is None else proof.standing.value
-    return Row(seed, mix.kind(seed).value, end, said, pattern(proof.gap), failed), seen, text
+    return FuzzRow(seed, mix.kind(seed).value, end, said, pattern(proof.gap), failed), seen, text
 
 
-def verdicts(rows: Iterable[Row]) -> str:
+def verdicts(rows: Iterable[FuzzRow]) -> str:
     """Per mix: how many cases lower, the verdicts on their kernels, and the obligations that are unproved for some extents."""
-    heads = (LOWERED, *(s.value for s in Standing), "failures")
+    heads = (LOWERED, *(s.value for s in CaseStanding), "failures")
     table: dict[str, Counter[str]] = {}
     gaps: Counter[tuple[str, str]] = Counter()
     for row in rows:
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line.add_argument("--quiet", action="store_true", help="print failures only")
     options = line.parse_args(arguments)
     effort = Effort(interleavings=options.interleavings, orders=options.orders, prove=options.prove, ptx=options.ptx)
-    log = Log(Row, options.log, resume=options.resume)
+    log = Log(FuzzRow, options.log, resume=options.resume)
     rows = list(log.kept)
     done = {row.seed for row in rows}
     seeds = [s for s in range(options.seed, options.seed + options.cases) if s not in done]

@@ -21,7 +21,7 @@ from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ops.registry import OPS, OpKind
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.options import CaseOptions
-from taskfuse.testing.program import Recorder, Spelled
+from taskfuse.testing.program import Recorder, SpelledArgument
 
 # The usual few. What a seed draws depends on their order; those that options.functions asks for are all of the tables.
 UNARY = ("neg", "exp", "sin", "abs", "relu", "square", "tanh", "sigmoid", "sqrt", "copy", "gelu", "floor", "erf", "isnan", "logical_not", "sign")
@@ -303,7 +303,7 @@ class Graph:
 
     def _extents(self, x: TensorView) -> list[object]:
         """The extents of ``x`` as arguments of a call."""
-        return [e.value if isinstance(e, Const) else Spelled(f"{self.recorder.text(x)}.shape[{d}]", e) for d, e in enumerate(x.shape)]
+        return [e.value if isinstance(e, Const) else SpelledArgument(f"{self.recorder.text(x)}.shape[{d}]", e) for d, e in enumerate(x.shape)]
 
     def _select(self) -> TensorView | None:
         x = self._operand()

@@ -17,7 +17,7 @@ from taskfuse.errors import TaskfuseError
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, sym
 from taskfuse.kir import Kernel, held, parse_kernel, walk
-from taskfuse.kir.operands import Access, Case, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.operands import Access, ChoiceCase, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
 from taskfuse.testing.definition_operators import operands_of
 from taskfuse.testing.mutations import at
@@ -132,9 +132,9 @@ def _rule(d: Definition, every: list[Definition], chance: random.Random) -> Rule
         case ((0 | 1 | 2 | 3), Whole() as rule):
             return replace(rule, parts=tuple(a.buffer for a in accesses) or rule.parts, places=tuple(_list(p, chance) for p in rule.places))
         case ((0 | 1 | 2 | 3), Pick() as rule):
-            return replace(rule, cases=tuple(Case(chance.choice((c.cond, TRUE, FALSE)), o) for c, o in zip(rule.cases, operands, strict=False)))
+            return replace(rule, cases=tuple(ChoiceCase(chance.choice((c.cond, TRUE, FALSE)), o) for c, o in zip(rule.cases, operands, strict=False)))
         case 4, _:
-            return Pick(tuple(Case(chance.choice((TRUE, FALSE)), o) for o in operands))
+            return Pick(tuple(ChoiceCase(chance.choice((TRUE, FALSE)), o) for o in operands))
         case 5, _:
             return Whole(tuple(a.buffer for a in accesses), tuple(a.index for a in accesses), tuple(chance.choice((TRUE, FALSE)) for _ in accesses))
         case 6, _:

@@ -28,7 +28,7 @@ from taskfuse.kir.walk import looked_up
 from taskfuse.sim import Interleaving, simulate
 from taskfuse.testing.agreement import pattern
 from taskfuse.testing.campaign import parser, run
-from taskfuse.testing.checks import Standing, proof
+from taskfuse.testing.checks import CaseStanding, proof
 from taskfuse.testing.chooser import RandomChooser
 from taskfuse.testing.meaning import meaning
 from taskfuse.testing.outcomes import LongRun, is_valid, other_words
@@ -45,7 +45,7 @@ MOST = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MapsRow:
     """The result for a kernel.
 
     Attributes:
@@ -106,7 +106,7 @@ def _other_numbers(kernel: Kernel, arguments: Sequence[NDArray[Any]], sizes: Map
     return None if all(np.allclose(a, b, rtol=1e-3, equal_nan=True) for a, b in zip(found, wanted, strict=True)) else "other numbers"
 
 
-def look(seed: int, number: int) -> Sequence[Row]:
+def look(seed: int, number: int) -> Sequence[MapsRow]:
     """Check one kernel. Returns its row; no row if the kernel is invalid."""
     small = drawn(seed, number)
     if small is None:
@@ -114,11 +114,11 @@ def look(seed: int, number: int) -> Sequence[Row]:
     last = small.extents[-1]
     try:
         found = proof(small.kernel, last)
-        said, gap = "" if found.standing in (Standing.OUTSIDE, None) else found.standing.value, found.gap
+        said, gap = "" if found.standing in (CaseStanding.OUTSIDE, None) else found.standing.value, found.gap
     except Exception as error:
         said, gap = "", f"{CRASH} {type(error).__name__}: {error}".split("\n")[0]
     launches, fault = 0, ""
-    for sizes in small.extents if said != Standing.AT.value else (last,):
+    for sizes in small.extents if said != CaseStanding.AT.value else (last,):
         try:
             other = difference(small.kernel, sizes, number)
         except (TaskfuseError, LongRun):
@@ -129,19 +129,19 @@ def look(seed: int, number: int) -> Sequence[Row]:
         if other is not None:
             fault = f"{dict(sizes)}: {other}"
             break
-    return (Row(seed, number, small.kind, said, pattern(gap) if not gap.startswith(CRASH) else gap, fault, launches),)
+    return (MapsRow(seed, number, small.kind, said, pattern(gap) if not gap.startswith(CRASH) else gap, fault, launches),)
 
 
 @dataclass(slots=True)
-class Tally:
+class MapsTally:
     """Counts over rows."""
 
     rows: int = 0
     counts: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     gaps: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    accepts: list[Row] = field(default_factory=list[Row])
+    accepts: list[MapsRow] = field(default_factory=list[MapsRow])
 
-    def add(self, row: Row) -> bool:
+    def add(self, row: MapsRow) -> bool:
         """Count a kernel."""
         self.rows += 1
         right = "right" if not row.fault and row.launches else "wrong" if row.fault else "not run"
@@ -159,15 +159,23 @@ class Tally:
         return "\n".join([*lines, "", f"{self.rows} kernels; {len(self.accepts)} false accepts"])
 
 
-def _alarm(row: Row) -> str:
+def _alarm(row: MapsRow) -> str:
     return f"FALSE ACCEPT seed {row.seed}, kernel {row.number}, {row.kind}: {row.said or row.gap}; {row.fault}" if row.false_accept else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check consecutive kernels. Returns the exit status: 1 if a proved kernel computes other values."""
     options = parser("maps", "Compare the proof of values with what definitions mean.", cases=1000, seed=1).parse_args(arguments)
-    tally = Tally()
-    run(Row, tally, partial(look, options.seed), range(options.cases), options, done=lambda row: row.number if row.seed == options.seed else None, alarm=_alarm)
+    tally = MapsTally()
+    run(
+        MapsRow,
+        tally,
+        partial(look, options.seed),
+        range(options.cases),
+        options,
+        done=lambda row: row.number if row.seed == options.seed else None,
+        alarm=_alarm,
+    )
     return 1 if tally.accepts else 0
 
 

@@ -24,10 +24,10 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.schedule.layouts import FRAGMENT_HALF, FRAGMENT_ROWS
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.contractions import Contraction, Factor, positions, read_in_place
+from taskfuse.testing.contractions import ContractionCase, Factor, positions, read_in_place
 from taskfuse.testing.loops import Loops
 from taskfuse.testing.product_loops import Nest
-from taskfuse.testing.program import Recorder, Spelled
+from taskfuse.testing.program import Recorder, SpelledArgument
 
 _P = ParallelType
 WORD = 4
@@ -78,7 +78,7 @@ class Feed:
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class OperandNeeds:
     """Requirements of an instruction on an operand.
 
     Attributes:
@@ -94,7 +94,7 @@ class Needs:
     overhangs: bool
 
 
-def feed(chooser: Chooser, recorder: Recorder, factor: Factor, c: Contraction, needs: Needs) -> Feed:
+def feed(chooser: Chooser, recorder: Recorder, factor: Factor, c: ContractionCase, needs: OperandNeeds) -> Feed:
     """Choose how a factor is loaded, and create the tensors for it."""
     found = Feed()
     in_registers = needs.instruction is Instruction.MMA or (needs.which == 0 and chooser.chance(35))
@@ -121,13 +121,13 @@ def feed(chooser: Chooser, recorder: Recorder, factor: Factor, c: Contraction, n
     return found
 
 
-def _copied(recorder: Recorder, factor: Factor, c: Contraction) -> Stop:
+def _copied(recorder: Recorder, factor: Factor, c: ContractionCase) -> Stop:
     """A copy of a factor for one product."""
     made: TensorView = recorder.call(factor.tensor, "cache_after", *([] if factor.place is None else [c.tv, factor.place]))
     return Stop(made, factor.rows, factor.depth)
 
 
-def _computed(fusion: Fusion, factor: Factor, c: Contraction) -> Stop | None:
+def _computed(fusion: Fusion, factor: Factor, c: ContractionCase) -> Stop | None:
     """The factor itself, if it is computed elementwise and only this product reads it."""
     tv = factor.tensor
     expr = fusion.definition(tv)
@@ -251,7 +251,7 @@ class _Operand:
                     piece, inner = loops.split(inner, span // item)
                     loops.last([piece, outer, inner])
                     loops.bind(piece, self.chooser.pick((_P.Unroll, _P.Serial)))
-                self.recorder.call(tv, "set_allocation_domain", Spelled(f"tf.layouts.swizzled({span})", tf.layouts.swizzled(span)))
+                self.recorder.call(tv, "set_allocation_domain", SpelledArgument(f"tf.layouts.swizzled({span})", tf.layouts.swizzled(span)))
             case "cores":  # 8 rows of 16 bytes, consecutive
                 piece, inner = loops.split(inner, CHUNK // item)
                 loops.last([piece, outer, inner])
@@ -259,9 +259,9 @@ class _Operand:
                     self.recorder.call(tv, "set_allocation_domain", self._by_hand(tv))
             case "padded" if not bulk:
                 pad = max(CHUNK // item, 1) if self.chooser.chance(60) else 1
-                self.recorder.call(tv, "set_allocation_domain", Spelled(f"tf.layouts.padded({pad})", tf.layouts.padded(pad)))
+                self.recorder.call(tv, "set_allocation_domain", SpelledArgument(f"tf.layouts.padded({pad})", tf.layouts.padded(pad)))
             case "rowmajor" if not bulk and not self.nest.ends_inside and outer_first and all(isinstance(e, Const) for e in tv.shape):
-                self.recorder.call(tv, "set_allocation_domain", Spelled("tf.layouts.rowmajor()", tf.layouts.rowmajor()))
+                self.recorder.call(tv, "set_allocation_domain", SpelledArgument("tf.layouts.rowmajor()", tf.layouts.rowmajor()))
             case _:
                 pass
         if bulk:
@@ -269,9 +269,9 @@ class _Operand:
             common = any(a.is_foreign and tv.schedule.ptype(a).is_cluster for a in tv.loop)
             self.recorder.call(tv, "set_atom", TMA_LOAD_MULTICAST if common and self.chooser.chance(80) else TMA_LOAD, [-2, -1])
 
-    def _by_hand(self, tv: TensorView) -> Spelled:
+    def _by_hand(self, tv: TensorView) -> SpelledArgument:
         """The same layout, as an allocation domain."""
-        return Spelled(f"tf.allocation({self.recorder.text(tv)})", tf.allocation(tv))
+        return SpelledArgument(f"tf.allocation({self.recorder.text(tv)})", tf.allocation(tv))
 
     def _by_threads(self, loops: Loops, along: bool, whole_tiles: bool) -> None:
         """Copies by threads, scalar or vectorized, synchronous or asynchronous."""
@@ -374,5 +374,5 @@ class _Operand:
         loops.done()
         self.recorder.call(loops.tv, "set_atom", LDMATRIX_X4, [-2, -1])
         if self.which == 1:
-            layout = Spelled("tf.layouts.fragment(halves_first=True)", tf.layouts.fragment(halves_first=True))
+            layout = SpelledArgument("tf.layouts.fragment(halves_first=True)", tf.layouts.fragment(halves_first=True))
             self.recorder.call(loops.tv, "set_allocation_domain", layout)

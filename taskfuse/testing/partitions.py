@@ -26,7 +26,7 @@ from taskfuse.testing.program import Recorder
 
 
 @dataclass(slots=True)
-class Partition:
+class RandomPartition:
     """The tasks and groups of a fusion, members before the groups that hold them."""
 
     tasks: list[Task] = field(default_factory=list[Task])
@@ -49,7 +49,7 @@ def readers(fusion: Fusion) -> dict[TensorView, dict[TensorView, None]]:
     return graph
 
 
-def partition(chooser: Chooser, options: CaseOptions, recorder: Recorder) -> Partition:
+def partition(chooser: Chooser, options: CaseOptions, recorder: Recorder) -> RandomPartition:
     """Assign the fusion's tensors to tasks, and the tasks to groups, without parallelizing groups."""
     return _Partitioner(chooser, options, recorder).run()
 
@@ -60,9 +60,9 @@ class _Partitioner:
         self.options = options
         self.recorder = recorder
         self.readers = readers(recorder.fusion)
-        self.found = Partition()
+        self.found = RandomPartition()
 
-    def run(self) -> Partition:
+    def run(self) -> RandomPartition:
         self._node(self._order(list(self.readers)), 0)
         return self.found
 
@@ -124,7 +124,7 @@ class _Partitioner:
         return [order[a:b] for a, b in pairwise(at)]
 
 
-def parallelize(chooser: Chooser, options: CaseOptions, recorder: Recorder, found: Partition, size: Callable[[Expr], int]) -> None:
+def parallelize(chooser: Chooser, options: CaseOptions, recorder: Recorder, found: RandomPartition, size: Callable[[Expr], int]) -> None:
     """Parallelize some of the groups: vertical ones on thread types, others also on block types (rarely inside vertical ones).
 
     A group stays unparallelized if it would need more threads or blocks than the options allow.

@@ -34,7 +34,7 @@ SAMPLED = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RefutationRow:
     """The result for one kernel.
 
     Attributes:
@@ -86,7 +86,7 @@ def gap(kernel: Kernel, extents: Mapping[str, int] | None = None) -> str:
     return ""
 
 
-def look(seed: int, number: int, side: Side, interleavings: int) -> Row:
+def look(seed: int, number: int, side: Side, interleavings: int) -> RefutationRow:
     """Run the proof and the machine on a kernel."""
     lacks = gap(side.kernel)
     at: Mapping[str, int] = {}
@@ -97,23 +97,23 @@ def look(seed: int, number: int, side: Side, interleavings: int) -> Row:
     once = 1 if lacks and not at else interleavings
     fault = None if trusted else find_fault(side.kernel, (at,) if at else side.extents, once)
     said = "" if fault is None else f"{fault.kind.value}: {pattern(fault.reason)}"
-    return Row(seed, number, side.kind, code(side.kernel), side.right, not lacks, json.dumps(dict(at)) if at else "", lacks, said, not trusted)
+    return RefutationRow(seed, number, side.kind, code(side.kernel), side.right, not lacks, json.dumps(dict(at)) if at else "", lacks, said, not trusted)
 
 
 @dataclass(slots=True)
-class Tally:
+class RefutationTally:
     """Counts over rows."""
 
     rows: int = 0
     table: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     kinds: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
     rejects: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    accepts: list[Row] = field(default_factory=list[Row])
-    mistaken: list[Row] = field(default_factory=list[Row])
+    accepts: list[RefutationRow] = field(default_factory=list[RefutationRow])
+    mistaken: list[RefutationRow] = field(default_factory=list[RefutationRow])
     crashes: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     seen: set[str] = field(default_factory=set[str])
 
-    def add(self, row: Row) -> bool:
+    def add(self, row: RefutationRow) -> bool:
         """Count a kernel once."""
         if row.code in self.seen:
             return False
@@ -153,7 +153,7 @@ class Tally:
         return "\n".join(lines)
 
 
-def find(seed: int, interleavings: int, number: int) -> Sequence[Row]:
+def find(seed: int, interleavings: int, number: int) -> Sequence[RefutationRow]:
     """The row of a kernel of a run; none if kernel IR refuses it."""
     side = case(seed, number)
     if side is None:
@@ -164,7 +164,7 @@ def find(seed: int, interleavings: int, number: int) -> Sequence[Row]:
         raise RuntimeError(f"seed {seed}, case {number}\n{side.kernel}") from error
 
 
-def _alarm(row: Row) -> str:
+def _alarm(row: RefutationRow) -> str:
     return f"FALSE ACCEPT seed {row.seed}, case {row.case}, {row.kind}: {row.fault}" if row.false_accept else ""
 
 
@@ -173,9 +173,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     line = parser("refutation", "The static proof against a second machine.", cases=500)
     line.add_argument("--interleavings", type=int, default=2, metavar="K", help="orders of the threads per launch (default: 2)")
     options = line.parse_args(argv)
-    tally = Tally()
+    tally = RefutationTally()
     each = partial(find, options.seed, options.interleavings)
-    run(Row, tally, each, count(), options, done=lambda row: row.case if row.seed == options.seed else None, alarm=_alarm, most=options.cases)
+    run(RefutationRow, tally, each, count(), options, done=lambda row: row.case if row.seed == options.seed else None, alarm=_alarm, most=options.cases)
     return 1 if tally.accepts else 0
 
 

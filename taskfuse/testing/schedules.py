@@ -54,7 +54,7 @@ BLOCKS = (
 """Blocks of threads as (type, factor) per split: mostly whole warps; some repeat a type, and some need only a part of a warp."""
 
 
-class Scheduler:
+class CaseScheduler:
     """Schedules one fusion.
 
     Args:

@@ -26,7 +26,7 @@ from taskfuse.sim import Interleaving
 from taskfuse.testing.agreement import pattern
 from taskfuse.testing.campaign import parser, run
 from taskfuse.testing.case import Case, seeded_case
-from taskfuse.testing.checks import Proof, Standing, proof
+from taskfuse.testing.checks import CaseProof, CaseStanding, proof
 from taskfuse.testing.machine import find_fault
 from taskfuse.testing.mutations import Operator
 from taskfuse.testing.operators import OPERATORS
@@ -45,7 +45,7 @@ KINDS = (("order", OPERATORS), ("values", VALUE_OPERATORS))
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SoundnessRow:
     """The result for a kernel.
 
     Attributes:
@@ -138,29 +138,29 @@ def contradiction(cases: Sequence[Case], kernel: Kernel, interleavings: int, see
     return done
 
 
-def look(mix: Mix, mutants: int, sizes: int, interleavings: int, seed: int) -> list[Row]:
+def look(mix: Mix, mutants: int, sizes: int, interleavings: int, seed: int) -> list[SoundnessRow]:
     """Run the proof and the simulator on the kernel of a case and on its mutants."""
     chance = random.Random(seed)
     case = seeded_case(seed, mix)
     if case.kernel is None:
         return []
     cases = [case, *(resized(case, chance) for _ in range(sizes - 1) if case.sizes)]
-    made: list[Row] = []
+    made: list[SoundnessRow] = []
     for number, (kind, operator, kernel) in enumerate(kernels(case, mutants, chance)):
         try:
             found = proof(kernel, case.sizes)
         except Exception as error:
-            found = Proof(Standing.OUTSIDE, f"{CRASH} {type(error).__name__}: {error}".split("\n")[0])
+            found = CaseProof(CaseStanding.OUTSIDE, f"{CRASH} {type(error).__name__}: {error}".split("\n")[0])
         done = Compared()
-        if found.standing is not Standing.OUTSIDE:
-            done = contradiction(cases if found.standing is Standing.PROVED else [case], kernel, interleavings, seed)
+        if found.standing is not CaseStanding.OUTSIDE:
+            done = contradiction(cases if found.standing is CaseStanding.PROVED else [case], kernel, interleavings, seed)
         said = "" if found.standing is None else found.standing.value
-        made.append(Row(seed, number, mix.kind(seed).value, kind, operator, said, pattern(found.gap), done.launches, done.failure, done.long))
+        made.append(SoundnessRow(seed, number, mix.kind(seed).value, kind, operator, said, pattern(found.gap), done.launches, done.failure, done.long))
     return made
 
 
 @dataclass(slots=True)
-class Tally:
+class SoundnessTally:
     """Counts over rows."""
 
     said: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
@@ -168,15 +168,15 @@ class Tally:
     launches: int = 0
     long: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
     rows: int = 0
-    failures: list[Row] = field(default_factory=list[Row])
+    failures: list[SoundnessRow] = field(default_factory=list[SoundnessRow])
 
-    def add(self, row: Row) -> bool:
+    def add(self, row: SoundnessRow) -> bool:
         """Count a kernel."""
         self.rows += 1
         self.launches += row.launches
         self.said[row.mix, row.kind, row.said] += 1
         self.long[row.mix, row.kind, row.said] += row.long
-        if row.said == Standing.OUTSIDE.value:
+        if row.said == CaseStanding.OUTSIDE.value:
             self.gaps[row.kind, row.gap if row.kind == "kernel" else row.gap.partition(":")[0]] += 1
         if row.failure:
             self.failures.append(row)
@@ -187,13 +187,13 @@ class Tally:
         lines += ["", "not proved, by kind and layer; of kernels by what the proof lacks"]
         lines += [f"{n:8} {kind:8} {reason}" for (kind, reason), n in self.gaps.most_common()]
         mutants = sum(n for (_, kind, _), n in self.said.items() if kind != "kernel")
-        proved = sum(n for (_, _, said), n in self.said.items() if said != Standing.OUTSIDE.value)
+        proved = sum(n for (_, _, said), n in self.said.items() if said != CaseStanding.OUTSIDE.value)
         lines += ["", f"{self.rows} kernels, {mutants} of them mutants; {proved} are proved, and compared in {self.launches} launches"]
         lines += [f"{sum(self.long.values())} launches more took more than {MOST} steps: nothing is known of them"]
         return "\n".join((*lines, f"{len(self.failures)} contradictions"))
 
 
-def _alarm(row: Row) -> str:
+def _alarm(row: SoundnessRow) -> str:
     return f"CONTRADICTION seed {row.seed}, kernel {row.number}, {row.kind}, {row.operator}: {row.failure}" if row.failure else ""
 
 
@@ -205,9 +205,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line.add_argument("--interleavings", type=int, default=8, metavar="K", help="interleavings at each (default: 8)")
     line.add_argument("--mix", choices=[m.value for m in Mix], default=Mix.SMALL.value, help="what cases are made of (default: small)")
     options = line.parse_args(arguments)
-    tally = Tally()
+    tally = SoundnessTally()
     each = partial(look, Mix(options.mix), options.mutants, options.sizes, options.interleavings)
-    run(Row, tally, each, range(options.seed, options.seed + options.cases), options, done=lambda row: row.seed, alarm=_alarm)
+    run(SoundnessRow, tally, each, range(options.seed, options.seed + options.cases), options, done=lambda row: row.seed, alarm=_alarm)
     return 1 if tally.failures else 0
 
 

@@ -17,7 +17,7 @@ from taskfuse.ir.storage import has_code
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.program import Recorder, Spelled
+from taskfuse.testing.program import Recorder, SpelledArgument
 
 THREADS = 64
 OUTER = 2
@@ -62,7 +62,7 @@ class _Stream:
             self.recorder.attempt(tv, "set_memory_type", MemoryType.Shared)
             if self.chooser.chance(25):
                 span = self.chooser.pick((32, 64, 128))
-                layout = Spelled(f"tf.layouts.swizzled({span})", tf.layouts.swizzled(span))
+                layout = SpelledArgument(f"tf.layouts.swizzled({span})", tf.layouts.swizzled(span))
                 self.recorder.attempt(tv, "set_allocation_domain", layout)
         self._tasks([loads, computed, stores])
         self.recorder.attempt(self.fusion, "inline_most")

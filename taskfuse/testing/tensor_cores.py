@@ -22,14 +22,14 @@ from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelTyp
 from taskfuse.target import WARP
 from taskfuse.testing import epilogues, operands
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.contractions import Contraction, contractions
-from taskfuse.testing.epilogues import Result
+from taskfuse.testing.contractions import ContractionCase, contractions
+from taskfuse.testing.epilogues import EpilogueResult
 from taskfuse.testing.loops import Loops
-from taskfuse.testing.operands import LDMATRIX_ITEMSIZE, Feed, Needs
+from taskfuse.testing.operands import LDMATRIX_ITEMSIZE, Feed, OperandNeeds
 from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.partitions import launched
 from taskfuse.testing.product_loops import Nest, TileShape
-from taskfuse.testing.program import REFUSALS, Recorder, Spelled
+from taskfuse.testing.program import REFUSALS, Recorder, SpelledArgument
 
 WIDTHS = (64, 32, 16, 8, 24, 128, 40, 256)
 X, Y, Z = THREAD_TYPES
@@ -80,7 +80,7 @@ class TensorCores:
             shape = replace(shape, warps=(1, 1), types=(Z, Z))
         ends = not is_multiple(contraction.k.extent, shape.tile[2], self.fusion.facts())
         left, right = (
-            operands.feed(self.chooser, self.recorder, f, contraction, Needs(shape.instruction, which, ends, self._overhangs(axis, shape.tile[which])))
+            operands.feed(self.chooser, self.recorder, f, contraction, OperandNeeds(shape.instruction, which, ends, self._overhangs(axis, shape.tile[which])))
             for which, (f, axis) in enumerate(((contraction.a, contraction.m), (contraction.b, contraction.n)))
         )
         epilogues.stage(self.chooser, self.recorder, result, contraction)
@@ -118,7 +118,7 @@ class TensorCores:
 
     # -- parameters -----------------------------------------------------------------------------------------------------------------
 
-    def _shape(self, c: Contraction) -> TileShape:
+    def _shape(self, c: ContractionCase) -> TileShape:
         wide, narrow = (rows(family, *c.dtypes) for family in (Family.WGMMA, Family.MMA))
         depth = wide[0].k
         whole = [n for n in (2, 1, 4, 3) if is_multiple(c.k.extent, n * depth, self.fusion.facts())]
@@ -140,7 +140,7 @@ class TensorCores:
 
     # -- loops ----------------------------------------------------------------------------------------------------------------------
 
-    def _tiles(self, c: Contraction, shape: TileShape, result: Result, feeds: list[Feed], ends: bool, in_roles: bool, pingpong: bool) -> Nest:
+    def _tiles(self, c: ContractionCase, shape: TileShape, result: EpilogueResult, feeds: list[Feed], ends: bool, in_roles: bool, pingpong: bool) -> Nest:
         """[head, steps, m, n, k] of the result, [head, m, n] of what follows, [head, steps, rows, k] of the operands."""
         loops = Loops(self.recorder, c.tv)
         (mo, m), (no, n), (ko, k) = (loops.split(axis, f) for axis, f in zip((c.m, c.n, c.k), shape.tile, strict=True))
@@ -188,8 +188,8 @@ class TensorCores:
         group = self.chooser.pick((2, 1, 3))
         w = sym(WORK)
         orders = [
-            Spelled("tf.tiles.raster()", tf.tiles.raster()),
-            Spelled(f"tf.tiles.grouped({group})", tf.tiles.grouped(group)),
+            SpelledArgument("tf.tiles.raster()", tf.tiles.raster()),
+            SpelledArgument(f"tf.tiles.grouped({group})", tf.tiles.grouped(group)),
             _by_hand([w % first, w // first]),
             _by_hand([w // second, (w // second + w) % second]),
         ]
@@ -230,7 +230,7 @@ class TensorCores:
         if self.size(axis.extent) <= most:
             self.recorder.attempt(loops.tv.axis(loops.at(axis)), "parallelize", ptype)
 
-    def _contract(self, c: Contraction, nest: Nest) -> None:
+    def _contract(self, c: ContractionCase, nest: Nest) -> None:
         """[head, steps, warps, instructions | m, n, k]."""
         loops, shape = Loops(self.recorder, c.tv), nest.shape
         m, n, k = c.tv.loop[-3:]
@@ -258,7 +258,7 @@ class TensorCores:
                 loops.bind(axis, _P.Unroll)
         loops.done()
 
-    def _share(self, c: Contraction, nest: Nest, result: Result, feeds: list[Feed]) -> None:
+    def _share(self, c: ContractionCase, nest: Nest, result: EpilogueResult, feeds: list[Feed]) -> None:
         """Share the loops over tiles and steps, sometimes fewer."""
         for f in feeds:
             for tv in reversed(f.tensors):
@@ -269,7 +269,7 @@ class TensorCores:
         epilogues.share(self.chooser, self.recorder, result, nest)
         self.recorder.attempt(c.tv, "inline_at", len(nest.head))
 
-    def _roles(self, tv: TensorView, nest: Nest, result: Result, feeds: list[Feed]) -> None:
+    def _roles(self, tv: TensorView, nest: Nest, result: EpilogueResult, feeds: list[Feed]) -> None:
         """Mostly a role that loads and one that multiplies; sometimes also one that stores, or one per operand."""
         loads = [[t for t in f.loads if not among(t, self.done)] for f in feeds]
         registers = [t for f in feeds for t in f.tensors if not among(t, f.loads)]
@@ -309,6 +309,6 @@ class TensorCores:
             self.recorder.attempt(self.fusion, "resident_blocks", self.chooser.pick((1, 2)))
 
 
-def _by_hand(maps: list[Expr]) -> Spelled:
+def _by_hand(maps: list[Expr]) -> SpelledArgument:
     """An order of tiles as expressions of the work index."""
-    return Spelled("[" + ", ".join(f"tf.scalar.parse({str(e)!r})" for e in maps) + "]", maps)
+    return SpelledArgument("[" + ", ".join(f"tf.scalar.parse({str(e)!r})" for e in maps) + "]", maps)

@@ -30,7 +30,7 @@ from taskfuse.sim import simulate
 from taskfuse.testing.mutations import Operator
 from taskfuse.testing.outcomes import UNWRITTEN, LongRun, equal, is_valid, other_words
 from taskfuse.testing.value_operators import VALUE_OPERATORS
-from taskfuse.testing.value_subjects import STEPS, Launch, Subject, names, subjects
+from taskfuse.testing.value_subjects import STEPS, SubjectLaunch, ValueSubject, names, subjects
 
 CRASH = "the checker fails:"
 
@@ -55,7 +55,7 @@ class Ran(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Mutant:
+class ValueMutant:
     """The result for a mutant.
 
     Attributes:
@@ -88,13 +88,13 @@ class Mutant:
 
 
 @dataclass(slots=True)
-class Table:
+class ValueFaultTable:
     """The mutants, and the table that ``str`` gives: by operator, then by subject."""
 
-    mutants: list[Mutant] = field(default_factory=list[Mutant])
+    mutants: list[ValueMutant] = field(default_factory=list[ValueMutant])
 
     @property
-    def escaped(self) -> list[Mutant]:
+    def escaped(self) -> list[ValueMutant]:
         """Mutants that are proved and wrong: bugs in the proof."""
         return [m for m in self.mutants if m.escaped]
 
@@ -124,7 +124,7 @@ class Table:
 _COLUMNS = ("mutants", "invalid", "refuted", "outside", "with notes", "equal", "proved", "at", "rounds", "long", "escaped")
 
 
-def _counts(mine: Sequence[Mutant]) -> tuple[int, ...]:
+def _counts(mine: Sequence[ValueMutant]) -> tuple[int, ...]:
     """The columns of a row."""
     said = Counter(m.said for m in mine)
     refused = [m for m in mine if m.said in (Said.REFUTED, Said.OUTSIDE)]
@@ -143,7 +143,7 @@ def _counts(mine: Sequence[Mutant]) -> tuple[int, ...]:
     )
 
 
-def mutants(subject: Subject, most: int, seed: int) -> Iterator[tuple[Operator, Kernel]]:
+def mutants(subject: ValueSubject, most: int, seed: int) -> Iterator[tuple[Operator, Kernel]]:
     """A sample of the mutants of a subject: as many operators as possible, each in another place."""
     chance = random.Random(f"{seed}:{subject.name}")
     text = to_text(subject.kernel, witness=True)
@@ -162,31 +162,31 @@ def mutants(subject: Subject, most: int, seed: int) -> Iterator[tuple[Operator, 
                 yield op, mutant
 
 
-def judge(subject: Subject, op: Operator, mutant: Kernel) -> Mutant:
+def judge(subject: ValueSubject, op: Operator, mutant: Kernel) -> ValueMutant:
     """The verdict on a mutant, and the result of its launches."""
     edited = edit(subject.kernel, mutant)
     if not is_valid(mutant):
-        return Mutant(subject.name, op.name, edited, Said.INVALID)
+        return ValueMutant(subject.name, op.name, edited, Said.INVALID)
     said, reason, shown = _proof(subject, mutant)
-    return Mutant(subject.name, op.name, edited, said, reason, shown, ran(_launches(subject, said), mutant))
+    return ValueMutant(subject.name, op.name, edited, said, reason, shown, ran(_launches(subject, said), mutant))
 
 
-def escape(subject: Subject, op: Operator, mutant: Kernel) -> Mutant | None:
+def escape(subject: ValueSubject, op: Operator, mutant: Kernel) -> ValueMutant | None:
     """A mutant that is proved and wrong; ``None`` for all others. What the proof refuses is neither run nor searched for a counterexample."""
     said, _ = _asked(subject, mutant) if is_valid(mutant) else (None, None)
     if said is None:
         return None
-    found = Mutant(subject.name, op.name, edit(subject.kernel, mutant), said, ran=ran(_launches(subject, said), mutant))
+    found = ValueMutant(subject.name, op.name, edit(subject.kernel, mutant), said, ran=ran(_launches(subject, said), mutant))
     return found if found.escaped else None
 
 
-def _launches(subject: Subject, said: Said) -> tuple[Launch, ...]:
+def _launches(subject: ValueSubject, said: Said) -> tuple[SubjectLaunch, ...]:
     """Those that a proof is about."""
     first = subject.launches[0].extents
     return tuple(at for at in subject.launches if at.extents == first) if said is Said.PROVED_AT else subject.launches
 
 
-def _asked(subject: Subject, mutant: Kernel) -> tuple[Said | None, Certificate]:
+def _asked(subject: ValueSubject, mutant: Kernel) -> tuple[Said | None, Certificate]:
     """Whether a mutant is proved, for all extents or for those of the first launch; ``None`` if not."""
     certificate = verify(mutant)
     if certificate.is_proved:
@@ -196,7 +196,7 @@ def _asked(subject: Subject, mutant: Kernel) -> tuple[Said | None, Certificate]:
     return (Said.PROVED_AT if certificate.is_proved else None), certificate
 
 
-def _proof(subject: Subject, mutant: Kernel) -> tuple[Said, str, bool]:
+def _proof(subject: ValueSubject, mutant: Kernel) -> tuple[Said, str, bool]:
     try:
         proved, certificate = _asked(subject, mutant)
         if proved is not None:
@@ -211,7 +211,7 @@ def _proof(subject: Subject, mutant: Kernel) -> tuple[Said, str, bool]:
     return said, f"{first.layer.value}: {first.subject}: {first.reason}", shown
 
 
-def ran(launches: Sequence[Launch], mutant: Kernel) -> Ran:
+def ran(launches: Sequence[SubjectLaunch], mutant: Kernel) -> Ran:
     """The result of a mutant in launches."""
     rounds = False
     for seed, launch in enumerate(launches):
@@ -236,7 +236,7 @@ def edit(old: Kernel, new: Kernel) -> str:
     return "(nothing)"
 
 
-def judged(task: tuple[str, int, int]) -> list[Mutant]:
+def judged(task: tuple[str, int, int]) -> list[ValueMutant]:
     """The results for the mutants of one name: a work item of :func:`main`. It builds the kernel again, since its text has no witness."""
     name, most, seed = task
     return [judge(subject, op, mutant) for subject in subjects(name) for op, mutant in mutants(subject, most, seed)]
@@ -254,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="also list those that one would look at")
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default: 1)")
     options = parser.parse_args(arguments)
-    table = Table()
+    table = ValueFaultTable()
     start = time.monotonic()
     tasks = [(name, options.mutants, options.seed) for name in names(options.programs, options.cases, options.seed)]
     with nullcontext() if options.jobs == 1 else ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:

@@ -18,7 +18,7 @@ from taskfuse.ir.scalar import TRUE, And, Compare, Const, Expr, FloorDiv, Mod, a
 from taskfuse.kir import Kernel, bodies, held, map_stmts, walk, with_bodies
 from taskfuse.kir.declarations import HostParam, ScalarParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Branch, Choose, Compute, For, Gather, If, Stmt, VectorCopy
-from taskfuse.kir.operands import Access, Case, Content, GatherValue, Immediate, Operand, ScalarValue
+from taskfuse.kir.operands import Access, ChoiceCase, Content, GatherValue, Immediate, Operand, ScalarValue
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.synchronization import CursorInit
 from taskfuse.testing.lie_operators import LIE_OPERATORS
@@ -357,7 +357,7 @@ def _casts(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
 # -- choices, gathers, copies ---------------------------------------------------------------------------------------------------------
 
 
-def _cases(new: Callable[[tuple[Case, ...]], Iterator[tuple[Case, ...]]]) -> Edit:
+def _cases(new: Callable[[tuple[ChoiceCase, ...]], Iterator[tuple[ChoiceCase, ...]]]) -> Edit:
     def apply(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
         if isinstance(s, Choose):
             yield from (replace(s, cases=cases) for cases in new(s.cases))
@@ -365,28 +365,28 @@ def _cases(new: Callable[[tuple[Case, ...]], Iterator[tuple[Case, ...]]]) -> Edi
     return in_writers(apply)
 
 
-def _inverted(cases: tuple[Case, ...]) -> Iterator[tuple[Case, ...]]:
+def _inverted(cases: tuple[ChoiceCase, ...]) -> Iterator[tuple[ChoiceCase, ...]]:
     for k, c in enumerate(cases[:-1]):
-        yield (*cases[:k], Case(not_(c.cond), c.operand), *cases[k + 1 :])
+        yield (*cases[:k], ChoiceCase(not_(c.cond), c.operand), *cases[k + 1 :])
 
 
-def _operands_swapped(cases: tuple[Case, ...]) -> Iterator[tuple[Case, ...]]:
+def _operands_swapped(cases: tuple[ChoiceCase, ...]) -> Iterator[tuple[ChoiceCase, ...]]:
     for k in range(len(cases) - 1):
         a, b = cases[k : k + 2]
-        yield (*cases[:k], Case(a.cond, b.operand), Case(b.cond, a.operand), *cases[k + 2 :])
+        yield (*cases[:k], ChoiceCase(a.cond, b.operand), ChoiceCase(b.cond, a.operand), *cases[k + 2 :])
 
 
-def _reordered(cases: tuple[Case, ...]) -> Iterator[tuple[Case, ...]]:
+def _reordered(cases: tuple[ChoiceCase, ...]) -> Iterator[tuple[ChoiceCase, ...]]:
     for k in range(len(cases) - 1):
         yield (*cases[:k], cases[k + 1], cases[k], *cases[k + 2 :])
 
 
-def _shifted_case(by: int) -> Callable[[tuple[Case, ...]], Iterator[tuple[Case, ...]]]:
-    def apply(cases: tuple[Case, ...]) -> Iterator[tuple[Case, ...]]:
+def _shifted_case(by: int) -> Callable[[tuple[ChoiceCase, ...]], Iterator[tuple[ChoiceCase, ...]]]:
+    def apply(cases: tuple[ChoiceCase, ...]) -> Iterator[tuple[ChoiceCase, ...]]:
         for k, c in enumerate(cases):
             new = _bounds(by)(c.cond)
             if new is not c.cond:
-                yield (*cases[:k], Case(new, c.operand), *cases[k + 1 :])
+                yield (*cases[:k], ChoiceCase(new, c.operand), *cases[k + 1 :])
 
     return apply
 

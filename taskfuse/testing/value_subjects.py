@@ -34,7 +34,7 @@ Results = tuple[NDArray[Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class SubjectLaunch:
     """Arguments of a kernel, and the right results.
 
     Attributes:
@@ -49,12 +49,12 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ValueSubject:
     """A right kernel with its witness, and the launches for its mutants; the proof for single extents uses those of the first."""
 
     name: str
     kernel: Kernel
-    launches: tuple[Launch, ...]
+    launches: tuple[SubjectLaunch, ...]
 
 
 def names(programs: list[str], cases: int, seed: int) -> list[str]:
@@ -67,7 +67,7 @@ def _mixes() -> Iterator[Mix]:
         yield from Mix
 
 
-def subjects(name: str) -> Iterator[Subject]:
+def subjects(name: str) -> Iterator[ValueSubject]:
     """The subjects of a name; none if taskfuse refuses the schedule, or no launch is possible."""
     mix, _, seed = name.partition(" ")
     if seed:
@@ -80,10 +80,10 @@ def subjects(name: str) -> Iterator[Subject]:
         if case.kernel is not None:
             launches = tuple(_launches(case, case.kernel))
             if launches:
-                yield Subject(name if seed or name in INSTRUCTIONS else f"{name} {case.fusion.name}", case.kernel, launches)
+                yield ValueSubject(name if seed or name in INSTRUCTIONS else f"{name} {case.fusion.name}", case.kernel, launches)
 
 
-def _launches(case: Case, kernel: Kernel) -> Iterator[Launch]:
+def _launches(case: Case, kernel: Kernel) -> Iterator[SubjectLaunch]:
     """Launches at several extents, each with its own arguments; the case's extents first."""
     sizes = [dict(case.sizes)] if len(case.sizes) == len(kernel.extents) or not kernel.extents else []
     for base in BASES if kernel.extents else ():
@@ -105,7 +105,7 @@ def _wanted(extent: Dim, base: int) -> int:
     return (base if extent.multiple_of == 1 else min(base, 3)) * extent.multiple_of
 
 
-def _launch(case: Case, kernel: Kernel) -> Launch | None:
+def _launch(case: Case, kernel: Kernel) -> SubjectLaunch | None:
     """One launch, if the right kernel's results equal NumPy's."""
     try:
         shapes = [tuple(int(value_of(e, case.sizes)) for e in p.shape) for p in kernel.params if isinstance(p, TensorParam)]
@@ -117,4 +117,4 @@ def _launch(case: Case, kernel: Kernel) -> Launch | None:
         native = simulate(kernel, arguments, values=NATIVE, extents=case.sizes, max_steps=STEPS)
     except (TaskfuseError, ZeroDivisionError):
         return None
-    return Launch(dict(case.sizes), arguments, exact, native) if equal(found, exact) else None
+    return SubjectLaunch(dict(case.sizes), arguments, exact, native) if equal(found, exact) else None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.bounded_variables import Element, Trip
+from taskfuse.check.bounded_variables import BoundedElement, Trip
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import Ranges, terms_of
 from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, THREADS, Node, StatementTree
@@ -131,7 +131,7 @@ def known_of(node: Node, points: Mapping[str, int], without: Iterable[str] = ())
     """What loops around a statement say, some of them left out; no conditions."""
     names = set(without)
     assumptions = (i for i in node.context.constraints.assumptions if not isinstance(i, Expr) and not (isinstance(i, Trip) and str(i.symbol) in names))
-    elements = (Element(sym(name), (0, n - 1)) for name, n in points.items())
+    elements = (BoundedElement(sym(name), (0, n - 1)) for name, n in points.items())
     return node.context.constraints.about(const(0))[0].given(*assumptions, *elements)
 
 
