@@ -142,7 +142,7 @@ class Uses:
         made: list[Use] = []
         for use in uses:
             row = use.index[0] if use.index else None
-            found = None if row is None else tile_and_row(self.tree.kernel, row, use.context.constraints)
+            found = None if row is None else tile_and_row(self.tree.kernel, row, use.context)
             if found is None:
                 return uses
             made.append(replace(use, index=(*found, *use.index[1:])))

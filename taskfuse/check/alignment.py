@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from taskfuse.check.enumeration import extremes
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import Context, Node, StatementTree
-from taskfuse.check.tiles import Storage, blocks
+from taskfuse.check.tiles import BufferLayouts, blocks
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, Expr, const, is_multiple, private, substitute
@@ -61,7 +61,7 @@ def needs_alignment(stmt: Stmt) -> bool:
 
 def aligned(tree: StatementTree) -> Iterator[Obligation]:
     """Every instruction that moves several elements begins where it can: those that may not, one by one; or one obligation for all."""
-    storage = Storage.of(tree.kernel)
+    storage = BufferLayouts.of(tree.kernel)
     buffers = {b.name: b for b in tree.kernel.buffers}
     questions = _Questions()
     failed = False
@@ -80,7 +80,7 @@ def aligned(tree: StatementTree) -> Iterator[Obligation]:
         yield Obligation(Layer.ADDRESS, "alignment", Verdict.PROVED, f"{shown} accesses of several bytes begin at multiples of what they need")
 
 
-def needs(node: Node, storage: Storage) -> Iterator[Need]:
+def needs(node: Node, storage: BufferLayouts) -> Iterator[Need]:
     """What the accesses of a statement need."""
     match node.stmt:
         case VectorCopy(out=out, source=source, width=width) | AsyncCopy(out=out, source=source, width=width) | Gather(out=out, source=source, width=width):

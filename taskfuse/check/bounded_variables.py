@@ -50,7 +50,7 @@ class Trip:
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class BoundedElement:
     """``lo <= symbol <= hi``: one of the elements that an instruction touches."""
 
     symbol: Expr
@@ -61,13 +61,13 @@ class Element:
         """The symbols that it speaks of."""
         return self.symbol.free
 
-    def renamed(self, names: Mapping[str, Expr], number: int) -> Element:
+    def renamed(self, names: Mapping[str, Expr], number: int) -> BoundedElement:
         """The same by a number."""
         del names
-        return Element(private(f"element.{number}"), self.span)
+        return BoundedElement(private(f"element.{number}"), self.span)
 
 
-Assumption = Trip | Element | Expr
+Assumption = Trip | BoundedElement | Expr
 """What may be assumed at a statement; an expression is a condition."""
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.bounded_variables import Assumption, Element, Trip
+from taskfuse.check.bounded_variables import Assumption, BoundedElement, Trip
 from taskfuse.check.ranges import Ranges, without_floor
 from taskfuse.check.samples import fails
 from taskfuse.check.tables import Tables
@@ -63,7 +63,7 @@ class Constraints:
                     facts = facts.with_range(str(symbol), start, stop - 1).with_assumption(lt(start, stop))
                     for c in implied:
                         facts = facts.with_assumption(c)
-                case Element():  # of constant span
+                case BoundedElement():  # of constant span
                     pass
                 case condition:
                     facts = facts.with_assumption(condition)
@@ -105,7 +105,7 @@ class Constraints:
                     ranges = self.ranges.under(lt(start, stop)).with_span(symbol, (lo, None if hi is None else hi - 1))
                     for c in implied:
                         ranges = ranges.with_share(c)
-                case Element(symbol=symbol, span=span):
+                case BoundedElement(symbol=symbol, span=span):
                     ranges = self.ranges.with_span(symbol, span)
             found = Constraints(ranges, None, (*self.assumptions, assumption), self)
             match assumption:

@@ -28,7 +28,7 @@ class TooLarge(Exception):
 
 
 @dataclass(slots=True)
-class Budget:
+class WorkBudget:
     """A limit on the work of all launches together.
 
     Attributes:

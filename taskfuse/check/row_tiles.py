@@ -16,9 +16,9 @@ certificate names; without it two tiles may have a row in common, and a row none
 
 from __future__ import annotations
 
-from taskfuse.check.constraints import Constraints
+from taskfuse.check.statement_tree import Context
 from taskfuse.ir.row_tiles import RowTiles
-from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, UpperBound, conjuncts, lookups_of, sym
+from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, UpperBound, conjuncts, lookups_of, simplify, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.witness import Definition, Whole
 
@@ -44,19 +44,20 @@ def tiles_of(kernel: Kernel, whole: Definition) -> RowTiles | None:
     return None
 
 
-def tile_and_row(kernel: Kernel, index: Expr, constraints: Constraints) -> tuple[Expr, Expr] | None:
-    """The tile that an index of rows belongs to wherever ``constraints`` hold, and its place in the tile; ``None`` if it does not say these.
+def tile_and_row(kernel: Kernel, index: Expr, context: Context) -> tuple[Expr, Expr] | None:
+    """The tile that an index of rows belongs to in a context, and its place in the tile; ``None`` if it does not say these.
 
     Two indices that say other tiles, or other places in one, are of other rows.
     """
-    for found in lookups_of(index):
+    constraints = context.constraints
+    for found in dict.fromkeys(u for e in (index, *context.conditions) for u in lookups_of(e)):
         if not isinstance(found, UpperBound) or found.step != 1:
             continue
         table = next((p for p in kernel.tables if p.name == found.tensor.name), None)
         if table is None or table.rises is None or table.rises[0] is not ZERO or table.shape[0] is not found.size:
             continue
         tiles = RowTiles(found.tensor, found.size - ONE, table.rises[1], found.divisor)
-        place = index - tiles.start(found.sought)
+        place = index - simplify(tiles.start(found.sought), constraints.facts)
         if tiles.group(found.sought) is found and not lookups_of(place) and all(map(constraints.proves, conjuncts(tiles.belongs(index, found.sought)))):
             return found.sought, place
     return None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.bounded_variables import Element, Trip
+from taskfuse.check.bounded_variables import BoundedElement, Trip
 from taskfuse.ir.scalar import Const, Expr, Facts, evaluate, sym
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _with(table: Table, constraints: Constraints) -> Table:
             for c in implied:
                 table = _where(table, c)
             return table
-        case Element(symbol=symbol, span=(lo, hi)):
+        case BoundedElement(symbol=symbol, span=(lo, hi)):
             return _drawn(table, str(symbol), lo, hi)
         case condition:
             return _where(table, condition)

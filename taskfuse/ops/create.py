@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from numbers import Integral
 from typing import SupportsIndex
 
@@ -13,11 +13,11 @@ from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue, ScalarRead
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, IntLike, Mod, children, free_symbols, ge, lt, maximum, parse_expr, prove, simplify, sym, wrap
+from taskfuse.ir.scalar import Const, Expr, IntLike, free_symbols, lt, maximum, parse_expr, prove, simplify, sym, wrap
 from taskfuse.ir.tables import Table
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import caller
-from taskfuse.ops.build import Shape, check_symbols, check_tensor, define_pointwise, dtype_error, literal, normalize_axis, plain, shape_error
+from taskfuse.ops.build import Shape, check_divisors, check_symbols, check_tensor, define_pointwise, dtype_error, literal, normalize_axis, plain, shape_error
 from taskfuse.ops.elementwise import add, mul
 from taskfuse.ops.pointwise import cast
 from taskfuse.ops.registry import OpKind, always, op, same
@@ -118,18 +118,8 @@ def extent(op: str, fusion: Fusion, value: object) -> Expr:
     _declare(fusion, found)
     if prove(lt(found, 0), fusion.facts()):
         raise shape_error(op, f"extent {found} is negative")
-    for divisor in _divisors(found):
-        if not prove(ge(divisor, 1), fusion.facts()):
-            raise shape_error(op, f"extent {found} divides by {divisor}, which may be 0", "declare it with tf.dim(..., min=1)")
+    check_divisors(op, f"extent {found}", found, fusion.facts())
     return found
-
-
-def _divisors(e: Expr) -> Iterator[Expr]:
-    """The divisors that occur in an expression."""
-    if isinstance(e, FloorDiv | Mod):
-        yield e.b
-    for child in children(e):
-        yield from _divisors(child)
 
 
 @op(OpKind.CREATION, same, torch="", numpy="")

@@ -66,7 +66,7 @@ from taskfuse.ir.scalar.logic import (
     xor,
 )
 from taskfuse.ir.scalar.operators import ceildiv
-from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify
+from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify, unsafe_divisor
 from taskfuse.ir.scalar.text import parse_expr, parse_tokens, shape_text, to_text
 from taskfuse.ir.scalar.tokens import Token, TokenKind, tokenize
 from taskfuse.ir.scalar.transform import Substitution, rebuild, substitute
@@ -145,6 +145,7 @@ __all__ = [
     "table",
     "to_text",
     "tokenize",
+    "unsafe_divisor",
     "upper_bound",
     "wrap",
     "xor",
