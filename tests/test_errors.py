@@ -181,7 +181,8 @@ S = tf.schedulers
         ),
         (
             lambda c: c.a.scatter(),
-            "scatter(tv1): it is not a concatenation of parts that fill it along one axis\nhelp: tf.cat and tf.stack make one",
+            "scatter(tv1): it is not a concatenation of parts that fill it along one axis, nor ragged rows of tiles\n"
+            "help: tf.cat, tf.stack and tf.grouped_matmul make one",
         ),
         (lambda c: c.split().c.scatter(), "scatter(tv4): tv4 is scheduled already\nhelp: scatter first"),
         (lambda c: c.fusion.resident_blocks(33), "fusion 'chain': 33 resident blocks of a multiprocessor\nhelp: use 1 to 32"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import taskfuse as tf
 from taskfuse.cuda.ranges import dense
 from taskfuse.cuda.source import emit
-from taskfuse.errors import InputError, ShapeError
+from taskfuse.errors import FusionError, InputError, ShapeError
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
 from taskfuse.reports.certificate import Verdict
@@ -224,3 +224,29 @@ def test_an_executable_with_integers_is_pickled() -> None:
     run = pickle.loads(pickle.dumps(tf.compile(scaled("a", 1))))
     assert run.arguments == ("x_a", "pos")
     assert np.array_equal(run(x, pos=4)[0], x[:5] * 2)
+
+
+@pytest.mark.parametrize("bound", [lambda p: -p, lambda p: -2 * p - 1])
+def test_a_bound_that_counts_from_the_end_is_written_with_the_extent(bound: Callable[[Expr], Expr]) -> None:
+    """NumPy would count it from the end, but for 0: the extent says so for all values."""
+    with tf.Fusion() as fusion:
+        x = tf.define_tensor(["N"], name="x")
+        p = tf.define_integer("p", max="N")
+        with pytest.raises(ShapeError, match="counts from the start, and is never positive"):
+            x[bound(p) :]
+        with pytest.raises(ShapeError, match="counts from the start, and is never positive"):
+            x[: bound(p)]
+        fusion.add_output(x[x.shape[0] - p :] * 1.0)
+    values = np.arange(7, dtype=np.float32)
+    for last in (0, 2, 7):
+        assert fusion.evaluate(values, last)[0].tolist() == values[7 - last :].tolist()
+
+
+def test_what_may_divide_by_zero_is_no_bound_and_no_stride() -> None:
+    with tf.Fusion() as fusion:
+        x = tf.define_tensor(["N"], name="x")
+        p = tf.define_integer("p")
+        with pytest.raises(ShapeError, match="divides by p, which may be 0"):
+            x[: x.shape[0] // p]
+        with pytest.raises(FusionError, match="a stride of tv1 divides by N - 1, which may be 0"):
+            fusion.add_output(x * 2.0, strides=["7//(N - 1)"])

@@ -1,4 +1,4 @@
-"""What statements access in memory that threads share.
+"""The accesses of statements to memory that threads share.
 
 An access is a set of elements: one expression per axis, over loop variables, thread and block indices, cursors, and *element* symbols, which range
 over what one instruction accesses. An axis without an expression is accessed as a whole. Element symbols have the same names in all statements, so
@@ -7,14 +7,15 @@ equal accesses of two statements are equal expressions; a pair of accesses treat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from taskfuse.check.statement_tree import THREAD_NAMES, Context, Node, StatementTree, chosen, conjuncts, linear_thread
+from taskfuse.check.row_tiles import tile_and_row
+from taskfuse.check.statement_tree import THREAD_NAMES, Context, Node, StatementTree, chosen, linear_thread
 from taskfuse.check.tiles import tile_bytes
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import Const, Expr, const, le, lt, private, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, conjuncts, const, le, lt, private, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declarations import Buffer, TensorMapParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, TmaLoad, TmaStore, Update, VectorCopy
@@ -25,7 +26,7 @@ from taskfuse.target import WARP
 
 
 class Engine(Enum):
-    """Who makes an access: the thread itself, or an engine at a later time."""
+    """The agent of an access: the thread itself, or an engine at a later time."""
 
     THREAD = "the thread"
     COPY = "an asynchronous copy"
@@ -35,17 +36,17 @@ class Engine(Enum):
 
     @property
     def is_async(self) -> bool:
-        """Made at any time after the statement, up to a wait_group or the completion of a barrier."""
+        """True if the access may happen at any time after the statement, up to a wait_group or the completion of a barrier."""
         return self is not Engine.THREAD
 
     @property
     def is_async_proxy(self) -> bool:
-        """Made by the asynchronous proxy."""
+        """True if the asynchronous proxy makes the access."""
         return self in (Engine.LOAD, Engine.STORE, Engine.TENSOR)
 
     @property
     def queue(self) -> Queue | None:
-        """The queue whose waits for wait for it."""
+        """The queue whose waits cover the access."""
         return _QUEUES.get(self)
 
 
@@ -53,7 +54,8 @@ _QUEUES = {Engine.COPY: Queue.COPY, Engine.STORE: Queue.BULK, Engine.TENSOR: Que
 
 
 class Partners(Enum):
-    """With which accesses one is compared. The rows of a ``stmatrix`` are one thing to another one, and another to everything else."""
+    """Which accesses an access is compared with. Rows of a ``stmatrix`` are described in one way for another ``stmatrix`` and in
+    another way for all other accesses."""
 
     ALL = "all"
     STORES = "rows that lanes of a stmatrix address"
@@ -88,7 +90,7 @@ class Use:
     partners: Partners = Partners.ALL
 
     def conflicts_with(self, other: Use) -> bool:
-        """True if the two are to be compared: one of them writes, and neither leaves the other out."""
+        """True if the two must be compared: one of them writes, and neither excludes the other."""
         if Partners.STORES in (self.partners, other.partners):
             return self.partners is other.partners
         if self.atomic and self.atomic == other.atomic:
@@ -102,7 +104,7 @@ class Use:
 
     @property
     def text(self) -> str:
-        """The element as text."""
+        """The accessed element, as text."""
         return f"{self.buffer}[{', '.join('..' if e is None else str(e) for e in self.index)}]"
 
 
@@ -136,6 +138,20 @@ class Uses:
         self.by_buffer: dict[str, list[Use]] = {}
         for use in self.all:
             self.by_buffer.setdefault(use.buffer, []).append(use)
+        if any(p.rises is not None for p in kernel.tables):
+            self.by_buffer = {buffer: self._in_tiles(uses) for buffer, uses in self.by_buffer.items()}
+            self.all = sorted((use for uses in self.by_buffer.values() for use in uses), key=lambda u: u.number)
+
+    def _in_tiles(self, uses: list[Use]) -> list[Use]:
+        """Accesses to an array all of whose rows are said by tiles of ragged rows, with tiles and places in them for rows."""
+        made: list[Use] = []
+        for use in uses:
+            row = use.index[0] if use.index else None
+            found = None if row is None else tile_and_row(self.tree.kernel, row, use.context)
+            if found is None:
+                return uses
+            made.append(replace(use, index=(*found, *use.index[1:])))
+        return made
 
     def rows(self, buffer: str) -> tuple[Expr, Expr] | None:
         """Where the first of a Shared buffer's rows along axis 0 begins, and how many bytes each has; ``None`` where that is not said."""
@@ -162,7 +178,7 @@ class Uses:
     ) -> None:
         memory = self.memory.get(buffer)
         if memory is not None and not context.ranges.empty:
-            buffer = self.in_place.get(buffer, buffer)  # one array has one name
+            buffer = self.in_place.get(buffer, buffer)  # each array has one name
             where = buffer, index, context.conditions, context.constraints, context.loops
             place = self._places.setdefault(where, len(self._places))
             self.all.append(Use(node, buffer, memory, index, write, engine, context, len(self.all), place, span, atomic, partners))

@@ -16,8 +16,27 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from taskfuse.check.bounds import at_least
-from taskfuse.check.statement_tree import Context, StatementTree, conjuncts, declared
-from taskfuse.ir.scalar import And, Const, Element, Expr, FloorDiv, Mod, Or, Select, Table, children, const, ge, lt, not_, substitute, sym
+from taskfuse.check.statement_tree import Context, StatementTree, declared
+from taskfuse.ir.scalar import (
+    And,
+    Const,
+    Element,
+    Expr,
+    FloorDiv,
+    Mod,
+    Or,
+    Select,
+    Table,
+    UpperBound,
+    children,
+    conjuncts,
+    const,
+    ge,
+    lt,
+    not_,
+    substitute,
+    sym,
+)
 from taskfuse.kir import Kernel, barrier_slots, expressions, held, stmt_text, walk
 from taskfuse.kir.declarations import HostParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, For, Gather, If, Stmt, Update
@@ -74,17 +93,17 @@ class Demand:
 
     @property
     def bound(self) -> str:
-        """What the value has to be."""
+        """The required bounds, as text."""
         return f"at least {self.low}" if self.high is None else f"in {self.low}..{self.high + 1}"
 
     @property
     def reason(self) -> str:
-        """What is not known."""
+        """The unproved demand, as text."""
         return f"{self.what} {self.value} is not known to be {self.bound}"
 
 
 def demands(e: Expr) -> tuple[Demand, ...]:
-    """What has to hold for an expression to have a value."""
+    """The demands under which an expression has a value."""
     found = _DEMANDS.get(e)
     if found is None:
         found = _DEMANDS[e] = tuple(_demands(e))
@@ -118,6 +137,8 @@ def _demands(e: Expr) -> Iterator[Demand]:
             yield Demand(DIVISORS, f"the index of an element of {tensor.name}:", index, 0, size - 1)
             if not (isinstance(low, Const) and isinstance(high, Const) and low.value <= high.value):
                 yield Demand(DIVISORS, f"the room between the bounds of an element of {tensor.name}:", high - low, 0)
+        case UpperBound(tensor, size):
+            yield Demand(DIVISORS, f"the number of elements of {tensor.name}:", size, 2)
         case _:
             pass
 
@@ -221,8 +242,10 @@ def of_definition(d: Definition) -> Iterator[Demand]:
         case Send(operand=operand, values=values, extents=extents):
             sent = (*_operand(operand), *extents, *(e for v in values for e in v.index))
             yield from _under(inside, (x for e in sent for x in demands(e)))
-        case Whole(places=places):
-            yield from (x for place in places for e in place for x in demands(e))
+        case Whole(places=places, conditions=conditions):
+            for place, condition in zip(places, conditions, strict=True):
+                yield from demands(condition)
+                yield from _under(conjuncts(condition), (x for e in place for x in demands(e)))
 
 
 def _is_at_least(e: Expr, low: int) -> bool:

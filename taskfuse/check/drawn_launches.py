@@ -1,4 +1,4 @@
-"""Launches that are looked at: extents, and tables, inputs whose elements decide which work there is."""
+"""Sample launches: extents, and tables (inputs whose elements decide the amount of work)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from taskfuse.ir.dims import nearest
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel
+from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.walk import looked_up
 
 LARGE = 330
@@ -22,7 +23,17 @@ ROW = 2
 def drawn_tables(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, NDArray[np.int64]]:
     """An array for each table whose elements occur in expressions."""
     used = looked_up(kernel)
-    return {p.name: ROW * np.arange(int(evaluate(p.shape[0], symbols)), dtype=np.int64) for p in kernel.tables if p.name in used}
+    return {p.name: _drawn(p, symbols) for p in kernel.tables if p.name in used}
+
+
+def _drawn(table: TensorParam, symbols: Mapping[str, int]) -> NDArray[np.int64]:
+    size = int(evaluate(table.shape[0], symbols))
+    if table.rises is None:
+        return ROW * np.arange(size, dtype=np.int64)
+    low, high = (int(evaluate(e, symbols)) for e in table.rises)
+    rows = np.linspace(low, high, size).astype(np.int64)
+    rows[1:-1] |= 1  # groups do not end with tiles
+    return np.minimum(rows, high)
 
 
 def drawn_extents(kernel: Kernel) -> Iterator[dict[str, int]]:

@@ -1,8 +1,8 @@
 """Constant bounds of index expressions, from the conditions that hold at a place.
 
-A deliberately small interval arithmetic: most races are decided over constants, and the prover of ``taskfuse.ir.scalar`` is asked only where these bounds
-do not suffice. It shares nothing with the intervals of :mod:`taskfuse.ir.scalar.intervals`, by which lowering and the CUDA backend choose indices and
-their widths, so that a mistake there is not repeated here.
+A deliberately small interval arithmetic: constants decide most races, and the prover of ``taskfuse.ir.scalar`` runs only where these bounds do not
+suffice. It shares nothing with the intervals of :mod:`taskfuse.ir.scalar.intervals`, by which lowering and the CUDA backend choose indices and their
+widths, so that a mistake there is not repeated here.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ from taskfuse.ir.scalar import (
     Sum,
     Sym,
     Table,
+    UpperBound,
     Xor,
     compare,
     maximum,
 )
 
 Span = tuple[int | None, int | None]
-"""Inclusive bounds; ``None``: none is known."""
+"""Inclusive bounds; ``None``: no known bound."""
 
 OPEN: Span = (None, None)
 NO_NAMES: frozenset[str] = frozenset()
 MEMORY = 1 << 14
-"""Conditions of which it is remembered what they say: they are the same in many places, and in many kernels."""
+"""Most conditions in the cache of their bounds; many places and kernels share conditions."""
 
 
 def terms_of(e: Expr) -> tuple[tuple[tuple[Expr, int], ...], int]:
@@ -286,6 +287,9 @@ class Ranges:
                 return min(values), max(values)
             case Element(low=low, high=high):
                 return self.of(low)[0], self.of(high)[1]
+            case UpperBound():
+                most = self.of(e.most)[1]
+                return 0, None if most is None else max(0, most)
             case Compare() | And() | Or() | Not():
                 return 0, 1
             case _:

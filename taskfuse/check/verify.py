@@ -14,7 +14,7 @@ from taskfuse.check.drawn_launches import drawn_extents
 from taskfuse.check.known import unknown
 from taskfuse.check.order import deadlocks, initialization
 from taskfuse.check.races import Races
-from taskfuse.check.refuted import Budget, TooLarge
+from taskfuse.check.refuted import TooLarge, WorkBudget
 from taskfuse.check.registers import budgets, in_flight, released
 from taskfuse.check.remote import before_exit
 from taskfuse.check.statement_tree import StatementTree
@@ -93,6 +93,8 @@ def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched:
         (TENSORS, assumes_tensors(kernel)),
         (budget, any(isinstance(s, SetMaxNReg) for s in walk(kernel))),
     )
+    rising = [f"{p.name}, whose elements rise from {p.rises[0]} to {p.rises[1]}" for p in kernel.tables if p.rises is not None]
+    more = (*more, (f"tables hold what callers promise: {', '.join(rising)}", bool(rising)))
     assumptions = (*ASSUMPTIONS, *(text for text, holds in more if holds))
     return Certificate(kernel.name, Argument(_argument(kernel, launched)), assumptions, extents, lambda: _refuted(kernel))
 
@@ -145,7 +147,7 @@ def _ordered(structure: Structure, launched: int | None) -> Iterator[Obligation]
 def _refuted(kernel: Kernel) -> tuple[Obligation, ...]:
     """A counterexample at small extents, if one is found."""
     launches = 0
-    budget = Budget()
+    budget = WorkBudget()
     for extents in drawn_extents(kernel):
         if budget.spent:
             break

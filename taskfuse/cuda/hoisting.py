@@ -1,8 +1,8 @@
-"""Divisions that do not change inside a body, computed once where the body begins.
+"""Divisions and searches in tables that do not change inside a body, computed once where the body begins.
 
-A quotient by something that differs between threads or iterations costs dozens of instructions, and the compiler leaves it in the branch of a guard. So
-a body starts with names for those of its quotients and remainders that loops in it repeat, or that it uses more than once. They are integers of
-indices and extents: computing one that no iteration would have computed does no harm.
+A quotient by something that differs between threads or iterations costs dozens of instructions, a search several reads one after another, and the compiler
+leaves both in the branch of a guard. So a body starts with names for those that loops in it repeat, or that it uses more than once. They are integers of
+indices and extents, and a search reads inside its table whatever its key: computing one that no iteration would have computed does no harm.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 
-from taskfuse.ir.scalar import Expr, FloorDiv, Mod, children, elements_of
+from taskfuse.ir.scalar import Element, Expr, FloorDiv, Mod, UpperBound, children, elements_of
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import For, Stmt
 from taskfuse.kir.synchronization import Cursor, CursorInit
@@ -34,7 +34,8 @@ class Divisions:
         self._any = any(self._is_costly(e) for s in statements for whole in expressions(s) for e in _inside(whole))
 
     def _is_costly(self, e: Expr) -> bool:
-        return isinstance(e, FloorDiv | Mod) and not e.b.free <= self._uniform and not elements_of(e)  # there may be no such element without a guard
+        is_costly = isinstance(e, Element | UpperBound) or (isinstance(e, FloorDiv | Mod) and not e.b.free <= self._uniform)
+        return is_costly and all(map(_exists, elements_of(e)))
 
     def of(self, body: tuple[Stmt, ...], known: Mapping[Expr, object]) -> list[Expr]:
         """What to name at the start of ``body``, in an order in which each needs only those before it.
@@ -71,6 +72,12 @@ class Divisions:
             return
         for part in children(e):
             yield from self._largest(part, unset, known)
+
+
+def _exists(e: Element) -> bool:
+    """True only for an element that there is under any condition: at a place that was looked up in the same table, or the one behind it."""
+    place = e.index if isinstance(e.index, UpperBound) else e.index - 1
+    return isinstance(place, UpperBound) and place.tensor is e.tensor and place.size is e.size
 
 
 def _inside(e: Expr) -> Iterator[Expr]:

@@ -80,9 +80,11 @@ class Launcher:
         self._touched = own.touched
         params = wanted(kernel)
         self._count = len(params)
+        self._outputs = len(kernel.outputs)
         self._scalars = [(index, p) for index, p in enumerate(params) if isinstance(p, ScalarParam)]
         self._integers = [(index, p.name) for index, p in enumerate(params) if isinstance(p, IntegerParam)]
         self._positions = [index for index, p in enumerate(params) if isinstance(p, TensorParam)]
+        self._has_arrays_alone = not self._scalars and not self._integers
         self._packers = [_packer(p.dtype) for _, p in self._scalars]
         self._names = [params[k].name for k in self._positions] + [p.name for p in kernel.outputs]
 
@@ -103,11 +105,12 @@ class Launcher:
         """
         if len(args) != self._count:
             check_count(self.kernel, len(args))
-        arrays: Sequence[Any] = [args[k] for k in self._positions] if self._scalars or self._integers else args
+        arrays: Sequence[Any] = args if self._has_arrays_alone else [args[k] for k in self._positions]
         given: tuple[Any, ...] | None = None
         if out is not None:
-            given = outputs_given(self.kernel, out)
-            arrays = (*arrays, *given)
+            is_one = self._outputs == 1 and type(out) in self.probes
+            given = listed = (out,) if is_one else out if out.__class__ is tuple and len(out) == self._outputs else outputs_given(self.kernel, out)
+            arrays = (*arrays, *listed)
         probes = self.probes
         addresses: list[int] = []
         signature: Hashable = given is None

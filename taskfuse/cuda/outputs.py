@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +13,12 @@ from taskfuse.errors import OutputError
 from taskfuse.kir import Kernel
 
 Array = npt.NDArray[Any]
+_LISTS: Final = (tuple, list)
 
 
 def outputs_given(kernel: Kernel, out: Any) -> tuple[Any, ...]:
     """``out`` as one array for each output. Raises :class:`OutputError` if their number is wrong."""
-    given = tuple(cast(Sequence[Any], out)) if isinstance(out, tuple | list) else (out,)
+    given = tuple(cast(Sequence[Any], out)) if isinstance(out, _LISTS) else (out,)
     if len(given) != len(kernel.outputs):
         names = ", ".join(p.name for p in kernel.outputs)
         reason = f"out= has {len(given)} arrays; there are {len(kernel.outputs)} outputs"

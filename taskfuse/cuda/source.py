@@ -25,13 +25,13 @@ from taskfuse.cuda.signature import (
     TensorMapArgument,
     WorkspaceArgument,
 )
-from taskfuse.cuda.statements import Statements
+from taskfuse.cuda.statements import StatementPrinter
 from taskfuse.cuda.storage import NamedStorage, elements, shared_layout
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import Helper, closure
-from taskfuse.cuda.writer import INDENT, Identifiers, Scope, Writer
+from taskfuse.cuda.writer import INDENT, Identifiers, TextScope, Writer
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import ONE, Const, Expr, const, elements_of, sym
+from taskfuse.ir.scalar import ONE, Const, Expr, const, lookups_of, sym
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType
 from taskfuse.kir import Kernel, accesses, expressions, walk
 from taskfuse.kir.declarations import HostParam, IntegerParam, ScalarParam, TensorMapParam, TensorParam
@@ -144,8 +144,8 @@ class _Emitter:
 
         writer = Writer(kernel, self.names, places, mbarriers, self.helpers)
         synchronization = Synchronization(writer, counters, self.debug)
-        statements = Statements(writer, synchronization, self.fast_math, self.divisors.uniform, self.chaos, self.locations)
-        statements.body(kernel.body, Scope(self.indices, (), 1, set()))
+        statements = StatementPrinter(writer, synchronization, self.fast_math, self.divisors.uniform, self.chaos, self.locations)
+        statements.body(kernel.body, TextScope(self.indices, (), 1, set()))
         integers, texts = self._integers()
         arguments += integers
         parameters += texts
@@ -170,7 +170,7 @@ class _Emitter:
         arguments: list[Argument] = []
         parameters: list[str] = []
         accessed = {a.buffer for s in walk(self.kernel) for side in accesses(s) for a in side}
-        accessed |= {found.tensor.name for s in walk(self.kernel) for e in expressions(s) for found in elements_of(e)}
+        accessed |= {found.tensor.name for s in walk(self.kernel) for e in expressions(s) for found in lookups_of(e)}
         forms = iter(self.variant.forms)
         in_place = self.kernel.in_place.values()
         for p in self.kernel.params:

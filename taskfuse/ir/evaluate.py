@@ -152,8 +152,11 @@ class _Reference:
                 result = self.updated(result, update, place)
             elif array.size:
                 grid = self.grid(array.shape)
-                index = tuple(_checked(evaluate_expr(e, grid), n) for e, n in zip(place, space, strict=True))
-                result[np.broadcast_arrays(*index, np.empty(array.shape, np.bool_))[:-1]] = array
+                valid = np.broadcast_to(np.asarray(evaluate_expr(part.valid, grid), np.bool_), array.shape)
+                points = np.nonzero(valid)
+                here = {**self.symbols, **{f"i{k}": p for k, p in enumerate(points)}}
+                index = tuple(_checked(evaluate_expr(e, here), n) for e, n in zip(place, space, strict=True))
+                result[index] = array[points]
         return result
 
     def updated(self, whole: Array, update: Update, place: Sequence[Expr]) -> Array:

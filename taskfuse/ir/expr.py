@@ -140,7 +140,7 @@ class Assemble:
     which has the symbols of its values, or with none where a value is outside. Several may have one place. All other parts have different places.
 
     Attributes:
-        parts: reads of the parts, each at its own index symbols ``i0...``.
+        parts: reads of the parts, each at its own index symbols ``i0...``; elements that are not valid there belong to no element of the output.
         places: per part, the output's index from the part's index symbols.
     """
 

@@ -50,7 +50,7 @@ from taskfuse.ir.syntax import (
     ValueWord,
     ViewText,
 )
-from taskfuse.ir.tables import Table
+from taskfuse.ir.tables import RISING, Table
 from taskfuse.ir.tasks import CHOSEN
 from taskfuse.ir.types import MemoryType
 
@@ -168,7 +168,7 @@ class _Grammar(FusionReader):
     def table(self) -> Table:
         low = self.expression()
         self.expect("..")
-        return Table(low, self.expression())
+        return Table(low, self.expression(), self.take(RISING))
 
     def result(self) -> ResultText:
         name = self.tensor_name()

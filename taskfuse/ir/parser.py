@@ -13,7 +13,7 @@ from taskfuse.ir.dims import Dim
 from taskfuse.ir.expr import Assemble, Gather, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, Update, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.grammar import read_fusion
-from taskfuse.ir.scalar import Expr, Token, elements_of, integers_of, shape_text
+from taskfuse.ir.scalar import Expr, Token, integers_of, lookups_of, shape_text
 from taskfuse.ir.syntax import (
     AssembleText,
     AxisName,
@@ -240,7 +240,7 @@ class _Builder:
             unknown = integers_of(e) - allowed
             if unknown:
                 raise token.error(f"there is no dimension '{min(unknown)}': declare it with DIM")
-            for found in elements_of(e):
+            for found in lookups_of(e):
                 declared = self.declared.get(found.tensor.name)
                 if declared is None or declared.table is None:
                     raise token.error(f"'{found.tensor}' is not a table")

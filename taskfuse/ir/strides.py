@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from taskfuse.errors import FusionError, ParseError
-from taskfuse.ir.scalar import Const, Expr, Facts, IntLike, free_symbols, ge, lt, parse_expr, prove, shape_text, simplify, wrap
+from taskfuse.ir.scalar import Const, Expr, Facts, IntLike, free_symbols, ge, lt, parse_expr, prove, shape_text, simplify, unsafe_divisor, wrap
 from taskfuse.location import caller
 
 
@@ -51,6 +51,10 @@ def declared_strides(fusion: str, tensor: str, shape: Sequence[Expr], given: Seq
     unknown = sorted(name for e in found for name in free_symbols(e) if name not in dims)
     if unknown:
         raise FusionError(fusion=fusion, reason=f"a stride of {tensor} uses '{unknown[0]}', which is not a dimension", location=caller())
+    divisor = next((d for e in found if (d := unsafe_divisor(e, facts)) is not None), None)
+    if divisor is not None:
+        reason = f"a stride of {tensor} divides by {divisor}, which may be 0"
+        raise FusionError(fusion=fusion, reason=reason, help="declare it with tf.dim(..., min=1)", location=caller())
     if any(prove(lt(e, 0), facts) for e in found) or collides(shape, found, facts):
         help = "each stride must be at least 1, and step over all elements of the axes with smaller strides"
         reason = f"with the strides {shape_text(found)}, elements of {tensor} {text} would share memory"

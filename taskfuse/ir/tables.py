@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from taskfuse.ir.scalar import Expr
 
+RISING = "rising"
+"""In the text, the promise that a table rises."""
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -17,10 +20,13 @@ class Table:
     Attributes:
         low: the least value.
         high: the greatest value.
+        rises: the caller's promise that no element is less than the one before it, that the first is ``low`` and the last ``high``. What a kernel computes
+            rests on it, but no access and no wait does.
     """
 
     low: Expr
     high: Expr
+    rises: bool = False
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
@@ -29,7 +35,7 @@ class Table:
 
     def mapped(self, change: Callable[[Expr], Expr]) -> Table:
         """The table with ``change`` applied to its expressions."""
-        return Table(change(self.low), change(self.high))
+        return Table(change(self.low), change(self.high), self.rises)
 
     def __str__(self) -> str:
-        return f"{self.low}..{self.high}"
+        return f"{self.low}..{self.high}{f' {RISING}' if self.rises else ''}"

@@ -15,6 +15,7 @@ class TensorParam:
 
     Attributes:
         into: of an output: the input whose array it is written into; ``None``: it has an array of its own.
+        rises: of a table: the promise that no element is less than the one before it, and the first and the last element; ``None``: none is made.
     """
 
     name: str
@@ -22,6 +23,7 @@ class TensorParam:
     shape: tuple[Expr, ...]
     is_output: bool
     into: str | None = None
+    rises: tuple[Expr, Expr] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ class _Comparison:
 
     def run(self) -> None:
         fusion, kernel = self._fusion, self._kernel
-        wanted: list[Param] = [TensorParam(tv.name, tv.dtype, tuple(tv.shape), False) for tv in fusion.inputs]
+        rising = {tv: (known.low, known.high) for tv, known in fusion.tables.items() if known.rises}
+        wanted: list[Param] = [TensorParam(tv.name, tv.dtype, tuple(tv.shape), False, rises=rising.get(tv)) for tv in fusion.inputs]
         wanted += [ScalarParam(s.name, s.dtype) for s in fusion.scalars]
         wanted += map(IntegerParam, fusion.integers)
         for tv in fusion.outputs:
@@ -121,6 +122,7 @@ class _Comparison:
                 self._operands(expr.operands[1:], (rule.operand, *rule.values))
             case Assemble(), Whole() as rule:
                 _equal("places of the parts", expr.places, rule.places)
+                _equal("conditions of the parts", tuple(part.valid for part in expr.parts), rule.conditions)
                 self._parts(expr.parts, rule.parts)
             case _:
                 raise Unfaithful(f"{type(expr).__name__} became {type(d.rule).__name__}")

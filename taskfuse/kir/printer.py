@@ -10,6 +10,7 @@ from taskfuse.dtypes import DType, float32
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, Expr, const
+from taskfuse.ir.tables import RISING
 from taskfuse.kir.arguments import wanted
 from taskfuse.kir.clusters import cluster_threads
 from taskfuse.kir.declarations import Argument, Buffer, Dim3, HostParam, IntegerParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
@@ -250,7 +251,8 @@ def _argument(param: Argument) -> str:
     match param:
         case TensorParam():
             into = "" if param.into is None else f" {INTO} {param.into}"
-            return f"{param.name}: {param.dtype}[{listed(param.shape)}]{into}"
+            rises = "" if param.rises is None else f" {RISING} {param.rises[0]}..{param.rises[1]}"
+            return f"{param.name}: {param.dtype}[{listed(param.shape)}]{into}{rises}"
         case ScalarParam():
             return f"{param.name}: {param.dtype}"
         case IntegerParam():

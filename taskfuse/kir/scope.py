@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.dims import circular, facts_of
-from taskfuse.ir.scalar import SYMBOL_NAME, Expr, Facts, elements_of, eq, integers_of, prove
+from taskfuse.ir.scalar import SYMBOL_NAME, Expr, Facts, eq, integers_of, lookups_of, prove
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, INDEX_TYPES, THREAD_TYPES, MemoryType
 from taskfuse.kir.declarations import Buffer, HostParam, IntegerParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
 from taskfuse.kir.forms import RESERVED
@@ -84,7 +84,7 @@ class Declarations:
 
     def misread(self, e: Expr) -> str | None:
         """What is wrong with the elements of tensors in an expression, or with a tensor that stands for an integer."""
-        for found in elements_of(e):
+        for found in lookups_of(e):
             table = self.tables.get(found.tensor.name)
             if table is None:
                 return f"'{found.tensor}' is not an input of one axis of integers that the kernel leaves as it is, whose elements may stand in expressions"

@@ -11,7 +11,7 @@ from taskfuse.ir.scalar import Expr
 from taskfuse.kir.fields import ExprMap, fields_of, map_access, map_operand
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Bind, For, Gather, If, Stmt, Update
-from taskfuse.kir.operands import Access, BarrierSlot, Case, Holds, Operand, WritingStmt
+from taskfuse.kir.operands import Access, BarrierSlot, ChoiceCase, Holds, Operand, WritingStmt
 from taskfuse.kir.synchronization import Cursor, CursorPart
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Send, Whole
 from taskfuse.location import Location
@@ -149,7 +149,7 @@ def map_definition(d: Definition, f: ExprMap) -> Definition:
         case Apply() | Reduce():
             rule: Rule = replace(d.rule, operands=operands(d.rule.operands))
         case Pick():
-            rule = Pick(tuple(Case(f(c.cond), map_operand(c.operand, f)) for c in d.rule.cases))
+            rule = Pick(tuple(ChoiceCase(f(c.cond), map_operand(c.operand, f)) for c in d.rule.cases))
         case Accumulate():
             rule = replace(d.rule, operand=map_operand(d.rule.operand, f))
         case Find():
@@ -158,7 +158,7 @@ def map_definition(d: Definition, f: ExprMap) -> Definition:
             sent = map_operand(d.rule.operand, f)
             rule = replace(d.rule, operand=sent, values=tuple(map_access(a, f) for a in d.rule.values), extents=each(d.rule.extents))
         case Whole():
-            rule = replace(d.rule, places=tuple(map(each, d.rule.places)))
+            rule = replace(d.rule, places=tuple(map(each, d.rule.places)), conditions=each(d.rule.conditions))
     return replace(d, shape=each(d.shape), space=each(d.space), place=each(d.place), rule=rule)
 
 

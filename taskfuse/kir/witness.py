@@ -12,7 +12,7 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.scalar import Expr
-from taskfuse.kir.operands import Access, Case, Content, Holds, Immediate, Operand
+from taskfuse.kir.operands import Access, ChoiceCase, Content, Holds, Immediate, Operand
 
 INDEXED = (Content.VALUE, Content.BODY, Content.TERM)
 """What has an index: an element, or a point of an iteration space."""
@@ -31,7 +31,7 @@ class Apply:
 class Pick:
     """The operand of the first case whose condition holds."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[ChoiceCase, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,11 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Made of parts: the element ``i0, i1, ...`` of a part is that at its place. Parts that are sent are combined with what the others make."""
+    """Made of parts: the element ``i0, i1, ...`` of a part is that at its place, if the part's condition holds there; those sent are combined with it."""
 
     parts: tuple[str, ...]
     places: tuple[tuple[Expr, ...], ...]
+    conditions: tuple[Expr, ...]
 
 
 Rule = Apply | Pick | Reduce | Accumulate | Find | Send | Whole

@@ -8,11 +8,11 @@ from dataclasses import replace
 from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.axes import iteration_point
 from taskfuse.ir.combine import COMBINES
-from taskfuse.ir.scalar import Expr
+from taskfuse.ir.scalar import TRUE, Expr
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.forms import RULE_WORDS, RuleWord
 from taskfuse.kir.nodes import Stmt
-from taskfuse.kir.operand_parser import DeclaredNames, OperandParser, Reader, known, operation
+from taskfuse.kir.operand_parser import DeclaredNames, KernelReader, OperandParser, known, operation
 from taskfuse.kir.operands import Access, Content, Holds, WritingStmt
 from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Send, Whole, wrong_index
 
@@ -22,7 +22,7 @@ CONTENTS = {c.value: c for c in Content}
 class WitnessParser(OperandParser):
     """Definitions, as read so far, and what refers to them. An access names a tensor here: an input, or one that is defined above."""
 
-    def __init__(self, reader: Reader, names: DeclaredNames, inputs: Sequence[TensorParam]) -> None:
+    def __init__(self, reader: KernelReader, names: DeclaredNames, inputs: Sequence[TensorParam]) -> None:
         super().__init__(reader, names)
         self.definitions: list[Definition] = []
         self.defined: dict[str, Definition] = {}
@@ -119,13 +119,14 @@ class WitnessParser(OperandParser):
         parts = [self.part()]
         while self.reader.take(","):
             parts.append(self.part())
-        return Whole(tuple(name for name, _ in parts), tuple(place for _, place in parts))
+        return Whole(tuple(name for name, _, _ in parts), tuple(place for _, place, _ in parts), tuple(condition for _, _, condition in parts))
 
-    def part(self) -> tuple[str, tuple[Expr, ...]]:
-        """A tensor, and where its elements are."""
+    def part(self) -> tuple[str, tuple[Expr, ...], Expr]:
+        """A tensor, where its elements are, and under which condition."""
         name = self.tensor()
         self.reader.expect("at")
-        return name, self.reader.expressions("(", ")")
+        place = self.reader.expressions("(", ")")
+        return name, place, self.reader.expression() if self.reader.take("if") else TRUE
 
     def tensor(self) -> str:
         token = self.reader.word("a tensor")

@@ -115,8 +115,11 @@ def rules_are_complete(d: Definition, above: Above) -> str | None:
             return None if values and len(values) == len(extents) else f"'{d.tensor}' is found at {len(values)} values with {len(extents)} extents"
         case Send(values=values, extents=extents):
             return None if values and len(values) == len(extents) else f"'{d.tensor}' is sent to {len(values)} values with {len(extents)} extents"
-        case Whole(parts=parts, places=places):
-            return None if parts and len(parts) == len(places) else f"'{d.tensor}' is made of {len(parts)} parts at {len(places)} places"
+        case Whole(parts=parts, places=places, conditions=conditions):
+            wrong = next((c for c in conditions if not is_boolean(c)), None)
+            if not parts or not len(parts) == len(places) == len(conditions):
+                return f"'{d.tensor}' is made of {len(parts)} parts at {len(places)} places under {len(conditions)} conditions"
+            return None if wrong is None else f"the condition {wrong} is not a boolean"
 
 
 def operands_exist(d: Definition, above: Above) -> str | None:
@@ -173,7 +176,7 @@ def parts_fit(d: Definition, above: Above) -> str | None:
     """Every part has a place for each of its elements."""
     if not isinstance(d.rule, Whole):
         return None
-    for part, place in zip(d.rule.parts, d.rule.places, strict=True):
+    for part, place, condition in zip(d.rule.parts, d.rule.places, d.rule.conditions, strict=True):
         found = above.tensors.get(part)
         if found is None:
             return f"there is no input, or tensor that is defined above, '{part}'"
@@ -181,9 +184,11 @@ def parts_fit(d: Definition, above: Above) -> str | None:
             return f"'{d.tensor}' has {len(d.shape)} axes, and the place of '{part}' in it {len(place)} indices"
         rule = found.rule if isinstance(found, Definition) else None
         values = frozenset(str(value_symbol(k)) for k in range(len(rule.values))) if isinstance(rule, Send) else frozenset[str]()
-        name = _foreign(place, _point(len(found.shape)) | above.declarations.extents | values)
+        name = _foreign((*place, condition), _point(len(found.shape)) | above.declarations.extents | above.declarations.tables.keys() | values)
         if name is not None:
             return f"'{name}' is not defined in the place of '{part}', which has {len(found.shape)} axes"
+        if (misread := next(filter(None, map(above.declarations.misread, (*place, condition))), None)) is not None:
+            return misread
     return None
 
 

@@ -178,7 +178,8 @@ class Emitter:
             scope, threads = (BarrierScope.CLUSTER, everyone) if remote else (BarrierScope.BLOCK, ranges.threads)
             head += [If((Branch(first, inits),), location=start), Barrier(scope, threads, note="barriers are initialized", location=start)]
         head += (replace(c, location=lines.get(c.name)) for c in cursors)
-        params: list[Param] = [TensorParam(tv.name, tv.dtype, tv.shape, False) for tv in fusion.inputs]
+        rising = {tv: (known.low, known.high) for tv, known in fusion.tables.items() if known.rises}
+        params: list[Param] = [TensorParam(tv.name, tv.dtype, tv.shape, False, rises=rising.get(tv)) for tv in fusion.inputs]
         params += [ScalarParam(s.name, s.dtype) for s in fusion.scalars]
         params += map(IntegerParam, fusion.integers)
         into = {r.tensor: r.into.name for r in fusion.results if r.into is not None and r.into.is_input}

@@ -7,6 +7,9 @@ its guards: all of them must reach each of its barriers.
 
 Where the blocks take the work in a rotated order, the loop is over the items of work themselves: of a sum of a trip and of a remainder by the number of
 blocks little could be proved.
+
+A tile of ragged rows may have no row that belongs to it, which offsets say. If all that is computed for a tile is stored there, such a tile is an empty piece
+of work like one behind the last.
 """
 
 from __future__ import annotations
@@ -14,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from taskfuse.ir.axes import Axis, Rasterize, Split
-from taskfuse.ir.expr import Reduction
+from taskfuse.ir.axes import Axis, Rasterize, Split, is_map_symbol
+from taskfuse.ir.expr import Assemble, Read, Reduction
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Expr, and_, ceildiv, maximum, select, simplify
+from taskfuse.ir.scalar import Compare, CompareOp, Expr, Facts, Min, and_, ceildiv, conjuncts, lt, maximum, prove, select, simplify, substitute
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, MemoryType, ParallelType
@@ -27,6 +30,34 @@ from taskfuse.lowering.plan import LoopVariables, Walk
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
 from taskfuse.schedule.order import Tree
 from taskfuse.schedule.shared_loops import Loop, SharedLoops
+
+
+def _some(valid: Expr) -> Expr | None:
+    """A condition on ``i0`` alone that holds where ``low <= e`` and ``e < high`` do for some e: that ``low < high``."""
+    parts = [c for c in conjuncts(valid) if isinstance(c, Compare)]
+    for one in parts:
+        for two in parts:
+            if one.op is CompareOp.LE and two.op is CompareOp.LT and one.b is two.a:
+                ends = two.b.args if isinstance(two.b, Min) else (two.b,)
+                found = and_(*(lt(one.a, e) for e in ends))
+                if not any(name != "i0" and is_map_symbol(name) for name in found.free):
+                    return found
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ragged:
+    """Tiles of ragged rows that a work axis counts.
+
+    Attributes:
+        maps: of the work axis.
+        place: of the axis of tiles among those that it counts.
+        condition: that rows belong to the tile ``i0``.
+    """
+
+    maps: tuple[Expr, ...]
+    place: int
+    condition: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +85,7 @@ class GridStrideLoops:
         self._distributing: set[Loop] = set()
         self._emptied: set[Loop] = set()
         self._trips: dict[Loop, Expr] = {}
+        self._ragged: dict[Loop, _Ragged] = {}
         self._walks: dict[Loop, Walk] = {}
 
     def find(self, memory: dict[TensorView, MemoryType], indexes_registers: Callable[[TensorView, Loop], bool]) -> None:
@@ -64,10 +96,11 @@ class GridStrideLoops:
         """
         loops = list(self._shared_loops.loops)
         distributing = {loop for loop in loops if self._is_distributed(loop)}
-        emptied = {inner for loop in distributing if (inner := self._emptied_by(loop, loops)) is not None}
+        ragged = dict(found for e in self._fusion.exprs() if isinstance(e, Assemble) for p in e.parts if (found := self._ragged_by(p)) is not None)
+        emptied = {inner for loop in (*distributing, *ragged) if (inner := self._emptied_by(loop, loops)) is not None}
         trips = {loop: trips for loop in loops if (trips := self._bounded_trips(loop, memory, indexes_registers)) is not None}
         walks = {loop: walk for loop in loops if (walk := self._walk(loop, memory, indexes_registers)) is not None}
-        self._distributing, self._emptied, self._trips, self._walks = distributing, emptied, trips, walks
+        self._distributing, self._emptied, self._trips, self._walks, self._ragged = distributing, emptied, trips, walks, ragged
 
     def walk(self, loop: Loop) -> Walk | None:
         """The items of work that a loop visits, if the kernel's loop is over these."""
@@ -93,6 +126,7 @@ class GridStrideLoops:
                 values[a] = digit_values(digits(tv, ptype), simplify(index, facts), facts)[a]
         values = backward(tv, values)
         rest = [c for t in self.whole(tv, values) for c in bound(values[t.source], t.source.extent, facts)]
+        rest += self.has_rows(tv, values, facts)
         return simplify(select(and_(*rest), extent, 0), facts) if rest else extent
 
     def bounded(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[Split]:
@@ -127,6 +161,16 @@ class GridStrideLoops:
                     implied.add(t.outer)
         return found
 
+    def has_rows(self, tv: TensorView, values: dict[Axis, Expr], facts: Facts) -> list[Expr]:
+        """The condition that the tile of ragged rows around code of ``tv`` has rows; none if code runs for any."""
+        for _, loop in self._around(tv)[:1]:
+            ragged = self._ragged.get(loop)
+            for t in tv.schedule.transforms if ragged is not None else ():
+                if ragged is not None and isinstance(t, Rasterize) and t.maps == ragged.maps and t.sources[ragged.place] in values:
+                    condition = simplify(substitute(ragged.condition, {"i0": values[t.sources[ragged.place]]}), facts)
+                    return [] if prove(condition, facts) else [condition]
+        return []
+
     def skips_empty(self, tv: TensorView, loops: dict[Axis, Expr]) -> bool:
         """True inside a loop that runs no trips for an empty piece of work."""
         return any(a in loops and loop in self._emptied and loops[a] is self._variables.symbol(loop) for a, loop in self._around(tv))
@@ -146,6 +190,17 @@ class GridStrideLoops:
         inside = [x for x in loops if x.depth > loop.depth and x.axes.keys() <= loop.axes.keys() and len(x.axes) > 1]
         coded = [x for x in inside if all(tv.schedule.ptype(a) is ParallelType.Serial for tv, a in x.axes.items())]
         return min(coded, key=lambda x: x.depth, default=None)
+
+    def _ragged_by(self, part: Read) -> tuple[Loop, _Ragged] | None:
+        """The outermost loop around a part whose elements do not all have a place, and the condition that those of a tile have one."""
+        tv = part.tensor
+        condition = _some(part.valid)
+        if condition is None or tv not in self._shared_loops.path:
+            return None
+        made = next((t for t in tv.schedule.transforms if isinstance(t, Rasterize) and tv.root[0] in t.sources), None)
+        loop = self._shared_loops.path[tv][0]
+        unread = (x for x in loop.axes if x is not tv and (x.is_output or any(use.output not in loop.axes for use in storage_uses(self._fusion, x))))
+        return None if made is None or any(unread) else (loop, _Ragged(made.maps, made.sources.index(tv.root[0]), condition))
 
     def _split(self, tv: TensorView, axis: Axis) -> Split | None:
         """The split with a remainder whose outer axis is ``axis`` and whose inner axis is bound to a block index."""

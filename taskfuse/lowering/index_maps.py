@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taskfuse.ir.axes import Axis, Rasterize, Resize, Split, is_map_symbol, value_symbol
-from taskfuse.ir.expr import Gather, Read, Reduction, Update
+from taskfuse.ir.axes import Axis, Rasterize, Resize, Split, is_map_symbol, iteration_symbol, value_symbol
+from taskfuse.ir.expr import Assemble, Gather, Read, Reduction, Update
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import Expr, Facts, const, elements_of, eq, ge, lt, minimum, prove, simplify, sym
+from taskfuse.ir.scalar import TRUE, Expr, Facts, conjuncts, const, elements_of, eq, ge, lt, minimum, prove, simplify, substitute, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.lowering.completion import has_copies_of_threads
@@ -78,6 +78,7 @@ class IndexMaps:
         self.variables = LoopVariables()
         self.grid_stride = GridStrideLoops(fusion, tree, shared_loops, ranges, self.variables)
         self.ends: dict[Loop, Expr] = {}
+        self._belongs = {p.tensor: p.valid for e in fusion.exprs() if isinstance(e, Assemble) for p in e.parts if p.valid is not TRUE}
         self._known: dict[TensorView, IndexMap] = {}
         self._accumulating: dict[TensorView, IndexMap] = {}
 
@@ -153,6 +154,10 @@ class IndexMaps:
             early += [] if skips else rest
             for condition in rest:
                 facts = facts.with_assumption(condition)
+        ragged = self.grid_stride.has_rows(tv, values, facts)
+        early += [] if skips else ragged
+        for condition in ragged:
+            facts = facts.with_assumption(condition)
         inside = with_merged(tv, start, values, facts)
         values = onward(tv, values, facts)
         tails: list[Expr] = []
@@ -183,6 +188,10 @@ class IndexMaps:
                         guards.append(ge(simplify(values[source], facts), 0))
                 case _:
                     pass
+        if tv in self._belongs and not outside and all(a in values for a in tv.logical):
+            place = {str(iteration_symbol(k)): values[a] for k, a in enumerate(tv.logical)}
+            wanted = (simplify(substitute(c, place), facts) for c in conjuncts(self._belongs[tv]))
+            guards += [c for c in wanted if not prove(c, facts)]
         # The indices are simplified without the guards: which axes storage keeps must not depend on what guards cut off.
         guards = early + pieces + guards
         values = {a: simplify(v, facts) for a, v in values.items()}

@@ -10,6 +10,7 @@ from taskfuse.ops import (
     composite,
     create,
     elementwise,
+    grouped,
     indexing,
     jagged,
     linalg,
@@ -31,6 +32,7 @@ from taskfuse.ops.create import *
 from taskfuse.ops.einsum import *
 from taskfuse.ops.elementwise import *
 from taskfuse.ops.gather import *
+from taskfuse.ops.grouped import *
 from taskfuse.ops.indexing import *
 from taskfuse.ops.jagged import *
 from taskfuse.ops.linalg import *
@@ -54,6 +56,7 @@ __all__ += products.__all__
 __all__ += elementwise.__all__
 __all__ += gathers.__all__
 __all__ += indexing.__all__
+__all__ += grouped.__all__
 __all__ += jagged.__all__
 __all__ += linalg.__all__
 __all__ += missing.__all__

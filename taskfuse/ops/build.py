@@ -20,7 +20,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 from taskfuse.ir.expr import IndexValue, Literal, Operand, Pointwise, Read, ScalarRead
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, free_symbols, shape_text
+from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, free_symbols, shape_text, unsafe_divisor
 from taskfuse.ir.tensor import Scalar, TensorView, Value
 from taskfuse.location import caller
 
@@ -101,11 +101,20 @@ def common_fusion(op: str, operands: Sequence[Value]) -> Fusion:
 
 
 def check_symbols(op: str, fusion: Fusion, x: object) -> None:
-    """Check that an expression is made of dimensions of ``fusion``. Raises :class:`FusionError`."""
+    """Check that an expression is made of dimensions of ``fusion``, and has a value. Raises :class:`FusionError` or :class:`ShapeError`."""
     unknown = sorted(free_symbols(x) - fusion.dims.keys()) if isinstance(x, Expr) else []
     if unknown:
         reason = f"{op} of {x}: '{unknown[0]}' is not one of its dimensions"
         raise FusionError(fusion=fusion.name, reason=reason, help="use extents of tensors of this fusion, x.shape[d]", location=caller())
+    if isinstance(x, Expr):
+        check_divisors(op, str(x), x, fusion.facts())
+
+
+def check_divisors(op: str, what: str, x: Expr, facts: Facts) -> None:
+    """Check that an expression has a value in every call. Raises :class:`ShapeError`."""
+    divisor = unsafe_divisor(x, facts)
+    if divisor is not None:
+        raise shape_error(op, f"{what} divides by {divisor}, which may be 0", "declare it with tf.dim(..., min=1)")
 
 
 def normalize_axis(op: str, axis: object, ndim: int, what: str) -> int:

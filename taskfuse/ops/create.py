@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from numbers import Integral
 from typing import SupportsIndex
 
@@ -13,11 +13,11 @@ from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue, ScalarRead
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, IntLike, Mod, children, free_symbols, ge, lt, maximum, parse_expr, prove, simplify, sym, wrap
+from taskfuse.ir.scalar import Const, Expr, IntLike, free_symbols, lt, maximum, parse_expr, prove, simplify, sym, wrap
 from taskfuse.ir.tables import Table
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import caller
-from taskfuse.ops.build import Shape, check_symbols, check_tensor, define_pointwise, dtype_error, literal, normalize_axis, plain, shape_error
+from taskfuse.ops.build import Shape, check_divisors, check_symbols, check_tensor, define_pointwise, dtype_error, literal, normalize_axis, plain, shape_error
 from taskfuse.ops.elementwise import add, mul
 from taskfuse.ops.pointwise import cast
 from taskfuse.ops.registry import OpKind, always, op, same
@@ -118,18 +118,8 @@ def extent(op: str, fusion: Fusion, value: object) -> Expr:
     _declare(fusion, found)
     if prove(lt(found, 0), fusion.facts()):
         raise shape_error(op, f"extent {found} is negative")
-    for divisor in _divisors(found):
-        if not prove(ge(divisor, 1), fusion.facts()):
-            raise shape_error(op, f"extent {found} divides by {divisor}, which may be 0", "declare it with tf.dim(..., min=1)")
+    check_divisors(op, f"extent {found}", found, fusion.facts())
     return found
-
-
-def _divisors(e: Expr) -> Iterator[Expr]:
-    """The divisors that occur in an expression."""
-    if isinstance(e, FloorDiv | Mod):
-        yield e.b
-    for child in children(e):
-        yield from _divisors(child)
 
 
 @op(OpKind.CREATION, same, torch="", numpy="")
@@ -160,7 +150,7 @@ def define_tensor(
 
 
 @op(OpKind.CREATION, same, torch="", numpy="")
-def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, low: Extent = 0) -> TensorView:
+def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, low: Extent = 0, rising: bool = False) -> TensorView:
     """An input of ``size`` integers that determines the work: offsets of ragged rows, their lengths, groups of tiles.
 
     Elements are clamped to ``low..high``, so that no access leaves its tensor whatever a table holds.
@@ -171,6 +161,8 @@ def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, lo
         high: the greatest value.
         dtype: an integer type other than ``uint64``.
         low: the least value.
+        rising: a promise: no element is less than the one before it, the first is ``low`` and the last ``high``, as offsets of rows are. What a kernel computes
+            from a table that breaks it is unspecified; it still neither reads nor writes outside its tensors, and ends.
 
     Raises:
         FusionError: outside ``with Fusion()``, or if the name is taken, or is not an identifier, or is that of a dimension.
@@ -183,7 +175,7 @@ def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, lo
         raise dtype_error("table", f"{wanted.name} is not a type that a table may have", "use int32 or int64")
     if not _is_identifier(name) or is_map_symbol(name) or name in fusion.dims:
         raise FusionError(fusion=fusion.name, reason=f"{name!r} is not a name for a table", help="use an identifier that no dimension has", location=caller())
-    known = Table(extent("table", fusion, low), extent("table", fusion, high))
+    known = Table(extent("table", fusion, low), extent("table", fusion, high), rising)
     made = fusion.add_input(fusion.new_tensor([axis(e) for e in _shape("table", fusion, size)], wanted, name=name, location=caller()))
     fusion.tables[made] = known
     return made

@@ -42,7 +42,7 @@ def slice(
     """``x[starts[0]:stops[0]:steps[0], ...]``: a view.
 
     Each list has at most one entry per dimension; ``None``, or an entry omitted at the end, is as in a Python slice. Negative integers count
-    from the end, bounds are clamped as in NumPy; a symbolic bound counts from the start.
+    from the end, bounds are clamped as in NumPy; a symbolic bound counts from the start, and must not be one that is never positive.
 
     Raises :class:`ShapeError` if there are too many entries, the lists differ in length, or a step is 0.
     """
@@ -164,13 +164,15 @@ def _resolve(op: str, fusion: Fusion, key: builtins.slice[Any, Any, Any], size: 
     if step == 0:
         raise shape_error(op, "slice step is 0")
     least, most = (wrap(0), size) if step > 0 else (wrap(-1), size - 1)
-    first = (least if step > 0 else most) if start is None else _bound(cast("IntLike", start), size, least, most, facts)
-    last = (most if step > 0 else least) if stop is None else _bound(cast("IntLike", stop), size, least, most, facts)
+    first = (least if step > 0 else most) if start is None else _bound(op, cast("IntLike", start), size, least, most, facts)
+    last = (most if step > 0 else least) if stop is None else _bound(op, cast("IntLike", stop), size, least, most, facts)
     distance = last - first if step > 0 else first - last
     return _Range(first, step, simplify(maximum(distance.ceildiv(abs(step)), 0), facts))
 
 
-def _bound(bound: IntLike, size: Expr, least: Expr, most: Expr, facts: Facts) -> Expr:
+def _bound(op: str, bound: IntLike, size: Expr, least: Expr, most: Expr, facts: Facts) -> Expr:
+    if isinstance(bound, Expr) and prove(le(bound, 0), facts) and not prove(ge(bound, 0), facts):
+        raise shape_error(op, f"the slice bound {bound} counts from the start, and is never positive", f"to count from the end write {size + bound}")
     place = size + bound if isinstance(bound, int) and bound < 0 else wrap(bound)
     if prove(and_(le(least, place), ge(most, place)), facts):
         return place

@@ -38,7 +38,7 @@ class CompiledKernel(Executable):
         ProofError: see :func:`taskfuse.compile`.
     """
 
-    __slots__ = ("_arch", "_debug", "_fast_math", "_interface", "_kernel", "_launcher", "_proof", "_unsafe")
+    __slots__ = ("_arch", "_debug", "_fast_math", "_interface", "_is_in_place", "_kernel", "_launcher", "_proof", "_unsafe")
 
     def __init__(
         self,
@@ -54,6 +54,7 @@ class CompiledKernel(Executable):
         super().__init__(backend, schedule)
         self._kernel = kernel if isinstance(kernel, Kernel) else kernel.head
         self._interface = None if isinstance(kernel, Kernel) else kernel
+        self._is_in_place = bool(self._kernel.in_place)
         self._arch = arch
         self._fast_math = fast_math
         self._debug = debug
@@ -111,7 +112,7 @@ class CompiledKernel(Executable):
         """See :meth:`Executable.__call__`. An output that is written into the array of an input is that array."""
         if named:
             args = self.in_order(args, named)
-        if self._kernel.in_place:
+        if self._is_in_place:
             out = self._with_inputs(args, out, stream)
         launcher = self._launcher
         if launcher is not None and args and type(args[0]) in launcher.probes:

@@ -150,14 +150,15 @@ class Sequencer:
             if not has_code(fusion, expr):
                 continue
             tv = expr.output
-            self._rank[tv] = (k if self._random is None else self._random.randrange(1 << 30),)
+            self._rank[tv] = (k,)
             for read in storage_reads(fusion, expr):
                 self._edges += [(source, tv) for source in made_from(fusion, read.tensor) if not source.is_input]
             self._paths[tv] = self.tree.path(tv)
             self._roles[tv] = self.tree.roles(self._paths[tv])
-        if self._random is None:
-            self._rank_members()
-        self._turns = self._ring_turns()
+        self._rank_members()
+        self._turns = self._ring_turns()  # no seed changes who has a ring first
+        if self._random is not None:
+            self._rank = {tv: (self._random.randrange(1 << 30),) for tv in self._rank}
 
     def _rank_members(self) -> None:
         """Let members of a horizontal group that is not parallelized come in the order in which the group has them."""

@@ -1,17 +1,20 @@
-"""scatter: computing a concatenation in gather form, and its elementwise functions, part by part.
+"""scatter: computing a concatenation, or ragged rows of tiles, in gather form, and the elementwise functions of it, part by part.
 
 In gather form the loops of the result find the part that holds an element. Here each part is computed by itself, through every function up to the
-outputs, and stored as a slice of them; the outputs are then assembled from their parts, which takes no code.
+outputs, and stored at its place in them; the outputs are then assembled from their parts, which takes no code. Tiles of ragged rows
+(:mod:`taskfuse.ir.row_tiles`) are one part, whose rows that belong to other tiles have no place.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from taskfuse.ir.axes import Axis, axis, iteration_point, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, IndexValue, Operand, Pointwise, Read, Select
-from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, and_, eq, le, lt, substitute, wrap
+from taskfuse.ir.expr import Assemble, IndexValue, Operand, Pointwise, Read, Select, View
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.row_tiles import RowTiles
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, UpperBound, and_, eq, le, lookups_of, lt, substitute, wrap
 from taskfuse.ir.storage import resolve, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
@@ -21,17 +24,19 @@ from taskfuse.schedule.call import Call
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """One operand of a concatenation.
+    """One operand of a concatenation, or the tiles of ragged rows.
 
     Attributes:
-        read: its tensor, at the iteration symbols of the result.
+        read: its tensor, at the part's own iteration symbols.
         place: the index in the result, from the part's iteration symbols.
         root: the part's axes.
+        valid: which elements of the part have a place, over its iteration symbols.
     """
 
     read: Read
     place: tuple[Expr, ...]
     root: tuple[Axis, ...]
+    valid: Expr = TRUE
 
     def moved(self, e: Expr) -> Expr:
         """An expression over the symbols of the result, rewritten over those of the part."""
@@ -42,8 +47,8 @@ def scatter(tv: TensorView) -> tuple[TensorView, ...]:
     """See :meth:`TensorView.scatter`.
 
     Raises:
-        ScheduleError: ``tv`` is not a concatenation of tensors, something that is not elementwise reads it or what is computed from it, or one of these
-            tensors is scheduled already.
+        ScheduleError: ``tv`` is neither a concatenation of tensors nor ragged rows of tiles, something that is not elementwise reads it or what is computed
+            from it, or one of these tensors is scheduled already.
         TaskError: if a law of tasks and groups is broken.
     """
     call = Call("scatter", tv)
@@ -55,11 +60,12 @@ def scatter(tv: TensorView) -> tuple[TensorView, ...]:
             raise call.error(f"{x.name} is scheduled already", "scatter first")
     fusion.check()
     location = caller()
+    if isinstance(tv.definition, View):
+        fusion.define(Pointwise(tv, ELEMENTWISE["copy"], tv.definition.operands, location))
     made: dict[TensorView, list[TensorView]] = {tv: []}
     for part in parts:
         new = fusion.new_tensor(_fresh(part), tv.dtype, location=location, origin=tv)
-        read = Read(part.read.tensor, tuple(part.moved(e) for e in part.read.index))
-        fusion.define(Pointwise(new, ELEMENTWISE["copy"], (read,), location))
+        fusion.define(Pointwise(new, ELEMENTWISE["copy"], (part.read,), location))
         join_task(new, tv)
         made[tv].append(new)
     for reader in readers:
@@ -74,11 +80,17 @@ def scatter(tv: TensorView) -> tuple[TensorView, ...]:
     stored: list[TensorView] = []
     for x in (tv, *readers):
         if x.is_output:
-            reads = tuple(Read(p, iteration_point(p.ndim)) for p in made[x])
+            reads = tuple(Read(p, iteration_point(p.ndim), part.valid) for p, part in zip(made[x], parts, strict=True))
             fusion.define(Assemble(x, reads, tuple(part.place for part in parts), location))
             stored += made[x]
     fusion.remove_unread([x for x in (tv, *readers) if not x.is_output])
     return tuple(stored)
+
+
+def ragged_rows(fusion: Fusion) -> tuple[TensorView, ...]:
+    """The tensors that are ragged rows of tiles, in gather form."""
+    views = (e for e in fusion.exprs() if isinstance(e, View))
+    return tuple(e.output for e in views if rows_of(e.operand, e.output) is not None)
 
 
 def is_concatenation(tv: TensorView) -> bool:
@@ -90,13 +102,17 @@ def is_concatenation(tv: TensorView) -> bool:
 def _parts(call: Call) -> tuple[_Part, ...]:
     found = _find(call.tv)
     if found is None:
-        raise call.error("it is not a concatenation of parts that fill it along one axis", "tf.cat and tf.stack make one")
+        raise call.error(
+            "it is not a concatenation of parts that fill it along one axis, nor ragged rows of tiles", "tf.cat, tf.stack and tf.grouped_matmul make one"
+        )
     return found
 
 
 def _find(tv: TensorView) -> tuple[_Part, ...] | None:
     """The parts, if the operands of ``tv`` fill one of its axes one after another."""
     expr = tv.definition
+    if isinstance(expr, View):
+        return _tiles(tv, expr.operand)
     if not isinstance(expr, Select) or len(expr.operands) < 2:
         return None
     for d, along in enumerate(tv.root):
@@ -110,6 +126,30 @@ def _find(tv: TensorView) -> tuple[_Part, ...] | None:
             start = start + (part.root[d].extent if len(part.root) == len(tv.root) else ONE)
         if len(parts) == len(expr.operands) and start is along.extent:
             return tuple(parts)
+    return None
+
+
+def _tiles(tv: TensorView, read: Read) -> tuple[_Part] | None:
+    """The tiles, if a view takes each row out of the one that it belongs to."""
+    tiles = rows_of(read, tv)
+    if tiles is None:
+        return None
+    tile, row, *others = (iteration_symbol(k) for k in range(read.tensor.ndim))
+    here = tiles.start(tile) + row
+    root = tuple(axis(e) for e in read.tensor.shape)
+    return (_Part(Read(read.tensor, (tile, row, *others)), (here, *others), root, tiles.belongs(here, tile)),)
+
+
+def rows_of(read: Read, tv: TensorView) -> RowTiles | None:
+    """The tiles of ragged rows that ``tv`` reads row by row, if that is what it does."""
+    if read.tensor.ndim != tv.ndim + 1 or read.valid is not TRUE or not isinstance(size := read.tensor.shape[1], Const):
+        return None
+    row, *others = iteration_point(tv.ndim)
+    for found in lookups_of(read.index[0]):
+        if isinstance(found, UpperBound) and found.sought is row:
+            tiles = RowTiles(found.tensor, found.size - 1, found.high, size.value)
+            if read.index == (tiles.tile(row), tiles.place(row), *others) and read.tensor.shape[0] is tiles.count and tv.shape[0] is tiles.rows:
+                return tiles
     return None
 
 
@@ -133,7 +173,9 @@ def _part(tv: TensorView, operand: Read, d: int, start: Expr) -> _Part | None:
         return None
     if list(shape) != extents:
         return None
-    return _Part(resolve(tv.fusion, Read(operand.tensor, operand.index)), tuple(wrap(p) for p in place), tuple(axis(e) for e in extents))
+    found = resolve(tv.fusion, Read(operand.tensor, operand.index))
+    part = _Part(found, tuple(wrap(p) for p in place), tuple(axis(e) for e in extents))
+    return replace(part, read=Read(found.tensor, tuple(part.moved(e) for e in found.index)))
 
 
 def _readers(call: Call) -> list[TensorView]:

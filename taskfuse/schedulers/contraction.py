@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
-from taskfuse.ir.axes import iteration_position
-from taskfuse.ir.contraction import MatrixAxes, computes, factors
+from taskfuse.ir.axes import iteration_position, iteration_symbol
+from taskfuse.ir.contraction import MatrixAxes, axes_of_index, computes, factors
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, View, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import Const, const, ge, is_multiple, prove
-from taskfuse.ir.storage import has_code, producers, reads_of, storage_reads, storage_uses
+from taskfuse.ir.scalar import TRUE, Const, const, ge, is_multiple, prove
+from taskfuse.ir.storage import has_code, made_from, producers, reads_of, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.loads import copy_bytes, is_bulk
 from taskfuse.schedulers.schedule import refuse
@@ -34,6 +34,8 @@ class Operand:
     Attributes:
         tensor: the input that contains it: that of the other factor, too, in ``x @ x.T``.
         position: its position among the operands of the contraction.
+        is_whole: it is read at axes of the contraction alone. Else batch axes decide, by any expression, which matrix of the tensor is read, or where
+            its rows begin.
         is_k_major: k, not m or n, is the last, contiguous axis of the tensor.
         is_bulk: the copy engine can read it.
         size: bytes of one access if threads copy it.
@@ -41,6 +43,7 @@ class Operand:
 
     tensor: TensorView
     position: int
+    is_whole: bool
     is_k_major: bool
     is_bulk: bool
     size: int
@@ -48,7 +51,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Output:
-    """An output of the fusion.
+    """An output of the fusion, or the part that one is made of.
 
     Attributes:
         tensor: the output.
@@ -62,7 +65,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Side:
+class EpilogueInput:
     """An input that the epilogue reads.
 
     Attributes:
@@ -115,7 +118,7 @@ class MatrixProduct:
     b: Operand
     epilogue: tuple[TensorView, ...]
     outputs: tuple[Output, ...]
-    sides: tuple[Side, ...]
+    sides: tuple[EpilogueInput, ...]
     reductions: tuple[Reduced, ...] = ()
     finals: tuple[TensorView, ...] = ()
 
@@ -141,7 +144,8 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None) -> MatrixP
     epilogue, reductions, finals = _behind(fusion, exprs, result)
     places = _places(fusion, result, epilogue)
     behind = [*(e.output for e in reductions), *finals]
-    for tv in asked:
+    parts = [part for tv in asked for part in made_from(fusion, tv)]
+    for tv in parts:
         if tv not in places and not among(tv, behind):
             raise refuse(fusion, "matmul", f"the output {tv.name} does not need the product", "leave it to a fusion of its own")
     two = factors(fusion, expr)
@@ -152,12 +156,12 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None) -> MatrixP
     for axis in (result.root[p] for p in sorted(two.rows | two.columns)):
         if not prove(ge(axis.extent, 1), fusion.facts()):  # the factor that lacks it shares its loop
             raise refuse(fusion, "matmul", f"the extent {axis.extent} of {result.name} may be 0", "declare it with tf.dim(..., min=1)")
-    stored = [tv for tv in asked if tv is result or among(tv, epilogue)]
+    stored = [tv for tv in parts if tv is result or among(tv, epilogue)]
     last = places[stored[0]].get(stored[0].ndim - 1) if stored else None
     if last in two.rows or (last not in two.columns and max(two.rows) > max(two.columns)):
         two = two.swapped()
     axes = two.as_matrices(result, last if last in two.columns else None)
-    a, b = (_operand(fusion, exprs, expr, place, read, row, axes.k) for place, read, row in zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True))
+    a, b = (_operand(fusion, exprs, expr, place, read, row, axes) for place, read, row in zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True))
     if a.tensor.dtype is not b.tensor.dtype:
         raise refuse(fusion, "matmul", f"{a.tensor!r} and {b.tensor!r} have two dtypes", "convert one of them before")
     made = tuple(_output(fusion, tv, places[tv], result, axes.n) for tv in stored)
@@ -316,7 +320,7 @@ def _reduced(result: TensorView) -> int:
     return next(p for p, a in enumerate(result.root) if a.is_reduction)
 
 
-def _operand(fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: int, read: Read, row: int, k: int) -> Operand:
+def _operand(fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: int, read: Read, row: int, axes: MatrixAxes) -> Operand:
     tv = read.tensor
     if not tv.is_input:
         raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
@@ -324,14 +328,15 @@ def _operand(fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: 
         raise refuse(fusion, "matmul", f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
     positions = [iteration_position(e) for e in read.index]
     whole = [expr.output.root[p].extent is n if p is not None else isinstance(e, Const) for e, p, n in zip(read.index, positions, tv.shape, strict=True)]
-    if not all(whole):
+    chosen = [axes_of_index([e]).issubset(axes.batch) or axes_of_index([e - iteration_symbol(row)]).issubset(axes.batch) for e in read.index]
+    if not all(w or c for w, c in zip(whole, chosen, strict=True)) or not whole[-1] or read.valid is not TRUE:
         index = ", ".join(map(str, read.index))
         raise refuse(fusion, "matmul", f"{expr.output.name} reads {tv.name} at [{index}]", "pass slices and reshaped arrays as inputs")
     last = iteration_position(read.index[-1])
-    if last not in (row, k):
+    if last not in (row, axes.k):
         raise refuse(fusion, "matmul", f"the last axis of {tv.name} is a batch axis", "make rows, columns or k contiguous")
     facts = fusion.facts()
-    return Operand(tv, place, last == k, is_bulk(tv, facts), copy_bytes(tv, facts))
+    return Operand(tv, place, all(whole), last == axes.k, is_bulk(tv, facts), copy_bytes(tv, facts))
 
 
 def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: TensorView, n: int) -> Output:
@@ -339,14 +344,14 @@ def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: Tens
         raise refuse(fusion, "matmul", f"the output {tv.name} does not have every axis of the product", "leave it to a fusion of its own")
     row_major = places[tv.ndim - 1] == n
     facts = fusion.facts()
-    bulk = row_major and tv.dtype.itemsize == STAGED_ITEMSIZE and is_bulk(tv, facts)
+    bulk = tv.is_output and row_major and tv.dtype.itemsize == STAGED_ITEMSIZE and is_bulk(tv, facts)
     return Output(tv, bulk, row_major and is_multiple(tv.shape[-1], 2, facts))
 
 
-def _sides(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]], axes: MatrixAxes) -> tuple[Side, ...]:
+def _sides(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]], axes: MatrixAxes) -> tuple[EpilogueInput, ...]:
     inputs = dict.fromkeys(read.tensor for _, read in _reads(fusion, epilogue) if read.tensor.is_input)
     facts = fusion.facts()
     found = {tv: at for tv in inputs if SEVERAL not in (at := places.get(tv, {})).values()}
     return tuple(
-        Side(tv, at.get(tv.ndim - 1) == axes.n and is_multiple(tv.shape[-1], 2, facts), {axes.m, axes.n} <= {*at.values()}) for tv, at in found.items()
+        EpilogueInput(tv, at.get(tv.ndim - 1) == axes.n and is_multiple(tv.shape[-1], 2, facts), {axes.m, axes.n} <= {*at.values()}) for tv, at in found.items()
     )

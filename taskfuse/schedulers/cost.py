@@ -84,6 +84,7 @@ class Problem:
 
     Attributes:
         batch, m, n, k: extents.
+        matrices: of the factor with the columns, fewer than ``batch`` where elements of the batch share one; 0: one for each.
         itemsize: bytes of an operand's element.
         staged, direct, scattered: outputs that are staged for bulk stores, those stored from registers in pairs, and those stored one by one.
         target: the GPU.
@@ -112,6 +113,12 @@ class Problem:
     wide: int = 0
     held: tuple[int, ...] = ()
     work: float = 0
+    matrices: int = 0
+
+    @property
+    def shares_columns(self) -> bool:
+        """Whether elements of the batch share the factor with the columns."""
+        return 0 < self.matrices < self.batch
 
     @property
     def is_reduced(self) -> bool:
@@ -204,7 +211,9 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
     else:
         total = waves * (products + epilogue)
     us = total / target.clock_mhz + (figures.cluster_us if config.cluster > 1 else 0)
-    dram = target.dram_us(problem.batch * problem.itemsize * (problem.m * problem.k + problem.n * problem.k + problem.m * problem.n))
+    matrices = problem.matrices if problem.shares_columns else problem.batch
+    elements = problem.batch * (problem.m * problem.k + problem.m * problem.n) + matrices * problem.n * problem.k
+    dram = target.dram_us(problem.itemsize * elements)
     if dram > us:
         us, bound = dram, "DRAM"
     if problem.is_reduced:
@@ -250,7 +259,7 @@ def candidates(problem: Problem) -> Iterator[MatmulConfig]:
 def group_of(problem: Problem, config: MatmulConfig, blocks: int) -> int:
     """Rows of tiles, or of clusters, in a group such that a wave reads the fewest bytes of the operands."""
     tile_m = config.tile_m * config.cluster
-    rows, columns = ceil(problem.m / tile_m), ceil(problem.n / config.tile_n)
+    rows, columns = ceil(problem.m / tile_m) * (problem.batch if problem.shares_columns else 1), ceil(problem.n / config.tile_n)
     at_once = blocks // config.cluster
 
     def touched(group: int) -> int:

@@ -10,6 +10,8 @@ from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family, accumulator_dtype
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.scatter import ragged_rows
 from taskfuse.schedulers.config import MatmulConfig
 from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
@@ -52,6 +54,12 @@ def matmul(
         UnsupportedError: the fusion or the parameters do not fit this scheduler.
     """
     check_call(fusion, "matmul", config, MatmulConfig)
+    script = Script(fusion)
+    if ragged := ragged_rows(fusion):
+        find(_by_tiles(copy_fusion(fusion)[0]))
+        script.comment("ragged rows are stored tile by tile")
+        for tv in ragged:
+            script.scatter(tv)
     product = find(fusion)
     check_types(fusion, product, tf32)
     problem = problem_of(fusion, product, sizes, target)
@@ -68,12 +76,17 @@ def matmul(
         columns_by_threads=problem.columns_by_threads,
         is_reduced=problem.is_reduced,
     )
-    script = Script(fusion)
-    scheduled = WarpSpecialized(script, product, chosen)
+    scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns)
     scheduled.apply()
     make_roles(script, [scheduled])
     option = estimate(problem, chosen)
     return Chosen("matmul", size_of(problem), option, alternatives, config is not None, script.text, _expected(problem, option), _notes(fusion, product))
+
+
+def _by_tiles(fusion: Fusion) -> Fusion:
+    for tv in ragged_rows(fusion):
+        tv.scatter()
+    return fusion
 
 
 def size_of(p: Problem) -> str:
@@ -140,4 +153,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
     work = float(sum(cost(e) for e in made if e.op.rule is not DTypeRule.CAST))  # that of a conversion is part of storing a piece
     sides, wide = len(product.sides), sum(side.is_wide for side in product.sides)
     by_columns = not product.b.is_k_major
-    return Problem(m, n, k, batch, itemsize, staged, direct, scattered, extent.target, by_columns, access, rows, columns, sides, wide, product.held, work)
+    matrices = prod(extent(e) for e in product.b.tensor.shape) // max(1, n * k)
+    return Problem(
+        m, n, k, batch, itemsize, staged, direct, scattered, extent.target, by_columns, access, rows, columns, sides, wide, product.held, work, matrices
+    )

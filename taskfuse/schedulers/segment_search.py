@@ -6,6 +6,7 @@ What kernels a segment may be is in :mod:`taskfuse.schedulers.segment_ways`.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from heapq import heappop, heappush
 from math import inf, prod
@@ -25,7 +26,7 @@ from taskfuse.schedulers.candidates import Trial, tried
 from taskfuse.schedulers.elementwise import is_aligned
 from taskfuse.schedulers.schedule import Chosen, Sizes
 from taskfuse.schedulers.segment_ways import SLACK, KnownCandidates, Rows, Ways
-from taskfuse.schedulers.segmentation import Segmentation, Step
+from taskfuse.schedulers.segmentation import Segmentation, SegmentStep
 from taskfuse.target import Target
 
 PRODUCTS_WITHOUT_TILES = 0.5
@@ -71,7 +72,7 @@ class Search:
         self._trial = trial
         self._budget = budget
         self._ways: dict[Segment, Ways] = {}
-        self._kept: dict[Segment, Step] = {}
+        self._kept: dict[Segment, SegmentStep] = {}
         self._made: dict[Segment, Chosen[Any]] = {}
         self._dropped: list[str] = []
         self._refused_us = 0.0
@@ -101,13 +102,13 @@ class Search:
         ended = self._budget.why_spent
         return Segmentation(self.fusion.name, tuple(steps), crossing, reason, moved=self.moves, whole_fusion=self.fusion, dropped=dropped, ended=ended)
 
-    def _beside(self, segments: Sequence[Segment], steps: Sequence[Step]) -> list[Step]:
+    def _beside(self, segments: Sequence[Segment], steps: Sequence[SegmentStep]) -> list[SegmentStep]:
         """The kernels, those side by side in one launch that do not wait for one another."""
         own = {tv: k for k, p in enumerate(segments) for tv in p}
         needs = [{own[t] for tv in p for t in self.reads[tv] if t in own and t not in p} for p in segments]
         kinds = [step.schedule.scheduler in (s.__name__ for s in PRODUCTS) for step in steps]
         level = levels(needs, kinds)
-        heads: dict[int, Step] = dict(enumerate(steps))
+        heads: dict[int, SegmentStep] = dict(enumerate(steps))
         for group in groups([step.fusion for step in steps], [step.schedule for step in steps], level, self.target.launch_us) if self._trial else ():
             if self._budget.is_spent:
                 break
@@ -125,7 +126,7 @@ class Search:
             tensors, views = tuple(name for p in parts for name in p.tensors), tuple(name for p in parts for name in p.views)
             for k in group[1:]:
                 del heads[k]
-            heads[group[0]] = Step(found.fusion, came.schedule.expected_by_count(), tensors, views, parts, found.call)
+            heads[group[0]] = SegmentStep(found.fusion, came.schedule.expected_by_count(), tensors, views, parts, found.call)
         return [heads[k] for k in sorted(heads, key=lambda k: (level[k], k))]
 
     def _joined(self, segments: list[Segment]) -> list[Segment]:
@@ -135,17 +136,19 @@ class Search:
             segments = self._merged(segments)
             expected = [self._way(p).us for p in segments]
             self._us_of(segments)
-        number = 0
-        while number != len(segments):
-            number = len(segments)
+        settled = frozenset[Segment]()
+        while settled != (settled := frozenset(segments)):
             while not self._budget.is_spent and (moved := self._moved(segments)) is not None:
-                segments, number = moved, 0
-            if not number:  # what was in the way of a pair may stand elsewhere now
-                segments = self._merged(segments)
+                segments = moved
+            segments = self._merged(segments, settled)  # what was in the way of a pair may stand elsewhere now
         return segments
 
-    def _merged(self, segments: list[Segment]) -> list[Segment]:
-        """``segments`` with pairs merged, those with the most bytes in common first. A pair without a gain is not tried again, since paths remain."""
+    def _merged(self, segments: list[Segment], settled: AbstractSet[Segment] = frozenset()) -> list[Segment]:
+        """``segments`` with pairs merged, those with the most bytes in common first. A pair without a gain is not tried again, since paths remain.
+
+        Args:
+            settled: segments of which no pair is tried.
+        """
         there = dict(enumerate(segments))
         touching: dict[TensorView, set[int]] = {}
         pairs: list[tuple[float, int, int]] = []
@@ -154,6 +157,8 @@ class Search:
             own = self._touched(there[number])
             near = set[int]().union(*(touching.get(tv, ()) for tv in own)) & there.keys()
             for other in near:
+                if there[other] in settled and there[number] in settled:
+                    continue
                 shared = own & self._touched(there[other])
                 heappush(pairs, (-sum(self._size(tv) for tv in shared), other, number))
             for tv in own:
@@ -343,7 +348,7 @@ class Search:
             self._ways[p] = Ways(self.known, self.parts, self.rows, [tv for tv in self.tensors if tv in p])
         return self._ways[p]
 
-    def _step(self, p: Segment) -> Step | None:
+    def _step(self, p: Segment) -> SegmentStep | None:
         return self._way(p).step
 
     def _sorted(self, segments: Sequence[Segment]) -> list[Segment]:

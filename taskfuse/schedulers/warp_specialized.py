@@ -30,7 +30,7 @@ from taskfuse.schedule import layouts
 from taskfuse.schedulers import loads
 from taskfuse.schedulers.config import SPAN, STAGING_SLOTS, STMATRIX, MatmulConfig
 from taskfuse.schedulers.contraction import STAGED_ITEMSIZE, MatrixProduct, Operand
-from taskfuse.schedulers.reduction_epilogue import Parts
+from taskfuse.schedulers.reduction_epilogue import ProductReductions
 from taskfuse.schedulers.script import Script, Spelled
 
 WGMMA_K_BYTES = 32
@@ -60,9 +60,10 @@ class WarpSpecialized:
     Args:
         script: takes the calls.
         turn: its place in a list of products; their operands pass through one ring, and their results through one staging area.
+        across: groups of tiles have rows of several matrices of the batch.
     """
 
-    def __init__(self, script: Script, product: MatrixProduct, config: MatmulConfig, turn: Turn | None = None) -> None:
+    def __init__(self, script: Script, product: MatrixProduct, config: MatmulConfig, turn: Turn | None = None, *, across: bool = False) -> None:
         self.script = script
         self.turn = turn
         self.product = product
@@ -74,7 +75,7 @@ class WarpSpecialized:
         self.head = 2 + config.is_pingpong + self.clustered
         self.piece = self.head + self.shares_rows + self.splits_rows
         """The epilogue's loops are [head, (warpgroup,) (rows of 64,) piece, m64, n64]: this is the piece's."""
-        self.tiles = Spelled(tiles.grouped(config.group), f"tf.tiles.grouped({config.group})")
+        self.tiles = Spelled(tiles.grouped(config.group, across=across), f"tf.tiles.grouped({config.group}{', across=True' * across})")
 
     def apply(self) -> None:
         """Make the calls, but for those of tasks and roles."""
@@ -89,13 +90,13 @@ class WarpSpecialized:
         script.comment("copies: operands into Shared memory, outputs out of it or of registers")
         factors = (self.product.a, self.product.b)
         is_one = factors[0].tensor is factors[1].tensor
-        readers = [[self.product.axes.result, o.position] if is_one or len(storage_uses(fusion, o.tensor)) > 1 else [] for o in factors]
-        self.sources = [(script.new(o.tensor, "cache_after", *reader), o) for o, reader in zip(factors, readers, strict=True)]
+        self.sources = [(self._source(o, is_one), o) for o in factors]
         product = self.product = self._forked()
         self.result = product.axes.result
         axes = product.axes
-        self.parts = Parts(script, self.config, (*axes.batch, axes.m, axes.n), self.tiles, product.reductions, product.finals)
-        self.registers = [tv for tv in product.epilogue if not tv.is_output and not fusion.is_view(tv)]  # what an output was computed by may be a view
+        self.parts = ProductReductions(script, self.config, (*axes.batch, axes.m, axes.n), self.tiles, product.reductions, product.finals)
+        stored = [out.tensor for out in product.outputs]
+        self.registers = [tv for tv in product.epilogue if not among(tv, stored) and not fusion.is_view(tv)]  # what an output was computed by may be a view
         if any(among(self.result, producers(fusion, r.tensor)) for r in product.reductions):
             # a sum omits elements past the end of the tensor, and no branch may enclose reads of accumulators
             self.registers.insert(0, script.new(self.result, "cache_after"))
@@ -119,6 +120,18 @@ class WarpSpecialized:
         self.sides = [(script.new(side.tensor, "cache_after"), side.is_paired) for side in product.sides]
         for tv in (*(s for s, _ in self.sources), *(s for s, _ in self.staged)):
             script.on(tv).set_memory_type(MemoryType.Shared)
+
+    def _source(self, operand: Operand, is_one: bool) -> TensorView:
+        """The copy of a factor that the contraction reads at its own axes.
+
+        Args:
+            is_one: the other factor is the same tensor.
+        """
+        result = self.product.axes.result
+        if not operand.is_whole:
+            return self.script.through_view(result, operand.position)
+        is_shared = is_one or len(storage_uses(self.script.fusion, operand.tensor)) > 1
+        return self.script.new(operand.tensor, "cache_after", *([result, operand.position] if is_shared else []))
 
     def _forked(self) -> MatrixProduct:
         """The product with the outputs that are read apart from what their readers read, which is computed in their place."""

@@ -1,7 +1,7 @@
-"""What a kernel's definitions mean: its outputs, computed from the witness alone, element by element.
+"""Interpreter of a kernel's definitions: computes its outputs from the witness alone, element by element.
 
-Nothing here reads the fusion, the schedule or the statements. So where these outputs are those of ``fusion.evaluate``, the definitions say what the fusion
-says; and what the proof shows of a kernel, it shows of the fusion.
+It reads neither the fusion nor the schedule nor the statements. If its outputs equal those of ``fusion.evaluate``, the definitions agree with the fusion,
+and a proof of the kernel's values is a proof against the fusion.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Ints = NDArray[np.int64]
 
 
 def meaning(kernel: Kernel, arguments: Sequence[Array | int | float], sizes: Mapping[str, int], values: Values = MODULAR) -> tuple[Array, ...]:
-    """The outputs that the definitions of a kernel give.
+    """The outputs of a kernel by its definitions.
 
     Args:
         arguments: one array per input, then one number per scalar argument, as for ``kernel.simulate``.
@@ -45,7 +45,7 @@ def meaning(kernel: Kernel, arguments: Sequence[Array | int | float], sizes: Map
 
 
 class _Meaning:
-    """The tensors that are known so far."""
+    """The tensors computed so far."""
 
     def __init__(self, kernel: Kernel, arguments: Sequence[Array | int | float], sizes: Mapping[str, int], values: Values) -> None:
         self.values = values
@@ -86,15 +86,16 @@ class _Meaning:
                 return self._found(d, rule, point, count).reshape(shape)
             case Send(operand=operand):
                 return np.broadcast_to(v.cast(self._operand(operand, point, count), self._dtype(operand), d.dtype), count).reshape(shape)
-            case Whole(parts=parts, places=places):
+            case Whole(parts=parts, places=places, conditions=conditions):
                 found = np.zeros(shape, v.storage(d.dtype))
-                for part, place in zip(parts, places, strict=True):
+                for part, place, condition in zip(parts, places, conditions, strict=True):
                     array, points = self.tensors[part], self._points(self.tensors[part].shape)
                     sent = self.sent.get(part)
-                    if sent is None:
-                        found[self._index(place, shape, points, array.size)] = array.reshape(-1)
-                    else:
+                    if sent is not None:
                         found = self._combined(found, array.reshape(-1), sent, place, points)
+                        continue
+                    mine = np.flatnonzero(np.broadcast_to(np.asarray(evaluate(condition, points), np.bool_), array.size))
+                    found[self._index(place, shape, self._some(points, mine), len(mine))] = array.reshape(-1)[mine]
                 return found
 
     def _reduced(self, d: Definition, rule: Reduce, shape: tuple[int, ...], point: dict[str, Any], count: int) -> Array:
@@ -150,7 +151,7 @@ class _Meaning:
         return tuple(int(np.asarray(evaluate(e, self.sizes))) for e in extents)
 
     def _points(self, space: tuple[int, ...]) -> dict[str, Any]:
-        """The symbols, and every index at all points of a space, one after the other."""
+        """The symbols of a space, and its indices at all points in order."""
         axes = np.indices(space, np.int64).reshape(len(space), int(np.prod(space)))
         return {**self.sizes, **{f"i{k}": axis for k, axis in enumerate(axes)}}
 

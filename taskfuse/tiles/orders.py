@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from taskfuse.ir.axes import WORK
 from taskfuse.ir.scalar import Expr, IntLike, minimum, sym, wrap
@@ -44,9 +45,11 @@ class Grouped:
 
     Attributes:
         group: rows of tiles in a group.
+        across: rows of all matrices of the batch count as those of one.
     """
 
     group: int
+    across: bool = False
 
     def maps(self, extents: Sequence[Expr]) -> tuple[Expr, ...]:
         """The index along each axis, from the work index ``w``: batch axes outermost, then rows and columns of tiles.
@@ -58,6 +61,9 @@ class Grouped:
             raise ValueError(f"rows and columns of tiles are two axes, not {len(extents)}")
         *batch, rows, columns = extents
         work, leading = sym(WORK), ()
+        if self.across:
+            row, column = Grouped(self.group).maps((prod(batch, start=rows), columns))
+            return (*unravel(row, [*batch, rows]), column)
         if batch:
             *leading, work = unravel(work, [*batch, rows * columns])
         in_group = self.group * columns
@@ -66,18 +72,19 @@ class Grouped:
         return (*leading, first + work % in_group % height, work % in_group // height)
 
 
-def grouped(group: int = 8) -> Grouped:
+def grouped(group: int = 8, *, across: bool = False) -> Grouped:
     """Groups of ``group`` rows of tiles, batch axes outermost.
 
     Args:
         group: rows of tiles in a group; a wave reads the fewest bytes at about the square root of blocks * tile_n / tile_m.
+        across: let groups have rows of several matrices of the batch, which share what they read by columns.
 
     Raises:
         ValueError: ``group`` is less than 1.
     """
     if group < 1:
         raise ValueError(f"a group has at least 1 row of tiles, not {group}")
-    return Grouped(group)
+    return Grouped(group, across)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from taskfuse.check.accesses import Uses
 from taskfuse.check.index_bounds import box_count
 from taskfuse.check.ranges import Ranges
 from taskfuse.check.relation import Relation
-from taskfuse.check.statement_tree import StatementTree, conjuncts
+from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.threads import Threads
-from taskfuse.ir.scalar import Expr, const, parse_expr, to_text
+from taskfuse.ir.scalar import Expr, conjuncts, const, parse_expr, to_text
 from taskfuse.kir import Kernel, parse_kernel
 
 

@@ -25,6 +25,7 @@ from examples import (
     nested_groups,
     pipeline,
     stream,
+    syr2k,
     transpose,
 )
 from taskfuse.dtypes import as_dtype
@@ -108,6 +109,10 @@ def product_expected(a: Array, b: Array) -> Expected:
     return [(a @ b.T, np.abs(a) @ np.abs(b.T))]
 
 
+def syr2k_expected(*args: Array) -> Expected:
+    return [pair for p, q in zip(args[::2], args[1::2], strict=True) for pair in product_expected(p, q)]
+
+
 def ulp(size: Array, dtype: np.dtype[Any]) -> Array:
     """Units in the last place of ``dtype`` at a size; of numbers that are less than 2**-20 of the operands, at that."""
     digits = as_dtype(dtype).precision
@@ -166,6 +171,7 @@ CASES = (
         Case(name, build, product_expected, 0.02, [[(m, k), (n, k)] for m, n, k in [(300, 136, 72), (1, 8, 8)]], dtypes=(BF16, BF16))
         for name, build in (("gemm_pingpong", gemm_pingpong.build), ("gemm_cluster", gemm_cluster.build))
     ),
+    Case("syr2k", syr2k.build, syr2k_expected, 0.02, [[(64, 64), (64, 64), (64, 64), (128, 64), (32, 64), (160, 64)]], dtypes=(BF16,) * 6),
     Case("gemm_multistage", gemm_multistage.build, product_expected, 0.02, [[(m, k), (n, k)] for m, n, k in [(40, 24, 192), (1, 8, 64)]], dtypes=(BF16, BF16)),
 )
 

@@ -155,7 +155,7 @@ def mutants(kernel: Kernel) -> Iterator[Kernel]:
         for new in changed(d, kernel):
             if new != d:
                 yield replace(kernel, definitions=(*kernel.definitions[:k], cast("Definition", new), *kernel.definitions[k + 1 :]))
-        for rule in (Apply(ELEMENTWISE["copy"], (), d.dtype), Pick(()), Whole((), ())):
+        for rule in (Apply(ELEMENTWISE["copy"], (), d.dtype), Pick(()), Whole((), (), ())):
             yield replace(kernel, definitions=(*kernel.definitions[:k], replace(d, rule=rule), *kernel.definitions[k + 1 :]))
     given = tuple(p for p in kernel.params if isinstance(p, (TensorParam, ScalarParam)))
     for new in changed(given, kernel):

@@ -9,7 +9,7 @@ import taskfuse.kir.witness_rules as rules
 from taskfuse.dtypes import float32, float64
 from taskfuse.errors import VerifyError
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.scalar import const, sym
+from taskfuse.ir.scalar import TRUE, const, sym
 from taskfuse.kir import Kernel, map_stmts, parse_kernel, verify_kernel
 from taskfuse.kir.nodes import Compute, Stmt
 from taskfuse.kir.operands import Access, Content, Holds, ScalarValue
@@ -124,8 +124,8 @@ def test_rules_of_definitions_that_no_text_breaks() -> None:
     assert (
         message(changed("f", rule=Find(Access("x", (sym("i0"), sym("v0"))), (Access("j", (sym("i0"),)),), ())))[0] == "'f' is found at 1 values with 0 extents"
     )
-    assert message(changed("w", rule=Whole(("p", "q"), ())))[0] == "'w' is made of 2 parts at 0 places"
-    assert message(changed("w", rule=Whole(("t9",), ((sym("i0"), sym("i1")),))))[0] == "there is no input, or tensor that is defined above, 't9'"
+    assert message(changed("w", rule=Whole(("p", "q"), (), ())))[0] == "'w' is made of 2 parts at 0 places under 0 conditions"
+    assert message(changed("w", rule=Whole(("t9",), ((sym("i0"), sym("i1")),), (TRUE,))))[0] == "there is no input, or tensor that is defined above, 't9'"
     assert message(replace(found, definitions=(found.definitions[-2], found.definitions[4])))[0] == "there is no input, or tensor that is defined above, 'p'"
     renamed = parse_kernel("KERNEL k(x: float32[i0]) -> (y: float32[i0])\n  DIM i0\n  GRID (1, 1, 1)  BLOCK (1, 1, 1)\n  DEFINE y: float32[i0] = copy(x[i0])\n")
     assert message(renamed) == ("'i0' is an extent and an index of definitions: rename the extent", "DEFINE y: float32[i0] = copy(x[i0])")

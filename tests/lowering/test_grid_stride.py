@@ -359,3 +359,35 @@ def test_what_lacks_the_axis_is_made_in_blocks_without_work_too_if_code_outside_
     z.axis(0).parallelize(BX)
     kernel = agrees(fusion, numbers(2, 5), numbers(1) * 0, numbers(4), tolerance=1e-6)
     assert work(kernel) == []
+
+
+@pytest.mark.parametrize(("count", "blocks", "first"), [(7, 3, 1), (6, 3, 2), (2, 5, 3), ("M", 4, 1), (9, 4, -3)])
+def test_blocks_in_a_rotated_order_visit_items_of_work(count: int | str, blocks: int, first: int) -> None:
+    """With and without a remainder, with fewer items than blocks, with any number of them."""
+    with tf.Fusion("rotated") as fusion:
+        y = tf.neg(tf.define_tensor([count, 4], name="x"))
+        fusion.add_output(y)
+    y.split(0, blocks).rasterize((1,), tf.tiles.rotated(first))
+    y.axis(1).parallelize(BX)
+    kernel = tf.lower(fusion)
+    (loop,) = (s for s in walk(kernel) if isinstance(s, For) and s.start.free)
+    assert (str(loop.start), str(loop.stop), str(loop.step)) == (f"(blockIdx.x + {first % blocks}) % {blocks}", str(count), str(blocks))
+    assert not [s for s in walk(kernel) if isinstance(s, If)]
+    kernel.verify().require()
+    agrees(fusion, numbers(7 if count == "M" else int(count), 4))
+
+
+def test_a_ring_that_counts_trips_keeps_them() -> None:
+    with tf.Fusion("roles") as fusion:
+        x = tf.define_tensor([7, 32], name="x")
+        a = tf.neg(x)
+        b = tf.abs(a)
+        fusion.add_output(b)
+    for tv in (a, b):
+        tv.split(0, 5).rasterize((1,), tf.tiles.rotated(2))
+        bind(tv, S, BX, TX)
+    a.circular_buffer(2).inline_at(2)
+    fusion.group([fusion.task([a]), fusion.task([b])]).parallelize(TY)
+    kernel = tf.lower(fusion)
+    assert not [s for s in walk(kernel) if isinstance(s, For) and s.start.free]
+    agrees(fusion, numbers(7, 32))

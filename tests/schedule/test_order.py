@@ -73,6 +73,25 @@ def test_every_node_is_contiguous_whatever_the_seed() -> None:
         assert contiguous([tv.name for k in (0, 1) for tv in (first[k], second[k])], names)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_members_of_a_horizontal_group_come_in_the_order_of_the_group(reverse: bool) -> None:
+    fusion, (a1, b1, a2, b2) = two_chains()
+    pair = [fusion.task([a1, a2]), fusion.task([b1, b2])]
+    fusion.group(pair[::-1] if reverse else pair)
+    assert order(fusion) == [tv.name for tv in ((b1, b2, a1, a2) if reverse else (a1, a2, b1, b2))]
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1, 2, 3])
+def test_no_seed_changes_who_has_a_ring_first(seed: int | None) -> None:
+    fusion, (a1, b1, _, _) = two_chains()
+    for tv in (a1, b1):
+        tv.circular_buffer(2, "ring")
+    names = order(fusion, seed)
+    assert names.index(a1.name) < names.index(b1.name)
+    uses = [next(iter(tv.uses)).output.name for tv in (a1, b1)]
+    assert names.index(uses[0]) < names.index(uses[1])
+
+
 def test_members_of_a_vertical_group_may_interleave_and_others_may_not() -> None:
     def build(vertical: bool) -> tuple[tf.Fusion, list[tf.TensorView]]:
         with tf.Fusion("phases") as fusion:

@@ -61,7 +61,8 @@ def test_what_is_no_concatenation() -> None:
         p = tf.pad(x, [(1, 1)])
         fusion.add_output(tf.neg(p))
     assert not is_concatenation(p)
-    text = f"scatter({p.name}): it is not a concatenation of parts that fill it along one axis\nhelp: tf.cat and tf.stack make one"
+    reason = "it is not a concatenation of parts that fill it along one axis, nor ragged rows of tiles"
+    text = f"scatter({p.name}): {reason}\nhelp: tf.cat, tf.stack and tf.grouped_matmul make one"
     assert refused(lambda: p.scatter(), fusion) == text
 
 

@@ -1,13 +1,13 @@
-"""Accumulators: registers in which statements take the terms of a reduction, and which of them other statements touch."""
+"""Accumulators: registers in which statements accumulate the terms of a reduction, and the accesses of other statements to them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taskfuse.check.statement_tree import Node, conjuncts
+from taskfuse.check.statement_tree import Node
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.questions import known_at
-from taskfuse.ir.scalar import FALSE, Expr, Sym, const, substitute
+from taskfuse.ir.scalar import FALSE, Expr, Sym, conjuncts, const, substitute
 from taskfuse.kir import accesses
 from taskfuse.kir.nodes import For
 

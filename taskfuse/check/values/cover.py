@@ -7,7 +7,7 @@ an order of tiles makes several axes of one number, its tiles are tabulated, too
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import Node
-from taskfuse.check.tables import Table
+from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.digits import without_digits
 from taskfuse.check.values.orders import merged, named, reach_of
 from taskfuse.check.values.questions import equal, proves
-from taskfuse.check.values.runs import Span, Visits
+from taskfuse.check.values.runs import Span, Visits, apart
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import Const, Expr, Product, Sym, children, const, ge, simplify, substitute, sym
 
@@ -55,14 +55,22 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constr
     try:
         return _covered_upwards([_ascending(v) for v in visits], extents, constraints, again)
     except Open as error:
-        down = [k for k in range(len(extents)) if all(_signs(v, (v.point[k],)) == {False} for v in visits)]
-        turned = [_turned(v, {k: extents[k] for k in down}) for v in visits]
-        if not down:
-            raise
-        try:
-            return _covered_upwards(turned, extents, constraints, again)
-        except Open:
-            raise error from None
+        for others in _in_other_words(visits, extents):
+            try:
+                return _covered_upwards(others, extents, constraints, again)
+            except Open:
+                pass
+        raise error
+
+
+def _in_other_words(visits: list[Visits], extents: tuple[Expr, ...]) -> Iterator[list[Visits]]:
+    """The same question: with thread indices as symbols of their own, with axes turned around that all run down."""
+    free = [apart(v) for v in visits]
+    if any(a is not b for a, b in zip(free, visits, strict=True)):
+        yield [_ascending(v) for v in free]
+    down = [k for k in range(len(extents)) if all(_signs(v, (v.point[k],)) == {False} for v in visits)]
+    if down:
+        yield [_turned(v, {k: extents[k] for k in down}) for v in visits]
 
 
 def _covered_upwards(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints, again: bool) -> bool:
@@ -104,13 +112,13 @@ def _turned(v: Visits, axes: Mapping[int, Expr]) -> Visits:
 def _all_of(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints, again: bool) -> bool:
     """The same, of all points."""
     try:
-        return _covered([named(v, constraints, every=False) for v in visits], extents, constraints, again)
+        return _covered([named(v, constraints, every=False, again=again) for v in visits], extents, constraints, again)
     except Open:
         pass
     try:
-        return _covered([named(v, constraints, every=False) for v in visits], extents, constraints, again, above=True)
+        return _covered([named(v, constraints, every=False, again=again) for v in visits], extents, constraints, again, above=True)
     except Open as error:
-        others = [named(v, constraints, every=True) for v in visits]
+        others = [named(v, constraints, every=True, again=again) for v in visits]
         if all(a is b for a, b in zip(others, visits, strict=True)):
             raise
         try:
@@ -361,14 +369,14 @@ def _product(counts: Iterable[int]) -> int:
     return total
 
 
-def _table(v: Visits, spans: Mapping[str, tuple[int, int]], rows: Mapping[str, Ints] | None, conditions: list[Expr]) -> Table:
+def _table(v: Visits, spans: Mapping[str, tuple[int, int]], rows: Mapping[str, Ints] | None, conditions: list[Expr]) -> ValueTable:
     """All values that symbols have together under conditions."""
     names = spans.keys() | (rows or {}).keys()
     for c in conditions:
         if not c.free <= names:
             raise Open(f"which points {c} leaves is not known", v.node)
     axes = [{name: np.arange(lo, hi)} for name, (lo, hi) in spans.items()]
-    return Table([*axes, *([] if rows is None else [rows])], conditions)
+    return ValueTable([*axes, *([] if rows is None else [rows])], conditions)
 
 
 def _parted(e: Expr, few: Iterable[str], tied: Iterable[str], many: Mapping[str, Span], node: Node) -> tuple[Expr, Expr, dict[str, Expr]]:

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import without_floor
-from taskfuse.check.statement_tree import StatementTree, conjuncts, declared
+from taskfuse.check.row_tiles import tiles_of
+from taskfuse.check.statement_tree import StatementTree, declared
 from taskfuse.check.values.questions import equal, inside, proves
-from taskfuse.ir.scalar import Const, Expr, const, evaluate, ge, not_, substitute, sym
+from taskfuse.ir.scalar import TRUE, Const, Expr, conjuncts, const, evaluate, ge, not_, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.operands import Access, Operand
@@ -33,14 +34,14 @@ POINTS = 1 << 22
 
 
 def meaningless(tree: StatementTree) -> Iterator[Obligation]:
-    """What is not known of a kernel's definitions; nothing if each means something."""
+    """Unproved demands of a kernel's definitions; none if every definition is meaningful."""
     kernel = tree.kernel
     shapes: dict[str, Shape] = {p.name: p.shape for p in kernel.inputs}
     root = declared(kernel, (p for p in kernel.params if isinstance(p, HostParam))).constraints
     sent: dict[str, Definition] = {}
     for d in kernel.definitions:
         if isinstance(d.rule, Whole):
-            reason = _sent(d, d.rule, sent, root) or _parts(d, _without(d.rule, sent), shapes, root)
+            reason = _sent(d, d.rule, sent, root) or _parts(d, _without(d.rule, sent), shapes, kernel, root)
         else:
             reason = _reads(d, kernel, shapes, root)
         if isinstance(d.rule, Send):
@@ -59,7 +60,7 @@ def _point(space: Shape) -> Shape:
 
 
 def _reads(d: Definition, kernel: Kernel, shapes: Shapes, root: Constraints) -> str:
-    """What may be read that does not exist; empty if nothing."""
+    """The elements that may be read outside a tensor, as text; empty if there are none."""
     around = _point(d.space)
     for index, shape, conditions in _accesses(d, shapes):
         if all(_is_axis(e, n, d.space) for e, n in zip(index, shape, strict=True)):
@@ -139,6 +140,8 @@ def _points(space: tuple[int, ...]) -> dict[str, Ints]:
 def _sent(d: Definition, rule: Whole, sent: dict[str, Definition], root: Constraints) -> str:
     """Why the parts that are sent to a tensor may mean nothing; empty if they mean something."""
     combines: set[str] = set()
+    if not sent.keys().isdisjoint(rule.parts) and any(c is not TRUE for c in rule.conditions):
+        return "something is sent to it, and parts of it are there under conditions"
     for part, place in zip(rule.parts, rule.places, strict=True):
         own = sent.get(part)
         if own is None or not isinstance(own.rule, Send):
@@ -160,15 +163,17 @@ def _sent(d: Definition, rule: Whole, sent: dict[str, Definition], root: Constra
 
 def _without(rule: Whole, sent: Mapping[str, Definition]) -> Whole:
     """The parts that are not sent."""
-    kept = [(part, place) for part, place in zip(rule.parts, rule.places, strict=True) if part not in sent]
-    return Whole(tuple(part for part, _ in kept), tuple(place for _, place in kept))
+    kept = [found for found in zip(rule.parts, rule.places, rule.conditions, strict=True) if found[0] not in sent]
+    return Whole(tuple(part for part, _, _ in kept), tuple(place for _, place, _ in kept), tuple(condition for _, _, condition in kept))
 
 
 # -- what is made of parts ---------------------------------------------------------------------------------------------------------------
 
 
-def _parts(d: Definition, rule: Whole, shapes: Shapes, root: Constraints) -> str:
+def _parts(d: Definition, rule: Whole, shapes: Shapes, kernel: Kernel, root: Constraints) -> str:
     """Why an element may have no part, or several; empty if each has one."""
+    if any(c is not TRUE for c in rule.conditions):
+        return "" if tiles_of(kernel, d) is not None else "it is not known that each element belongs to one part"
     boxes = [_box(place, shapes[part], root) for part, place in zip(rule.parts, rule.places, strict=True)]
     if None not in boxes and _tile([b for b in boxes if b is not None], d.shape, root):
         return ""

@@ -156,11 +156,13 @@ class Elements:
                     found[mine] = converted(self.operand(case.operand, there, len(mine)), tensor.dtype)
                     left[mine] = False
                 return found
-            case Whole(parts=parts, places=places):
+            case Whole(parts=parts, places=places, conditions=conditions):
                 found = Terms.full((tensor.size,), NOTHING)
-                for name, place in zip(parts, places, strict=True):
+                for name, place, condition in zip(parts, places, conditions, strict=True):
                     part = self.tensors[name]
-                    where, inside = self.place(tensor, place, self.points(part.extents), part.size)
+                    points = self.points(part.extents)
+                    where, inside = self.place(tensor, place, points, part.size)
+                    inside = inside & np.asarray(value(condition, points), np.bool_)
                     found[where[inside]] = self.everything(part)[inside]
                 return found
             case _:

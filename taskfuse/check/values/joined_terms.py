@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.statement_tree import THREADS, StatementTree, conjuncts
+from taskfuse.check.statement_tree import THREADS, StatementTree
 from taskfuse.check.values.accumulators import Term
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.cross_thread_reductions import Joined
 from taskfuse.check.values.runs import Span
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import TRUE, Const, Expr, Sym, children, const, evaluate, le, lt, substitute, sym
+from taskfuse.ir.scalar import TRUE, Const, Expr, Sym, children, conjuncts, const, evaluate, le, lt, substitute, sym
 from taskfuse.kir.nodes import For
 
 Ints = NDArray[np.int64]

@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from taskfuse.check.ranges import terms_of
-from taskfuse.check.statement_tree import conjuncts
 from taskfuse.check.values.terms import number
 from taskfuse.dtypes import DType
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import Compare, CompareOp, Expr, Sym, maximum, substitute
+from taskfuse.ir.scalar import Compare, CompareOp, Expr, Sym, conjuncts, maximum, substitute
 from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Access, Immediate, Operand
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Pick, Reduce

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import permutations
+from itertools import chain, count, permutations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,29 @@ from taskfuse.check.ranges import terms_of
 from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.runs import Span, Visits, below
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Min, Mod, Sym, children, const, le, rebuild, simplify, substitute, sym
+from taskfuse.ir.scalar import (
+    Compare,
+    CompareOp,
+    Const,
+    Expr,
+    FloorDiv,
+    Min,
+    Mod,
+    Sum,
+    Sym,
+    children,
+    const,
+    is_multiple,
+    le,
+    rebuild,
+    simplify,
+    substitute,
+    sym,
+)
 
 Ints = NDArray[np.int64]
+ROUNDS = 32
+"""How many numbers of one statement are taken apart."""
 
 
 def reach_of(column: Ints, weights: dict[str, Expr], v: Visits, constraints: Constraints) -> tuple[int, Expr | None]:
@@ -79,16 +99,24 @@ def _number(upper: Expr, lower: Expr, most: Expr, size: Expr, constraints: Const
 # -- a number that symbols run through ---------------------------------------------------------------------------------------------------
 
 
-def named(v: Visits, constraints: Constraints, *, every: bool) -> Visits:
-    """A symbol of its own for each digit of a number that runs over all its values; ``every``: of quotients by constants, too."""
-    while True:
-        for number in dict.fromkeys(d for e in v.point for d in _divisions(e, every=every)):
-            made = _grouped(v, *number, constraints) or _divided(v, *number, constraints) or _split(v, *number, constraints)
-            if made is not None:
-                v = made
-                break
-        else:
-            return v
+def named(v: Visits, constraints: Constraints, *, every: bool, again: bool = False) -> Visits:
+    """A symbol of its own for each digit of a number that runs over all its values.
+
+    Args:
+        every: of quotients by constants, too.
+        again: points may be visited more than once: of a number's last, incomplete quotient nothing is said.
+    """
+    for _ in range(ROUNDS):
+        numbers = dict.fromkeys(d for e in v.point for d in _divisions(e, every=every))
+        if every:  # a number before its digits
+            numbers = sorted((*numbers, *_bounded(v)), key=lambda number: -len(number[0].free & v.spans.keys()))
+        exact = (_grouped(v, *n, constraints) or _divided(v, *n, constraints, again=again) or _split(v, *n, constraints) for n in numbers)
+        made = chain(exact, (_divided(v, *n, constraints, again=again, cut=True) for n in numbers if again))
+        found = next((m for m in made if m is not None), None)
+        if found is None:
+            break
+        v = found
+    return v
 
 
 def _divisions(e: Expr, *, every: bool) -> Iterator[tuple[Expr, Expr]]:
@@ -99,18 +127,71 @@ def _divisions(e: Expr, *, every: bool) -> Iterator[tuple[Expr, Expr]]:
         yield from _divisions(c, every=every)
 
 
-def _divided(v: Visits, a: Expr, n: Expr, constraints: Constraints) -> Visits | None:
-    """Symbols for ``a//n`` and ``a % n``: ``a`` runs over all numbers below a multiple of ``n``, or to any end."""
+def _new(v: Visits, name: str) -> Sym:
+    """A symbol that nothing runs over yet."""
+    return sym(next(n for k in count() if (n := f"{name}.{k}") not in v.spans))
+
+
+def _bounded(v: Visits) -> Iterator[tuple[Expr, Expr]]:
+    """Numbers that conditions bound, with the divisors by which points have digits of them: low digits may stand by themselves, as ``i % 4`` of ``8*k + i``."""
+    divisors = {k * c for e in v.point for k, c in _constants(e)}
+    for c in v.conditions:
+        match c:
+            case Compare(op=CompareOp.LT | CompareOp.LE, a=a, b=b) if a.free <= v.spans.keys() and b.free.isdisjoint(v.spans):
+                yield from ((a, const(n)) for n in sorted(divisors, reverse=True) if n > 1)
+            case _:
+                pass
+
+
+def _constants(e: Expr) -> Iterator[tuple[int, int]]:
+    """Of remainders and quotients by constants: divisors inside, or 1, and their own one."""
+    match e:
+        case FloorDiv(b=Const(value=c)) | Mod(b=Const(value=c)):
+            yield from ((k, c) for k in (1, *_quotients(e.a)))
+        case _:
+            pass
+    for part in children(e):
+        yield from _constants(part)
+
+
+def _quotients(e: Expr) -> Iterator[int]:
+    """The constants by which an expression divides."""
+    match e:
+        case FloorDiv(b=Const(value=k)) if k > 1:
+            yield k
+        case _:
+            pass
+    for part in children(e):
+        yield from _quotients(part)
+
+
+def _divided(v: Visits, a: Expr, n: Expr, constraints: Constraints, *, again: bool, cut: bool = False) -> Visits | None:
+    """Symbols for ``a//n`` and ``a % n``: ``a`` runs over all numbers below a multiple of ``n``, or to any end.
+
+    Args:
+        again: or at least so far.
+        cut: nothing is said of the last, incomplete quotient.
+    """
     span = _span(v, a, constraints) if n.free.isdisjoint(v.spans) else None
     if span is None:
         return None
-    total, quotient = span[1], None
-    if total is not None:
+    quotient = None
+    if span[1] is not None:
+        total = _least(span[1]) if again and not cut else span[1]
         quotient = simplify(total // n, constraints.facts)
-        if not equal(constraints, quotient * n, total):
+        if not cut and not equal(constraints, quotient * n, total):
             return None
-    q, r = sym(f"quotient.{len(v.spans)}"), sym(f"remainder.{len(v.spans)}")
+    q, r = _new(v, "quotient"), _new(v, "remainder")
     return _replaced(v, a, n, (q, r), {str(q): quotient, str(r): n}, a.free)
+
+
+def _least(total: Expr) -> Expr:
+    """``k*x`` of ``k*n*ceildiv(x, n)``, which is at least as much; what is something else as it is."""
+    match terms_of(total):
+        case ((FloorDiv(a=a, b=Const(value=n)), k),), 0 if n > 0 and k > 0 and k % n == 0:
+            return (a - (n - 1)) * (k // n)
+        case _:
+            return total
 
 
 def _split(v: Visits, a: Expr, n: Expr, constraints: Constraints) -> Visits | None:
@@ -120,17 +201,18 @@ def _split(v: Visits, a: Expr, n: Expr, constraints: Constraints) -> Visits | No
     start, stop = v.spans[a.name]
     if start is not const(0) or not isinstance(stop, Const) or not 1 < n.value < stop.value or stop.value % n.value:
         return None
-    q, r = sym(f"quotient.{len(v.spans)}"), sym(f"remainder.{len(v.spans)}")
-    count = stop.value // n.value
-    facts = constraints.facts.with_range(str(q), 0, count - 1).with_range(str(r), 0, n.value - 1)
+    q, r = _new(v, "quotient"), _new(v, "remainder")
+    most = stop.value // n.value
+    facts = constraints.facts.with_range(str(q), 0, most - 1).with_range(str(r), 0, n.value - 1)
     digits = {a.name: q * n + r}
 
     def written(e: Expr) -> Expr:
         return e if a.name not in e.free else simplify(substitute(e, digits), facts)
 
     spans: dict[str, Span] = {name: (written(lo), None if hi is None else written(hi)) for name, (lo, hi) in v.spans.items() if name != a.name}
-    spans |= {str(q): (const(0), const(count)), str(r): (const(0), n)}
-    return replace(v, point=tuple(map(written, v.point)), spans=spans, conditions=tuple(map(written, v.conditions)))
+    spans |= {str(q): (const(0), const(most)), str(r): (const(0), n)}
+    ranges = v.ranges.with_spans({q: (0, most - 1), r: (0, n.value - 1)})
+    return replace(v, point=tuple(map(written, v.point)), spans=spans, conditions=tuple(map(written, v.conditions)), ranges=ranges)
 
 
 def _grouped(v: Visits, r: Expr, h: Expr, constraints: Constraints) -> Visits | None:
@@ -158,7 +240,7 @@ def _grouped(v: Visits, r: Expr, h: Expr, constraints: Constraints) -> Visits | 
         number = u * step + low
         span = _span(v, number, constraints) if rows.free.isdisjoint(v.spans) and columns.free.isdisjoint(v.spans) else None
         if span is not None and span[1] is not None and equal(constraints, span[1], rows * columns):
-            row, column = sym(f"row.{len(v.spans)}"), sym(f"column.{len(v.spans)}")
+            row, column = _new(v, "row"), _new(v, "column")
             return _replaced(v, r, h, (column, row - group * height), {str(row): rows, str(column): columns}, number.free)
     return None
 
@@ -179,10 +261,33 @@ def _replaced(v: Visits, a: Expr, n: Expr, digits: tuple[Expr, Expr], extents: M
             case _:
                 return rebuild(e, written)
 
-    point = tuple(map(written, v.point))
+    def found(e: Expr) -> Expr:
+        """The same where digits have fallen out of a number: ``a//k`` and ``a//k % c``, by what divides ``n``, as the prover writes them."""
+        if e.free.isdisjoint(mine):
+            return e
+        match e:
+            case Mod(a=x, b=m) if x is a and simplify(n // m) * m is n:
+                return digits[1] % m
+            case FloorDiv(a=x, b=m) if x is a and (times := simplify(n // m)) * m is n:
+                return digits[0] * times + digits[1] // m
+            case Mod(b=Const(value=c)) if c > 0:
+                for k in (1, *_quotients(e.a)):
+                    if is_multiple(n, k * c) and simplify(a // k % c) is e:
+                        return digits[1] // k if n is const(k * c) else digits[1] // k % c
+            case Sum() | FloorDiv() | Sym():
+                for k in (1, *_quotients(e)):
+                    if is_multiple(n, k) and simplify(a // k) is e:
+                        return digits[0] if n is const(k) else digits[0] * simplify(n // k) + digits[1] // k
+            case _:
+                pass
+        return rebuild(e, found)
+
     mine = free & v.spans.keys()
+    point = tuple(map(written, v.point))
     if any(not e.free.isdisjoint(mine) for e in point):
-        return None
+        point = tuple(map(found, point))
+        if any(not e.free.isdisjoint(mine) for e in point):
+            return None
     spans: dict[str, Span] = {name: s for name, s in v.spans.items() if name not in mine}
     spans |= {name: (const(0), n) for name, n in extents.items()}
     return replace(v, point=point, spans=spans, conditions=tuple(c for c in v.conditions if c.free.isdisjoint(mine)))

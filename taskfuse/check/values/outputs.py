@@ -6,6 +6,7 @@ Two threads never store one element, for that is a race. A thread may store one 
 from __future__ import annotations
 
 from taskfuse.check.bounds import at_least
+from taskfuse.check.row_tiles import belonging
 from taskfuse.check.statement_tree import StatementTree, declared
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
@@ -13,7 +14,7 @@ from taskfuse.check.values.questions import equal, inside, known_at, nonempty
 from taskfuse.check.values.runs import stores
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.writes import Writes
-from taskfuse.ir.scalar import Expr, const
+from taskfuse.ir.scalar import TRUE, Expr, conjuncts, const, substitute
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.operands import Content, Holds
 from taskfuse.kir.witness import Whole
@@ -27,6 +28,7 @@ class Outputs:
         self.writes = writes
         self.instructions = instructions
         self._stores: dict[str, list[Place]] = {}
+        self._belonging = belonging(tree.kernel)
 
     def enter(self, place: Place, holds: Holds) -> None:
         """A write to an output, as that of the tensor that the statement names. Raises :class:`Open`."""
@@ -49,11 +51,16 @@ class Outputs:
         if any(e is const(0) for e in definition.shape):
             return
         launched(self.tree, name, definition.shape)
-        visits = [stores(self.tree, place, definition.shape) for place in self._stores.get(name, [])]
+        visits = [stores(self.tree, place, definition.shape, self._needed(place)) for place in self._stores.get(name, [])]
         if not visits:
             raise Open(f"{name} is never stored")
         known = self.tree.root.context.constraints
         covered(visits, definition.shape, known.given(*nonempty(definition.shape, known.ranges)), again=True)
+
+    def _needed(self, place: Place) -> tuple[Expr, ...]:
+        """The conditions under which the element that is stored belongs to the tensor that its own is a part of."""
+        condition = self._belonging.get(place.tensor, TRUE)
+        return conjuncts(substitute(condition, {f"i{k}": e for k, e in enumerate(place.element)}))
 
     def identity(self, place: Place) -> None:
         """An element of an output is stored at its own index, wherever that is inside it (:mod:`taskfuse.check.bounds`). Raises :class:`Open`."""

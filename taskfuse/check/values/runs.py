@@ -11,14 +11,33 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.bounded_variables import Element, Trip
+from taskfuse.check.bounded_variables import BoundedElement, Trip
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import Ranges, terms_of
-from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, THREADS, Node, StatementTree, conjuncts
+from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, THREADS, Node, StatementTree
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.questions import inside, nonempty, proves
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Mod, Select, Sym, const, eq, evaluate, le, lt, substitute, sym
+from taskfuse.ir.scalar import (
+    Compare,
+    CompareOp,
+    Const,
+    Expr,
+    FloorDiv,
+    Mod,
+    Select,
+    Sym,
+    conjuncts,
+    const,
+    eq,
+    evaluate,
+    le,
+    lt,
+    private,
+    simplify,
+    substitute,
+    sym,
+)
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import For
 
@@ -112,7 +131,7 @@ def known_of(node: Node, points: Mapping[str, int], without: Iterable[str] = ())
     """What loops around a statement say, some of them left out; no conditions."""
     names = set(without)
     assumptions = (i for i in node.context.constraints.assumptions if not isinstance(i, Expr) and not (isinstance(i, Trip) and str(i.symbol) in names))
-    elements = (Element(sym(name), (0, n - 1)) for name, n in points.items())
+    elements = (BoundedElement(sym(name), (0, n - 1)) for name, n in points.items())
     return node.context.constraints.about(const(0))[0].given(*assumptions, *elements)
 
 
@@ -208,18 +227,24 @@ def _dealt(loops: list[Node], spans: dict[str, Span], used: Container[str]) -> t
     return left, spans
 
 
-def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...], *, each: bool = False) -> Visits:
-    """The elements that a statement stores, by all blocks, threads and iterations. Raises :class:`Open`.
+def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...], needed: tuple[Expr, ...] = (), *, each: bool = False) -> Visits:
+    """The elements that a statement stores, by all blocks, threads and iterations.
 
-    ``each``: every execution counts, also one that does the same again.
+    Args:
+        needed: conditions of the elements that are asked for.
+        each: every execution counts, also one that does the same again.
+
+    Raises:
+        Open: it is not known.
     """
     node, kernel = place.node, tree.kernel
     spans: dict[str, Span] = {}
     for names, extents in ((BLOCK_NAMES, kernel.grid), (THREAD_NAMES, kernel.block)):
         spans |= {n: (const(0), e) for n, e in zip(names, extents, strict=True)}
-    exists = (*inside(place.element, shape), *nonempty(shape, node.context.ranges))
+    exists = (*inside(place.element, shape), *nonempty(shape, node.context.ranges), *needed)
     free = {n for e in place.element for n in e.free} | {n for c in node.conditions for n in c.free}
-    again = [n for n in node.loops if not each and isinstance(n.stmt, For) and n.stmt.var not in free and n.runs()]  # a thread stores the same again
+    loops = () if each else node.loops
+    again = [n for n in loops if isinstance(n.stmt, For) and n.stmt.var not in free and (n.runs() or _needed_runs(n, place, exists))]  # stores again
     inner, spans = _dealt([n for n in node.loops if n not in again], spans, free)
     spans, conditions = runs(node, inner, spans, dict(place.points), exists)
     threads = [c for c in conditions if c.free <= THREADS]
@@ -231,3 +256,37 @@ def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...], *, each: 
     left = tuple(substitute(c, fixed) for c in conditions if c not in threads)
     spans = {n: s for n, s in spans.items() if n not in fixed}
     return Visits(node, tuple(substitute(e, fixed) for e in place.element), spans, left, node.context.ranges, rows or None)
+
+
+def _needed_runs(loop: Node, place: Place, exists: tuple[Expr, ...]) -> bool:
+    """True only if a loop that nothing else around a statement depends on has an iteration wherever the element that is stored exists."""
+    stmt, node = loop.stmt, place.node
+    assert isinstance(stmt, For)
+    bounds = (e for n in node.loops if isinstance(n.stmt, For) for e in (n.stmt.start, n.stmt.stop, n.stmt.step))
+    if any(stmt.var in e.free for e in bounds):
+        return False
+    return proves(known_of(node, dict(place.points), (stmt.var,)).given(*exists), lt(stmt.start, stmt.stop))
+
+
+def apart(v: Visits) -> Visits:
+    """The same visits, with thread indices that take some consecutive values whatever the others are as symbols of their own, from 0 on."""
+    rows = dict(v.rows or {})
+    spans, ranges = dict(v.spans), v.ranges
+    moved: dict[str, Expr] = {}
+    for name in sorted(rows):
+        values = np.unique(rows[name])
+        others = {n: of for n, of in rows.items() if n != name}
+        count = len(np.unique(np.stack(list(others.values())), axis=1).T) if others else 1
+        if not values.size or values[-1] - values[0] + 1 != values.size or count * values.size != rows[name].size:
+            continue
+        first = rows[name] == values[0]
+        rows = {n: of[first] for n, of in others.items()}
+        own = private(f"{name}.from.{values[0]}")
+        moved[name] = own + int(values[0])
+        spans[own.name] = const(0), const(values.size)
+        ranges = ranges.with_span(own, (0, values.size - 1))
+    if not moved:
+        return v
+    left = {n: span for n, span in spans.items() if n not in moved}
+    point, conditions = (tuple(simplify(substitute(e, moved)) for e in of) for of in (v.point, v.conditions))
+    return Visits(v.node, point, left, conditions, ranges, rows or None)

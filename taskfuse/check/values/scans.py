@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taskfuse.check.ranges import terms_of
-from taskfuse.check.statement_tree import Node, conjuncts
+from taskfuse.check.statement_tree import Node
 from taskfuse.check.values.claims import Instructions
 from taskfuse.check.values.match import where_found
 from taskfuse.check.values.neutral_terms import neutral_of, set_to
@@ -15,7 +15,7 @@ from taskfuse.check.values.write_and_read import WriteAndRead
 from taskfuse.check.values.writes import Writes
 from taskfuse.check.values.written import Writing
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import Expr, Sym, const, simplify, sym
+from taskfuse.ir.scalar import Expr, Sym, conjuncts, const, simplify, sym
 from taskfuse.kir.nodes import Compute, For
 from taskfuse.kir.operands import Access, Content, Holds
 from taskfuse.kir.witness import Accumulate

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, conjuncts
+from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.solve import Equation
 from taskfuse.ir.medium import MEDIA, Reach
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Substitution, const, eq, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Substitution, conjuncts, const, eq, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For
 
@@ -18,7 +18,7 @@ W = "written."
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
+class BufferStorage:
     """How a buffer lies. ``size``: bytes of an element."""
 
     memory: MemoryType
@@ -75,7 +75,7 @@ class Writing:
                     pass
 
 
-def bytes_behind(storage: Storage, axes: int) -> int:
+def bytes_behind(storage: BufferStorage, axes: int) -> int:
     """Bytes from one index on the first so many axes to the next."""
     total = storage.size
     for e in storage.shape[axes:]:

@@ -30,21 +30,43 @@ from taskfuse.ir.scalar.expr import (
     Sum,
     Sym,
     Table,
+    UpperBound,
     Xor,
     children,
     const,
     elements_of,
     free_symbols,
     integers_of,
+    lookups_of,
     private,
     sym,
     wrap,
 )
 from taskfuse.ir.scalar.facts import Facts, Interval
 from taskfuse.ir.scalar.intervals import interval
-from taskfuse.ir.scalar.logic import and_, compare, element, eq, ge, gt, is_boolean, le, lt, maximum, minimum, ne, not_, or_, select, table, xor
+from taskfuse.ir.scalar.logic import (
+    and_,
+    compare,
+    conjuncts,
+    element,
+    eq,
+    ge,
+    gt,
+    is_boolean,
+    le,
+    lt,
+    maximum,
+    minimum,
+    ne,
+    not_,
+    or_,
+    select,
+    table,
+    upper_bound,
+    xor,
+)
 from taskfuse.ir.scalar.operators import ceildiv
-from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify
+from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify, unsafe_divisor
 from taskfuse.ir.scalar.text import parse_expr, parse_tokens, shape_text, to_text
 from taskfuse.ir.scalar.tokens import Token, TokenKind, tokenize
 from taskfuse.ir.scalar.transform import Substitution, rebuild, substitute
@@ -81,6 +103,7 @@ __all__ = [
     "TableIndexError",
     "Token",
     "TokenKind",
+    "UpperBound",
     "Xor",
     "and_",
     "bounds",
@@ -88,6 +111,7 @@ __all__ = [
     "children",
     "compare",
     "compile_expr",
+    "conjuncts",
     "const",
     "element",
     "elements_of",
@@ -101,6 +125,7 @@ __all__ = [
     "is_boolean",
     "is_multiple",
     "le",
+    "lookups_of",
     "lt",
     "maximum",
     "minimum",
@@ -120,6 +145,8 @@ __all__ = [
     "table",
     "to_text",
     "tokenize",
+    "unsafe_divisor",
+    "upper_bound",
     "wrap",
     "xor",
 ]

@@ -28,9 +28,10 @@ from taskfuse.ir.scalar.expr import (
     Sum,
     Sym,
     Table,
+    UpperBound,
     Xor,
     children,
-    elements_of,
+    lookups_of,
     wrap,
 )
 from taskfuse.ir.scalar.logic import is_boolean
@@ -156,6 +157,8 @@ class Evaluation:
                 return _lookup(values, number(index))
             case Element(tensor, index, _, low, high):
                 return _minimum(_maximum(_element(self.env[tensor.name], number(index)), number(low)), number(high))
+            case UpperBound(tensor, _, low, high, divisor, step, sought):
+                return _upper_bound(self.env[tensor.name], number(low), number(high), divisor, step, number(sought))
             case _:
                 raise AssertionError(type(e))
 
@@ -205,6 +208,17 @@ def _element(tensor: Any, index: Any) -> Any:
     return int(tensor[index])
 
 
+def _upper_bound(tensor: Any, low: Any, high: Any, divisor: int, step: int, sought: Any) -> Any:
+    """How many elements between the first and the last of a one-dimensional array of integers are no greater than what is sought."""
+    inner = np.arange(1, max(1, len(tensor) - 1), dtype=np.int64)
+    if isinstance(sought, int) and isinstance(low, int) and isinstance(high, int):
+        return int(np.count_nonzero(np.clip(tensor[inner].astype(np.int64), low, high) // divisor + step * inner <= sought))
+    found = np.zeros(np.broadcast_shapes(*(np.shape(x) for x in (low, high, sought))), np.int64)
+    for k in inner:
+        found += np.minimum(np.maximum(np.int64(tensor[k]), low), high) // divisor + step * k <= sought
+    return found
+
+
 _COMPILED: dict[tuple[Expr, tuple[str, ...]], Callable[..., Any]] = {}
 
 
@@ -227,7 +241,7 @@ def compile_expr(e: IntLike, args: Sequence[str]) -> Callable[..., Any]:
 def _compile(e: Expr, names: tuple[str, ...]) -> Callable[..., Any]:
     on_ints = _Generator(names, arrays=False).function(e)
     on_arrays = _Generator(names, arrays=True).function(e)
-    tensors = {found.tensor.name for found in elements_of(e)}
+    tensors = {found.tensor.name for found in lookups_of(e)}
     integers = [name not in tensors for name in names]
 
     def compiled(*values: Value) -> Any:
@@ -261,7 +275,7 @@ class _Generator:
             self.lines.append(f"    {name} = {text}\n")
         result = self.text(e)
         source = f"def compiled({', '.join(self.parameters.values())}):\n{''.join(self.lines)}    return {result}\n"
-        scope: dict[str, Any] = {"np": np, "integer": _as_int, "lookup": _lookup, "element": _element, **self.tables}
+        scope: dict[str, Any] = {"np": np, "integer": _as_int, "lookup": _lookup, "element": _element, "upper_bound": _upper_bound, **self.tables}
         exec(source, scope)
         return scope["compiled"]
 
@@ -315,6 +329,9 @@ class _Generator:
                 found = f"element({self.parameters[tensor.name]}, {self.number(index)})"
                 least, most = ("np.maximum", "np.minimum") if self.arrays else ("max", "min")
                 return f"{most}({least}({found}, {self.number(low)}), {self.number(high)})"
+            case UpperBound(tensor, _, low, high, divisor, step, sought):
+                given = (self.parameters[tensor.name], self.number(low), self.number(high), str(divisor), str(step), self.number(sought))
+                return f"upper_bound({', '.join(given)})"
             case _:
                 raise AssertionError(type(e))
 

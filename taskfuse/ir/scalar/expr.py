@@ -189,6 +189,33 @@ class Element(Expr):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class UpperBound(Expr):
+    """How many of the elements k = 1, ..., size - 2 of a table have ``clamp(tensor[k], low, high)//divisor + step*k <= sought``; 0 if there are none.
+
+    Of a nondecreasing table it is the g <= size - 2 with ``t[g] <= sought < t[g + 1]``, where there is one. Whatever the tensor holds, it is one
+    of 0, ..., size - 2; of a table that decreases somewhere, any of them.
+    """
+
+    tensor: Sym
+    size: Expr
+    low: Expr
+    high: Expr
+    divisor: int
+    step: int
+    sought: Expr
+    rank: ClassVar[int] = 16
+
+    @property
+    def most(self) -> Expr:
+        """The greatest value."""
+        return wrap(self.size) - 2
+
+
+Lookup = Element | UpperBound
+"""What is read in a table."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Min(Expr):
     """The smallest of two or more (sorted, distinct) arguments."""
 
@@ -332,6 +359,8 @@ def _sort_key(e: Expr) -> tuple[object, ...]:
             return (e.rank, values, index.key)
         case Element(tensor, index, size, low, high):
             return (e.rank, tensor.key, index.key, size.key, low.key, high.key)
+        case UpperBound(tensor, size, low, high, divisor, step, sought):
+            return (e.rank, tensor.key, size.key, low.key, high.key, divisor, step, sought.key)
         case Not(a):
             return (e.rank, a.key)
         case Const(value):
@@ -357,6 +386,8 @@ def children(e: Expr) -> tuple[Expr, ...]:
             return (a,)
         case Element(tensor, index, size, low, high):
             return (tensor, index, size, low, high)
+        case UpperBound(tensor, size, low, high, _, _, sought):
+            return (tensor, size, low, high, sought)
         case _:
             raise AssertionError(type(e))
 
@@ -367,22 +398,26 @@ def free_symbols(e: Expr) -> frozenset[str]:
 
 
 @lru_cache(MEMORY)
-def elements_of(e: Expr) -> tuple[Element, ...]:
-    """The elements of tensors that occur in ``e``, those in the index or range of another one after it."""
-    found: dict[Element, None] = {e: None} if isinstance(e, Element) else {}
+def lookups_of(e: Expr) -> tuple[Lookup, ...]:
+    """What ``e`` reads in tables, what stands inside another one behind it."""
+    found: dict[Lookup, None] = {e: None} if isinstance(e, Lookup) else {}
     for child in children(e):
         if child.free:
-            found |= dict.fromkeys(elements_of(child))
+            found |= dict.fromkeys(lookups_of(child))
     return tuple(found)
+
+
+def elements_of(e: Expr) -> tuple[Element, ...]:
+    """The elements of tensors that occur in ``e``, those in the index or range of another one behind it."""
+    return tuple(found for found in lookups_of(e) if isinstance(found, Element))
 
 
 def integers_of(e: Expr) -> frozenset[str]:
     """Names of the symbols of ``e`` that are integers: not those of tensors whose elements occur."""
-    elements = elements_of(e)
-    if not elements:
+    if not lookups_of(e):
         return e.free
-    if isinstance(e, Element):
-        return frozenset[str]().union(*(integers_of(part) for part in (e.index, e.size, e.low, e.high)))
+    if isinstance(e, Lookup):
+        return frozenset[str]().union(*(integers_of(part) for part in children(e)[1:]))  # without the tensor
     return frozenset((e.name,)) if isinstance(e, Sym) else frozenset[str]().union(*map(integers_of, children(e)))
 
 

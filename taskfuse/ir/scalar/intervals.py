@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import gcd
 
-from taskfuse.ir.scalar.expr import And, Compare, Const, Element, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor
+from taskfuse.ir.scalar.expr import And, Compare, Const, Element, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, UpperBound, Xor
 from taskfuse.ir.scalar.facts import UNBOUNDED, Facts, Interval
 
 BOOLEAN: Interval = (0, 1)
@@ -68,6 +68,9 @@ def _interval(e: Expr, facts: Facts) -> Interval:
             return min(reachable), max(reachable)
         case Element(low=low, high=high):
             return interval(low, facts)[0], interval(high, facts)[1]
+        case UpperBound():
+            most = interval(e.most, facts)[1]
+            return 0, None if most is None else max(0, most)
         case Compare() | And() | Or() | Not():
             return BOOLEAN
         case _:

@@ -31,6 +31,7 @@ from taskfuse.ir.scalar.expr import (
     Select,
     Sym,
     Table,
+    UpperBound,
     Xor,
     const,
     intern,
@@ -262,6 +263,28 @@ def table(values: Iterable[int], index: IntLike) -> Expr:
     if isinstance(position, Const) and 0 <= position.value < len(entries):
         return const(entries[position.value])
     return const(entries[0]) if min(entries) == max(entries) else intern(Table, entries, position)
+
+
+def conjuncts(condition: Expr) -> tuple[Expr, ...]:
+    """The conditions that a conjunction joins; none for ``true``."""
+    if condition is TRUE:
+        return ()
+    return condition.args if isinstance(condition, And) else (condition,)
+
+
+def upper_bound(tensor: IntLike, size: IntLike, low: IntLike, high: IntLike, sought: IntLike, *, divisor: int = 1, step: int = 0) -> Expr:
+    """How many of the elements k = 1, ..., ``size`` - 2 of a table have ``clamp(tensor[k], low, high)//divisor + step*k <= sought``.
+
+    Raises:
+        ValueError: ``tensor`` is no symbol, ``divisor`` is less than 1 or ``step`` less than 0.
+    """
+    name = wrap(tensor)
+    if not isinstance(name, Sym):
+        raise ValueError(f"'{name}' is not the name of a tensor")
+    if divisor < 1 or step < 0:
+        raise ValueError(f"elements of '{name}' divided by {divisor} with {step} for each before do not rise with them")
+    count = wrap(size)
+    return ZERO if isinstance(count, Const) and count.value <= 2 else intern(UpperBound, name, count, wrap(low), wrap(high), divisor, step, wrap(sought))
 
 
 def element(tensor: IntLike, index: IntLike, size: IntLike, low: IntLike, high: IntLike) -> Expr:

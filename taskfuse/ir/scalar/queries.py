@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from taskfuse.ir.scalar import search
 from taskfuse.ir.scalar.arithmetic import mod
-from taskfuse.ir.scalar.expr import TRUE, ZERO, Expr, IntLike, wrap
+from taskfuse.ir.scalar.expr import TRUE, ZERO, Expr, FloorDiv, IntLike, Mod, children, wrap
 from taskfuse.ir.scalar.facts import Facts, Interval
 from taskfuse.ir.scalar.intervals import interval
-from taskfuse.ir.scalar.logic import as_boolean
+from taskfuse.ir.scalar.logic import as_boolean, ge
 from taskfuse.ir.scalar.rewrite import Rewriter
 
 NO_FACTS = Facts()
@@ -44,3 +44,10 @@ def bounds(e: IntLike, facts: Facts = NO_FACTS) -> Interval:
 def is_multiple(e: IntLike, k: IntLike, facts: Facts = NO_FACTS) -> bool:
     """True only if ``e`` is a multiple of ``k`` wherever the facts hold."""
     return simplify(mod(wrap(e), wrap(k)), facts) is ZERO
+
+
+def unsafe_divisor(e: Expr, facts: Facts = NO_FACTS) -> Expr | None:
+    """A divisor in ``e`` that is not known to be at least 1, so that ``e`` may have no value; ``None``: there is none."""
+    if isinstance(e, FloorDiv | Mod) and not prove(ge(e.b, 1), facts):
+        return e.b
+    return next((found for part in children(e) if (found := unsafe_divisor(part, facts)) is not None), None)

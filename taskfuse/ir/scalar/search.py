@@ -32,6 +32,7 @@ from taskfuse.ir.scalar.expr import (
     Product,
     Select,
     Sym,
+    UpperBound,
     Xor,
     children,
     const,
@@ -268,6 +269,8 @@ class _Search:
                 yield from map(_Bound, args)
             case Element(low=low) if low.free:
                 yield _Bound(low)
+            case UpperBound():
+                yield _Bound(ZERO)
             case _:
                 pass
 
@@ -290,6 +293,8 @@ class _Search:
                 yield from map(_Bound, args)
             case Element(high=high) if high.free:
                 yield _Bound(high)
+            case UpperBound() if self._sign(atom.most) > 0:
+                yield _Bound(atom.most)
             case Xor(a, b) if self._sign(a) > 0 and self._sign(b) > 0:
                 yield _Bound(add(a, b))
             case _:

@@ -12,6 +12,7 @@ Grammar, loosest first::
     atom  := INT | NAME | '(' or ')' | ('min' | 'max') '(' or (',' or)* ')' | ('xor' | 'ceildiv') '(' or ',' or ')'
            | 'select' '(' or ',' or ',' or ')' | 'table' '(' '[' int (',' int)* ']' ',' or ')'
            | 'clamp' '(' NAME '[' or 'of' or ']' ',' or ',' or ')'
+           | 'upper_bound' '(' NAME '[' 'k' 'of' or ']' ['//' INT] ['+' [INT '*'] 'k'] ',' or ',' or ',' or ')'
 """
 
 from __future__ import annotations
@@ -39,12 +40,13 @@ from taskfuse.ir.scalar.expr import (
     Sum,
     Sym,
     Table,
+    UpperBound,
     Xor,
     const,
     sym,
     wrap,
 )
-from taskfuse.ir.scalar.logic import and_, element, eq, ge, gt, le, lt, maximum, minimum, ne, not_, or_, select, table, xor
+from taskfuse.ir.scalar.logic import and_, element, eq, ge, gt, le, lt, maximum, minimum, ne, not_, or_, select, table, upper_bound, xor
 from taskfuse.ir.scalar.operators import ceildiv
 from taskfuse.ir.scalar.tokens import Token, TokenKind, tokenize
 
@@ -115,6 +117,9 @@ def _print(e: Expr) -> tuple[str, _Level]:
             return f"table([{', '.join(map(str, values))}], {to_text(index)})", _Level.ATOM
         case Element(tensor, index, size, low, high):
             return f"clamp({tensor.name}[{to_text(index)} of {to_text(size)}], {to_text(low)}, {to_text(high)})", _Level.ATOM
+        case UpperBound(tensor, size, low, high, divisor, step, sought):
+            rises = (f"//{divisor}" if divisor > 1 else "") + (" + k" if step == 1 else f" + {step}*k" if step else "")
+            return f"upper_bound({tensor.name}[k of {to_text(size)}]{rises}, {to_text(sought)}, {to_text(low)}, {to_text(high)})", _Level.ATOM
         case Compare(op, a, b):
             return _print_compare(op, a, b), _Level.COMPARE
         case And(args):
@@ -293,6 +298,8 @@ class _Parser:
             return result
         if name.text == "clamp":
             return self.element()
+        if name.text == "upper_bound":
+            return self.upper_bound()
         args = [self.disjunction()]
         while self.take(","):
             args.append(self.disjunction())
@@ -308,24 +315,62 @@ class _Parser:
 
     def element(self) -> Expr:
         """An element of a tensor and its range, after the opening parenthesis."""
-        token = self.tokens[self.position]
-        if token.kind is not TokenKind.NAME:
-            raise token.error(f"expected the name of a tensor, found {token}")
-        self.position += 1
-        self.expect("[")
+        token = self.tensor()
         index = self.disjunction()
-        word = self.tokens[self.position]
-        if word.text != "of":
-            raise word.error(f"expected 'of' and the number of elements, found {word}")
-        self.position += 1
-        size = self.disjunction()
-        self.expect("]")
+        size = self.size()
         self.expect(",")
         low = self.disjunction()
         self.expect(",")
         high = self.disjunction()
         self.expect(")")
         return element(sym(token.text), index, size, low, high)
+
+    def upper_bound(self) -> Expr:
+        """A place in a table, after the opening parenthesis."""
+        token = self.tensor()
+        self.word("k", "the element that runs")
+        size = self.size()
+        divisor = self.integer() if self.take("//") else 1
+        step = 0
+        if self.take("+"):
+            step = 1
+            if self.tokens[self.position].text != "k":
+                step = self.integer()
+                self.expect("*")
+            self.word("k", "the element that runs")
+        self.expect(",")
+        sought = self.disjunction()
+        self.expect(",")
+        low = self.disjunction()
+        self.expect(",")
+        high = self.disjunction()
+        self.expect(")")
+        if divisor < 1:
+            raise token.error(f"elements of '{token.text}' are divided by {divisor}")
+        return upper_bound(sym(token.text), size, low, high, sought, divisor=divisor, step=step)
+
+    def tensor(self) -> Token:
+        """The name of a tensor, and the bracket behind it."""
+        token = self.tokens[self.position]
+        if token.kind is not TokenKind.NAME:
+            raise token.error(f"expected the name of a tensor, found {token}")
+        self.position += 1
+        self.expect("[")
+        return token
+
+    def word(self, text: str, meaning: str) -> None:
+        """A word."""
+        token = self.tokens[self.position]
+        if token.text != text:
+            raise token.error(f"expected '{text}' and {meaning}, found {token}" if text == "of" else f"expected '{text}', {meaning}, found {token}")
+        self.position += 1
+
+    def size(self) -> Expr:
+        """The number of elements of a tensor, and the bracket behind it."""
+        self.word("of", "the number of elements")
+        size = self.disjunction()
+        self.expect("]")
+        return size
 
     def values(self) -> list[int]:
         """A table's list of integers."""

@@ -5,8 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from taskfuse.ir.scalar.arithmetic import add_all, floordiv, mod, mul
-from taskfuse.ir.scalar.expr import And, Compare, Const, Element, Expr, FloorDiv, IntLike, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor, wrap
-from taskfuse.ir.scalar.logic import and_, compare, element, maximum, minimum, not_, or_, select, table, xor
+from taskfuse.ir.scalar.expr import (
+    And,
+    Compare,
+    Const,
+    Element,
+    Expr,
+    FloorDiv,
+    IntLike,
+    Max,
+    Min,
+    Mod,
+    Not,
+    Or,
+    Product,
+    Select,
+    Sum,
+    Sym,
+    Table,
+    UpperBound,
+    Xor,
+    wrap,
+)
+from taskfuse.ir.scalar.logic import and_, compare, element, maximum, minimum, not_, or_, select, table, upper_bound, xor
 
 
 def rebuild(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
@@ -51,6 +72,9 @@ def rebuild(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
         case Element(tensor, index, size, low, high):
             parts = change(tensor), change(index), change(size), change(low), change(high)
             return e if parts == (tensor, index, size, low, high) else element(*parts)
+        case UpperBound(tensor, size, low, high, divisor, step, sought):
+            changed = change(tensor), change(size), change(low), change(high), change(sought)
+            return e if changed == (tensor, size, low, high, sought) else upper_bound(*changed, divisor=divisor, step=step)
         case _:
             raise AssertionError(type(e))
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import gcd
 
-from taskfuse.ir.scalar import And, Compare, Const, Element, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor
+from taskfuse.ir.scalar import And, Compare, Const, Element, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, UpperBound, Xor
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, walk
 from taskfuse.kir.declarations import Buffer, TensorParam
@@ -59,6 +59,9 @@ def python_text(e: Expr, name: Callable[[str], str]) -> str:
                 return f"entry({values!r}, {text(index)})"
             case Element(tensor, index, _, low, high):
                 return f"min(max(entry({name(tensor.name)}, {text(index)}), {text(low)}), {text(high)})"
+            case UpperBound(tensor, size, low, high, divisor, step, sought):
+                element = f"min(max(entry({name(tensor.name)}, k), {text(low)}), {text(high)})"
+                return f"sum({element} // {divisor} + {step} * k <= {text(sought)} for k in range(1, {text(size)} - 1))"
             case _:
                 raise AssertionError(type(e))
 
@@ -94,7 +97,7 @@ def cells(kernel: Kernel, memory: MemoryType) -> int:
 
 
 @dataclass(slots=True)
-class Writer:
+class PythonWriter:
     """Writes Python, with the number of the statement of each line."""
 
     kernel: Kernel

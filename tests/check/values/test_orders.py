@@ -133,3 +133,109 @@ def test_digits_of_a_number_that_threads_have_no_part_in() -> None:
     ordered(DIGITS, p=f"blockIdx.x//1176, blockIdx.x//21 % 56, {LAST}").verify().require()
     for wrong in ("blockIdx.x//1176, blockIdx.x//42 % 56", "blockIdx.x//1176, blockIdx.x//21 % 28", "blockIdx.x//588, blockIdx.x//21 % 56"):
         assert not ordered(DIGITS, p=f"{wrong}, {LAST}").verify().is_proved
+
+
+PAIRS = {
+    "trips": "ceildiv({tiles} - blockIdx.x//2, 2)",
+    "number": "(blockIdx.x//2 + 2*w)",
+    "columns": "ceildiv(N, 64)",
+    "group": "(w//(4*{columns}))",
+    "place": "(blockIdx.x//2 + 2*(w % (4*{columns})))",
+    "column": "64*({place}//{height}) + 32*(blockIdx.x % 2) + threadIdx.x",
+}
+OTHER_PAIRS = {
+    "pairs of other blocks": {"column": "64*({place}//{height}) + 32*(blockIdx.x//2) + threadIdx.x"},
+    "one half twice": {"column": "64*({place}//{height}) + threadIdx.x"},
+    "the last tile is left out": {"trips": "ceildiv({tiles} - 1 - blockIdx.x//2, 2)"},
+}
+
+
+def test_pairs_of_blocks_take_tiles_together() -> None:
+    kernel = ordered(GROUPS.replace("GRID (3", "GRID (4"), **PAIRS)
+    kernel.verify().require()
+    verify(kernel, SIZES[1]).require()
+
+
+@pytest.mark.parametrize("name", OTHER_PAIRS)
+def test_other_pairs_leave_tiles_out(name: str) -> None:
+    kernel = ordered(GROUPS.replace("GRID (3", "GRID (4"), **{**PAIRS, **OTHER_PAIRS[name]})
+    assert gaps(kernel)
+    assert not verify(kernel, SIZES[1]).is_proved
+
+
+BATCHES = """\
+KERNEL copied(x: float32[B, {m}, {n}]) -> (y: float32[B, {m}, {n}])
+  DIM {dims}
+  GRID (6, 1, 1)  BLOCK (32, 4, 3)
+  DEFINE y: float32[B, {m}, {n}] = copy(x[i0, i1, i2])
+
+IF {who}:
+  FOR w in 0..{trips}:
+    IF {batch} < B && {row} < {m} && {column} < {n}:
+      y[{batch}, {row}, {column}] = copy(x[{batch}, {row}, {column}])  ~ value y[{batch}, {row}, {column}]
+"""
+FIXED = {
+    "m": "32",
+    "n": "64",
+    "dims": "B min 1",
+    "who": "threadIdx.z >= 1",
+    "trips": "ceildiv({tiles}*B, 12)",
+    "tiles": "16",
+    "number": "(blockIdx.x + 12*w + 6*(threadIdx.z - 1))",
+    "batch": "{number}//{tiles}",
+    "place": "({number} % {tiles})",
+    "rows": "8",
+    "columns": "2",
+    "row": "4*({place}//{columns}) + threadIdx.y",
+    "column": "32*({place} % {columns}) + threadIdx.x",
+}
+SYMBOLIC = {**FIXED, "m": "M", "n": "N", "dims": "B min 1, M min 1, N min 1", "tiles": "({rows}*{columns})", "rows": ROWS, "columns": COLUMNS}
+GROUPED = {
+    **SYMBOLIC,
+    "group": "({place}//(8*{columns}))",
+    "height": "min({rows} - 8*{group}, 8)",
+    "row": "32*{group} + 4*({place} % (8*{columns}) % {height}) + threadIdx.y",
+    "column": "32*(({place} % (8*{columns}))//{height}) + threadIdx.x",
+}
+THREADS_TAKE_TILES = {
+    "of batches": (FIXED, {}),
+    "of batches that blocks' numbers divide": (FIXED, {"n": "32", "tiles": "2", "m": "8", "rows": "2", "columns": "1"}),
+    "of batches of any size": (SYMBOLIC, {}),
+    "of batches in groups of rows": (GROUPED, {}),
+    "of one matrix in groups of rows": (
+        GROUPED,
+        {"trips": "ceildiv({tiles} - blockIdx.x - 6*threadIdx.z + 6, 12)", "place": "{number}", "dims": "B max 1, M min 1, N min 1", "batch": "0"},
+    ),
+    "to the end alone": (FIXED, {"trips": "ceildiv({tiles}*B - blockIdx.x - 6*threadIdx.z + 6, 12)"}),
+    "but not two of them": (FIXED, {"who": "threadIdx.z == 1", "number": "(blockIdx.x + 6*w)", "trips": "ceildiv({tiles}*B, 6)"}),
+}
+THREADS_TAKE_OTHERS = {
+    "one of them does nothing": (FIXED, {"who": "threadIdx.z == 1"}),
+    "numbers from 6 on": (FIXED, {"number": "(blockIdx.x + 12*w + 6*threadIdx.z)"}),
+    "numbers that overlap": (FIXED, {"number": "(blockIdx.x + 11*w + 6*(threadIdx.z - 1))"}),
+    "numbers with gaps": (FIXED, {"number": "(blockIdx.x + 13*w + 6*(threadIdx.z - 1))"}),
+    "an incomplete last step": (FIXED, {"trips": "({tiles}*B)//12"}),
+    "batches of other tiles": (FIXED, {"batch": "{number}//15"}),
+    "digits that leave out some": (FIXED, {"column": "32*({place}//8) + threadIdx.x"}),
+    "symbolic batches, an incomplete last step": (SYMBOLIC, {"trips": "({tiles}*B)//12"}),
+    "groups of rows in batches, the last too high": (GROUPED, {"height": "min({rows} - 8*{group} + 1, 8)"}),
+}
+
+
+def batches(parts: dict[str, str], changes: dict[str, str]) -> Kernel:
+    return ordered(BATCHES, **{**parts, **changes})
+
+
+@pytest.mark.parametrize("name", THREADS_TAKE_TILES)
+def test_threads_of_a_block_take_tiles_in_turn(name: str) -> None:
+    kernel = batches(*THREADS_TAKE_TILES[name])
+    kernel.verify().require()
+    verify(kernel, {e.name: max(e.min, min(3, e.max or 3)) for e in kernel.extents}).require()
+
+
+@pytest.mark.parametrize("name", THREADS_TAKE_OTHERS)
+def test_threads_that_take_other_tiles_are_not_proved(name: str) -> None:
+    kernel = batches(*THREADS_TAKE_OTHERS[name])
+    assert gaps(kernel), name
+    sizes = {"B": 2, "M": 36, "N": 70}
+    assert verify(kernel, {e.name: sizes[e.name] for e in kernel.extents}).verdict is Verdict.REFUTED

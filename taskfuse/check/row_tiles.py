@@ -1,0 +1,69 @@
+"""Tiles of ragged rows (:mod:`taskfuse.ir.row_tiles`): each row belongs to one tile, and lies in it.
+
+Let ``t`` rise from 0 to M over G groups, d be the size of a tile, and ``n(g) = t[g]//d + g``. Since ``n(0) = 0`` and n rises by at least 1 from each group to
+the next, each number w >= 0 below ``n(G) = M//d + G`` has one group g with ``n(g) <= w < n(g + 1)``: the one that is looked up, the greatest of 0, ..., G - 1
+with ``n(g) <= w``. A tile w of group g begins at row ``f = t[g] + d*(w - n(g)) = d*(w - g) + t[g] % d`` and ends at ``min(f + d, t[g + 1])``.
+
+- *One tile*: tiles of different groups have no row in common, since ``t[g] <= f`` and they end at ``t[g + 1]``; those of one group begin d rows apart.
+- *Some tile*: a row r of group g lies in the tile ``w = n(g) + (r - t[g])//d``, for which ``f <= r < f + d``. It is a tile of group g, as
+  ``t[g]//d + (r - t[g])//d <= r//d <= t[g + 1]//d``, so that ``w < n(g + 1)``.
+- *Inside*: a tile holds the rows from ``s = max(0, min(f, M - d))`` on, d of them. If ``f <= M - d``, then s is f. Else s is ``max(0, M - d)``, no more than f,
+  and ``s + d >= M`` is no less than the end.
+
+So the map from (w, i) to the row ``s(w) + i``, where that belongs to w, hits each of the M rows once. That a table rises is the caller's promise, which a
+certificate names; without it two tiles may have a row in common, and a row none.
+"""
+
+from __future__ import annotations
+
+from taskfuse.check.statement_tree import Context
+from taskfuse.ir.row_tiles import RowTiles
+from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, UpperBound, conjuncts, lookups_of, simplify, sym
+from taskfuse.kir import Kernel
+from taskfuse.kir.witness import Definition, Whole
+
+
+def tiles_of(kernel: Kernel, whole: Definition) -> RowTiles | None:
+    """The tiles whose rows are those of a tensor that is made of one part, if they are; the first axis of the part has the tiles, the second their rows."""
+    rule = whole.rule
+    if not isinstance(rule, Whole) or len(rule.parts) != 1:
+        return None
+    shapes = {p.name: p.shape for p in kernel.inputs} | {d.tensor: d.shape for d in kernel.definitions}
+    shape, (place,), (condition,) = shapes[rule.parts[0]], rule.places, rule.conditions
+    if len(shape) < 2 or not isinstance(shape[1], Const):
+        return None
+    tile, row, *others = (sym(f"i{k}") for k in range(len(shape)))
+    for p in kernel.tables:
+        if p.rises is None or p.rises[0] is not ZERO or not any(isinstance(u, UpperBound) and u.tensor is sym(p.name) for u in lookups_of(condition)):
+            continue
+        tiles = RowTiles(sym(p.name), p.shape[0] - ONE, p.rises[1], shape[1].value)
+        here = tiles.start(tile) + row
+        is_one = (place, condition) == ((here, *others), tiles.belongs(here, tile)) and shape[0] is tiles.count
+        if is_one and whole.shape == (tiles.rows, *shape[2:]):
+            return tiles
+    return None
+
+
+def tile_and_row(kernel: Kernel, index: Expr, context: Context) -> tuple[Expr, Expr] | None:
+    """The tile that an index of rows belongs to in a context, and its place in the tile; ``None`` if it does not say these.
+
+    Two indices that say other tiles, or other places in one, are of other rows.
+    """
+    constraints = context.constraints
+    for found in dict.fromkeys(u for e in (index, *context.conditions) for u in lookups_of(e)):
+        if not isinstance(found, UpperBound) or found.step != 1:
+            continue
+        table = next((p for p in kernel.tables if p.name == found.tensor.name), None)
+        if table is None or table.rises is None or table.rises[0] is not ZERO or table.shape[0] is not found.size:
+            continue
+        tiles = RowTiles(found.tensor, found.size - ONE, table.rises[1], found.divisor)
+        place = index - simplify(tiles.start(found.sought), constraints.facts)
+        if tiles.group(found.sought) is found and not lookups_of(place) and all(map(constraints.proves, conjuncts(tiles.belongs(index, found.sought)))):
+            return found.sought, place
+    return None
+
+
+def belonging(kernel: Kernel) -> dict[str, Expr]:
+    """The condition under which an element of a part belongs to its whole, for the parts of which some do not."""
+    wholes = (d.rule for d in kernel.definitions if isinstance(d.rule, Whole))
+    return {part: c for rule in wholes for part, c in zip(rule.parts, rule.conditions, strict=True) if not isinstance(c, Const)}

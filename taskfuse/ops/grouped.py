@@ -1,0 +1,71 @@
+"""Products of ragged groups of rows, each with a matrix of its own."""
+
+from __future__ import annotations
+
+from taskfuse.dtypes import DTypeLike
+from taskfuse.errors import FusionError
+from taskfuse.ir.axes import iteration_symbol
+from taskfuse.ir.row_tiles import RowTiles
+from taskfuse.ir.scalar import ZERO, Const, ge, prove, sym, wrap
+from taskfuse.ir.tensor import TensorView
+from taskfuse.location import caller
+from taskfuse.ops.build import check_tensor, common_fusion, described, shape_error
+from taskfuse.ops.linalg import matmul
+from taskfuse.ops.registry import OpKind, op, promoted
+from taskfuse.ops.views import view
+
+__all__ = ["grouped_matmul"]
+
+TILE = 128
+"""Rows of a tile, as many as two warpgroups multiply."""
+
+
+@op(OpKind.PRODUCT, promoted, torch="_grouped_mm", numpy="")
+def grouped_matmul(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike | None = None) -> TensorView:
+    """The rows ``offsets[g]`` to ``offsets[g + 1]`` of ``a [M, K]`` times matrix g of ``b [G, K, N]``, for each group g: ``[M, N]``.
+
+    It is a batch of products of tiles of 128 rows (:mod:`taskfuse.ir.row_tiles`), whose number does not depend on the offsets: one kernel serves all of them.
+    Products and sums are those of :func:`matmul`.
+
+    Args:
+        a: the rows, group by group.
+        b: the matrices.
+        offsets: a table of G + 1 positions in the rows of ``a``, declared with ``high=M, rising=True``.
+        dtype: of the result; by default the promoted dtype.
+
+    Raises:
+        FusionError: ``offsets`` is not a table.
+        ShapeError: the shapes do not fit, the offsets are of other rows, or there may be fewer than 128 rows and their number is not a constant.
+        DTypeError: as :func:`matmul`.
+    """
+    name = "grouped_matmul"
+    for tv in (a, b, offsets):
+        check_tensor(name, tv)
+    fusion = common_fusion(name, (a, b, offsets))
+    if a.ndim != 2 or b.ndim != 3 or a.shape[1] is not b.shape[1]:
+        raise shape_error(name, f"{described(a)} and {described(b)} are not rows [M, K] and matrices [G, K, N]")
+    known = fusion.tables.get(offsets)
+    if known is None:
+        reason = f"{described(offsets)} is not a table"
+        raise FusionError(fusion=fusion.name, reason=reason, help="declare it with tf.table(..., rising=True)", location=caller())
+    rows, groups = a.shape[0], b.shape[0]
+    if not known.rises or known.low is not ZERO or known.high is not rows or offsets.shape[0] is not groups + 1:
+        raise shape_error(
+            name,
+            f"{described(offsets)}, a table of {known}, does not cut {rows} rows into {groups} groups",
+            f"declare it with tf.table(name, {groups + 1}, {rows}, rising=True)",
+        )
+    if not prove(ge(groups, 1), fusion.facts()):
+        raise shape_error(name, f"{described(b)} may have no matrix", "declare their number with tf.dim(..., min=1)")
+    size = TILE
+    if not prove(ge(rows, TILE), fusion.facts()):
+        if not isinstance(rows, Const) or rows.value < 1:
+            raise shape_error(name, f"{described(a)} may have fewer than {TILE} rows", f"declare their number with tf.dim(..., min={TILE})")
+        size = rows.value
+    tiles = RowTiles(sym(offsets.name), groups, rows, size)
+    i, j, k = map(iteration_symbol, range(3))
+    with fusion.call():
+        factor = view(a, "row_tiles", (tiles.count, wrap(size), a.shape[1]), (tiles.start(i) + j, k))
+        matrix = view(b, "of_tiles", (tiles.count, *b.shape[1:]), (tiles.group(i), j, k))
+        product = matmul(factor, matrix, dtype)
+        return view(product, "rows_of_tiles", (rows, b.shape[2]), (tiles.tile(i), tiles.place(i), j))

@@ -1,0 +1,69 @@
+"""Products of ragged groups of rows, against NumPy."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import taskfuse as tf
+from taskfuse.errors import FusionError, ShapeError
+
+
+def grouped(rows: int | str, groups: int | str, k: int = 3, n: int = 2) -> tf.Fusion:
+    with tf.Fusion() as fusion:
+        a = tf.define_tensor((rows, k), name="a")
+        b = tf.define_tensor((groups, k, n), name="b")
+        size = groups + 1 if isinstance(groups, int) else f"{groups} + 1"
+        fusion.add_output(tf.grouped_matmul(a, b, tf.table("offsets", size, rows, rising=True)))
+    return fusion
+
+
+def arrays(table: list[int], k: int = 3, n: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(len(table))
+    shapes = (table[-1], k), (len(table) - 1, k, n)
+    a, b = (rng.integers(-4, 5, s).astype(np.float32) for s in shapes)
+    return a, b, np.array(table, np.int32)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 127, 128, 300])
+@given(data=st.data())
+def test_each_group_by_its_matrix(rows: int, data: st.DataObject) -> None:
+    table = [0, *sorted(data.draw(st.lists(st.integers(0, rows), max_size=4))), rows]
+    a, b, offsets = arrays(table)
+    (found,) = grouped(rows, len(table) - 1).evaluate(a, b, offsets)
+    wanted = np.concatenate([a[start:end] @ m for (start, end), m in zip(pairwise(table), b, strict=True)])
+    assert (found == wanted).all()
+
+
+def test_rows_and_groups_that_calls_say() -> None:
+    with tf.Fusion() as fusion:
+        a = tf.define_tensor((tf.dim("M", min=128), 3), name="a")
+        b = tf.define_tensor((tf.dim("G", min=1), 3, 2), name="b")
+        fusion.add_output(tf.grouped_matmul(a, b, tf.table("offsets", "G + 1", "M", rising=True)))
+    for table in ([0, 130], [0, 0, 1, 128, 200]):
+        x, y, offsets = arrays(table)
+        (found,) = fusion.evaluate(x, y, offsets)
+        assert (found == np.concatenate([x[s:e] @ m for (s, e), m in zip(pairwise(table), y, strict=True)])).all()
+    assert str(tf.parse_fusion(str(fusion))) == str(fusion)
+    assert "INPUT offsets: int32[G + 1] table 0..M rising" in str(fusion)
+
+
+def test_what_is_refused() -> None:
+    with tf.Fusion():
+        a, b = tf.define_tensor((8, 3)), tf.define_tensor((2, 3, 2))
+        with pytest.raises(FusionError, match="is not a table"):
+            tf.grouped_matmul(a, b, tf.define_tensor(3, tf.int32))
+        with pytest.raises(ShapeError, match="does not cut 8 rows into 2 groups"):
+            tf.grouped_matmul(a, b, tf.table("falls", 3, 8))
+        with pytest.raises(ShapeError, match="does not cut 8 rows into 2 groups"):
+            tf.grouped_matmul(a, b, tf.table("short", 2, 8, rising=True))
+        with pytest.raises(ShapeError, match="are not rows"):
+            tf.grouped_matmul(a, tf.define_tensor((2, 4, 2)), tf.table("offsets", 3, 8, rising=True))
+        with pytest.raises(ShapeError, match="may have fewer than 128 rows"):
+            tf.grouped_matmul(tf.define_tensor(("M", 3)), b, tf.table("many", 3, "M", rising=True))
+        with pytest.raises(ShapeError, match="may have no matrix"):
+            tf.grouped_matmul(a, tf.define_tensor((tf.dim("G", min=0), 3, 2)), tf.table("none", "G + 1", 8, rising=True))
