@@ -31,12 +31,16 @@ def found(body: str, buffer: str = "s") -> list[Use]:
         ("COPY.async s[threadIdx.x, 0] <- x[0, 0] width 8", [(True, Engine.COPY)]),
         ("TMA s[0, 0] <- map(0, 0) on full[0]", [(True, Engine.LOAD)]),
         ("TMA out(0, 0) <- s[0, 0]", [(False, Engine.STORE)]),
-        ("r[0] = copy(x[0, threadIdx.x])", []),  # registers are nobody else's, and nobody writes x
+        ("r[0] = copy(x[0, threadIdx.x])", []),
     ],
 )
 def test_who_reads_and_who_writes(body: str, made: list[tuple[bool, Engine]]) -> None:
     assert sorted((u.is_write, u.engine.name) for u in found(body)) == sorted((w, e.name) for w, e in made)
     assert all(u.memory is MemoryType.Shared for u in found(body))
+
+
+def test_registers_are_nobody_elses() -> None:
+    assert found("r[0] = copy(r[1])", "r") == []
 
 
 def test_engines() -> None:
