@@ -1,7 +1,7 @@
 """What one run of a kernel's text shows of its values."""
 
 import taskfuse as tf
-from taskfuse.check.refuted import Budget
+from taskfuse.check.refuted import WorkBudget
 from taskfuse.check.values.execution import Witness, execute
 
 
@@ -9,7 +9,7 @@ def finding(text: str, **sizes: int) -> str:
     """What is wrong, in one line; empty if nothing is. The kernel obeys the rules of kernel IR and has a witness; the proof agrees."""
     kernel = tf.parse_kernel(text)
     kernel.check_ir()
-    found = execute(kernel, sizes, Budget(10**6, 10**9))
+    found = execute(kernel, sizes, WorkBudget(10**6, 10**9))
     assert not isinstance(found, Witness)
     assert found is None or not kernel.verify().is_proved
     return "" if found is None else f"{found.subject}: {found.reason}"

@@ -8,7 +8,7 @@ import numpy as np
 import taskfuse as tf
 from taskfuse.check import Layer
 from taskfuse.kir.arguments import bind_symbols, wanted
-from taskfuse.testing.checks import Standing, proof
+from taskfuse.testing.checks import CaseStanding, proof
 
 
 def proved(kernel: tf.Kernel, *sizes: Mapping[str, int]) -> tf.Kernel:
@@ -19,7 +19,7 @@ def proved(kernel: tf.Kernel, *sizes: Mapping[str, int]) -> tf.Kernel:
         return kernel
     for extents in sizes:
         found = proof(kernel, extents)
-        assert found.standing is Standing.AT, f"{extents}: {found.gap}\n{kernel}"
+        assert found.standing is CaseStanding.AT, f"{extents}: {found.gap}\n{kernel}"
     return kernel
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from taskfuse.check.enumeration import extremes
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import Context, Node, StatementTree
-from taskfuse.check.tiles import Storage, blocks
+from taskfuse.check.tiles import BufferLayouts, blocks
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, Expr, const, is_multiple, private, substitute
@@ -32,7 +32,7 @@ from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 TENSORS = "tensors begin, and their rows follow each other, at multiples of the bytes that vectors and tensor maps move: the launch checks it"
 COORDINATE_BYTES = 16
-"""A bulk copy begins at a multiple of so many bytes along the last axis of its tensor."""
+"""A bulk copy begins at a multiple of this many bytes along the last axis of its tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def needs_alignment(stmt: Stmt) -> bool:
 
 def aligned(tree: StatementTree) -> Iterator[Obligation]:
     """Every instruction that moves several elements begins where it can: those that may not, one by one; or one obligation for all."""
-    storage = Storage.of(tree.kernel)
+    storage = BufferLayouts.of(tree.kernel)
     buffers = {b.name: b for b in tree.kernel.buffers}
     questions = _Questions()
     failed = False
@@ -80,8 +80,8 @@ def aligned(tree: StatementTree) -> Iterator[Obligation]:
         yield Obligation(Layer.ADDRESS, "alignment", Verdict.PROVED, f"{shown} accesses of several bytes begin at multiples of what they need")
 
 
-def needs(node: Node, storage: Storage) -> Iterator[Need]:
-    """What the accesses of a statement need."""
+def needs(node: Node, storage: BufferLayouts) -> Iterator[Need]:
+    """The alignment that the accesses of a statement need."""
     match node.stmt:
         case VectorCopy(out=out, source=source, width=width) | AsyncCopy(out=out, source=source, width=width) | Gather(out=out, source=source, width=width):
             size = width * storage.sizes[out.buffer]
@@ -121,7 +121,7 @@ def of_tile(d: Descriptor, rows: int, k: int, start: Expr, itemsize: int) -> Ite
 
 
 class _Questions:
-    """What was asked before, by what is known there."""
+    """Answers to earlier questions, by context."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, Expr, int, int], bool] = {}
@@ -156,7 +156,7 @@ def _is_multiple(need: Need, context: Context) -> bool:
 
 
 def _reason(need: Need, context: Context, buffers: dict[str, Buffer], questions: _Questions) -> str:
-    """What is wrong with an access; empty if it is aligned."""
+    """Why an access may be misaligned; empty if it is aligned."""
     buffer = buffers.get(need.access.buffer)
     if need.begins and buffer is not None and MEDIA[buffer.memory].is_placed and not begins_at(buffer, need.of, context):
         return f"{need.what} needs multiples of {need.of} bytes, and the buffer is aligned to {buffer.align}"

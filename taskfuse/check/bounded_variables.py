@@ -1,4 +1,4 @@
-"""Variables with bounds: the iteration of a loop, and the element that an instruction touches; what may be assumed besides conditions."""
+"""Variables with bounds: iterations of loops, and elements that an instruction touches; assumptions in addition to conditions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Trip:
     """``start <= symbol < stop``: an iteration of a loop.
 
     Attributes:
-        implied: what else holds in an iteration.
+        implied: other conditions that hold in an iteration.
     """
 
     symbol: Expr
@@ -50,7 +50,7 @@ class Trip:
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class BoundedElement:
     """``lo <= symbol <= hi``: one of the elements that an instruction touches."""
 
     symbol: Expr
@@ -61,14 +61,14 @@ class Element:
         """The symbols that it speaks of."""
         return self.symbol.free
 
-    def renamed(self, names: Mapping[str, Expr], number: int) -> Element:
+    def renamed(self, names: Mapping[str, Expr], number: int) -> BoundedElement:
         """The same by a number."""
         del names
-        return Element(private(f"element.{number}"), self.span)
+        return BoundedElement(private(f"element.{number}"), self.span)
 
 
-Assumption = Trip | Element | Expr
-"""What may be assumed at a statement; an expression is a condition."""
+Assumption = Trip | BoundedElement | Expr
+"""An assumption at a statement; an expression is a condition."""
 
 
 def share_of(loop: For) -> Expr | None:

@@ -1,4 +1,4 @@
-"""Bounds: no index leaves its extent. All other rules are about elements; they say something about addresses only inside the extents."""
+"""Bounds: no index leaves its extent. All other rules are about elements; they imply facts about addresses only inside the extents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from taskfuse.check.constraints import Constraints
 from taskfuse.check.enumeration import extremes, named
 from taskfuse.check.linear import DEPTH, Linear
 from taskfuse.check.statement_tree import Context, Node, StatementTree, chosen
-from taskfuse.check.tiles import Block, Storage, blocks, row_major
+from taskfuse.check.tiles import BufferLayouts, TouchedBytes, blocks, row_major
 from taskfuse.ir import fragments
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, Sum, conjuncts, const, ge, is_multiple, lt, prove, sym
@@ -24,7 +24,7 @@ from taskfuse.reports.certificate import Layer, Obligation, Verdict
 def inside(tree: StatementTree) -> Iterator[Obligation]:
     """Every index of every access is at least 0 and less than its extent: those that may not be, one by one; or one obligation for all."""
     kernel = tree.kernel
-    storage = Storage.of(kernel)
+    storage = BufferLayouts.of(kernel)
     shapes = storage.shapes
     local = {b.name for b in kernel.buffers if not MEDIA[b.memory].has_addresses}
     failed = False
@@ -32,7 +32,7 @@ def inside(tree: StatementTree) -> Iterator[Obligation]:
     for node in tree.leaves():
         for access, width, context in touched(node):
             shape = shapes[access.buffer]
-            if (access.buffer in local and not shape) or context.ranges.empty:  # of an operand that nobody ever reads
+            if (access.buffer in local and not shape) or context.ranges.empty:  # of an operand that is never read
                 continue
             count += 1
             for axis, (e, extent) in enumerate(zip(access.index, shape, strict=True)):
@@ -48,7 +48,7 @@ def inside(tree: StatementTree) -> Iterator[Obligation]:
     yield from _whole(tree, storage)
 
 
-def _whole(tree: StatementTree, storage: Storage) -> Iterator[Obligation]:
+def _whole(tree: StatementTree, storage: BufferLayouts) -> Iterator[Obligation]:
     """Every box of a bulk copy, and every tile of a wgmma, ends inside its buffer: those that may not, one by one; or one obligation for all."""
     failed = False
     count = 0
@@ -73,7 +73,7 @@ def _whole(tree: StatementTree, storage: Storage) -> Iterator[Obligation]:
         yield Obligation(Layer.ADDRESS, "boxes and tiles", Verdict.PROVED, f"{count} boxes and tiles lie inside their buffers")
 
 
-def _may_be_empty(node: Node, storage: Storage) -> tuple[str, Expr] | None:
+def _may_be_empty(node: Node, storage: BufferLayouts) -> tuple[str, Expr] | None:
     """The tensor of a bulk copy, and an extent of it, that is not known to have an element where the copy is made."""
     match node.stmt:
         case TmaLoad(map=name) | TmaStore(map=name):
@@ -83,7 +83,7 @@ def _may_be_empty(node: Node, storage: Storage) -> tuple[str, Expr] | None:
             return None
 
 
-def _ends_inside(block: Block, context: Context, storage: Storage) -> bool:
+def _ends_inside(block: TouchedBytes, context: Context, storage: BufferLayouts) -> bool:
     """True only if a block lies inside its buffer, or of one of its parts with one value of the first indices, which bounds of indices keep inside.
 
     A swizzle moves bytes within spans that begin at multiples of their size, as its buffer does: what ends within whole spans of a part stays there.
@@ -225,7 +225,7 @@ def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
 
 
 def within(context: Context, stmt: Gather) -> Context:
-    """What holds where a gather reads: its values are inside their extents."""
+    """The context in which a gather reads: its values are inside their extents."""
     return context.under(tuple(c for symbol, extent in own_symbols(stmt).items() for c in (ge(sym(symbol), 0), lt(sym(symbol), extent))))
 
 

@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping
 
 from taskfuse.check.accesses import Engine, Use
 from taskfuse.check.barriers import Barriers, BarrierSite
-from taskfuse.check.paths import Paths, Region, Step
+from taskfuse.check.paths import PathRegion, Paths, PathStep
 from taskfuse.check.rings import Shot
 from taskfuse.check.statement_tree import BLOCKS, Conditions, Node
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.synchronization import Arrive, ArriveAsync, BarrierScope, Expect, Wait
 
-Done = Callable[[list[Step], Use, Use], int | None]
-"""How many of some statements are passed until an access is over, and can be seen by another one; ``None``: it is not."""
+Done = Callable[[list[PathStep], Use, Use], int | None]
+"""The number of statements passed until an access is complete and visible to another one; ``None``: never."""
 
 
 class Chains:
@@ -48,7 +48,7 @@ class Chains:
 
     # -- across blocks ------------------------------------------------------------------------------------------------------------------
 
-    def across_blocks(self, steps: list[Step], a: Use, b: Use, common: set[Expr]) -> bool:
+    def across_blocks(self, steps: list[PathStep], a: Use, b: Use, common: set[Expr]) -> bool:
         """True only if between ``a``, which is complete, and ``b`` stands a barrier of the grid, with whose participants both synchronize."""
         if not self._grid:
             return False
@@ -61,9 +61,9 @@ class Chains:
                     return True
         return False
 
-    def _holds(self, m: BarrierSite, step: Step, a: Use, b: Use, common: set[Expr], blocks: tuple[Use, ...]) -> bool:
+    def _holds(self, m: BarrierSite, step: PathStep, a: Use, b: Use, common: set[Expr], blocks: tuple[Use, ...]) -> bool:
         """True only if the conditions around a barrier hold, those on the block in the blocks of some accesses."""
-        allowed = set(a.node.conditions) if step.region is Region.AFTER else set(b.node.conditions) if step.region is Region.BEFORE else common
+        allowed = set(a.node.conditions) if step.region is PathRegion.AFTER else set(b.node.conditions) if step.region is PathRegion.BEFORE else common
         return all((c in allowed or c in step.given) and (c.free.isdisjoint(BLOCKS) or all(c in u.node.conditions for u in blocks)) for c in m.uniform)
 
     def _takes_part(self, u: Use, m: BarrierSite) -> bool:
@@ -120,7 +120,7 @@ class Chains:
         who = self.threads.split(arrival.conditions).threads
         return u.engine is Engine.COPY and self.paths.forward(u.node, arrival) is not None and self.threads.implies(u.context.conditions, who, u.context)
 
-    def _synchronized(self, u: Use, steps: list[Step], who: Conditions) -> bool:
+    def _synchronized(self, u: Use, steps: list[PathStep], who: Conditions) -> bool:
         """True only if a statement that the accessing thread passes synchronizes it with one of some threads."""
         mine = self.threads.split(u.node.conditions).threads
         for s in steps:

@@ -1,4 +1,4 @@
-"""What is known of symbols at a place in the code: constant bounds and facts, built from one assumption after another.
+"""The knowledge about symbols at a point of the code: constant bounds and facts, built by adding assumptions one by one.
 
 Many places share this knowledge: roles repeat loops, and copies of an unrolled loop repeat guards. A question depends only on assumptions that
 mention its symbols, directly or through others. Asked under these alone, with loop variables and elements numbered, it is one question at all these places.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.bounded_variables import Assumption, Element, Trip
+from taskfuse.check.bounded_variables import Assumption, BoundedElement, Trip
 from taskfuse.check.ranges import Ranges, without_floor
 from taskfuse.check.samples import fails
 from taskfuse.check.tables import Tables
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class Constraints:
-    """What follows from a list of assumptions. Immutable; the same assumption added to the same constraints gives the same object, so that memories stay warm.
+    """The consequences of a list of assumptions. Immutable; the same assumption added to the same constraints gives the same object, which keeps its
+    caches.
 
     A condition that constant bounds imply adds nothing: the constraints stay the same object.
 
@@ -54,7 +55,7 @@ class Constraints:
 
     @property
     def facts(self) -> Facts:
-        """All of it, for the prover."""
+        """All facts, for the prover."""
         if self._facts is None:
             assert self.under is not None
             facts = self.under.facts
@@ -63,7 +64,7 @@ class Constraints:
                     facts = facts.with_range(str(symbol), start, stop - 1).with_assumption(lt(start, stop))
                     for c in implied:
                         facts = facts.with_assumption(c)
-                case Element():  # of constant span
+                case BoundedElement():  # of constant span
                     pass
                 case condition:
                     facts = facts.with_assumption(condition)
@@ -105,7 +106,7 @@ class Constraints:
                     ranges = self.ranges.under(lt(start, stop)).with_span(symbol, (lo, None if hi is None else hi - 1))
                     for c in implied:
                         ranges = ranges.with_share(c)
-                case Element(symbol=symbol, span=span):
+                case BoundedElement(symbol=symbol, span=span):
                     ranges = self.ranges.with_span(symbol, span)
             found = Constraints(ranges, None, (*self.assumptions, assumption), self)
             match assumption:
@@ -117,7 +118,7 @@ class Constraints:
         return found
 
     def about(self, question: Expr) -> tuple[Constraints, Expr]:
-        """What bears on a question and nothing else, with trips and elements numbered, and the question in these terms."""
+        """The constraints that a question depends on, with iterations and elements numbered, and the question in these terms."""
         found = self._questions.get(question)
         if found is None:
             found = self._questions[question] = self._narrowed(self._bearing(question.free), question)

@@ -19,7 +19,7 @@ from taskfuse.check.clocked_barriers import ClockedBarriers
 from taskfuse.check.clocked_mbarriers import ClockedMbarriers
 from taskfuse.check.clocks import Clocks
 from taskfuse.check.known import together
-from taskfuse.check.refuted import Budget, Refuted, TooLarge
+from taskfuse.check.refuted import Refuted, TooLarge, WorkBudget
 from taskfuse.check.shadow import Shadow
 from taskfuse.check.touched_elements import places
 from taskfuse.check.trace import BLOCKS, Clock, Event, Trace
@@ -276,9 +276,9 @@ def _threads(threads: list[int], per: int) -> str:
     return f"thread {lo}" if lo == hi else f"{len(threads)} threads, {lo} to {hi},"
 
 
-def counterexample(kernel: Kernel, extents: Mapping[str, int], budget: Budget | None = None) -> Refuted | None:
+def counterexample(kernel: Kernel, extents: Mapping[str, int], budget: WorkBudget | None = None) -> Refuted | None:
     """A counterexample at some extents, or ``None``. Raises :class:`TooLarge`."""
-    budget = budget or Budget()
+    budget = budget or WorkBudget()
     symbols = dict(extents)
     for p in kernel.params:
         if isinstance(p, HostParam):

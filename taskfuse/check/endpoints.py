@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from taskfuse.check.accesses import Use
 from taskfuse.check.clusters import Types
 from taskfuse.check.statement_tree import BLOCK_NAMES, Conditions, Node
-from taskfuse.check.traversals import Part, Pingpong, Visit, visits
+from taskfuse.check.traversals import Part, PingpongTurn, Visit, visits
 from taskfuse.ir.scalar import Const, Expr, Mod, private, simplify, substitute, sym
 
 RING = private("ring.number")
@@ -37,7 +37,7 @@ class Endpoint:
     traversal: tuple[Part, ...]
     lag: int = 0
     releases: tuple[Part, ...] = ()
-    pingpong: Pingpong | None = None
+    pingpong: PingpongTurn | None = None
     ring_index: tuple[Expr, ...] = ()
 
     def visits(self) -> Iterator[Visit]:
@@ -55,7 +55,7 @@ class Ring:
     producer: Endpoint
     consumers: list[Endpoint]
     loops: list[tuple[Node, Node]] = field(default_factory=lambda: list[tuple[Node, Node]]())
-    pingpong: list[tuple[Node, Pingpong]] = field(default_factory=lambda: list[tuple[Node, Pingpong]]())
+    pingpong: list[tuple[Node, PingpongTurn]] = field(default_factory=lambda: list[tuple[Node, PingpongTurn]]())
     pairs: list[tuple[Visit, Visit]] = field(default_factory=lambda: list[tuple[Visit, Visit]]())
     across: Types = ()
 

@@ -34,7 +34,7 @@ class Pairs:
         self.leaders = leaders
 
     @staticmethod
-    def of(a: Use, b: Use, equal: frozenset[str], tables: dict[tuple[int, tuple[int, ...]], Table | None]) -> Pairs | None:
+    def of(a: Use, b: Use, equal: frozenset[str], tables: dict[tuple[int, tuple[int, ...]], AccessTable | None]) -> Pairs | None:
         """The pairs of two accesses whose indices agree on ``equal``; ``None``: too many values, or unknown ones. ``tables``: those made so far."""
         axes = tuple(
             k
@@ -48,7 +48,7 @@ class Pairs:
         )
         for u in (a, b):
             if (u.place, axes) not in tables:
-                tables[u.place, axes] = Table.of(u, axes)
+                tables[u.place, axes] = AccessTable.of(u, axes)
         one, two = tables[a.place, axes], tables[b.place, axes]
         if one is None or two is None or one.names != two.names or not equal | set(one.names) >= THREADS:
             return None
@@ -66,7 +66,7 @@ class Pairs:
 
     @property
     def empty(self) -> bool:
-        """There is no such pair."""
+        """True if no such pair exists."""
         return bool(self.values) and not len(self.leaders)
 
     def one_thread(self, equal: frozenset[str]) -> bool:
@@ -93,7 +93,7 @@ class Pairs:
         return bool((values == values[self.leaders]).all())
 
 
-class Table:
+class AccessTable:
     """All instances of an access.
 
     Attributes:
@@ -111,7 +111,7 @@ class Table:
         self._distinct: dict[tuple[str, ...], Ints] = {}
 
     @staticmethod
-    def of(u: Use, axes: Iterable[int]) -> Table | None:
+    def of(u: Use, axes: Iterable[int]) -> AccessTable | None:
         """The instances of an access, by some axes; ``None``: too many values, or unknown ones."""
         index = [e for k in axes if (e := u.index[k]) is not None]
         names = {n for n in THREADS if None not in u.context.ranges.of(sym(n))}
@@ -119,7 +119,7 @@ class Table:
         if env is None:
             return None
         count = len(next(iter(env.values()))) if env else 1
-        return Table(count, [np.broadcast_to(np.asarray(evaluate(e, env), np.int64), (count,)) for e in index], env)
+        return AccessTable(count, [np.broadcast_to(np.asarray(evaluate(e, env), np.int64), (count,)) for e in index], env)
 
     def distinct(self, shared: tuple[str, ...]) -> Ints:
         """Elements, some symbols and the thread indices, a row each, without equal columns."""

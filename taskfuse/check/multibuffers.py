@@ -15,9 +15,9 @@ from math import lcm
 
 from taskfuse.check.accesses import Use
 from taskfuse.check.barriers import uneven
-from taskfuse.check.paths import Paths, Step
+from taskfuse.check.paths import Paths, PathStep
 from taskfuse.check.ranges import terms_of
-from taskfuse.check.statement_tree import Block, Node, StatementTree
+from taskfuse.check.statement_tree import Node, StatementBlock, StatementTree
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Const, Expr, Mod, Sym, const
 from taskfuse.kir.nodes import For
@@ -45,7 +45,7 @@ class MultiBuffer:
     cursor: str
     slots: int
     moves: tuple[Node, ...]
-    block: Block
+    block: StatementBlock
     paths: Paths
 
     @property
@@ -67,7 +67,7 @@ class MultiBuffer:
         """True if different iterations of a loop are different positions."""
         return loop in self.block.context.loops
 
-    def passed(self, x: Position, y: Position) -> Iterator[tuple[list[Step], int]]:
+    def passed(self, x: Position, y: Position) -> Iterator[tuple[list[PathStep], int]]:
         """What is passed in any case from ``x`` to a later ``y`` at the same slot, and how many positions further that is.
 
         Left out is one position with no execution of the block between them. Of several distances the least ones stand for all.
@@ -82,7 +82,7 @@ class MultiBuffer:
         if steps is not None and rounds is not None:
             yield steps, len(self.moves) * rounds + gap
 
-    def _steps(self, x: Position, y: Position, rounds: int) -> list[Step] | None:
+    def _steps(self, x: Position, y: Position, rounds: int) -> list[PathStep] | None:
         """From ``x`` to a later ``y``, which is so many executions of the block further; ``None`` if control never goes there."""
         if x.inside and y.inside:
             return self.paths.again(x.node, y.node, self.block, rounds - 1) if self.block.context.loops else None
@@ -121,7 +121,7 @@ class PrivatePair:
         one, two = self.at
         return one.count == two.count and one.inside == two.inside
 
-    def later(self) -> Iterator[tuple[Use, Use, list[Step], int]]:
+    def later(self) -> Iterator[tuple[Use, Use, list[PathStep], int]]:
         """The earlier use, the later one, what is passed between them in any case, and how many positions, unless they are the :attr:`same`."""
         (a, b), (one, two) = self.uses, self.at
         for (first, x), (second, y) in (((a, one), (b, two)), ((b, two), (a, one))):

@@ -1,4 +1,4 @@
-"""No deadlock: one order of all synchronization in which every wait comes after everything that it needs.
+"""No deadlock: an order of all synchronization in which every wait comes after everything that it needs.
 
 Loops that the ends of a ring share are superimposed, iteration by iteration. What remains at each level is a finite graph: program order inside each
 thread, and an edge from the arrivals of a position to the waits for it. If the graph has no cycle at any level, it has a topological order, and ordering
@@ -16,7 +16,7 @@ from math import prod
 from taskfuse.check.endpoints import Ring
 from taskfuse.check.paths import Paths
 from taskfuse.check.rings import Rings
-from taskfuse.check.statement_tree import Block, Node, StatementTree
+from taskfuse.check.statement_tree import Node, StatementBlock, StatementTree
 from taskfuse.check.threads import Threads
 from taskfuse.check.traversals import Choice, Either, Part, Repeat, Visit
 from taskfuse.ir.connectivity import find_cycle
@@ -28,7 +28,7 @@ from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 
 class _Merged:
-    """Which loops are laid on top of each other."""
+    """Which loops are superimposed."""
 
     def __init__(self) -> None:
         self._parent: dict[Node, Node] = {}
@@ -48,19 +48,19 @@ class _Merged:
 class _Span:
     """A part of a block: ``low <= index <= high``. Instances that take turns execute it one after another: a loop without code."""
 
-    block: Block
+    block: StatementBlock
     low: int
     high: int
 
 
 class _Level:
-    """One iteration of some loops laid on top of each other, as a graph.
+    """One iteration of some superimposed loops, as a graph.
 
     Attributes:
         successors: of statements, and of loops as a whole, what comes directly after; keys of the inner mapping, in order.
     """
 
-    def __init__(self, spans: list[_Span], merged: _Merged, paths: Paths, pingpong: dict[Block, list[tuple[_Span, Node]]]) -> None:
+    def __init__(self, spans: list[_Span], merged: _Merged, paths: Paths, pingpong: dict[StatementBlock, list[tuple[_Span, Node]]]) -> None:
         self.successors: dict[Node, dict[Node, None]] = {}
         self._merged = merged
         self._paths = paths
@@ -104,7 +104,7 @@ class _Level:
         return next((self._of[n] for n in reversed(node.path) if n in self._of), None)
 
 
-def _whole(block: Block) -> _Span:
+def _whole(block: StatementBlock) -> _Span:
     return _Span(block, 0, len(block.nodes))
 
 
@@ -115,7 +115,7 @@ TRIPS = 1 << 10
 def deadlocks(tree: StatementTree, paths: Paths, rings: Rings, others: Sequence[tuple[Node, Node]]) -> list[Obligation]:
     """Whether such an order exists. ``others``: what comes before what, beside rings: fills and waits for them of rings inside one role, register budgets."""
     merged = _Merged()
-    pingpong: dict[Block, list[tuple[_Span, Node]]] = {}
+    pingpong: dict[StatementBlock, list[tuple[_Span, Node]]] = {}
     groups: dict[Node, list[_Span]] = {}
     for ring in rings.rings:
         for a, b in ring.loops:
@@ -165,7 +165,7 @@ def deadlocks(tree: StatementTree, paths: Paths, rings: Rings, others: Sequence[
     return [Obligation(Layer.ORDER, "deadlock", Verdict.PROVED, "one order of all waits and arrivals has every wait after what it waits for")]
 
 
-def _turns_around(loop: Node, merged: _Merged, pingpong: dict[Block, list[tuple[_Span, Node]]]) -> set[Node]:
+def _turns_around(loop: Node, merged: _Merged, pingpong: dict[StatementBlock, list[tuple[_Span, Node]]]) -> set[Node]:
     """The loops over instances that a loop runs in, once for each of them: loops with code, or turns.
 
     An order of events by iterations, outermost first, is one only if ends that share a loop share what runs around it.

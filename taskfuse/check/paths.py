@@ -1,4 +1,4 @@
-"""Which statements every execution passes between two statements.
+"""The statements that every execution passes between two statements.
 
 Between an execution of ``a`` and a later one of ``b``, in the same iteration of their common loops or across a common loop's back edge, control passes
 certain statements in any case: those after ``a`` in the blocks around it, then those before ``b``. Arms are entered if thread indices alone select
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from taskfuse.check.known import ORDERING
-from taskfuse.check.statement_tree import BLOCKS, THREADS, Block, Node, StatementTree
+from taskfuse.check.statement_tree import BLOCKS, THREADS, Node, StatementBlock, StatementTree
 from taskfuse.ir.scalar import Expr, ge, lt, sym
 from taskfuse.kir.nodes import For
 
 
-class Region(Enum):
+class PathRegion(Enum):
     """Where a passed statement stands: after the first one in a block around it, in the block where their paths part, before the second one."""
 
     AFTER = 0
@@ -26,7 +26,7 @@ class Region(Enum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class PathStep:
     """A statement that is passed.
 
     Attributes:
@@ -34,7 +34,7 @@ class Step:
     """
 
     node: Node
-    region: Region
+    region: PathRegion
     given: frozenset[Expr] = frozenset()
 
 
@@ -43,12 +43,12 @@ class Paths:
 
     def __init__(self, tree: StatementTree) -> None:
         self._constant = BLOCKS | {e.name for e in tree.kernel.extents} | {p.name for p in tree.kernel.params}
-        self._inner: dict[Block, list[Node]] = {}
+        self._inner: dict[StatementBlock, list[Node]] = {}
         self._holds: set[Node] = set()
-        self._stays: dict[Block, frozenset[Expr]] = {}
-        self._passed: dict[tuple[Block, Region, frozenset[Expr], frozenset[Expr]], tuple[list[Step], list[int]]] = {}
-        self._behind: dict[tuple[Node, int, frozenset[Expr]], list[Step]] = {}
-        self._ahead: dict[tuple[Node, int, frozenset[Expr]], list[Step]] = {}
+        self._stays: dict[StatementBlock, frozenset[Expr]] = {}
+        self._passed: dict[tuple[StatementBlock, PathRegion, frozenset[Expr], frozenset[Expr]], tuple[list[PathStep], list[int]]] = {}
+        self._behind: dict[tuple[Node, int, frozenset[Expr]], list[PathStep]] = {}
+        self._ahead: dict[tuple[Node, int, frozenset[Expr]], list[PathStep]] = {}
         self._turning: dict[Node, tuple[frozenset[Expr], frozenset[Expr]]] = {}
         for node in reversed(tree.nodes):
             if isinstance(node.stmt, ORDERING) or any(n in self._holds for block in node.blocks for n in block.nodes):
@@ -61,18 +61,20 @@ class Paths:
         """True if a statement synchronizes, or holds one that does."""
         return node in self._holds
 
-    def _within(self, block: Block, low: int, high: int, region: Region, known: frozenset[Expr], given: frozenset[Expr] = frozenset()) -> list[Step]:
+    def _within(
+        self, block: StatementBlock, low: int, high: int, region: PathRegion, known: frozenset[Expr], given: frozenset[Expr] = frozenset()
+    ) -> list[PathStep]:
         """What is passed in a block at positions ``low <= index < high``: a part of what is passed in all of it."""
         if block not in self._inner or low >= high:
             return []
         key = block, region, known, given
         found = self._passed.get(key)
         if found is None:
-            steps: list[Step] = []
+            steps: list[PathStep] = []
             ends = [0]  # for each position, how many steps there are in front of it
             for node in self._inner[block]:
                 ends += [len(steps)] * (node.index + 1 - len(ends))
-                steps += [Step(n, region, given) for n in self._inside(node, known)]
+                steps += [PathStep(n, region, given) for n in self._inside(node, known)]
             found = self._passed[key] = steps, ends + [len(steps)] * (len(block.nodes) + 1 - len(ends))
         steps, ends = found
         return steps[ends[low] : ends[high]]
@@ -94,7 +96,7 @@ class Paths:
             found = self._stays[node.block] = frozenset([c for c in node.conditions if c.free <= self._constant])
         return found
 
-    def forward(self, a: Node, b: Node) -> list[Step] | None:
+    def forward(self, a: Node, b: Node) -> list[PathStep] | None:
         """From ``a`` to ``b`` in one iteration of their common loops; ``None`` if control never goes there."""
         one, two = a.path, b.path
         depth = 0
@@ -105,10 +107,10 @@ class Paths:
         first, second = one[depth], two[depth]
         if first.block is not second.block or first.index >= second.index:
             return None
-        between = self._within(first.block, first.index + 1, second.index, Region.BETWEEN, self._known(a) | self._known(b))
+        between = self._within(first.block, first.index + 1, second.index, PathRegion.BETWEEN, self._known(a) | self._known(b))
         return self._after(a, depth + 1) + between + self._before(b, depth + 1)
 
-    def around(self, a: Node, b: Node, loop: Node, between: int = 0) -> list[Step]:
+    def around(self, a: Node, b: Node, loop: Node, between: int = 0) -> list[PathStep]:
         """From ``a`` to ``b`` in a later iteration of a loop around both, with at least ``between`` whole iterations between the two."""
         depth = a.path.index(loop) + 1
         not_first, not_last = self._not_at_ends(loop)
@@ -131,44 +133,44 @@ class Paths:
             found = self._turning[loop] = not_first, not_last
         return found
 
-    def _conditions(self, block: Block) -> Iterator[Expr]:
+    def _conditions(self, block: StatementBlock) -> Iterator[Expr]:
         """The conditions of arms in a block around what is passed there."""
         for node in self._inner.get(block, ()):
             for inner in node.blocks:
                 yield from inner.context.conditions[len(node.conditions) :]
                 yield from self._conditions(inner)
 
-    def again(self, a: Node, b: Node, block: Block, between: int) -> list[Step]:
+    def again(self, a: Node, b: Node, block: StatementBlock, between: int) -> list[PathStep]:
         """From ``a`` to ``b`` in a later execution of a block around both, with at least ``between`` whole ones between the two."""
-        whole = self._within(block, 0, len(block.nodes), Region.BETWEEN, self._known(a) | self._known(b)) if between else []
+        whole = self._within(block, 0, len(block.nodes), PathRegion.BETWEEN, self._known(a) | self._known(b)) if between else []
         return self.rest(a, block) + between * whole + self.start(b, block)
 
-    def rest(self, a: Node, block: Block) -> list[Step]:
+    def rest(self, a: Node, block: StatementBlock) -> list[PathStep]:
         """From ``a`` to the end of a block around it."""
         return self._after(a, _depth(a, block))
 
-    def start(self, b: Node, block: Block) -> list[Step]:
+    def start(self, b: Node, block: StatementBlock) -> list[PathStep]:
         """From the beginning of a block around ``b`` to ``b``."""
         return self._before(b, _depth(b, block))
 
-    def passed(self, a: Node, b: Node, later: int) -> list[Step] | None:
+    def passed(self, a: Node, b: Node, later: int) -> list[PathStep] | None:
         """From ``a`` to ``b``, so many iterations of the innermost loop around ``b`` later; ``None`` if control never goes there."""
         return self.around(a, b, b.loops[-1], later - 1) if later else self.forward(a, b)
 
-    def body(self, loop: Node) -> list[Step]:
+    def body(self, loop: Node) -> list[PathStep]:
         """A whole iteration of a loop."""
         block = loop.blocks[0]
-        return self._within(block, 0, len(block.nodes), Region.BETWEEN, self._known(loop))
+        return self._within(block, 0, len(block.nodes), PathRegion.BETWEEN, self._known(loop))
 
-    def to_end(self, a: Node) -> list[Step]:
+    def to_end(self, a: Node) -> list[PathStep]:
         """From ``a`` to the end of the kernel."""
         return self._after(a, 0)
 
-    def from_start(self, b: Node) -> list[Step]:
+    def from_start(self, b: Node) -> list[PathStep]:
         """From the start of the kernel to ``b``."""
         return self._before(b, 0)
 
-    def _after(self, a: Node, depth: int, given: frozenset[Expr] = frozenset()) -> list[Step]:
+    def _after(self, a: Node, depth: int, given: frozenset[Expr] = frozenset()) -> list[PathStep]:
         """From ``a`` to the end of the block around the node of its path at a depth; ``given``: what holds in this iteration."""
         key = a, depth, given
         found = self._behind.get(key)
@@ -176,10 +178,10 @@ class Paths:
             known = self._known(a) | given
             found = self._behind[key] = []
             for node in reversed(a.path[depth:]):
-                found += self._within(node.block, node.index + 1, len(node.block.nodes), Region.AFTER, known, given)
+                found += self._within(node.block, node.index + 1, len(node.block.nodes), PathRegion.AFTER, known, given)
         return found
 
-    def _before(self, b: Node, depth: int, given: frozenset[Expr] = frozenset()) -> list[Step]:
+    def _before(self, b: Node, depth: int, given: frozenset[Expr] = frozenset()) -> list[PathStep]:
         """From the start of the block around the node of its path at a depth to ``b``; ``given``: what holds in this iteration."""
         key = b, depth, given
         found = self._ahead.get(key)
@@ -187,7 +189,7 @@ class Paths:
             known = self._known(b) | given
             found = self._ahead[key] = []
             for node in b.path[depth:]:
-                found += self._within(node.block, 0, node.index, Region.BEFORE, known, given)
+                found += self._within(node.block, 0, node.index, PathRegion.BEFORE, known, given)
         return found
 
 
@@ -209,7 +211,7 @@ class SyncPoints:
     """Statements that threads pass together, where they stand directly in the blocks around a place."""
 
     def __init__(self, sync_points: Iterable[SyncPoint]) -> None:
-        self._sync_points: dict[Block, list[SyncPoint]] = {}
+        self._sync_points: dict[StatementBlock, list[SyncPoint]] = {}
         for sync_point in sorted(sync_points, key=lambda c: c.node.number):
             self._sync_points.setdefault(sync_point.node.block, []).append(sync_point)
 
@@ -221,7 +223,7 @@ class SyncPoints:
         if depth is None or a.path[depth].block is not b.path[depth].block:
             return False
         both = frozenset(a.conditions).intersection(b.conditions)
-        passed: dict[Block, list[int]] = {}
+        passed: dict[StatementBlock, list[int]] = {}
         for block in {n.block for n in (*a.path, *b.path)} & self._sync_points.keys():
             places = [c.node.index for c in self._sync_points[block] if c.threads <= both and c.alike <= equal]
             if places:
@@ -234,15 +236,15 @@ class SyncPoints:
         return all(_behind(x, k, passed) or _ahead(y, k, passed) for k in inner for x, y in ((a, b), (b, a)))
 
 
-def _behind(a: Node, depth: int, passed: Mapping[Block, list[int]]) -> bool:
+def _behind(a: Node, depth: int, passed: Mapping[StatementBlock, list[int]]) -> bool:
     return any(n.block in passed and passed[n.block][-1] > n.index for n in a.path[depth:])
 
 
-def _ahead(b: Node, depth: int, passed: Mapping[Block, list[int]]) -> bool:
+def _ahead(b: Node, depth: int, passed: Mapping[StatementBlock, list[int]]) -> bool:
     return any(n.block in passed and passed[n.block][0] < n.index for n in b.path[depth:])
 
 
-def _depth(a: Node, block: Block) -> int:
+def _depth(a: Node, block: StatementBlock) -> int:
     """Which node of a path stands in a block."""
     return next(k for k, n in enumerate(a.path) if n.block is block)
 

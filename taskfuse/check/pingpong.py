@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from taskfuse.check.barriers import uneven
 from taskfuse.check.statement_tree import THREADS, Conditions, Node
-from taskfuse.check.traversals import Choice, CursorTree, NotRing, Part, Pingpong, Repeat, Visit, at_instance, parse, visits
+from taskfuse.check.traversals import Choice, CursorTree, NotRing, Part, PingpongTurn, Repeat, Visit, at_instance, parse, visits
 from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, prove, select, substitute, sym, xor
 from taskfuse.kir.nodes import For
 from taskfuse.kir.synchronization import Advance, Arrive, BarrierScope, Cursor, CursorInit, CursorPart, Wait
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from taskfuse.check.rings import Rings
 
 
-def distributed(rings: Rings, cursor: str, who: Conditions, *, arrives: bool) -> tuple[tuple[Part, ...], Pingpong]:
+def distributed(rings: Rings, cursor: str, who: Conditions, *, arrives: bool) -> tuple[tuple[Part, ...], PingpongTurn]:
     """The positions of a consumer whose instances share a ring; ``arrives``: it also releases them with this cursor.
 
     Where several turns are taken around one another, its own is the nearest to where it advances that has the form.
@@ -46,7 +46,7 @@ def distributed(rings: Rings, cursor: str, who: Conditions, *, arrives: bool) ->
     raise failure
 
 
-def trailing(rings: Rings, cursor: str, pingpong: Pingpong) -> tuple[tuple[Part, ...], Pingpong]:
+def trailing(rings: Rings, cursor: str, pingpong: PingpongTurn) -> tuple[tuple[Part, ...], PingpongTurn]:
     """The positions of the cursor that releases, of instances that share a ring; the turns, with all that stands between its advances.
 
     Raises:
@@ -64,7 +64,7 @@ def trailing(rings: Rings, cursor: str, pingpong: Pingpong) -> tuple[tuple[Part,
     return _wrapped(body, trees, _instances(traversal, pingpong.index, pingpong.count)), pingpong
 
 
-def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, *, arrives: bool) -> tuple[tuple[Part, ...], Pingpong]:
+def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, *, arrives: bool) -> tuple[tuple[Part, ...], PingpongTurn]:
     """The positions, if one turn orders them. Raises :class:`NotRing` if it does not."""
     threads = rings.threads
     takes, gives = rings.order_waits[name], rings.order_arrivals.get(name, [])
@@ -97,7 +97,7 @@ def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, *, arrives: 
     _check_token(rings, name, count, w, take, give, who)
     if not w.free <= THREADS | threads.launch:
         raise NotRing(f"the instance {w} of a thread changes", take)
-    pingpong = Pingpong(name, w, count, trips, take, give, (before or [take])[0], (after or [give])[0])
+    pingpong = PingpongTurn(name, w, count, trips, take, give, (before or [take])[0], (after or [give])[0])
     _check_alone(rings, pingpong)
     return _wrapped(body, trees, _instances(traversal, w, count)), pingpong
 
@@ -148,7 +148,7 @@ def _equal(a: Expr, b: Expr, facts: Facts) -> bool:
     return a is b or prove(eq(a, b), facts)
 
 
-def _check_alone(rings: Rings, pingpong: Pingpong) -> None:
+def _check_alone(rings: Rings, pingpong: PingpongTurn) -> None:
     """Instances take what stands between their first and last advance one after another: no barrier in between may need several of them."""
     for node in rings.tree.leaves():
         site = rings.barriers.at.get(node)

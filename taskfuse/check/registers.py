@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from taskfuse.check.bounds import touched
-from taskfuse.check.paths import Paths, Step, common_loops
+from taskfuse.check.paths import Paths, PathStep, common_loops
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import Node, StatementTree
 from taskfuse.check.threads import Threads
@@ -28,7 +28,7 @@ ACCUMULATORS, OPERANDS = "accumulators", "operand registers"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Registers of a Local array, from ``first`` to ``last`` (inclusive), constant bounds; ``what``: what they are to a wgmma."""
+    """Registers of a Local array, from ``first`` to ``last`` (inclusive), constant bounds; ``what``: their role in a wgmma."""
 
     buffer: str
     first: int
@@ -111,20 +111,20 @@ def _registers(node: Node) -> Iterator[Held]:
             yield Held(access.buffer, max(first or 0, 0), math.inf if last is None else last + width - 1, what)
 
 
-def _entry(paths: Paths, w: Node) -> list[Step]:
+def _entry(paths: Paths, w: Node) -> list[PathStep]:
     return paths.from_start(w)
 
 
-def _ways(paths: Paths, a: Node, b: Node) -> list[list[Step]]:
+def _ways(paths: Paths, a: Node, b: Node) -> list[list[PathStep]]:
     """What is passed on each way from ``a`` to a later ``b``."""
-    found: list[list[Step]] = []
+    found: list[list[PathStep]] = []
     direct = paths.forward(a, b)
     if direct is not None:
         found.append(direct)
     return found + [paths.around(a, b, loop) for loop in common_loops(a, b)]
 
 
-def _retired(steps: list[Step], w: Node, threads: Threads) -> int | None:
+def _retired(steps: list[PathStep], w: Node, threads: Threads) -> int | None:
     """The step that waits for a wgmma, or ``None``."""
     after = -1
     for k, s in enumerate(steps):

@@ -1,4 +1,4 @@
-"""Values of symbols at which everything known holds: a condition that fails at one of them needs no search for a proof.
+"""Sample values of symbols that satisfy all constraints: a condition that fails at one of them needs no search for a proof.
 
 The search takes longest if there is no proof. A question that intervals leave open is therefore evaluated at some samples first. They can reject a
 condition, never accept one: nothing is proved by them, and no proof is lost. They are drawn item by item: extents from their declarations,
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.bounded_variables import Element, Trip
+from taskfuse.check.bounded_variables import BoundedElement, Trip
 from taskfuse.ir.scalar import Const, Expr, Facts, evaluate, sym
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _with(table: Table, constraints: Constraints) -> Table:
             for c in implied:
                 table = _where(table, c)
             return table
-        case Element(symbol=symbol, span=(lo, hi)):
+        case BoundedElement(symbol=symbol, span=(lo, hi)):
             return _drawn(table, str(symbol), lo, hi)
         case condition:
             return _where(table, condition)

@@ -1,4 +1,4 @@
-"""Release of a slot: each thread that arrives at a position has waited for it, and what other threads do with the slot precedes that arrival.
+"""Release of a slot: each thread that arrives at a position has waited for it, and other threads' accesses to the slot precede that arrival.
 
 A thread of an endpoint either arrives itself, or a barrier synchronizes it with one that arrives, between its accesses to the slot and that arrival.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from taskfuse.check.barriers import Barriers, BarrierSite
 from taskfuse.check.endpoints import Endpoint
 from taskfuse.check.known import together
-from taskfuse.check.paths import Paths, Step
+from taskfuse.check.paths import Paths, PathStep
 from taskfuse.check.statement_tree import THREADS, Conditions, Node
 from taskfuse.check.threads import Threads
 from taskfuse.check.traversals import NotRing, Visit, visits
@@ -84,7 +84,7 @@ class SlotRelease:
             return True
         return self.synchronized(steps, arrival, e)
 
-    def synchronized(self, steps: list[Step], arrival: Node, e: Endpoint) -> bool:
+    def synchronized(self, steps: list[PathStep], arrival: Node, e: Endpoint) -> bool:
         """True only if one of the statements passed on the way to an arrival synchronizes with the threads that arrive."""
         who = self.threads.split(arrival.conditions).threads
         if not self.threads.implies(who, e.threads) or not self.threads.at_least_one(who):

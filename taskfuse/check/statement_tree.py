@@ -1,4 +1,4 @@
-"""The kernel as a tree of nodes that know their surroundings: conditions, loops, the statements before and after.
+"""The kernel as a tree of nodes with their contexts: conditions, loops, the statements before and after.
 
 Loops without code vanish, and so do those that never have an iteration, or always one. Unrolled loops that number slots of a ring are copied out, and if
 necessary those that hold asynchronous operations. An arm of a chain also carries the negations of the arms before it, unless its own condition
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from taskfuse.check.bounded_variables import Element, Trip
+from taskfuse.check.bounded_variables import BoundedElement, Trip
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.masks import THREAD_NAMES, THREADS, Masks
 from taskfuse.check.normalize import BLOCK_NAMES, CLUSTER_NAMES, copied_out, in_blocks, in_iteration, unrolled
@@ -36,7 +36,7 @@ def _no_nodes() -> list[Node]:
     return []
 
 
-def _no_blocks() -> list[Block]:
+def _no_blocks() -> list[StatementBlock]:
     return []
 
 
@@ -45,7 +45,7 @@ Conditions = tuple[Expr, ...]
 
 @dataclass(slots=True, eq=False)
 class Context:
-    """What holds in a block of statements.
+    """The assumptions in a block of statements.
 
     Attributes:
         conditions: conjuncts of the arms around it, outermost first.
@@ -77,7 +77,7 @@ class Context:
 
     def with_span(self, symbol: Expr, span: tuple[int, int]) -> Context:
         """The context of one of the elements that an instruction touches, which ``symbol`` numbers."""
-        return Context(self.conditions, self.loops, self.constraints.given(Element(symbol, span)), self.role, self.kernel)
+        return Context(self.conditions, self.loops, self.constraints.given(BoundedElement(symbol, span)), self.role, self.kernel)
 
     def inside(self, loop: Node) -> Context:
         """The context of a loop's body."""
@@ -86,7 +86,7 @@ class Context:
 
 
 @dataclass(slots=True, eq=False)
-class Block:
+class StatementBlock:
     """A list of nodes: the kernel's body, a loop's, or an arm's."""
 
     owner: Node | None
@@ -96,7 +96,7 @@ class Block:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A statement in its place.
+    """A statement with its position in the tree.
 
     Attributes:
         number: position in the order of the text.
@@ -105,16 +105,16 @@ class Node:
     """
 
     stmt: Stmt
-    block: Block
+    block: StatementBlock
     number: int
     index: int
-    blocks: list[Block] = field(default_factory=_no_blocks)
+    blocks: list[StatementBlock] = field(default_factory=_no_blocks)
     _path: tuple[Node, ...] | None = None
     _runs: bool | None = None
 
     @property
     def context(self) -> Context:
-        """What holds where it is executed."""
+        """The context in which it is executed."""
         return self.block.context
 
     @property
@@ -166,7 +166,7 @@ class StatementTree:
     """
 
     kernel: Kernel
-    root: Block
+    root: StatementBlock
     nodes: list[Node]
     masks: Masks
     evaluated: list[tuple[Stmt, Context]] = field(default_factory=lambda: list[tuple[Stmt, Context]]())
@@ -178,7 +178,7 @@ class StatementTree:
     def of(kernel: Kernel) -> StatementTree:
         """The tree of a verified kernel."""
         known = _outermost(kernel)
-        tree = StatementTree(kernel, Block(None, known), [], Masks(kernel.block))
+        tree = StatementTree(kernel, StatementBlock(None, known), [], Masks(kernel.block))
         body = in_blocks(kernel, known.facts, known.ranges)
         loops = unrolled(body)
         if loops.slots != loops.queues:
@@ -195,7 +195,7 @@ class StatementTree:
         """The tree in which they are."""
         if self._rest is None:
             return self
-        tree = StatementTree(self.kernel, Block(None, self.root.context), [], self.masks)
+        tree = StatementTree(self.kernel, StatementBlock(None, self.root.context), [], self.masks)
         tree._fill(tree.root, copied_out(*self._rest, self.root.context.ranges))
         return tree
 
@@ -205,7 +205,7 @@ class StatementTree:
             self._leaves = tuple([n for n in self.nodes if not n.blocks])
         return self._leaves
 
-    def _fill(self, block: Block, body: tuple[Stmt, ...]) -> None:
+    def _fill(self, block: StatementBlock, body: tuple[Stmt, ...]) -> None:
         for stmt in body:
             self.evaluated.append((stmt, block.context))
             if isinstance(stmt, Bind):
@@ -230,7 +230,7 @@ class StatementTree:
             if isinstance(stmt, For):
                 arms = [(stmt, block.context.inside(node))]
             for arm, context in arms:
-                inner = Block(node, context)
+                inner = StatementBlock(node, context)
                 node.blocks.append(inner)
                 self._fill(inner, arm.body)
 

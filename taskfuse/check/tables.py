@@ -27,7 +27,7 @@ DENSE = 8
 NUMBERS = 1 << 62
 
 
-class Table:
+class ValueTable:
     """Points of a grid.
 
     Attributes:
@@ -60,15 +60,15 @@ class Table:
             self._places = np.flatnonzero(np.broadcast_to(mask, self._shape or (1,)))
             self.count = self._places.size
 
-    def some(self, mask: Bools) -> Table:
+    def some(self, mask: Bools) -> ValueTable:
         """The points at which something holds."""
-        found = Table.__new__(Table)
+        found = ValueTable.__new__(ValueTable)
         found.names, found._shape, found._values = self.names, self._shape, self._values
         found._places = np.flatnonzero(mask) if self._places is None else self._places[mask]
         found.count = found._places.size
         return found
 
-    def within(self, other: Table) -> Table:
+    def within(self, other: ValueTable) -> ValueTable:
         """The points that are points of another table, as far as the symbols of both say."""
         common = sorted(self.names & other.names)
         if not common or not self.count:
@@ -107,22 +107,22 @@ class Tables:
     """
 
     def __init__(self) -> None:
-        self.left: dict[tuple[object, ...], Table] = {}
-        self._known: dict[tuple[object, ...], Table] = {}
+        self.left: dict[tuple[object, ...], ValueTable] = {}
+        self._known: dict[tuple[object, ...], ValueTable] = {}
 
-    def of(self, spans: Mapping[str, tuple[int, int]], filters: Iterable[Expr] = ()) -> Table:
+    def of(self, spans: Mapping[str, tuple[int, int]], filters: Iterable[Expr] = ()) -> ValueTable:
         """All values of symbols, in their order, from their first to their last ones under some conditions."""
         filters = tuple(filters)
         key = (*spans.items(), *filters)
         found = self._known.get(key)
         if found is None:
-            found = Table([{name: np.arange(lo, hi + 1)} for name, (lo, hi) in spans.items()], filters)
+            found = ValueTable([{name: np.arange(lo, hi + 1)} for name, (lo, hi) in spans.items()], filters)
             if prod(hi - lo + 1 for lo, hi in spans.values()) <= KEPT:
                 self._known[key] = found
         return found
 
 
-class Join:
+class TableJoin:
     """Points of one table and points of another one that have equal keys.
 
     Args:
@@ -132,7 +132,7 @@ class Join:
         hit: the points of the second table that have the keys of some point of the first.
     """
 
-    def __init__(self, one: Table, two: Table, keys: Iterable[tuple[Ints, Ints]]) -> None:
+    def __init__(self, one: ValueTable, two: ValueTable, keys: Iterable[tuple[Ints, Ints]]) -> None:
         self._one, self._two = one, two
         mine, theirs, count = numbered(keys)
         self._mine, self._theirs = one.spread(mine), two.spread(theirs)

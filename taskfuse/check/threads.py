@@ -33,7 +33,7 @@ from taskfuse.target import WARP
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitConditions:
     """Conditions by what they depend on.
 
     Attributes:
@@ -59,7 +59,7 @@ class Threads:
         self.strides: dict[str, Expr] = {THREAD_NAMES[0]: const(1), THREAD_NAMES[1]: x, THREAD_NAMES[2]: x * y}
         self.single = frozenset(n for n, e in (*self.extents.items(), *self.grid.items()) if isinstance(e, Const) and e.value == 1)
         self.launch = frozenset(e.name for e in kernel.extents) | {p.name for p in kernel.params}
-        self._splits: dict[Conditions, Split] = {}
+        self._splits: dict[Conditions, SplitConditions] = {}
         self._counts: dict[Conditions, Expr | None] = {}
         self._equations: dict[tuple[str, Conditions], tuple[Expr, ...]] = {}
         self._masks = tree.masks
@@ -71,14 +71,14 @@ class Threads:
 
     # -- conditions -----------------------------------------------------------------------------------------------------------------
 
-    def split(self, conditions: Conditions) -> Split:
+    def split(self, conditions: Conditions) -> SplitConditions:
         """The conditions by what they depend on."""
         found = self._splits.get(conditions)
         if found is None:
             threads = tuple(c for c in conditions if not c.free.isdisjoint(THREADS) and c.free <= THREADS | self.launch)
             uniform = tuple(c for c in conditions if c.free.isdisjoint(THREADS))
             varying = tuple(c for c in conditions if c not in threads and c not in uniform)
-            found = self._splits[conditions] = Split(threads, uniform, varying)
+            found = self._splits[conditions] = SplitConditions(threads, uniform, varying)
         return found
 
     def alike(self, size: int) -> frozenset[str]:

@@ -24,7 +24,7 @@ from taskfuse.kir.products import Wgmma
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TouchedBytes:
     """Bytes of a Shared buffer that one instruction touches.
 
     Attributes:
@@ -42,7 +42,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
+class BufferLayouts:
     """Shapes and element sizes of a kernel's buffers and tensors, and its tensor maps."""
 
     shapes: dict[str, tuple[Expr, ...]]
@@ -50,11 +50,11 @@ class Storage:
     maps: dict[str, TensorMapParam]
 
     @staticmethod
-    def of(kernel: Kernel) -> Storage:
+    def of(kernel: Kernel) -> BufferLayouts:
         """That of a kernel."""
         holders = [*(p for p in kernel.params if isinstance(p, TensorParam)), *kernel.buffers]
         maps = {p.name: p for p in kernel.params if isinstance(p, TensorMapParam)}
-        return Storage({h.name: h.shape for h in holders}, {h.name: h.dtype.itemsize for h in holders}, maps)
+        return BufferLayouts({h.name: h.shape for h in holders}, {h.name: h.dtype.itemsize for h in holders}, maps)
 
     def byte(self, access: Access) -> Expr:
         """The byte of its buffer where an element begins."""
@@ -69,18 +69,18 @@ def row_major(index: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
     return place
 
 
-def blocks(node: Node, storage: Storage) -> Iterator[Block]:
+def blocks(node: Node, storage: BufferLayouts) -> Iterator[TouchedBytes]:
     """The blocks of Shared memory that a statement touches."""
     match node.stmt:
         case TmaLoad(out=access, map=name) | TmaStore(source=access, map=name):
             box = storage.maps[name]
             size = math.prod(box.box) * storage.sizes[access.buffer]
-            yield Block(access, storage.byte(access), size, max(box.swizzle, 1), "box")
+            yield TouchedBytes(access, storage.byte(access), size, max(box.swizzle, 1), "box")
         case Wgmma(a=a, b=b, n=n, k=k, row=row):
             for d, rows in ((a, row.m), (b, n)):
                 if isinstance(d, Descriptor):
                     size = tile_bytes(d, rows, k, storage.sizes[d.base.buffer])
-                    yield Block(d.base, storage.byte(d.base) + d.offset, size, max(d.swizzle, 1), "tile")
+                    yield TouchedBytes(d.base, storage.byte(d.base) + d.offset, size, max(d.swizzle, 1), "tile")
         case _:
             return
 

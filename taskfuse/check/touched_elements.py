@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from taskfuse.check.alignment import COORDINATE_BYTES, of_tile
 from taskfuse.check.refuted import Refuted
 from taskfuse.check.thread_values import ThreadValues
-from taskfuse.check.tiles import Storage, tile_elements
+from taskfuse.check.tiles import BufferLayouts, tile_elements
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ZERO, Expr, evaluate
 from taskfuse.ir.shared_layouts import swizzle_period
@@ -40,7 +40,7 @@ class TouchedElements:
         self.memory = {b.name: b.memory for b in kernel.buffers} | {
             p.name: MemoryType.Global for p in kernel.params if isinstance(p, TensorParam) and (p.is_output or p.name in kernel.in_place.values())
         }
-        storage = Storage.of(kernel)
+        storage = BufferLayouts.of(kernel)
         self._shapes, self.sizes, self.maps = storage.shapes, storage.sizes, storage.maps
         self._origins = places(kernel, symbols)
         self._extents: dict[str, tuple[int, ...]] = {}

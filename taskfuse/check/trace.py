@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from taskfuse.check.defined import of_statement
 from taskfuse.check.fences import Fences, operands
 from taskfuse.check.known import together
-from taskfuse.check.refuted import Budget, Refuted, TooLarge
+from taskfuse.check.refuted import Refuted, TooLarge, WorkBudget
 from taskfuse.check.thread_values import Ints, ThreadValues
 from taskfuse.check.touched_elements import TouchedElements
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, matrices
@@ -67,7 +67,7 @@ class Event:
 class Trace:
     """The events of every thread of one block."""
 
-    def __init__(self, kernel: Kernel, symbols: Mapping[str, int], block: tuple[int, int, int], budget: Budget) -> None:
+    def __init__(self, kernel: Kernel, symbols: Mapping[str, int], block: tuple[int, int, int], budget: WorkBudget) -> None:
         self.kernel = kernel
         self.budget = budget
         self._values = ThreadValues(kernel, symbols, block)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from taskfuse.check.barriers import uneven
 from taskfuse.check.paths import Paths
 from taskfuse.check.ranges import terms_of
-from taskfuse.check.statement_tree import THREADS, Block, Conditions, Node
+from taskfuse.check.statement_tree import THREADS, Conditions, Node, StatementBlock
 from taskfuse.ir.scalar import (
     And,
     Compare,
@@ -113,7 +113,7 @@ Part = Visit | Repeat | Choice | Either
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pingpong:
+class PingpongTurn:
     """How instances share a ring: instance ``index`` of ``count`` takes the turn at ``take`` and passes it at ``give``.
 
     Attributes:
@@ -149,7 +149,7 @@ def visits(traversal: tuple[Part, ...]) -> Iterator[Visit]:
             yield from visits(part.inner)
 
 
-def skeleton(block: Block, ops: set[Node], paths: Paths) -> list[CursorTree]:
+def skeleton(block: StatementBlock, ops: set[Node], paths: Paths) -> list[CursorTree]:
     """The nodes in ``ops`` with the loops and uniform conditions around them: nodes, and (node of loop or conditions, list)."""
     found: list[CursorTree] = []
     for node in block.nodes:

@@ -14,7 +14,7 @@ from taskfuse.check.drawn_launches import drawn_extents
 from taskfuse.check.known import unknown
 from taskfuse.check.order import deadlocks, initialization
 from taskfuse.check.races import Races
-from taskfuse.check.refuted import Budget, TooLarge
+from taskfuse.check.refuted import TooLarge, WorkBudget
 from taskfuse.check.registers import budgets, in_flight, released
 from taskfuse.check.remote import before_exit
 from taskfuse.check.statement_tree import StatementTree
@@ -147,7 +147,7 @@ def _ordered(structure: Structure, launched: int | None) -> Iterator[Obligation]
 def _refuted(kernel: Kernel) -> tuple[Obligation, ...]:
     """A counterexample at small extents, if one is found."""
     launches = 0
-    budget = Budget()
+    budget = WorkBudget()
     for extents in drawn_extents(kernel):
         if budget.spent:
             break

@@ -23,7 +23,7 @@ USUAL = 7  # default value of an extent: small, and not a power of two
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class OutputDifference:
     """How far an output is from the reference.
 
     Attributes:
@@ -79,14 +79,14 @@ def _random(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> A
     return np.asarray(values).astype(dtype.numpy)
 
 
-def difference(found: Array, wanted: Array) -> Difference:
+def difference(found: Array, wanted: Array) -> OutputDifference:
     """How far ``found`` is from ``wanted``, an array of the same shape; both are compared in float64."""
     a, b = found.astype(np.float64), wanted.astype(np.float64)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     finite = np.isfinite(a) & np.isfinite(b)
     apart, size = np.abs(a[finite] - b[finite]), np.abs(b[finite])
     relative = np.divide(apart, size, where=size > 0, out=np.where(apart > 0, np.inf, 0.0))
-    return Difference(float(apart.max(initial=0)), float(relative.max(initial=0)), int((~finite & ~same).sum()))
+    return OutputDifference(float(apart.max(initial=0)), float(relative.max(initial=0)), int((~finite & ~same).sum()))
 
 
 def _launch(loaded: Loaded, given: Mapping[str, int], seed: int) -> tuple[Kernel, dict[str, int], list[Array | int]]:

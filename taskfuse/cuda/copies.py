@@ -10,7 +10,7 @@ from taskfuse.cuda.c_types import literal
 from taskfuse.cuda.expressions import Level, once
 from taskfuse.cuda.ranges import INT32, Range
 from taskfuse.cuda.text import bare
-from taskfuse.cuda.writer import Scope, Writer
+from taskfuse.cuda.writer import TextScope, Writer
 from taskfuse.dtypes import int64
 from taskfuse.ir.scalar import TRUE, ZERO, Facts, is_multiple, sym
 from taskfuse.ir.types import MemoryType
@@ -22,7 +22,7 @@ from taskfuse.kir.variant import ArgumentLayout
 ELEMENT = "vector.element"  # the symbol of an element of a vector that is copied element by element
 
 
-def vector_copy(w: Writer, stmt: VectorCopy, scope: Scope) -> None:
+def vector_copy(w: Writer, stmt: VectorCopy, scope: TextScope) -> None:
     """One instruction; where the variant's tensors have no whole vectors, one per element."""
     dtype = w.places[stmt.out.buffer].dtype
     if all(_whole_vectors(w, a, stmt.width, scope) for a in (stmt.out, stmt.source)):
@@ -31,7 +31,7 @@ def vector_copy(w: Writer, stmt: VectorCopy, scope: Scope) -> None:
     _elements(w, stmt, scope, lambda out, source, inner: f"{w.element(out, inner)} = {w.element(source, inner)};")
 
 
-def guarded_store(w: Writer, condition: str, stmt: VectorCopy, scope: Scope, source: Scope) -> bool:
+def guarded_store(w: Writer, condition: str, stmt: VectorCopy, scope: TextScope, source: TextScope) -> bool:
     """A vector stored from registers to Global memory under a condition, without a branch; false if there is no such instruction.
 
     Args:
@@ -48,7 +48,7 @@ def guarded_store(w: Writer, condition: str, stmt: VectorCopy, scope: Scope, sou
     return True
 
 
-def gather(w: Writer, stmt: Gather, scope: Scope) -> None:
+def gather(w: Writer, stmt: Gather, scope: TextScope) -> None:
     """The values, then, if all are inside their extents, the elements there; else zeros."""
     inner = replace(scope, depth=scope.depth + 1)
     deep = replace(scope, depth=scope.depth + 2)
@@ -78,7 +78,7 @@ def gather(w: Writer, stmt: Gather, scope: Scope) -> None:
     w.line(scope, "}")
 
 
-def _found(w: Writer, stmt: Gather, scope: Scope) -> Scope:
+def _found(w: Writer, stmt: Gather, scope: TextScope) -> TextScope:
     """The scope in which the symbols of a gather have their values."""
     indices = scope.indices
     wide = {v.symbol for v in stmt.values if indices.wide and indices.ranges.of(v.extent)[1] > INT32[1]}
@@ -98,7 +98,7 @@ def _found(w: Writer, stmt: Gather, scope: Scope) -> Scope:
     return replace(scope, indices=replace(indices, ranges=ranges, wide_symbols=indices.wide_symbols | wide, facts=once(facts)))
 
 
-def async_copy(w: Writer, stmt: AsyncCopy, scope: Scope) -> None:
+def async_copy(w: Writer, stmt: AsyncCopy, scope: TextScope) -> None:
     """One instruction; where the variant's tensors have no whole vectors, one per element, or plain stores of elements too small for one."""
     dtype = w.places[stmt.out.buffer].dtype
     whole = stmt.width == 1 or all(_whole_vectors(w, a, stmt.width, scope) for a in (stmt.out, stmt.source))
@@ -107,7 +107,7 @@ def async_copy(w: Writer, stmt: AsyncCopy, scope: Scope) -> None:
     if size < ptx.LEAST_ASYNC_COPY:
         zero = literal(0, dtype)
 
-        def store(out: Access, source: Access, inner: Scope) -> str:
+        def store(out: Access, source: Access, inner: TextScope) -> str:
             text = w.element(source, inner)
             return f"{w.element(out, inner)} = {f'{scope.indices.text(stmt.valid, Level.OR)} ? {text} : {zero}' if valid else text};"
 
@@ -122,7 +122,7 @@ def async_copy(w: Writer, stmt: AsyncCopy, scope: Scope) -> None:
     _elements(w, stmt, scope, lambda out, source, inner: f"{helper.name}({', '.join((w.address(out, inner), w.address(source, inner), *valid))});")
 
 
-def _elements(w: Writer, stmt: VectorCopy | AsyncCopy | Gather, scope: Scope, line: Callable[[Access, Access, Scope], str]) -> None:
+def _elements(w: Writer, stmt: VectorCopy | AsyncCopy | Gather, scope: TextScope, line: Callable[[Access, Access, TextScope], str]) -> None:
     """A copy element by element: ``line`` gives the text of one."""
     var = w.names.alias(ELEMENT, "e")
     each: dict[str, Range] = {ELEMENT: (0, stmt.width - 1)}
@@ -134,7 +134,7 @@ def _elements(w: Writer, stmt: VectorCopy | AsyncCopy | Gather, scope: Scope, li
     w.line(scope, "}")
 
 
-def _whole_vectors(w: Writer, access: Access, width: int, scope: Scope) -> bool:
+def _whole_vectors(w: Writer, access: Access, width: int, scope: TextScope) -> bool:
     """True if the vector at ``access`` is contiguous and aligned in this variant."""
     match w.places[access.buffer].form:
         case ArgumentLayout.DENSE:
@@ -145,7 +145,7 @@ def _whole_vectors(w: Writer, access: Access, width: int, scope: Scope) -> bool:
             return False
 
 
-def bulk_load(w: Writer, stmt: TmaLoad, scope: Scope) -> None:
+def bulk_load(w: Writer, stmt: TmaLoad, scope: TextScope) -> None:
     """A box from Global to Shared memory: of this block, or of several in the cluster. Coordinates are innermost first."""
     inner = [scope.indices.text(c) for c in reversed(stmt.coords)]
     operands = [w.address(stmt.out, scope), f"&{w.names[stmt.map]}", w.slot(stmt.barrier, scope)]
@@ -155,13 +155,13 @@ def bulk_load(w: Writer, stmt: TmaLoad, scope: Scope) -> None:
         w.call(scope, ptx.tma_load(len(inner)), *operands, *inner)
 
 
-def bulk_store(w: Writer, stmt: TmaStore, scope: Scope) -> None:
+def bulk_store(w: Writer, stmt: TmaStore, scope: TextScope) -> None:
     """A box from Shared to Global memory."""
     inner = [scope.indices.text(c) for c in reversed(stmt.coords)]
     w.call(scope, ptx.tma_store(len(inner)), f"&{w.names[stmt.map]}", w.address(stmt.source, scope), *inner)
 
 
-def _mask(w: Writer, stmt: TmaLoad, scope: Scope) -> str:
+def _mask(w: Writer, stmt: TmaLoad, scope: TextScope) -> str:
     """A bit for each block that a copy reaches."""
     first, others = ranks(w.kernel.cluster, stmt.across)
     bits = sum(1 << other for other in others)

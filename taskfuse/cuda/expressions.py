@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Protocol
 
-from taskfuse.cuda.ranges import INT32, Ranges
+from taskfuse.cuda.ranges import INT32, IntegerRanges
 from taskfuse.cuda.text import Helper
 from taskfuse.dtypes import DType, uint32
 from taskfuse.ir.scalar import (
@@ -97,7 +97,7 @@ class Level(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class PrintedExpr:
     """A printed expression; ``wide``: its C++ type is ``long long``, otherwise ``int``."""
 
     text: str
@@ -131,7 +131,7 @@ class Divisors:
         return found
 
 
-class Tensor(Protocol):
+class TensorInMemory(Protocol):
     """A tensor in memory, as expressions need it."""
 
     @property
@@ -160,14 +160,14 @@ class Indices:
     """
 
     names: Mapping[str, str]
-    ranges: Ranges
+    ranges: IntegerRanges
     facts: Callable[[], Facts]
     wide: bool
     wide_symbols: frozenset[str]
     divisors: Divisors
     helpers: set[Helper]
-    tables: Mapping[str, Tensor] = field(default_factory=dict[str, "Tensor"])
-    named: Mapping[Expr, Text] = field(default_factory=dict[Expr, Text])
+    tables: Mapping[str, TensorInMemory] = field(default_factory=dict[str, "TensorInMemory"])
+    named: Mapping[Expr, PrintedExpr] = field(default_factory=dict[Expr, PrintedExpr])
 
     def text(self, e: Expr, level: Level = Level.TERNARY) -> str:
         """The text of ``e``, in parentheses if its operator binds weaker than ``level``."""
@@ -185,21 +185,21 @@ class Indices:
         """True if ``e`` is proved not negative."""
         return self.ranges.of(e)[0] >= 0 or prove(ge(e, 0), self.facts())
 
-    def _as(self, t: Text, wide: bool) -> Text:
+    def _as(self, t: PrintedExpr, wide: bool) -> PrintedExpr:
         if t.wide == wide:
             return t
-        return Text(f"({'long long' if wide else 'int'}){t.at(Level.UNARY)}", Level.UNARY, wide)
+        return PrintedExpr(f"({'long long' if wide else 'int'}){t.at(Level.UNARY)}", Level.UNARY, wide)
 
-    def print(self, e: Expr) -> Text:
+    def print(self, e: Expr) -> PrintedExpr:
         """``e`` in C++."""
         if (name := self.named.get(e)) is not None:
             return name
         match e:
             case Const(value):
                 big = not INT32[0] <= value <= INT32[1]
-                return Text(f"{value}ll" if big else str(value), Level.ATOM if value >= 0 else Level.UNARY, big)
+                return PrintedExpr(f"{value}ll" if big else str(value), Level.ATOM if value >= 0 else Level.UNARY, big)
             case Sym(name):
-                return Text(self.names[name], Level.ATOM, name in self.wide_symbols)
+                return PrintedExpr(self.names[name], Level.ATOM, name in self.wide_symbols)
             case Sum():
                 return self._sum(e)
             case Product(factors):
@@ -207,7 +207,7 @@ class Indices:
                 texts = [self.print(f) for f in factors]
                 if wide and not texts[0].wide:
                     texts[0] = self._as(texts[0], True)
-                return Text(" * ".join(t.at(Level.UNARY) for t in texts), Level.PRODUCT, any(t.wide for t in texts))
+                return PrintedExpr(" * ".join(t.at(Level.UNARY) for t in texts), Level.PRODUCT, any(t.wide for t in texts))
             case FloorDiv(a, b):
                 return self._divide(a, b, "/")
             case Mod(a, b):
@@ -219,11 +219,11 @@ class Indices:
             case Xor(a, b):
                 left, right = self.print(a), self.print(b)
                 wide = left.wide or right.wide
-                return Text(f"{self._as(left, wide).at(Level.SHIFT)} ^ {self._as(right, wide).at(Level.SHIFT)}", Level.XOR, wide)
+                return PrintedExpr(f"{self._as(left, wide).at(Level.SHIFT)} ^ {self._as(right, wide).at(Level.SHIFT)}", Level.XOR, wide)
             case Select(cond, a, b):
                 yes, no = self.print(a), self.print(b)
                 wide = yes.wide or no.wide
-                return Text(f"{self.text(cond, Level.OR)} ? {self._as(yes, wide).at(Level.OR)} : {self._as(no, wide).at(Level.OR)}", Level.TERNARY, wide)
+                return PrintedExpr(f"{self.text(cond, Level.OR)} ? {self._as(yes, wide).at(Level.OR)} : {self._as(no, wide).at(Level.OR)}", Level.TERNARY, wide)
             case Table(values, index):
                 return self._table(values, index)
             case Element():
@@ -233,28 +233,28 @@ class Indices:
             case Compare(op, a, b):
                 level = Level.EQUAL if op.value in ("==", "!=") else Level.LESS
                 if isinstance(a, Const) and op.value in ("<", "<="):  # as a person would write it
-                    return Text(f"{self.text(b, Level.SHIFT)} {'>' if op.value == '<' else '>='} {self.text(a, Level.SHIFT)}", level, False)
-                return Text(f"{self.text(a, Level.SHIFT)} {op.value} {self.text(b, Level.SHIFT)}", level, False)
+                    return PrintedExpr(f"{self.text(b, Level.SHIFT)} {'>' if op.value == '<' else '>='} {self.text(a, Level.SHIFT)}", level, False)
+                return PrintedExpr(f"{self.text(a, Level.SHIFT)} {op.value} {self.text(b, Level.SHIFT)}", level, False)
             case And(args):
-                return Text(" && ".join(self.text(a, Level.XOR) for a in args), Level.AND, False)
+                return PrintedExpr(" && ".join(self.text(a, Level.XOR) for a in args), Level.AND, False)
             case Or(args):
-                return Text(" || ".join(self.print(a).at(Level.XOR) for a in args), Level.OR, False)
+                return PrintedExpr(" || ".join(self.print(a).at(Level.XOR) for a in args), Level.OR, False)
             case Not(a):
-                return Text(f"!{self.text(a, Level.ATOM)}", Level.UNARY, False)
+                return PrintedExpr(f"!{self.text(a, Level.ATOM)}", Level.UNARY, False)
             case _:
                 raise AssertionError(type(e))
 
-    def _sum(self, e: Sum) -> Text:
+    def _sum(self, e: Sum) -> PrintedExpr:
         wide = self.is_wide(e)
         terms = sorted(e.terms, key=lambda t: t[1] < 0)  # a positive term first, if there is one
-        parts: list[tuple[str, Text]] = []
+        parts: list[tuple[str, PrintedExpr]] = []
         for term, k in terms:
             t = self.print(term)
             if abs(k) != 1:
                 if wide and not t.wide:
                     t = self._as(t, True)
                 factor = str(abs(k)) if abs(k) <= INT32[1] else f"{abs(k)}ll"
-                t = Text(f"{factor} * {t.at(Level.UNARY)}", Level.PRODUCT, t.wide or abs(k) > INT32[1])
+                t = PrintedExpr(f"{factor} * {t.at(Level.UNARY)}", Level.PRODUCT, t.wide or abs(k) > INT32[1])
             elif wide and not t.wide and not parts:
                 t = self._as(t, True)
             parts.append(("-" if k < 0 else "+", t))
@@ -269,41 +269,41 @@ class Indices:
             text += f" {sign} {t.at(Level.PRODUCT)}"
         if e.const and first_sign != "-":
             text += f" {'-' if e.const < 0 else '+'} {abs(e.const)}{'ll' if abs(e.const) > INT32[1] else ''}"
-        return Text(text, Level.SUM, wide or any(t.wide for _, t in parts))
+        return PrintedExpr(text, Level.SUM, wide or any(t.wide for _, t in parts))
 
-    def _divide(self, a: Expr, b: Expr, op: str) -> Text:
+    def _divide(self, a: Expr, b: Expr, op: str) -> PrintedExpr:
         left, right = self.print(a), self.print(b)
         wide = left.wide or right.wide
         positive = self.ranges.of(b)[0] >= 0  # a divisor of zero has no value
         if positive and self.is_nonnegative(a):
             if not wide and not isinstance(b, Const) and b.free <= self.divisors.uniform:
                 self.helpers.add(DIVISOR)
-                return Text(f"{left.at(Level.PRODUCT)} {op} {self.divisors.get(b)}", Level.PRODUCT, False)
-            return Text(f"{left.at(Level.PRODUCT)} {op} {right.at(Level.UNARY)}", Level.PRODUCT, wide)
+                return PrintedExpr(f"{left.at(Level.PRODUCT)} {op} {self.divisors.get(b)}", Level.PRODUCT, False)
+            return PrintedExpr(f"{left.at(Level.PRODUCT)} {op} {right.at(Level.UNARY)}", Level.PRODUCT, wide)
         if isinstance(b, Const) and b.value > 0 and b.value & (b.value - 1) == 0:
             if op == "/":
-                return Text(f"{left.at(Level.SUM)} >> {b.value.bit_length() - 1}", Level.SHIFT, wide)
-            return Text(f"{left.at(Level.EQUAL)} & {b.value - 1}", Level.BIT_AND, wide)
+                return PrintedExpr(f"{left.at(Level.SUM)} >> {b.value.bit_length() - 1}", Level.SHIFT, wide)
+            return PrintedExpr(f"{left.at(Level.EQUAL)} & {b.value - 1}", Level.BIT_AND, wide)
         helper = FLOOR_DIVIDE if op == "/" else FLOOR_MODULO
         self.helpers.add(helper)
-        return Text(f"{helper.name}({self._as(left, wide).text}, {self._as(right, wide).text})", Level.ATOM, wide)
+        return PrintedExpr(f"{helper.name}({self._as(left, wide).text}, {self._as(right, wide).text})", Level.ATOM, wide)
 
-    def _fold(self, function: str, texts: list[Text]) -> Text:
+    def _fold(self, function: str, texts: list[PrintedExpr]) -> PrintedExpr:
         wide = any(t.wide for t in texts)
         text = self._as(texts[0], wide).text
         for t in texts[1:]:
             text = f"{function}({text}, {self._as(t, wide).text})"
-        return Text(text, Level.ATOM, wide)
+        return PrintedExpr(text, Level.ATOM, wide)
 
-    def _element(self, e: Element) -> Text:
+    def _element(self, e: Element) -> PrintedExpr:
         """An element of a table between its bounds; one of a type that 32 bits with a sign do not hold is compared as a ``long long``."""
         table = self.tables[e.tensor.name]
         wide = table.dtype.itemsize == 8 or table.dtype is uint32
-        found = Text(table.element((e.index,), self), Level.ATOM, table.dtype.itemsize == 8)
+        found = PrintedExpr(table.element((e.index,), self), Level.ATOM, table.dtype.itemsize == 8)
         clamped = self._fold("min", [self._fold("max", [self._as(found, wide), self.print(e.low)]), self.print(e.high)])
         return self._as(clamped, False) if clamped.wide and not self.is_wide(e) else clamped
 
-    def _upper_bound(self, e: UpperBound) -> Text:
+    def _upper_bound(self, e: UpperBound) -> PrintedExpr:
         """The place of a key in a table, by bisection."""
         self.helpers.add(UPPER_BOUND)
         k = sym(RUNNING)
@@ -311,9 +311,9 @@ class Indices:
         inside = replace(self, names={**self.names, RUNNING: RUNNING}, ranges=self.ranges.child({RUNNING: (1, most)}), named={})
         at = inside.text(element(e.tensor, k, e.size, e.low, e.high) // e.divisor + k * e.step)
         size = self._as(self.print(e.size), False)
-        return Text(f"{UPPER_BOUND.name}({size.text}, [&](int {RUNNING}) {{ return {at}; }}, {self.text(e.sought)})", Level.ATOM, False)
+        return PrintedExpr(f"{UPPER_BOUND.name}({size.text}, [&](int {RUNNING}) {{ return {at}; }}, {self.text(e.sought)})", Level.ATOM, False)
 
-    def _table(self, values: tuple[int, ...], index: Expr) -> Text:
+    def _table(self, values: tuple[int, ...], index: Expr) -> PrintedExpr:
         wide = not all(INT32[0] <= v <= INT32[1] for v in values)
         ctype = "long long" if wide else "int"
         helper = Helper(
@@ -323,7 +323,7 @@ class Indices:
             "  return values[i];\n}",
         )
         self.helpers.add(helper)
-        return Text(f"{helper.name}({self.text(index)})", Level.ATOM, wide)
+        return PrintedExpr(f"{helper.name}({self.text(index)})", Level.ATOM, wide)
 
 
 def hash_values(values: tuple[int, ...]) -> int:

@@ -50,7 +50,7 @@ INT64: Range = (1 - UNKNOWN, UNKNOWN - 1)
 """Integers that are computed in 64 bits: one bit less, for sums on the way."""
 
 
-class Ranges:
+class IntegerRanges:
     """Ranges of expressions, given those of symbols. Each scope has its own: see :meth:`child`."""
 
     def __init__(self, symbols: Mapping[str, Range], within: Facts = NO_FACTS, limits: Range = INT32) -> None:
@@ -58,11 +58,11 @@ class Ranges:
         self._facts = within.with_ranges(symbols)
         self._fits: dict[Expr, bool] = {}
 
-    def child(self, symbols: Mapping[str, Range]) -> Ranges:
+    def child(self, symbols: Mapping[str, Range]) -> IntegerRanges:
         """The ranges of a scope with more symbols."""
-        return Ranges(symbols, self._facts, self._limits)
+        return IntegerRanges(symbols, self._facts, self._limits)
 
-    def loop(self, var: str, start: Expr, stop: Expr) -> Ranges:
+    def loop(self, var: str, start: Expr, stop: Expr) -> IntegerRanges:
         """The ranges in the body of a loop ``start <= var < stop``."""
         lo = self.of(start)[0]
         return self.child({var: (lo, max(lo, self.of(stop)[1] - 1))})
@@ -123,7 +123,7 @@ class Ranges:
         return self._limits[0] <= lo and hi <= self._limits[1]
 
 
-def kernel_ranges(kernel: Kernel, values: Mapping[str, int] | None = None, limits: Range = INT32) -> Ranges:
+def kernel_ranges(kernel: Kernel, values: Mapping[str, int] | None = None, limits: Range = INT32) -> IntegerRanges:
     """Ranges of extents, host parameters and hardware indices; with ``values``, for these extents: others have any of their values."""
     symbols: dict[str, Range] = {}
     for e in kernel.extents:
@@ -133,7 +133,7 @@ def kernel_ranges(kernel: Kernel, values: Mapping[str, int] | None = None, limit
             continue
         low, high = (e.min, UNKNOWN if e.max is None else e.max) if values is None else (values[e.name], values[e.name])
         symbols[e.name] = low, high
-    ranges = Ranges(symbols, limits=limits)
+    ranges = IntegerRanges(symbols, limits=limits)
     for p in kernel.params:
         if isinstance(p, HostParam):
             ranges = ranges.child({p.name: ranges.of(p.value)})
@@ -171,7 +171,7 @@ def fits(kernel: Kernel, values: Mapping[str, int], limits: Range = INT32) -> bo
     return inside and all(ranges.of(prod(s, start=ONE))[1] <= high for s in shapes.values()) and all(_fit(kernel.body, ranges))
 
 
-def _fit(body: tuple[Stmt, ...], ranges: Ranges) -> Iterator[bool]:
+def _fit(body: tuple[Stmt, ...], ranges: IntegerRanges) -> Iterator[bool]:
     for stmt in body:
         if isinstance(stmt, CursorInit):
             ranges = ranges.child(cursor_ranges(stmt))

@@ -28,7 +28,7 @@ Place = tuple[int, int]
 """Where an array lies: which of the addresses of a call, and bytes from there. The addresses: of the arguments, of the results, of what goes between."""
 
 
-class Stage(NamedTuple):
+class SequencedKernel(NamedTuple):
     """A kernel of a sequence, by name: what launches it, what it takes and what it makes."""
 
     launcher: Launcher
@@ -165,7 +165,7 @@ class Routes:
 
     __slots__ = ("_arguments", "_kinds", "_known", "_outputs", "_stages", "_views")
 
-    def __init__(self, kinds: Kinds, stages: Sequence[Stage], arguments: Sequence[str], outputs: Sequence[str], views: Mapping[str, str]) -> None:
+    def __init__(self, kinds: Kinds, stages: Sequence[SequencedKernel], arguments: Sequence[str], outputs: Sequence[str], views: Mapping[str, str]) -> None:
         self._kinds = kinds
         self._stages = tuple(stages)
         self._arguments = tuple(arguments)

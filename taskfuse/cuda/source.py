@@ -25,11 +25,11 @@ from taskfuse.cuda.signature import (
     TensorMapArgument,
     WorkspaceArgument,
 )
-from taskfuse.cuda.statements import Statements
+from taskfuse.cuda.statements import StatementPrinter
 from taskfuse.cuda.storage import NamedStorage, elements, shared_layout
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import Helper, closure
-from taskfuse.cuda.writer import INDENT, Identifiers, Scope, Writer
+from taskfuse.cuda.writer import INDENT, Identifiers, TextScope, Writer
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, Const, Expr, const, lookups_of, sym
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType
@@ -144,8 +144,8 @@ class _Emitter:
 
         writer = Writer(kernel, self.names, places, mbarriers, self.helpers)
         synchronization = Synchronization(writer, counters, self.debug)
-        statements = Statements(writer, synchronization, self.fast_math, self.divisors.uniform, self.chaos, self.locations)
-        statements.body(kernel.body, Scope(self.indices, (), 1, set()))
+        statements = StatementPrinter(writer, synchronization, self.fast_math, self.divisors.uniform, self.chaos, self.locations)
+        statements.body(kernel.body, TextScope(self.indices, (), 1, set()))
         integers, texts = self._integers()
         arguments += integers
         parameters += texts

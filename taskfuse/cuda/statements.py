@@ -8,12 +8,12 @@ from taskfuse.cuda import copies, matrices
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.dispatch import Decision, decision_tree
-from taskfuse.cuda.expressions import Indices, Level, Text, once
+from taskfuse.cuda.expressions import Indices, Level, PrintedExpr, once
 from taskfuse.cuda.functions import call, result_dtype
 from taskfuse.cuda.hoisting import Divisions
 from taskfuse.cuda.storage import constant_elements, declared_in
 from taskfuse.cuda.synchronization import Synchronization
-from taskfuse.cuda.writer import Scope, Writer
+from taskfuse.cuda.writer import TextScope, Writer
 from taskfuse.dtypes import DType, bfloat16, bool_
 from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.medium import MEDIA
@@ -34,7 +34,7 @@ _DELAYED = Wait | Arrive | ArriveAsync | AsyncCopy | Release | Acquire | Expect 
 """Before and after these a chaos build delays."""
 
 
-class Statements:
+class StatementPrinter:
     """Prints the bodies of one kernel.
 
     Args:
@@ -61,7 +61,7 @@ class Statements:
         self._visible: set[str] = set()  # the Local buffers that are declared here
         self._in_flight: dict[str, None] = {}  # accumulators of wgmmas above that no text above has waited for
 
-    def body(self, body: tuple[Stmt, ...], scope: Scope) -> None:
+    def body(self, body: tuple[Stmt, ...], scope: TextScope) -> None:
         """The statements of a body, the registers that live in it first."""
         w = self._writer
         own = {buffer.name for buffer in self._declared.get(id(body), ())}
@@ -77,7 +77,7 @@ class Statements:
                 self._hold(scope)
         self._visible -= own
 
-    def _hold(self, scope: Scope) -> None:
+    def _hold(self, scope: TextScope) -> None:
         """All wgmmas are waited for: reads of their accumulators stay after this point. A compiler may move it, and then runs them one by one."""
         w = self._writer
         for name in self._in_flight:
@@ -85,14 +85,14 @@ class Statements:
                 w.call(scope, matrices.WGMMA_RETIRED, w.places[name].identifier)
         self._in_flight.clear()
 
-    def _named(self, body: tuple[Stmt, ...], scope: Scope) -> Scope:
+    def _named(self, body: tuple[Stmt, ...], scope: TextScope) -> TextScope:
         """Variables for the divisions that ``body`` begins with, and a scope that knows them."""
         w = self._writer
         for e in self._divisions.of(body, scope.indices.named):
             text = scope.indices.print(e)
             name = w.names.reserve(_NAMES[type(e)])
             w.line(scope, f"const {'long long' if text.wide else 'int'} {name} = {text.text};")
-            named = {**scope.indices.named, e: Text(name, Level.ATOM, text.wide)}
+            named = {**scope.indices.named, e: PrintedExpr(name, Level.ATOM, text.wide)}
             scope = replace(scope, indices=replace(scope.indices, named=named))
         return scope
 
@@ -105,17 +105,17 @@ class Statements:
 
     # -- statements -----------------------------------------------------------------------------------------------------------------
 
-    def _delay(self, scope: Scope) -> None:
+    def _delay(self, scope: TextScope) -> None:
         self._writer.call(scope, ptx.CHAOS, f"{self._chaos}u", str(self._delays))
         self._delays += 1
 
-    def _say(self, location: Location, scope: Scope) -> None:
+    def _say(self, location: Location, scope: TextScope) -> None:
         """A comment with a line of the user's, unless the last one was the same."""
         if location != self._said:
             self._said = location
             self._writer.line(scope, f"// {location}  {location.source.strip()}".rstrip(" \\"))  # a \ at its end would go on in the next line
 
-    def _statement(self, stmt: Stmt, scope: Scope) -> None:
+    def _statement(self, stmt: Stmt, scope: TextScope) -> None:
         if self._locations and stmt.location is not None:
             self._say(stmt.location, scope)
         if self._chaos is not None and isinstance(stmt, _DELAYED):
@@ -125,7 +125,7 @@ class Statements:
         else:
             self._print(stmt, scope)
 
-    def _print(self, stmt: Stmt, scope: Scope) -> None:
+    def _print(self, stmt: Stmt, scope: TextScope) -> None:
         w = self._writer
         match stmt:
             case For():
@@ -180,7 +180,7 @@ class Statements:
             case _:
                 return None
 
-    def _for(self, stmt: For, scope: Scope) -> None:
+    def _for(self, stmt: For, scope: TextScope) -> None:
         w = self._writer
         indices = scope.indices
         ranges = indices.ranges.loop(stmt.var, stmt.start, stmt.stop)
@@ -206,7 +206,7 @@ class Statements:
         self.body(stmt.body, inner)
         w.line(scope, "}")
 
-    def _if(self, stmt: If, scope: Scope) -> None:
+    def _if(self, stmt: If, scope: TextScope) -> None:
         w = self._writer
         if stmt.note:
             w.line(scope, f"// {stmt.note}")
@@ -227,7 +227,7 @@ class Statements:
             self.body(branch.body, self._inside(branch, scope))
         w.line(scope, "}")
 
-    def _decision(self, node: Decision, scope: Scope) -> None:
+    def _decision(self, node: Decision, scope: TextScope) -> None:
         """Both sides of a node; a side that is one member and asks nothing more is its body."""
         w = self._writer
         for cond, side, head in (
@@ -246,7 +246,7 @@ class Statements:
                     self._decision(side, self._inside(Branch(cond, ()), scope))
         w.line(scope, "}")
 
-    def _stores(self, stmt: If, scope: Scope) -> bool:
+    def _stores(self, stmt: If, scope: TextScope) -> bool:
         """Print a guarded vector store without a branch, if ``stmt`` is one.
 
         Into a branch ptxas moves the conversion of what is stored there. That reads accumulators of wgmmas in code that may not run, and then all wgmmas
@@ -257,19 +257,19 @@ class Statements:
             return False
         return copies.guarded_store(self._writer, self._condition(branch.cond, scope), copy, scope, self._inside(branch, scope))
 
-    def _inside(self, branch: Branch, scope: Scope) -> Scope:
+    def _inside(self, branch: Branch, scope: TextScope) -> TextScope:
         path = (*scope.path, branch.label) if branch.label else scope.path
         outer = scope.indices.facts
         indices = replace(scope.indices, facts=once(lambda: outer().with_assumption(branch.cond)))
         return replace(scope, path=path, depth=scope.depth + 1, cursors=set(scope.cursors), indices=indices)
 
-    def _condition(self, cond: Expr, scope: Scope) -> str:
+    def _condition(self, cond: Expr, scope: TextScope) -> str:
         """``cond`` without the conjuncts that hold for every thread."""
         if isinstance(cond, And):
             cond = and_(*(c for c in cond.args if not _always(c, scope.indices)))
         return "true" if cond is TRUE else scope.indices.text(cond)
 
-    def _choose(self, stmt: Choose, scope: Scope) -> None:
+    def _choose(self, stmt: Choose, scope: TextScope) -> None:
         w = self._writer
         inner = replace(scope, depth=scope.depth + 1)
         place = w.places[stmt.out.buffer]
@@ -280,7 +280,7 @@ class Statements:
             w.store(stmt.out, w.operand(case.operand, place.dtype, inner), place.dtype, inner)
         w.line(scope, "}")
 
-    def _shuffle(self, stmt: Shuffle, scope: Scope) -> None:
+    def _shuffle(self, stmt: Shuffle, scope: TextScope) -> None:
         w = self._writer
         dtype = w.places[stmt.out.buffer].dtype
         text = f"__shfl_xor_sync(0xffffffff, {w.element(stmt.source, scope)}, {stmt.mask})"
@@ -290,14 +290,14 @@ class Statements:
 
     # -- matrices -------------------------------------------------------------------------------------------------------------------
 
-    def _pack(self, behind: tuple[Stmt, ...], scope: Scope) -> None:
+    def _pack(self, behind: tuple[Stmt, ...], scope: TextScope) -> None:
         """Registers of A are written before the fence that precedes ``behind``."""
         w = self._writer
         for fragment in matrices.covered(behind):
             if fragment.buffer in self._visible:
                 w.call(scope, matrices.WGMMA_FACTOR, w.address(fragment, scope))
 
-    def _matrix(self, d: Descriptor, scope: Scope) -> str:
+    def _matrix(self, d: Descriptor, scope: TextScope) -> str:
         w = self._writer
         w.helpers.add(matrices.MATRIX)
         return f"matrix({w.address(d.base, scope)}, {scope.indices.text(d.offset)}, {matrices.layout_bits(d):#x}ull)"

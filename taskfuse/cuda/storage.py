@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from taskfuse.cuda.expressions import Indices, Level, Text
+from taskfuse.cuda.expressions import Indices, Level, PrintedExpr
 from taskfuse.cuda.ranges import INT32, UNKNOWN
 from taskfuse.dtypes import DType
 from taskfuse.ir.medium import MEDIA
@@ -61,17 +61,17 @@ def row_major(index: Sequence[Expr], shape: Sequence[Expr], indices: Indices) ->
         lo, hi = max(lo, -UNKNOWN), min(hi, UNKNOWN)
         wide = wide or lo < INT32[0] or hi > INT32[1] or indices.is_wide(i)
     wide = wide and indices.wide
-    found: Text | None = None
+    found: PrintedExpr | None = None
     for i, extent in places:
         t = indices.print(i)
         if found is None:
             if i is not ZERO:
-                found = Text(f"(long long){t.at(Level.UNARY)}", Level.UNARY, True) if wide and not t.wide else t
+                found = PrintedExpr(f"(long long){t.at(Level.UNARY)}", Level.UNARY, True) if wide and not t.wide else t
             continue
         if extent is not ONE:
-            found = Text(f"{found.at(Level.PRODUCT)} * {indices.text(extent, Level.UNARY)}", Level.PRODUCT, wide)
+            found = PrintedExpr(f"{found.at(Level.PRODUCT)} * {indices.text(extent, Level.UNARY)}", Level.PRODUCT, wide)
         if i is not ZERO:
-            found = Text(f"{found.at(Level.SUM)} + {t.at(Level.SUM)}", Level.SUM, wide)
+            found = PrintedExpr(f"{found.at(Level.SUM)} + {t.at(Level.SUM)}", Level.SUM, wide)
     return "0" if found is None else found.text
 
 

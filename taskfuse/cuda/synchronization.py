@@ -11,7 +11,7 @@ from taskfuse.cuda.expressions import Level
 from taskfuse.cuda.ranges import cursor_ranges
 from taskfuse.cuda.storage import row_major
 from taskfuse.cuda.text import HelperCall
-from taskfuse.cuda.writer import Scope, Writer
+from taskfuse.cuda.writer import TextScope, Writer
 from taskfuse.ir.scalar import ONE, Expr, eq, prove
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import walk
@@ -64,7 +64,7 @@ class Synchronization:
         self._carries = carried(kernel) if debug else {}
         self.waits: list[WaitPoint] = []
 
-    def print(self, stmt: Stmt, scope: Scope) -> None:
+    def print(self, stmt: Stmt, scope: TextScope) -> None:
         """One statement."""
         w = self._writer
         match stmt:
@@ -97,7 +97,7 @@ class Synchronization:
             case _:
                 w.statement(stmt, CALLS[type(stmt)], scope)
 
-    def _barrier(self, stmt: Barrier, scope: Scope) -> None:
+    def _barrier(self, stmt: Barrier, scope: TextScope) -> None:
         w = self._writer
         if stmt.note:
             w.line(scope, f"// {stmt.note}")
@@ -114,7 +114,7 @@ class Synchronization:
             case BarrierScope.GRID:
                 self._grid_barrier(stmt, scope)
 
-    def _grid_barrier(self, stmt: Barrier, scope: Scope) -> None:
+    def _grid_barrier(self, stmt: Barrier, scope: TextScope) -> None:
         w = self._writer
         assert stmt.counter is not None
         x, y, z = w.kernel.grid
@@ -137,11 +137,11 @@ class Synchronization:
 
     # -- waits ----------------------------------------------------------------------------------------------------------------------
 
-    def _point(self, barrier: str, stmt: Wait | Barrier, scope: Scope) -> int:
+    def _point(self, barrier: str, stmt: Wait | Barrier, scope: TextScope) -> int:
         self.waits.append(WaitPoint(scope.path, barrier, location=stmt.location, carries=self._carries.get(barrier, ())))
         return len(self.waits) - 1
 
-    def _wait(self, stmt: Wait, scope: Scope) -> None:
+    def _wait(self, stmt: Wait, scope: TextScope) -> None:
         w = self._writer
         arguments = [w.slot(stmt.barrier, scope), scope.indices.text(stmt.parity)]
         if self._debug:
@@ -150,10 +150,10 @@ class Synchronization:
         else:
             w.call(scope, ptx.WAIT, *arguments)
 
-    def _counter(self, slot: SemaphoreSlot, scope: Scope) -> str:
+    def _counter(self, slot: SemaphoreSlot, scope: TextScope) -> str:
         return f"&{self._writer.names[slot.name]}[{row_major(slot.index, self._semaphores[slot.name].shape, scope.indices)}]"
 
-    def _acquire(self, stmt: Acquire, scope: Scope) -> None:
+    def _acquire(self, stmt: Acquire, scope: TextScope) -> None:
         w = self._writer
         slot, indices = stmt.semaphore, scope.indices
         arguments = [self._counter(slot, scope), indices.text(self._semaphores[slot.name].count), indices.text(stmt.phases)]
@@ -165,7 +165,7 @@ class Synchronization:
 
     # -- cursors --------------------------------------------------------------------------------------------------------------------
 
-    def _cursor(self, stmt: CursorInit, scope: Scope) -> None:
+    def _cursor(self, stmt: CursorInit, scope: TextScope) -> None:
         w = self._writer
         slot, parity = w.names[f"{stmt.name}.slot"], w.names[f"{stmt.name}.parity"]
         kind = "" if stmt.name in scope.cursors else "int "
@@ -175,7 +175,7 @@ class Synchronization:
         w.line(scope, f"{kind}{slot} = {stmt.slot}, {parity} = {stmt.parity}{phase};")
         scope.indices.ranges = scope.indices.ranges.child(cursor_ranges(stmt))
 
-    def _advance(self, stmt: Advance, scope: Scope) -> None:
+    def _advance(self, stmt: Advance, scope: TextScope) -> None:
         w = self._writer
         slot, parity = w.names[f"{stmt.cursor}.slot"], w.names[f"{stmt.cursor}.parity"]
         slots = self._slots[stmt.cursor]

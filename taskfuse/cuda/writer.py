@@ -74,7 +74,7 @@ INDENT = "  "
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class TextScope:
     """What holds where a statement stands.
 
     Attributes:
@@ -114,7 +114,7 @@ class Writer:
 
     # -- lines ----------------------------------------------------------------------------------------------------------------------
 
-    def line(self, scope: Scope, text: str) -> None:
+    def line(self, scope: TextScope, text: str) -> None:
         """One line at the depth of ``scope``."""
         self.lines.append(INDENT * scope.depth + text)
 
@@ -122,7 +122,7 @@ class Writer:
         """The loop whose head comes next is unrolled."""
         self.lines.append("#pragma unroll")
 
-    def call(self, scope: Scope, helper: Helper, *arguments: str, template: str = "") -> None:
+    def call(self, scope: TextScope, helper: Helper, *arguments: str, template: str = "") -> None:
         """A line that calls a helper."""
         self.helpers.add(helper)
         self.line(scope, f"{helper.name}{template}({', '.join(arguments)});")
@@ -134,23 +134,23 @@ class Writer:
 
     # -- operands -------------------------------------------------------------------------------------------------------------------
 
-    def element(self, access: Access, scope: Scope) -> str:
+    def element(self, access: Access, scope: TextScope) -> str:
         """The text of an element."""
         return self.places[access.buffer].element(access.index, scope.indices)
 
-    def address(self, access: Access, scope: Scope) -> str:
+    def address(self, access: Access, scope: TextScope) -> str:
         """The text of its address."""
         return f"&{self.element(access, scope)}"
 
-    def slot(self, slot: BarrierSlot, scope: Scope) -> str:
+    def slot(self, slot: BarrierSlot, scope: TextScope) -> str:
         """The text of the address of an mbarrier."""
         return f"&{self.mbarriers[slot.name]}[{scope.indices.text(slot.slot)}]"
 
-    def statement(self, stmt: Stmt, call: HelperCall, scope: Scope) -> None:
+    def statement(self, stmt: Stmt, call: HelperCall, scope: TextScope) -> None:
         """A line for a statement that is one call."""
         self.call(scope, call.helper, *(self._argument(getattr(stmt, field), scope) for field in call.fields))
 
-    def _argument(self, value: Expr | BarrierSlot | Access | int, scope: Scope) -> str:
+    def _argument(self, value: Expr | BarrierSlot | Access | int, scope: TextScope) -> str:
         match value:
             case int():
                 return str(value)
@@ -173,7 +173,7 @@ class Writer:
             case IndexOf():
                 return int64
 
-    def operand(self, operand: Operand, dtype: DType, scope: Scope) -> str:
+    def operand(self, operand: Operand, dtype: DType, scope: TextScope) -> str:
         """The text of an operand converted to ``dtype``."""
         match operand:
             case Access():
@@ -187,7 +187,7 @@ class Writer:
             case IndexOf(value=value):
                 return self.use(convert(scope.indices.wide_text(value, Level.UNARY), int64, dtype))
 
-    def store(self, out: Access, text: str, dtype: DType, scope: Scope) -> None:
+    def store(self, out: Access, text: str, dtype: DType, scope: TextScope) -> None:
         """A line that stores a value of ``dtype`` in an element, converted to the element's."""
         place = self.places[out.buffer]
         converted = convert(text, dtype, place.dtype, packed=out.buffer in self._packed)

@@ -41,7 +41,7 @@ ALL_TYPES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class InstructionShape:
     """Instructions of one shape.
 
     Attributes:
@@ -75,7 +75,7 @@ class Shape:
 
 
 SHAPES = (
-    Shape(
+    InstructionShape(
         Family.WGMMA,
         64,
         tuple(range(8, 257, 8)),
@@ -89,7 +89,7 @@ SHAPES = (
         float8_arch=90,
         figure="WGMMA .m64nN",
     ),
-    Shape(
+    InstructionShape(
         Family.MMA,
         16,
         (8,),
@@ -117,7 +117,7 @@ class MatrixInstruction:
         a_registers, b_registers: how a warp or warpgroup holds the operand; ``None``: it is never in registers.
     """
 
-    shape: Shape
+    shape: InstructionShape
     k: int
     a: DType
     b: DType
@@ -160,7 +160,7 @@ def accumulator(family: Family, m: int, n: int) -> Fragment:
     return fragments.accumulator(m, n, f"{figure}k* fragment layout for accumulator matrix D")
 
 
-def _row(shape: Shape, a: DType, b: DType, sums: DType) -> MatrixInstruction:
+def _row(shape: InstructionShape, a: DType, b: DType, sums: DType) -> MatrixInstruction:
     k = shape.k_bytes // a.itemsize
     figure = f"{shape.figure}k{k} fragment layout for matrix"
     in_a = fragments.left(shape.m, k, a.itemsize, f"{figure} A") if shape.registers[0] else None
@@ -190,7 +190,7 @@ def accumulator_dtype(a: DType, b: DType) -> DType | None:
     return next((row.sums for row in MATRIX_INSTRUCTIONS if (row.a, row.b) == (a, b)), None)
 
 
-def shapes(family: Family) -> tuple[Shape, ...]:
+def shapes(family: Family) -> tuple[InstructionShape, ...]:
     """The shapes of a family."""
     return tuple(shape for shape in SHAPES if shape.family is family)
 
@@ -208,6 +208,6 @@ def exists(family: Family, m: int, n: int, k: int) -> bool:
     return any(row.shape.family is family and row.m == m and n in row.widths and row.k == k for row in MATRIX_INSTRUCTIONS)
 
 
-def spans(found: Iterable[Shape]) -> str:
+def spans(found: Iterable[InstructionShape]) -> str:
     """How many bytes of an operand they multiply along k, for messages."""
     return " or ".join(str(n) for n in sorted({shape.k_bytes for shape in found})) + " bytes"

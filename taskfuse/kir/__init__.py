@@ -1,7 +1,7 @@
 """Kernel IR: nodes, text, verifier, traversal. docs/kernel-ir.md has its grammar and the meaning of each statement."""
 
 from taskfuse.kir.arguments import specialized
-from taskfuse.kir.kernel import Kernel, KernelReaders, bind_readers
+from taskfuse.kir.kernel import Kernel, KernelMethods, bind_readers
 from taskfuse.kir.parser import parse_head, parse_kernel
 from taskfuse.kir.printer import stmt_text, to_text
 from taskfuse.kir.readers import KirReaders
@@ -12,7 +12,7 @@ bind_readers(KirReaders())
 
 __all__ = [
     "Kernel",
-    "KernelReaders",
+    "KernelMethods",
     "KirReaders",
     "accesses",
     "barrier_slots",

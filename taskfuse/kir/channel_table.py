@@ -9,7 +9,7 @@ from taskfuse.kir.declarations import Mbarrier
 
 
 @dataclass(frozen=True, slots=True)
-class Channel:
+class ChannelRow:
     """A ring of slots between roles, in Shared memory; between blocks, in Global memory.
 
     Attributes:
@@ -39,7 +39,7 @@ class Channel:
 class ChannelTable:
     """The channels of a kernel; ``others`` are the mbarrier arrays outside channels. ``str`` returns a table."""
 
-    channels: tuple[Channel, ...]
+    channels: tuple[ChannelRow, ...]
     others: tuple[Mbarrier, ...]
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ from math import prod
 
 from taskfuse.ir.scalar import Const, Expr, const, simplify
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.channel_table import Channel, ChannelTable
+from taskfuse.kir.channel_table import ChannelRow, ChannelTable
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import If, Stmt, TmaLoad
 from taskfuse.kir.synchronization import Acquire, Cursor, CursorInit, Expect, InitBarrier, Release, Wait
@@ -136,14 +136,14 @@ def _note(stmt: Stmt, label: str, cursor: _Cursor, name: str) -> None:
 
 def _channel(
     kernel: Kernel, full: str, slots: int, empty: str, producers: list[_Cursor], cursors: list[_Cursor], counts: dict[str, Expr], expected: dict[str, Expr]
-) -> Channel:
+) -> ChannelRow:
     consumers = [c for c in cursors if full in c.waits]
     touched = {name for c in (*producers, *consumers) for name in c.buffers}
     memory = MemoryType.Shared if any(m.name == full for m in kernel.mbarriers) else MemoryType.Global
     held = [b for b in kernel.buffers if b.memory is memory and b.name in touched]
     size = sum((const(b.dtype.itemsize) * prod(b.shape, start=const(1)) for b in held), const(0))
     prefix = full.rpartition(".")[0]
-    return Channel(
+    return ChannelRow(
         name=prefix if prefix and prefix == empty.rpartition(".")[0] else full,
         full=full,
         empty=empty,

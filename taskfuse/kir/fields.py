@@ -13,7 +13,20 @@ from typing import Any, cast, get_args, get_type_hints
 
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.nodes import Branch, Stmt
-from taskfuse.kir.operands import Access, BarrierSlot, Case, Descriptor, FieldUse, GatherValue, Holds, Immediate, IndexOf, Operand, ScalarValue, SemaphoreSlot
+from taskfuse.kir.operands import (
+    Access,
+    BarrierSlot,
+    ChoiceCase,
+    Descriptor,
+    FieldUse,
+    GatherValue,
+    Holds,
+    Immediate,
+    IndexOf,
+    Operand,
+    ScalarValue,
+    SemaphoreSlot,
+)
 
 ExprMap = Callable[[Expr], Expr]
 
@@ -94,9 +107,9 @@ KINDS: dict[object, FieldKind] = {
         lambda found, f: tuple(map_operand(o, f) for o in found),
         _of_accesses,
     ),
-    tuple[Case, ...]: FieldKind(
+    tuple[ChoiceCase, ...]: FieldKind(
         lambda cases: (e for c in cases for e in (*_of_operand(c.operand), c.cond)),
-        lambda cases, f: tuple(Case(f(c.cond), map_operand(c.operand, f)) for c in cases),
+        lambda cases, f: tuple(ChoiceCase(f(c.cond), map_operand(c.operand, f)) for c in cases),
         lambda cases: _of_accesses(c.operand for c in cases),
     ),
     tuple[GatherValue, ...]: FieldKind(
@@ -146,7 +159,7 @@ def _with_buffers(value: Any, names: Mapping[str, str]) -> Any:
             return replace(value, buffer=names.get(buffer, buffer))
         case Descriptor(base=base):
             return replace(value, base=_with_buffers(base, names))
-        case Case(operand=operand):
+        case ChoiceCase(operand=operand):
             return replace(value, operand=_with_buffers(operand, names))
         case GatherValue(source=source):
             return replace(value, source=_with_buffers(source, names))

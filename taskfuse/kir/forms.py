@@ -114,7 +114,7 @@ STATEMENT_WORDS: frozenset[str] = frozenset(form.keyword for form in FORMS if fo
 """The words that they begin with."""
 
 
-class Keyword(Enum):
+class KernelKeyword(Enum):
     """What begins a line, or a part of one. The value is the printed word."""
 
     KERNEL = "KERNEL"
@@ -158,7 +158,7 @@ class RuleWord(Enum):
     WHOLE = "whole"
 
 
-KEYWORDS: dict[str, Keyword] = {k.value: k for k in Keyword}
+KEYWORDS: dict[str, KernelKeyword] = {k.value: k for k in KernelKeyword}
 RULE_WORDS: dict[str, RuleWord] = {w.value: w for w in RuleWord}
 ACROSS = "across"
 """Before the cluster types across which an arrival, or a copy, reaches other blocks."""

@@ -1,4 +1,4 @@
-"""The kernel: declarations, launch shape and body. The readers of kernel IR plug their methods in through :class:`KernelReaders`."""
+"""The kernel: declarations, launch shape and body. The readers of kernel IR plug their methods in through :class:`KernelMethods`."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ class Kernel:
         return readers().cuda().launch_shape(self, extents)
 
 
-class KernelReaders(Protocol):
+class KernelMethods(Protocol):
     """The methods of kernels that upper layers implement."""
 
     def text(self, kernel: Kernel, witness: bool, path: Callable[[str], str] | None) -> str: ...
@@ -222,15 +222,15 @@ class CudaReader(Protocol):
     def launch_shape(self, kernel: Kernel, extents: Mapping[str, int]) -> LaunchShape: ...
 
 
-_readers: list[KernelReaders] = []
+_readers: list[KernelMethods] = []
 
 
-def bind_readers(readers: KernelReaders) -> None:
+def bind_readers(readers: KernelMethods) -> None:
     """Plug in the readers; called once, by the package itself."""
     _readers[:] = [readers]
 
 
-def readers() -> KernelReaders:
+def readers() -> KernelMethods:
     """The readers."""
     return _readers[0]
 

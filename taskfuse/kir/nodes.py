@@ -18,7 +18,7 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.scalar import TRUE, Expr
 from taskfuse.ir.types import ParallelType
-from taskfuse.kir.operands import Access, BarrierSlot, Case, GatherValue, Located, MapName, Operand, WritingStmt, Written
+from taskfuse.kir.operands import Access, BarrierSlot, ChoiceCase, GatherValue, Located, MapName, Operand, WritingStmt, Written
 from taskfuse.kir.products import WarpStmt
 from taskfuse.kir.synchronization import SyncStmt
 
@@ -78,7 +78,7 @@ class Choose(WritingStmt):
 
     out: Written
     label: str
-    cases: tuple[Case, ...]
+    cases: tuple[ChoiceCase, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,17 +19,17 @@ from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir.clusters import cluster_threads
 from taskfuse.kir.declarations import Buffer, Counter, Dim3, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam
-from taskfuse.kir.forms import KEYWORDS, RESERVED, VALUES, Keyword
-from taskfuse.kir.operands import Access, BarrierSlot, Case, Descriptor, GatherValue, Immediate, IndexOf, Operand, Queue, ScalarValue, SemaphoreSlot
+from taskfuse.kir.forms import KEYWORDS, RESERVED, VALUES, KernelKeyword
+from taskfuse.kir.operands import Access, BarrierSlot, ChoiceCase, Descriptor, GatherValue, Immediate, IndexOf, Operand, Queue, ScalarValue, SemaphoreSlot
 from taskfuse.kir.printer import block_threads
 
 T = TypeVar("T")
 
 
-class Reader(TokenReader):
+class KernelReader(TokenReader):
     """The tokens of a kernel's text."""
 
-    def keyword(self) -> Keyword | None:
+    def keyword(self) -> KernelKeyword | None:
         """The keyword that the next token is, or begins with (``WGMMA.m64n64k16.bfloat16``); not taken."""
         return KEYWORDS.get(self.token.text.partition(".")[0]) if self.token.kind is TokenKind.NAME else None
 
@@ -169,7 +169,7 @@ class DeclaredNames:
 class OperandParser:
     """One method per kind of operand."""
 
-    def __init__(self, reader: Reader, names: DeclaredNames) -> None:
+    def __init__(self, reader: KernelReader, names: DeclaredNames) -> None:
         self.reader = reader
         self.names = names
         # how the value of a field is read, by what the field holds: the counterpart of the printer's
@@ -210,16 +210,16 @@ class OperandParser:
         """Operands up to, and with, the closing parenthesis."""
         return self.reader.sequence(lambda: self.operand(dtype), ")")
 
-    def cases(self, dtype: DType) -> tuple[Case, ...]:
+    def cases(self, dtype: DType) -> tuple[ChoiceCase, ...]:
         """Operands with their conditions, up to and with the closing parenthesis."""
         return self.reader.sequence(lambda: self.case(dtype), ")")
 
-    def case(self, dtype: DType) -> Case:
+    def case(self, dtype: DType) -> ChoiceCase:
         if self.reader.take("otherwise"):
-            return Case(TRUE, self.operand(dtype))
+            return ChoiceCase(TRUE, self.operand(dtype))
         operand = self.operand(dtype)
         self.reader.expect("if")
-        return Case(self.reader.expression(), operand)
+        return ChoiceCase(self.reader.expression(), operand)
 
     def access(self) -> Access:
         reader = self.reader

@@ -12,8 +12,21 @@ from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, Expr, const
 from taskfuse.ir.types import MemoryType, ParallelType
-from taskfuse.kir.forms import Keyword, RuleWord
-from taskfuse.kir.operands import Access, BarrierSlot, Case, Descriptor, GatherValue, Holds, Immediate, IndexOf, Operand, Queue, ScalarValue, SemaphoreSlot
+from taskfuse.kir.forms import KernelKeyword, RuleWord
+from taskfuse.kir.operands import (
+    Access,
+    BarrierSlot,
+    ChoiceCase,
+    Descriptor,
+    GatherValue,
+    Holds,
+    Immediate,
+    IndexOf,
+    Operand,
+    Queue,
+    ScalarValue,
+    SemaphoreSlot,
+)
 from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
 
 FENCED = {memory: medium.fence for memory, medium in MEDIA.items() if medium.fence is not None}
@@ -79,7 +92,7 @@ class OperandPrinter:
             case IndexOf():
                 return f"index({operand.value})"
 
-    def cases(self, cases: tuple[Case, ...], dtype: DType | None) -> str:
+    def cases(self, cases: tuple[ChoiceCase, ...], dtype: DType | None) -> str:
         """Operands with their conditions; the last one may stand for all that is left."""
         last = len(cases) - 1
         return ", ".join(
@@ -124,7 +137,7 @@ _OPERANDS = OperandPrinter()  # a tensor has brackets, also without axes: scalar
 def definition_text(d: Definition) -> str:
     """One line: tensor, shape, iteration space and place unless these are those of the shape, and the rule."""
     space = "" if (d.space, d.place) == (d.shape, iteration_point(len(d.shape))) else f" over ({listed(d.space)}) at ({listed(d.place)})"
-    return f"{Keyword.DEFINE.value} {d.tensor}: {d.dtype}[{listed(d.shape)}]{space} = {_rule(d)}"
+    return f"{KernelKeyword.DEFINE.value} {d.tensor}: {d.dtype}[{listed(d.shape)}]{space} = {_rule(d)}"
 
 
 def _rule(d: Definition) -> str:

@@ -162,7 +162,7 @@ class WritingStmt(Located):
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ChoiceCase:
     """An operand and where it is valid."""
 
     cond: Expr

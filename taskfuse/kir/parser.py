@@ -25,10 +25,10 @@ from taskfuse.kir.declarations import (
     TensorMapParam,
     TensorParam,
 )
-from taskfuse.kir.forms import INTEGER, INTO, Keyword
+from taskfuse.kir.forms import INTEGER, INTO, KernelKeyword
 from taskfuse.kir.kernel import ONE, Kernel
 from taskfuse.kir.nodes import Stmt
-from taskfuse.kir.operand_parser import DeclaredNames, Reader
+from taskfuse.kir.operand_parser import DeclaredNames, KernelReader
 from taskfuse.kir.statement_parser import StatementParser
 from taskfuse.kir.witness import Definition
 from taskfuse.kir.witness_parser import WitnessParser
@@ -47,11 +47,11 @@ def parse_kernel(text: str, file: str | None = None) -> Kernel:
         ParseError: the text is not in the grammar, or names an op, dtype, buffer, mbarrier, tensor map, scalar, counter, semaphore or defined tensor
             that does not exist.
     """
-    reader = Reader(text)
+    reader = KernelReader(text)
     parser, (_, block, cluster, _) = _declared(reader)
     names = DeclaredNames.of(parser.params, parser.buffers, parser.mbarriers, parser.counters, parser.semaphores, block, cluster)
     witness = WitnessParser(reader, names, [p for p in parser.params if isinstance(p, TensorParam) and not p.is_output])
-    while parser.declares(Keyword.DEFINE):
+    while parser.declares(KernelKeyword.DEFINE):
         witness.definition()
         reader.end_line()
     body = StatementParser(reader, names, witness, file).block(parser.column)
@@ -67,11 +67,11 @@ def parse_head(text: str) -> Kernel:
         ParseError: see there.
     """
     body = text.find("\n\n")
-    witness = text.find(f"\n  {Keyword.DEFINE.value} ")
-    return _declared(Reader(text[: min((k for k in (body, witness) if k >= 0), default=len(text))] + "\n"))[0].kernel((), ())
+    witness = text.find(f"\n  {KernelKeyword.DEFINE.value} ")
+    return _declared(KernelReader(text[: min((k for k in (body, witness) if k >= 0), default=len(text))] + "\n"))[0].kernel((), ())
 
 
-def _declared(reader: Reader) -> tuple[_Header, tuple[Dim3, Dim3, Dim3, int]]:
+def _declared(reader: KernelReader) -> tuple[_Header, tuple[Dim3, Dim3, Dim3, int]]:
     """The header, read, and the launch shape."""
     parser = _Header(reader)
     parser.signature()
@@ -84,7 +84,7 @@ def _declared(reader: Reader) -> tuple[_Header, tuple[Dim3, Dim3, Dim3, int]]:
 class _Header:
     """The signature and the declarations, as read so far."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: KernelReader) -> None:
         self.reader = reader
         self.column = reader.token.column
         self.name = ""
@@ -118,7 +118,7 @@ class _Header:
 
     def signature(self) -> None:
         reader = self.reader
-        reader.expect(Keyword.KERNEL.value)
+        reader.expect(KernelKeyword.KERNEL.value)
         self.name = reader.name("the kernel's name")
         reader.expect("(")
         self.params += reader.sequence(self.argument, ")")
@@ -156,30 +156,30 @@ class _Header:
         while True:
             start = reader.token
             match reader.keyword():
-                case Keyword.DIM:
+                case KernelKeyword.DIM:
                     reader.advance()
                     self.extents += self.line(self.extent)
-                case Keyword.HOST:
+                case KernelKeyword.HOST:
                     reader.advance()
                     name = reader.name("a host parameter")
                     reader.expect("=")
                     self.params.append(HostParam(name, reader.expression()))
-                case Keyword.TENSORMAP:
+                case KernelKeyword.TENSORMAP:
                     reader.advance()
                     self.params.append(self.tensor_map())
-                case Keyword.GRID:
+                case KernelKeyword.GRID:
                     if self.launch is not None:
                         raise start.error("the launch shape is given twice")
                     self.launch = self.launch_shape()
-                case Keyword.LOCAL | Keyword.SHARED | Keyword.GLOBAL as keyword:
+                case KernelKeyword.LOCAL | KernelKeyword.SHARED | KernelKeyword.GLOBAL as keyword:
                     self.buffers.append(self.buffer(MEMORIES[keyword.value]))
-                case Keyword.MBARRIER:
+                case KernelKeyword.MBARRIER:
                     reader.advance()
                     self.mbarriers += self.line(self.mbarrier)
-                case Keyword.COUNTER:
+                case KernelKeyword.COUNTER:
                     reader.advance()
                     self.counters += self.line(lambda: Counter(reader.name("a counter")))
-                case Keyword.SEMAPHORE:
+                case KernelKeyword.SEMAPHORE:
                     reader.advance()
                     self.semaphores += self.line(self.semaphore)
                 case _:
@@ -190,9 +190,9 @@ class _Header:
     def indented(self, start: Token) -> None:
         """Raises :class:`ParseError` unless a declaration stands where one may."""
         if start.column <= self.column:
-            raise start.error(f"a declaration is indented below {Keyword.KERNEL.value}")
+            raise start.error(f"a declaration is indented below {KernelKeyword.KERNEL.value}")
 
-    def declares(self, keyword: Keyword) -> bool:
+    def declares(self, keyword: KernelKeyword) -> bool:
         """True if a line of this kind follows."""
         if self.reader.keyword() is not keyword:
             return False
@@ -234,12 +234,12 @@ class _Header:
 
     def launch_shape(self) -> tuple[Dim3, Dim3, Dim3, int]:
         reader = self.reader
-        reader.expect(Keyword.GRID.value)
+        reader.expect(KernelKeyword.GRID.value)
         grid = self.dim3()
-        reader.expect(Keyword.BLOCK.value)
+        reader.expect(KernelKeyword.BLOCK.value)
         block = self.dim3()
-        cluster = self.dim3() if reader.take(Keyword.CLUSTER.value) else ONE
-        return grid, block, cluster, reader.integer() if reader.take(Keyword.RESIDENT.value) else 1
+        cluster = self.dim3() if reader.take(KernelKeyword.CLUSTER.value) else ONE
+        return grid, block, cluster, reader.integer() if reader.take(KernelKeyword.RESIDENT.value) else 1
 
     def dim3(self) -> Dim3:
         start = self.reader.token

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from taskfuse.dtypes import DTYPES, DType, float32
 from taskfuse.ir.scalar import TRUE, Sym, Token, TokenKind, const
-from taskfuse.kir.forms import FORMS, FROM, HOLDS, STATEMENT_WORDS, TF32, Keyword, OptionalPart, Slot, StatementForm, Word
+from taskfuse.kir.forms import FORMS, FROM, HOLDS, STATEMENT_WORDS, TF32, KernelKeyword, OptionalPart, Slot, StatementForm, Word
 from taskfuse.kir.nodes import Bind, Branch, Choose, Compute, For, If, Stmt, TmaLoad, TmaStore
-from taskfuse.kir.operand_parser import INDEX_TYPES, QUEUES, DeclaredNames, OperandParser, Reader, known, operation
+from taskfuse.kir.operand_parser import INDEX_TYPES, QUEUES, DeclaredNames, KernelReader, OperandParser, known, operation
 from taskfuse.kir.operand_printer import FENCED
 from taskfuse.kir.operands import Access
 from taskfuse.kir.printer import WARP_SIZE
@@ -23,7 +23,7 @@ SCOPES = {s.value: s for s in BarrierScope}
 # A statement that has a form begins with a word of its own, but for fences, which the next word tells apart, and bulk copies.
 FORMED = {word: tuple(form for form in FORMS if form.keyword == word) for word in STATEMENT_WORDS}
 FENCES: dict[str, Stmt] = {
-    **{" ".join(form.words[1:]): form.made({}) for form in FORMED[Keyword.FENCE.value] if len(form.pieces) == 1},
+    **{" ".join(form.words[1:]): form.made({}) for form in FORMED[KernelKeyword.FENCE.value] if len(form.pieces) == 1},
     **{text: FenceProxyAsync(memory) for memory, text in FENCED.items()},
 }
 WGMMA_SHAPE = re.compile(r"WGMMA\.m64n(\d+)k(\d+)\.(\w+)(?:\.(\w+))?")
@@ -38,18 +38,18 @@ TMA_LOAD, TMA_STORE, CURSOR = (next(form for form in FORMS if form.statement is 
 class StatementParser(OperandParser):
     """Recursive descent over the lines; one method per statement."""
 
-    def __init__(self, reader: Reader, names: DeclaredNames, witness: WitnessParser, file: str | None = None) -> None:
+    def __init__(self, reader: KernelReader, names: DeclaredNames, witness: WitnessParser, file: str | None = None) -> None:
         super().__init__(reader, names)
         self.witness = witness
         self.file = file
-        self.statements: dict[Keyword, Callable[[], Stmt]] = {
-            Keyword.FENCE: self.fence,
-            Keyword.TMA: self.tma,
-            Keyword.WAIT_GROUP: self.wait_group,
-            Keyword.WGMMA: self.wgmma,
-            Keyword.MMA: self.mma,
-            Keyword.LDMATRIX: self.ld_matrix,
-            Keyword.STMATRIX: self.st_matrix,
+        self.statements: dict[KernelKeyword, Callable[[], Stmt]] = {
+            KernelKeyword.FENCE: self.fence,
+            KernelKeyword.TMA: self.tma,
+            KernelKeyword.WAIT_GROUP: self.wait_group,
+            KernelKeyword.WGMMA: self.wgmma,
+            KernelKeyword.MMA: self.mma,
+            KernelKeyword.LDMATRIX: self.ld_matrix,
+            KernelKeyword.STMATRIX: self.st_matrix,
         }
 
     # -- lines ----------------------------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ class StatementParser(OperandParser):
         while reader.token.kind is not TokenKind.END and reader.token.column >= column:
             if reader.token.column > column:
                 raise reader.token.error("the indentation matches no enclosing block")
-            if reader.take(Keyword.PASS.value):
+            if reader.take(KernelKeyword.PASS.value):
                 reader.end_line()
             else:
                 found.append(self.statement(column))
@@ -71,7 +71,7 @@ class StatementParser(OperandParser):
         """The block below a line that began in ``column``."""
         token = self.reader.token
         if token.kind is TokenKind.END or token.column <= column:
-            raise token.error(f"expected an indented block, or {Keyword.PASS.value}")
+            raise token.error(f"expected an indented block, or {KernelKeyword.PASS.value}")
         return self.block(token.column)
 
     def statement(self, column: int) -> Stmt:
@@ -79,13 +79,13 @@ class StatementParser(OperandParser):
         token = reader.token
         keyword = reader.keyword()
         match keyword:
-            case Keyword.FOR:
+            case KernelKeyword.FOR:
                 return self.loop(column)
-            case Keyword.IF:
+            case KernelKeyword.IF:
                 return self.branches(column)
-            case Keyword.ELSE:
+            case KernelKeyword.ELSE:
                 raise token.error("ELSE without IF")
-            case Keyword.SYNC:
+            case KernelKeyword.SYNC:
                 return self.sync()
             case None:
                 forms = FORMED.get(token.text.partition(".")[0])
@@ -130,7 +130,7 @@ class StatementParser(OperandParser):
         reader.expect("..")
         stop = reader.expression()
         step = reader.expression() if reader.take("step") else const(1)
-        unroll = reader.take(Keyword.UNROLL.value)
+        unroll = reader.take(KernelKeyword.UNROLL.value)
         location, _ = self.head(word)
         return For(index.name, first, stop, step, unroll, self.nested(column), location=location)
 
@@ -146,14 +146,14 @@ class StatementParser(OperandParser):
         note = reader.comment_above()
         while True:
             start, cond = reader.token, TRUE
-            if reader.take(Keyword.IF.value):
+            if reader.take(KernelKeyword.IF.value):
                 cond, is_last = reader.expression(), False
             else:
                 is_last = True
             place, label = self.head(start)
             places.append(place)
             found.append(Branch(cond, self.nested(column), label))
-            if is_last or reader.token.column != column or not reader.take(Keyword.ELSE.value):
+            if is_last or reader.token.column != column or not reader.take(KernelKeyword.ELSE.value):
                 return If(tuple(found), note, location=places[0])
 
     def sync(self) -> Barrier:
@@ -192,7 +192,7 @@ class StatementParser(OperandParser):
             return self.advance_cursor()
         if token.kind is TokenKind.NAME and follows not in ("=", "["):
             raise token.error(f"'{token.text}' begins no statement")
-        if follows == "=" and reader.tokens[reader.position + 2].text == Keyword.CURSOR.value:
+        if follows == "=" and reader.tokens[reader.position + 2].text == KernelKeyword.CURSOR.value:
             return self.formed(CURSOR)
         out = self.access()
         reader.expect("=")

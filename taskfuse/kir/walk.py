@@ -10,7 +10,7 @@ from taskfuse.ir.scalar import Expr
 from taskfuse.kir.fields import ExprMap, fields_of, map_access, map_operand
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Bind, For, Gather, If, Stmt
-from taskfuse.kir.operands import Access, BarrierSlot, Case, Holds, Operand, WritingStmt
+from taskfuse.kir.operands import Access, BarrierSlot, ChoiceCase, Holds, Operand, WritingStmt
 from taskfuse.kir.synchronization import Cursor, CursorPart
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
 from taskfuse.location import Location
@@ -148,7 +148,7 @@ def map_definition(d: Definition, f: ExprMap) -> Definition:
         case Apply() | Reduce():
             rule: Rule = replace(d.rule, operands=operands(d.rule.operands))
         case Pick():
-            rule = Pick(tuple(Case(f(c.cond), map_operand(c.operand, f)) for c in d.rule.cases))
+            rule = Pick(tuple(ChoiceCase(f(c.cond), map_operand(c.operand, f)) for c in d.rule.cases))
         case Accumulate():
             rule = replace(d.rule, operand=map_operand(d.rule.operand, f))
         case Find():

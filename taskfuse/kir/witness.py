@@ -12,7 +12,7 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.scalar import Expr
-from taskfuse.kir.operands import Access, Case, Content, Holds, Immediate, Operand
+from taskfuse.kir.operands import Access, ChoiceCase, Content, Holds, Immediate, Operand
 
 INDEXED = (Content.VALUE, Content.BODY, Content.TERM)
 """What has an index: an element, or a point of an iteration space."""
@@ -31,7 +31,7 @@ class Apply:
 class Pick:
     """The operand of the first case whose condition holds."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[ChoiceCase, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from taskfuse.ir.scalar import TRUE, Expr
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.forms import RULE_WORDS, RuleWord
 from taskfuse.kir.nodes import Stmt
-from taskfuse.kir.operand_parser import DeclaredNames, OperandParser, Reader, known, operation
+from taskfuse.kir.operand_parser import DeclaredNames, KernelReader, OperandParser, known, operation
 from taskfuse.kir.operands import Access, Content, Holds, WritingStmt
 from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole, wrong_index
 
@@ -22,7 +22,7 @@ CONTENTS = {c.value: c for c in Content}
 class WitnessParser(OperandParser):
     """Definitions, as read so far, and what refers to them. An access names a tensor here: an input, or one that is defined above."""
 
-    def __init__(self, reader: Reader, names: DeclaredNames, inputs: Sequence[TensorParam]) -> None:
+    def __init__(self, reader: KernelReader, names: DeclaredNames, inputs: Sequence[TensorParam]) -> None:
         super().__init__(reader, names)
         self.definitions: list[Definition] = []
         self.defined: dict[str, Definition] = {}

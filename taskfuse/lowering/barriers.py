@@ -18,7 +18,7 @@ from taskfuse.target import MAX_NAMED, WARP
 ONE = const(1)
 
 
-class Barriers:
+class PlanBarriers:
     """The barriers of one plan.
 
     Attributes:

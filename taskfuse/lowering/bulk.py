@@ -52,7 +52,7 @@ class NoBulkCopyError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class BulkTransfer:
     """One transfer.
 
     Attributes:
@@ -72,7 +72,7 @@ class Box:
     align: int
 
 
-def derive(coords: Sequence[Expr], place: Sequence[Expr], shape: Sequence[Expr], itemsize: int, atoms: Mapping[str, int], facts: Facts) -> Box:
+def derive(coords: Sequence[Expr], place: Sequence[Expr], shape: Sequence[Expr], itemsize: int, atoms: Mapping[str, int], facts: Facts) -> BulkTransfer:
     """The transfer that copies the tile of ``atoms``.
 
     Args:
@@ -140,7 +140,7 @@ def derive(coords: Sequence[Expr], place: Sequence[Expr], shape: Sequence[Expr],
             f"its box starts at element {corner[-1]} of the innermost axis, which is not provably a multiple of {INNER_BYTES} bytes",
             f"slice and tile the innermost axis at multiples of {INNER_BYTES} bytes",
         )
-    return Box(corner, box, first, swizzle, points * itemsize, align)
+    return BulkTransfer(corner, box, first, swizzle, points * itemsize, align)
 
 
 def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:

@@ -31,7 +31,7 @@ from taskfuse.target import WARP
 
 
 @dataclass(slots=True, eq=False)
-class Endpoint:
+class ChannelEndpoint:
     """One end of a channel: the node whose thread range waits and arrives, and the name of its cursor."""
 
     node: Node
@@ -57,8 +57,8 @@ class Channel:
     group: Group
     tensors: list[TensorView]
     loop: Loop | None
-    producer: Endpoint
-    consumers: list[Endpoint]
+    producer: ChannelEndpoint
+    consumers: list[ChannelEndpoint]
     stages: int
     copies: list[TensorView] = field(default_factory=lambda: list[TensorView]())
     across: tuple[ParallelType, ...] = ()
@@ -210,8 +210,8 @@ class Channels:
         apart = channel is not None and bool(across) and bool(channel.across) and across != channel.across
         if channel is None or apart or not self._fills_first([*channel.tensors, tv]):
             name = f"ch{len(self.channels)}"
-            consumers = [Endpoint(e, f"{name}.c" if len(ends) == 1 else f"{name}.c{k}", t) for k, (e, t) in enumerate(zip(ends, pingpong, strict=True))]
-            channel = found[key] = Channel(name, group, [], loop, Endpoint(source, f"{name}.p"), consumers, 1, instances=instances)
+            consumers = [ChannelEndpoint(e, f"{name}.c" if len(ends) == 1 else f"{name}.c{k}", t) for k, (e, t) in enumerate(zip(ends, pingpong, strict=True))]
+            channel = found[key] = Channel(name, group, [], loop, ChannelEndpoint(source, f"{name}.p"), consumers, 1, instances=instances)
             self.channels.append(channel)
         channel.tensors.append(tv)
         if has_copies_of_threads(tv) and not any(u.schedule.atom is not None and u.schedule.atom.is_async for u in users):
@@ -391,18 +391,18 @@ class Channels:
 
     # -- arrivals -------------------------------------------------------------------------------------------------------------------
 
-    def arrivals(self, end: Endpoint) -> Expr:
+    def arrivals(self, end: ChannelEndpoint) -> Expr:
         """The arrivals of an endpoint per phase: one per warp if its thread range is made of whole warps, else one per thread; of one instance."""
         threads = self.ranges.count(end.node) if end.pingpong is None else end.pingpong.threads
         return simplify(maximum(threads // WARP, 1), self.ranges.facts) if self.by_warp(end) else threads
 
-    def by_warp(self, end: Endpoint) -> bool:
+    def by_warp(self, end: ChannelEndpoint) -> bool:
         """True if one lane arrives for each warp of the endpoint."""
         if not self.ranges.is_aligned(end.node) or any(self._shares_warps(end.node, other) for ch in self.channels for other in ch.consumers):
             return False
         return end.pingpong is None or is_multiple(end.pingpong.width, WARP, self.ranges.facts)
 
-    def _shares_warps(self, node: Node, other: Endpoint) -> bool:
+    def _shares_warps(self, node: Node, other: ChannelEndpoint) -> bool:
         """True if warps of a node hold several instances of a distributed endpoint, which do not run together."""
         if other.pingpong is None or is_multiple(other.pingpong.width, WARP, self.ranges.facts):
             return False

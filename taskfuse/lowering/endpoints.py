@@ -23,7 +23,7 @@ from taskfuse.kir.operands import BarrierSlot, Queue
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, Cursor, CursorInit, Expect, FenceProxyAsync, Wait, WaitGroup
 from taskfuse.lowering.bulk import fill_bytes
-from taskfuse.lowering.channels import Channel, Channels, Endpoint
+from taskfuse.lowering.channels import Channel, ChannelEndpoint, Channels
 from taskfuse.lowering.completion import (
     WAIT_FOR_COPIES,
     close_batch,
@@ -57,7 +57,7 @@ class Endpoints:
         self.statements = statements
         self.ranges = channels.ranges
         self.tree = channels.tree
-        self.held: list[tuple[PSync, PSync, Endpoint]] = []
+        self.held: list[tuple[PSync, PSync, ChannelEndpoint]] = []
         self._late: set[TensorView] = set()
 
     def check_pingpong(self, plan: list[PNode]) -> None:
@@ -122,7 +122,7 @@ class Endpoints:
                 help=f"give it circular_buffer({then.slots}) or more, or keep data within an instance between the two",
             )
 
-    def _channel(self, end: Endpoint) -> Channel:
+    def _channel(self, end: ChannelEndpoint) -> Channel:
         return next(ch for ch in self.channels.channels if end in ch.consumers)
 
     def _upstream(self, node: Node) -> set[Task]:
@@ -157,7 +157,7 @@ class Endpoints:
         totals = {self.statements.accumulator(tv) for tv in made if isinstance(self.statements.definition(tv), Scan)}
         return lambda s: s.tv in made and not any(w.buffer in totals for w in s.writes)
 
-    def _endpoint(self, plan: list[PNode], ch: Channel, end: Endpoint, wait: str, arrive: str, touches: Touch, parity: int) -> None:
+    def _endpoint(self, plan: list[PNode], ch: Channel, end: ChannelEndpoint, wait: str, arrive: str, touches: Touch, parity: int) -> None:
         c = end.cursor
         slot = Cursor(c).slot
         level = end.pingpong.outer if end.pingpong is not None and end.pingpong.loop is ch.loop else ch.loop
@@ -219,7 +219,7 @@ class Endpoints:
         self,
         plan: list[PNode],
         ch: Channel,
-        end: Endpoint,
+        end: ChannelEndpoint,
         last: tuple[list[PNode], int],
         issued: list[PStmt],
         batches: dict[Queue, int],
@@ -281,7 +281,7 @@ class Endpoints:
             )
         return tasks.pop(), Expect(slot, const(sum(fill_bytes(self.statements, t, ch.loop, issued) for t in ch.transfers)))
 
-    def _publish(self, ch: Channel, end: Endpoint) -> tuple[Stmt, ...]:
+    def _publish(self, ch: Channel, end: ChannelEndpoint) -> tuple[Stmt, ...]:
         """The fences of a producer's threads before they arrive: they order stores and copies before asynchronous reads of the same bytes."""
         if end is not ch.producer or not ch.stores:
             return ()
@@ -295,7 +295,7 @@ class Endpoints:
     def _reads(self, tv: TensorView) -> list[Read]:
         return [o for o in storage_operands(self.statements.fusion, self.statements.definition(tv)) if isinstance(o, Read)]
 
-    def _pingpong(self, plan: list[PNode], ch: Channel, end: Endpoint, pingpong: Pingpong, touches: Touch, wait: PSync, released: PSync) -> None:
+    def _pingpong(self, plan: list[PNode], ch: Channel, end: ChannelEndpoint, pingpong: Pingpong, touches: Touch, wait: PSync, released: PSync) -> None:
         """Advance to the instance's own slots and wait for its turn; pass the turn on and advance past the others'.
 
         Where the wait for a slot and its release stand in the same block as these, they stand inside: the iteration has one position, in a loop of
@@ -325,13 +325,13 @@ class Endpoints:
         first[0].insert(start, take)
         self.held.append((take, give, end))
 
-    def _give(self, ch: Channel, end: Endpoint, slot: BarrierSlot) -> tuple[Stmt, ...]:
+    def _give(self, ch: Channel, end: ChannelEndpoint, slot: BarrierSlot) -> tuple[Stmt, ...]:
         """The arrivals with which an endpoint hands a slot on: a producer's threads for their copies, then for what they have stored."""
         if end is not ch.producer:
             return self.arrive(end, slot, ch.across)
         return (*((ArriveAsync(slot),) if ch.copies else ()), *(self.arrive(end, slot) if ch.stores else ()))
 
-    def arrive(self, end: Endpoint, slot: BarrierSlot, across: tuple[ParallelType, ...] = ()) -> tuple[Stmt, ...]:
+    def arrive(self, end: ChannelEndpoint, slot: BarrierSlot, across: tuple[ParallelType, ...] = ()) -> tuple[Stmt, ...]:
         """The statements with which an endpoint arrives, in all blocks that share a copy ``across`` some cluster types."""
         if not self.channels.by_warp(end):
             return (Arrive(slot, across),)
@@ -358,12 +358,12 @@ def _count(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
-def _behind(end: Endpoint) -> str:
+def _behind(end: ChannelEndpoint) -> str:
     """The name of the cursor with which a consumer gives back slots late."""
     return f"{end.cursor}.r"
 
 
-def _sync(ch: Channel, end: Endpoint, *stmts: Stmt) -> PSync:
+def _sync(ch: Channel, end: ChannelEndpoint, *stmts: Stmt) -> PSync:
     """Statements of an endpoint of a channel, executed by the threads of its instances."""
     guard = None if end.pingpong is None else end.pingpong.guard
     return PSync(stmts if guard is None else (If((Branch(guard, stmts),)),), ch.tensors[0])

@@ -22,7 +22,7 @@ def atom_symbols(tv: TensorView) -> dict[Axis, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldTile:
     """A tile in registers.
 
     Attributes:
@@ -57,27 +57,27 @@ def factor(tv: TensorView, read: Read) -> int | None:
     return found[0] if len(found) == 1 else None
 
 
-def operand(tv: TensorView, read: Read) -> Held | None:
+def operand(tv: TensorView, read: Read) -> HeldTile | None:
     """The register layout of an operand tile of the atom of ``tv``; ``None`` if the operand is not in registers."""
     atom = tv.schedule.atom
     if atom is None or not atom.gathers:
         return None
     names = list(atom_symbols(tv).values())
     if atom.contraction is None:
-        return Held(four_matrices(), names[0], names[1])
+        return HeldTile(four_matrices(), names[0], names[1])
     assert atom.family is not None
     assert atom.tile is not None
     m, n, k = atom.tile
     side = factor(tv, read)
     fragment = None if side is None else in_registers(atom.family, (m, n, k), read.tensor.dtype)[side]
-    return None if fragment is None else Held(fragment, *((names[0], names[2]) if side == 0 else (names[2], names[1])))
+    return None if fragment is None else HeldTile(fragment, *((names[0], names[2]) if side == 0 else (names[2], names[1])))
 
 
-def result(tv: TensorView) -> Held:
+def result(tv: TensorView) -> HeldTile:
     """The register layout of the result tile of the atom of ``tv``. The order of the matrices of ``ldmatrix`` is the allocation domain's."""
     atom = tv.schedule.atom
     assert atom is not None
     assert atom.tile is not None
     names = list(atom_symbols(tv).values())
     fragment = four_matrices() if atom.family is None else accumulator(atom.family, atom.tile[0], atom.tile[1])
-    return Held(fragment, names[0], names[1])
+    return HeldTile(fragment, names[0], names[1])

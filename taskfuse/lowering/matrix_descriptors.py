@@ -31,7 +31,7 @@ class NoDescriptorError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class OperandTile:
     """The address of an operand tile.
 
     Attributes:
@@ -48,7 +48,7 @@ class Tile:
     align: int
 
 
-def derive(place: Sequence[Expr], shape: Sequence[Expr], itemsize: int, rows: tuple[str, int], k: tuple[str, int], facts: Facts) -> Tile:
+def derive(place: Sequence[Expr], shape: Sequence[Expr], itemsize: int, rows: tuple[str, int], k: tuple[str, int], facts: Facts) -> OperandTile:
     """The descriptor of the tile of ``rows`` x ``k`` (symbol and extent) at index ``place`` of a buffer of ``shape`` (row-major).
 
     Raises:
@@ -72,7 +72,7 @@ def derive(place: Sequence[Expr], shape: Sequence[Expr], itemsize: int, rows: tu
         found = _fit(linear[0] - linear[0][0, 0], swizzle, itemsize)
         if found is not None:
             lbo, sbo, major = found
-            return Tile(tuple(simplify(substitute(i, zero), facts) for i in place), swizzle, lbo, sbo, major, period)
+            return OperandTile(tuple(simplify(substitute(i, zero), facts) for i in place), swizzle, lbo, sbo, major, period)
     raise NoDescriptorError(
         f"no matrix descriptor finds its {rows[1]} x {k[1]} tile: they lie neither row-major nor column-major under a swizzle of 0, 32, 64 or 128 bytes",
         "set_allocation_domain(tf.layouts.swizzled(...)) of a tile whose rows are as long as the swizzle's span",

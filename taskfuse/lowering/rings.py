@@ -33,7 +33,7 @@ from taskfuse.lowering.statements import Statements
 from taskfuse.schedule.shared_loops import Loop
 
 
-class Rings:
+class RoleRings:
     """The rings inside roles, and the slots of all rings.
 
     Attributes:
@@ -48,7 +48,7 @@ class Rings:
         self.prefetches: list[Prefetch] = []
 
     @staticmethod
-    def of(channels: Channels, paths: Mapping[TensorView, tuple[Loop, ...]]) -> Rings:
+    def of(channels: Channels, paths: Mapping[TensorView, tuple[Loop, ...]]) -> RoleRings:
         """Those of all circular buffers that are not a boundary of a channel. ``paths``: the loops of the nest around each tensor."""
         ring: dict[TensorView, Loop] = {}
         for tv in channels.tree.place:
@@ -58,7 +58,7 @@ class Rings:
             loops = [loop for loop, a in around if tv.schedule.ptype(a).is_loop]
             if loops:
                 ring[tv] = loops[-1]
-        return Rings(ring, channels)
+        return RoleRings(ring, channels)
 
     @property
     def loops(self) -> dict[str, dict[Loop, int]]:

@@ -14,7 +14,7 @@ from taskfuse.kir.declarations import Semaphore
 from taskfuse.kir.nodes import Branch, If, Stmt
 from taskfuse.kir.operands import SemaphoreSlot
 from taskfuse.kir.synchronization import Acquire, Cursor, Release
-from taskfuse.lowering.channels import Channel, Channels, Endpoint
+from taskfuse.lowering.channels import Channel, ChannelEndpoint, Channels
 from taskfuse.lowering.plan import PSync
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
 
@@ -35,12 +35,12 @@ def semaphores(channels: Channels) -> list[Semaphore]:
     return found
 
 
-def _blocks(ranges: ThreadRanges, ch: Channel, end: Endpoint) -> Expr:
+def _blocks(ranges: ThreadRanges, ch: Channel, end: ChannelEndpoint) -> Expr:
     """The blocks of an endpoint that share one ring."""
     return ranges.count(end.node, tuple(p for p in GRID_TYPES if p not in ch.instances))
 
 
-def acquire(ranges: ThreadRanges, ch: Channel, end: Endpoint) -> list[PSync]:
+def acquire(ranges: ThreadRanges, ch: Channel, end: ChannelEndpoint) -> list[PSync]:
     """Wait until the slot of the endpoint's cursor is empty (producer) or full (consumer)."""
     phase = Cursor(end.cursor).phase
     name, phases = (f"{ch.name}.empty", phase) if end is ch.producer else (f"{ch.name}.full", phase + 1)
@@ -48,23 +48,23 @@ def acquire(ranges: ThreadRanges, ch: Channel, end: Endpoint) -> list[PSync]:
     return [acquired, *_barrier_in_block(ranges, ch, end, "what one thread has acquired, all have")]
 
 
-def release(ranges: ThreadRanges, ch: Channel, end: Endpoint) -> list[PSync]:
+def release(ranges: ThreadRanges, ch: Channel, end: ChannelEndpoint) -> list[PSync]:
     """Hand the slot of the endpoint's cursor over (producer) or back (consumer)."""
     name = f"{ch.name}.full" if end is ch.producer else f"{ch.name}.empty"
     return [*_barrier_in_block(ranges, ch, end, "before one thread releases for the block"), _elected(ranges, ch, end, Release(_slot(ranges, ch, end, name)))]
 
 
-def _slot(ranges: ThreadRanges, ch: Channel, end: Endpoint, name: str) -> SemaphoreSlot:
+def _slot(ranges: ThreadRanges, ch: Channel, end: ChannelEndpoint, name: str) -> SemaphoreSlot:
     own = (simplify(hardware_index(p) - ranges.range(end.node, p).start, ranges.facts) for p in ch.instances)
     return SemaphoreSlot(name, (*own, Cursor(end.cursor).slot))
 
 
-def _elected(ranges: ThreadRanges, ch: Channel, end: Endpoint, stmt: Stmt) -> PSync:
+def _elected(ranges: ThreadRanges, ch: Channel, end: ChannelEndpoint, stmt: Stmt) -> PSync:
     """A statement of the first thread of an endpoint's thread range."""
     first = [eq(hardware_index(p), ranges.range(end.node, p).start) for p in THREAD_TYPES if ranges.range(end.node, p).extent is not const(1)]
     return PSync((If((Branch(and_(*first), (stmt,)),)),) if first else (stmt,), ch.tensors[0])
 
 
-def _barrier_in_block(ranges: ThreadRanges, ch: Channel, end: Endpoint, note: str) -> list[PSync]:
+def _barrier_in_block(ranges: ThreadRanges, ch: Channel, end: ChannelEndpoint, note: str) -> list[PSync]:
     """All threads of an endpoint's thread range in one block wait for each other; the sync pass chooses how."""
     return [] if ranges.count(end.node) is const(1) else [PSync((), ch.tensors[0], True, frozenset(THREAD_TYPES), end.node, note)]

@@ -16,7 +16,7 @@ from taskfuse.lowering.endpoints import Endpoints
 from taskfuse.lowering.index_maps import IndexMaps
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.plan import Needs, PNode
-from taskfuse.lowering.rings import Rings
+from taskfuse.lowering.rings import RoleRings
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.schedule.order import Item, Tree
@@ -76,7 +76,7 @@ class State:
     ranges: ThreadRanges = field(init=False)
     index_maps: IndexMaps = field(init=False)
     channels: Channels = field(init=False)
-    rings: Rings = field(init=False)
+    rings: RoleRings = field(init=False)
     indexer: Indexer = field(init=False)
     statements: Statements = field(init=False)
     endpoints: Endpoints = field(init=False)

@@ -22,7 +22,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import nodes as kir
 from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Stmt, VectorCopy
-from taskfuse.kir.operands import Access, Case, Content, GatherValue, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.operands import Access, ChoiceCase, Content, GatherValue, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.products import Shuffle
 from taskfuse.lowering.domains import refused
 from taskfuse.lowering.fragments import atom_symbols
@@ -154,7 +154,7 @@ class Statements:
         operands, valid = self.operands(tv, index_map)
         match expr:
             case Select():
-                cases = tuple(Case(c, o if c is not FALSE else self._never(tv, o)) for c, o in zip(valid, operands, strict=True))
+                cases = tuple(ChoiceCase(c, o if c is not FALSE else self._never(tv, o)) for c, o in zip(valid, operands, strict=True))
                 stmt = Choose(out, expr.label, cases)
             case Pointwise():
                 stmt = Compute(out, expr.op, tuple(operands), self._compute_dtype(tv))
@@ -166,7 +166,7 @@ class Statements:
                 raise AssertionError("no plain code")
         valid, wide = self.past_the_end(tv, index_map)
         if valid is not TRUE:
-            cases = Case(valid, operands[0]), Case(TRUE, Immediate(0 if not tv.dtype.is_bool else False, tv.dtype))
+            cases = ChoiceCase(valid, operands[0]), ChoiceCase(TRUE, Immediate(0 if not tv.dtype.is_bool else False, tv.dtype))
             return [self.statement(tv, Choose(self.indexer.write(tv, wide), "pad", cases), wide, wide.guards)]
         made = [self.statement(tv, stmt, index_map, index_map.guards)]
         if index_map.guards and not self._is_total(tv) and self._is_gathered(tv):

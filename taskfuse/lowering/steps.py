@@ -35,7 +35,7 @@ from taskfuse.lowering.plan import PStmt
 from taskfuse.lowering.plan_rules import verify_plan
 from taskfuse.lowering.prepare import check_supported, prepare
 from taskfuse.lowering.register_budgets import RegisterBudgets
-from taskfuse.lowering.rings import Rings, unroll_rings
+from taskfuse.lowering.rings import RoleRings, unroll_rings
 from taskfuse.lowering.semaphores import semaphores
 from taskfuse.lowering.state import LoweringOptions, State
 from taskfuse.lowering.statements import Statements
@@ -154,7 +154,7 @@ def _rings(state: State) -> None:
 
     Requires: ``channels``. Ensures: ``rings``, ``indexer``, ``statements``.
     """
-    state.rings = Rings.of(state.channels, state.shared_loops.path)
+    state.rings = RoleRings.of(state.channels, state.shared_loops.path)
     state.indexer = Indexer(state.index_maps, state.rings)
     state.statements = Statements(state.indexer, BUILDERS, state.needs)
 

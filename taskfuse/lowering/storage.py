@@ -22,7 +22,7 @@ from taskfuse.lowering.domains import digits, product
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.partials import Partials, lane_registers, workspace
 from taskfuse.lowering.plan import Needs, PDispatch, PLoop, PNode, children, is_base, statements
-from taskfuse.lowering.rings import Rings
+from taskfuse.lowering.rings import RoleRings
 from taskfuse.lowering.scans import carried_axes
 from taskfuse.lowering.statements import Statements
 from taskfuse.target import Target
@@ -31,7 +31,7 @@ ALIGN = 16
 MAX_LOCAL = 1024
 
 
-def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode], needs: Needs) -> list[Buffer]:
+def buffers(indexer: Indexer, st: Statements, rings: RoleRings, plan: list[PNode], needs: Needs) -> list[Buffer]:
     """Every buffer that the plan's statements use, in the order of the tensors."""
     used = {a.buffer for s in statements(plan) for a in (*s.writes, *s.reads)}
     found: list[Buffer] = []

@@ -25,10 +25,10 @@ from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Access, Queue
 from taskfuse.kir.synchronization import Barrier, BarrierScope, FenceProxyAsync, WaitGroup
-from taskfuse.lowering.barriers import ONE, Barriers
+from taskfuse.lowering.barriers import ONE, PlanBarriers
 from taskfuse.lowering.completion import close_batch, drain_at_exit, is_transfer, issues_to, open_batch, wait_for_reads
 from taskfuse.lowering.plan import PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base, item_name, statements
-from taskfuse.lowering.rings import Rings
+from taskfuse.lowering.rings import RoleRings
 from taskfuse.lowering.thread_ranges import ThreadRanges
 
 _BLOCKS = frozenset(p.index_name for p in GRID_TYPES)
@@ -103,11 +103,11 @@ class Synchronizer:
     """
 
     def __init__(
-        self, ranges: ThreadRanges, root: Node, buffers: list[Buffer], ordered: set[str], rings: Rings, in_place: Mapping[str, str] = MappingProxyType({})
+        self, ranges: ThreadRanges, root: Node, buffers: list[Buffer], ordered: set[str], rings: RoleRings, in_place: Mapping[str, str] = MappingProxyType({})
     ) -> None:
         self.ranges = ranges
         self.root = root
-        self.barriers = Barriers(ranges)
+        self.barriers = PlanBarriers(ranges)
         self._ordered = ordered
         self._rings = rings.loops
         self._ahead = {tv.name for ahead in rings.prefetches for tv in ahead.tensors}

@@ -19,7 +19,7 @@ from taskfuse.ir.types import THREAD_TYPES, MemoryType
 from taskfuse.kir.operands import Access, Content, Descriptor, Holds
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.lowering.domains import owner_digits, product, refused
-from taskfuse.lowering.fragments import Held, atom_symbols, factor, operand, result
+from taskfuse.lowering.fragments import HeldTile, atom_symbols, factor, operand, result
 from taskfuse.lowering.index_maps import IndexMap
 from taskfuse.lowering.matrix_descriptors import NoDescriptorError, derive
 from taskfuse.lowering.overhang import overhanging
@@ -231,7 +231,7 @@ def _registers(tv: TensorView, read: Read, access: Access, index_map: IndexMap) 
     return _first(tv, access, index_map)
 
 
-def _check_order(tv: TensorView, access: Access, held: Held, index_map: IndexMap) -> None:
+def _check_order(tv: TensorView, access: Access, held: HeldTile, index_map: IndexMap) -> None:
     """Every element of a tile lies in the register, counted from the first element's, where the instruction has it."""
     (index,) = access.index
     moved = simplify(index - substitute(index, dict.fromkeys((held.row, held.column), const(0))), index_map.facts)
@@ -241,7 +241,7 @@ def _check_order(tv: TensorView, access: Access, held: Held, index_map: IndexMap
         )
 
 
-def _check_lanes_hold(tv: TensorView, held: Held, index_map: IndexMap) -> None:
+def _check_lanes_hold(tv: TensorView, held: HeldTile, index_map: IndexMap) -> None:
     """Every element of a tile lies with the lane where the instruction puts it."""
     own = owner_digits(tv, TIDX)
     owner = const(0)
@@ -252,7 +252,7 @@ def _check_lanes_hold(tv: TensorView, held: Held, index_map: IndexMap) -> None:
         raise refused(tv, "its allocation domain is not how the atom holds a matrix in registers", "leave the allocation domain that set_atom gives it")
 
 
-def _points(e: Expr, held: Held, tv: TensorView) -> NDArray[np.int64]:
+def _points(e: Expr, held: HeldTile, tv: TensorView) -> NDArray[np.int64]:
     """An expression on every point of a tile."""
     shape = held.fragment.shape
     if not e.free <= {held.row, held.column}:

@@ -10,7 +10,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, Expr, const, substitute, sym
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
-from taskfuse.kir.operands import Access, Case, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.operands import Access, ChoiceCase, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
 from taskfuse.lowering.fragments import atom_symbols
 from taskfuse.lowering.index_maps import IndexMap
@@ -67,7 +67,7 @@ def _rule(fusion: Fusion, expr: MathExpr) -> Rule:
             return Apply(ELEMENTWISE["copy"], operands, tv.dtype)
         case Select():
             conditions = (o.valid if isinstance(o, Read) else TRUE for o in resolved)
-            return Pick(tuple(Case(c, o) for c, o in zip(conditions, operands, strict=True)))
+            return Pick(tuple(ChoiceCase(c, o) for c, o in zip(conditions, operands, strict=True)))
         case Reduction():
             return Reduce(expr.combine, expr.body, operands, Immediate(expr.init.value, expr.init.dtype), wide)
         case Scan():

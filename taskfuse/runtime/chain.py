@@ -161,9 +161,9 @@ class Chain(Executable):
         if len(launchers) < len(self.links):
             return
         if self._routes is None:
-            from taskfuse.cuda.sequence import Routes, Stage
+            from taskfuse.cuda.sequence import Routes, SequencedKernel
 
-            stages = [Stage(launcher, link.arguments, link.outputs) for launcher, link in zip(launchers, self.links, strict=True)]
+            stages = [SequencedKernel(launcher, link.arguments, link.outputs) for launcher, link in zip(launchers, self.links, strict=True)]
             self._routes = Routes(launchers[0].kinds, stages, self._names, self._outputs, {name: view.base for name, view in self._views.items()})
         self._routes.learn(args, given, values)
 

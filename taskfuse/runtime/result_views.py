@@ -37,7 +37,7 @@ _Step = tuple[bool, int, tuple[tuple[int, ...], tuple[int, ...], int] | None]
 """Whether a result is in an argument, which one or which of what the kernels make, and its extents, strides and first element there."""
 
 
-class Source(NamedTuple):
+class ResultSource(NamedTuple):
     """Where a result is.
 
     Attributes:
@@ -61,7 +61,7 @@ class Bases:
     """
 
     fusion: Fusion
-    sources: tuple[Source, ...]
+    sources: tuple[ResultSource, ...]
 
 
 def bases(fusion: Fusion) -> Bases | None:
@@ -101,11 +101,11 @@ def bases(fusion: Fusion) -> Bases | None:
     whole.results[:] = results.values()
     order = {tv: k for k, tv in enumerate(results)}
     inputs = {tv: k for k, tv in enumerate(whole.inputs)}
-    sources: list[Source] = []
+    sources: list[ResultSource] = []
     for r in asked:
         view = (reads[r.tensor], found[r.tensor]) if r.tensor in found else None
         base = r.tensor if view is None else view[1].tensor
-        sources.append(Source(base.is_input, inputs[base] if base.is_input else order[base], view))
+        sources.append(ResultSource(base.is_input, inputs[base] if base.is_input else order[base], view))
     return Bases(whole, tuple(sources))
 
 
@@ -136,7 +136,7 @@ class Viewed(Executable):
 
     __slots__ = ("_fusion", "_inputs", "_is_fixed", "_known", "_run", "_sources", "_stored", "_storing")
 
-    def __init__(self, fusion: Fusion, run: Executable, sources: Sequence[Source], storing: Callable[[Fusion], Executable]) -> None:
+    def __init__(self, fusion: Fusion, run: Executable, sources: Sequence[ResultSource], storing: Callable[[Fusion], Executable]) -> None:
         super().__init__(run.backend, run.schedule)
         self._fusion = fusion
         self._run = run

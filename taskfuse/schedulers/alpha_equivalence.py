@@ -26,7 +26,7 @@ _BOUND: Final = re.compile(r"^([A-Za-z_]\w*(?:, [A-Za-z_]\w*)*),? = ", re.MULTIL
 _AUTOMATIC: Final = re.compile(r"tv[0-9]+")
 
 
-class Form(NamedTuple):
+class CanonicalForm(NamedTuple):
     """A fusion up to names.
 
     Attributes:
@@ -38,14 +38,14 @@ class Form(NamedTuple):
     names: tuple[str, ...]
 
 
-def form(fusion: Fusion) -> Form:
+def form(fusion: Fusion) -> CanonicalForm:
     """The form of a fusion, scheduled or not. Dimensions keep their names."""
     names = (*(tv.name for tv in fusion.tensors()), *(s.name for s in fusion.scalars))
     numbers = {tv.name: k for k, tv in enumerate(fusion.tensors())}
     orders = [[numbers[tv.name] for tv in tensors] for tensors in (fusion.inputs, fusion.outputs)]
     own = _renamed(fusion, {name: f"v{k}" for k, name in enumerate(names)}, "form")
     own.inputs.sort(key={tv: k for k, tv in enumerate(readable_order(own))}.__getitem__)  # the only order that a text can have
-    return Form(f"{orders}\n{own}", names)
+    return CanonicalForm(f"{orders}\n{own}", names)
 
 
 def in_other_names(found: Candidate, old: tuple[str, ...], new: tuple[str, ...]) -> Candidate:

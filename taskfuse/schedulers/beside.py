@@ -92,7 +92,7 @@ def outputs_of(fusions: Sequence[Fusion]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinedSegments:
     """A horizontal fusion of segments.
 
     Attributes:
@@ -106,7 +106,7 @@ class Joined:
     call: str
 
 
-def joined(name: str, fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]]) -> Joined | None:
+def joined(name: str, fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]]) -> JoinedSegments | None:
     """Scheduled fusions, joined; ``None`` if they cannot be.
 
     Args:
@@ -122,7 +122,7 @@ def joined(name: str, fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]
         return None
     option = Option(Beside(tuple(f.name for f in fusions), tuple(s.scheduler for s in schedules)), sum(s.us for s in schedules))
     schedule = Chosen(SCHEDULER, name, option, (option,), False, "", notes=tuple(s.explain().splitlines()[0] for s in schedules))
-    return Joined(found, schedule, f"tf.horizontal({{}}, name={name!r}, shared={shared}, force=True)")
+    return JoinedSegments(found, schedule, f"tf.horizontal({{}}, name={name!r}, shared={shared}, force=True)")
 
 
 def groups(fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]], level: Sequence[int], launch_us: float) -> list[list[int]]:

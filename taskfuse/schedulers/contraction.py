@@ -65,7 +65,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Side:
+class EpilogueInput:
     """An input that the epilogue reads.
 
     Attributes:
@@ -118,7 +118,7 @@ class MatrixProduct:
     b: Operand
     epilogue: tuple[TensorView, ...]
     outputs: tuple[Output, ...]
-    sides: tuple[Side, ...]
+    sides: tuple[EpilogueInput, ...]
     reductions: tuple[Reduced, ...] = ()
     finals: tuple[TensorView, ...] = ()
 
@@ -348,10 +348,10 @@ def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: Tens
     return Output(tv, bulk, row_major and is_multiple(tv.shape[-1], 2, facts))
 
 
-def _sides(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]], axes: MatrixAxes) -> tuple[Side, ...]:
+def _sides(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]], axes: MatrixAxes) -> tuple[EpilogueInput, ...]:
     inputs = dict.fromkeys(read.tensor for _, read in _reads(fusion, epilogue) if read.tensor.is_input)
     facts = fusion.facts()
     found = {tv: at for tv in inputs if SEVERAL not in (at := places.get(tv, {})).values()}
     return tuple(
-        Side(tv, at.get(tv.ndim - 1) == axes.n and is_multiple(tv.shape[-1], 2, facts), {axes.m, axes.n} <= {*at.values()}) for tv, at in found.items()
+        EpilogueInput(tv, at.get(tv.ndim - 1) == axes.n and is_multiple(tv.shape[-1], 2, facts), {axes.m, axes.n} <= {*at.values()}) for tv, at in found.items()
     )

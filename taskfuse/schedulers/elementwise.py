@@ -271,7 +271,7 @@ def _is_copy_of(fusion: Fusion, tv: TensorView, loads: Sequence[TensorView]) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class OutputWork:
     """The work of the outputs.
 
     Attributes:
@@ -291,7 +291,7 @@ class Work:
         return self.target.kernel_us(memory, self.target.issue_us(self.instructions))
 
 
-def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = False) -> Work:
+def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = False) -> OutputWork:
     """Of a fusion.
 
     Args:
@@ -314,7 +314,7 @@ def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = Fals
                 else:
                     loaded += elements * (size if turned or is_coalesced(fusion, read, tv) else SECTOR_BYTES)
         instructions += points * cost(expr)
-    return Work(loaded, float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)), instructions, extent.target)
+    return OutputWork(loaded, float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)), instructions, extent.target)
 
 
 def _is_scattered(fusion: Fusion, expr: MathExpr) -> bool:

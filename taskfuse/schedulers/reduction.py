@@ -19,7 +19,7 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.split_reduction import digits
 from taskfuse.schedulers.persistent_buffers import Keep, Phases
 from taskfuse.schedulers.row_cost import RowEstimate, RowProblem, estimate, rank
-from taskfuse.schedulers.rows import RowConfig, Rows, check
+from taskfuse.schedulers.rows import RowConfig, RowSchedule, check
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.space import Space, find, settle, split_reductions
@@ -133,7 +133,7 @@ def _applied(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
         if planned.splits:
             split_reductions(script)
         settle(script)
-    Rows(script, fusion, find(fusion), expected.config, expected.residents).apply()
+    RowSchedule(script, fusion, find(fusion), expected.config, expected.residents).apply()
     phased = f"{problem.phases} phases" if problem.phases > 1 else "1 phase"
     size = f"of {problem.rows} rows of {problem.columns} elements, {'along' if problem.is_inner else 'across'} vectors of {problem.width}, {phased}"
     waits = f"{expected.registers} registers, {expected.residents} resident blocks; waits for: {expected.bound}; expected: {expected.us:.1f} us"

@@ -28,7 +28,7 @@ FINISHING_WARPS = 4
 ROWMAJOR = Spelled(layouts.rowmajor(), "tf.layouts.rowmajor()")
 
 
-class Parts:
+class ProductReductions:
     """The schedule of the reductions of one product.
 
     Args:

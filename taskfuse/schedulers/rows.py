@@ -80,7 +80,7 @@ def check(fusion: Fusion, space: Space, config: RowConfig) -> None:
         raise config.error(what, "use more threads, blocks or vectors")
 
 
-class Rows:
+class RowSchedule:
     """The schedule of one fusion.
 
     Args:

@@ -26,7 +26,7 @@ from taskfuse.schedulers.candidates import Trial, tried
 from taskfuse.schedulers.elementwise import is_aligned
 from taskfuse.schedulers.schedule import Chosen, Sizes
 from taskfuse.schedulers.segment_ways import SLACK, KnownCandidates, Rows, Ways
-from taskfuse.schedulers.segmentation import Segmentation, Step
+from taskfuse.schedulers.segmentation import Segmentation, SegmentStep
 from taskfuse.target import Target
 
 PRODUCTS_WITHOUT_TILES = 0.5
@@ -72,7 +72,7 @@ class Search:
         self._trial = trial
         self._budget = budget
         self._ways: dict[Segment, Ways] = {}
-        self._kept: dict[Segment, Step] = {}
+        self._kept: dict[Segment, SegmentStep] = {}
         self._made: dict[Segment, Chosen[Any]] = {}
         self._dropped: list[str] = []
         self._refused_us = 0.0
@@ -102,13 +102,13 @@ class Search:
         ended = self._budget.why_spent
         return Segmentation(self.fusion.name, tuple(steps), crossing, reason, moved=self.moves, whole_fusion=self.fusion, dropped=dropped, ended=ended)
 
-    def _beside(self, segments: Sequence[Segment], steps: Sequence[Step]) -> list[Step]:
+    def _beside(self, segments: Sequence[Segment], steps: Sequence[SegmentStep]) -> list[SegmentStep]:
         """The kernels, those side by side in one launch that do not wait for one another."""
         own = {tv: k for k, p in enumerate(segments) for tv in p}
         needs = [{own[t] for tv in p for t in self.reads[tv] if t in own and t not in p} for p in segments]
         kinds = [step.schedule.scheduler in (s.__name__ for s in PRODUCTS) for step in steps]
         level = levels(needs, kinds)
-        heads: dict[int, Step] = dict(enumerate(steps))
+        heads: dict[int, SegmentStep] = dict(enumerate(steps))
         for group in groups([step.fusion for step in steps], [step.schedule for step in steps], level, self.target.launch_us) if self._trial else ():
             if self._budget.is_spent:
                 break
@@ -126,7 +126,7 @@ class Search:
             tensors, views = tuple(name for p in parts for name in p.tensors), tuple(name for p in parts for name in p.views)
             for k in group[1:]:
                 del heads[k]
-            heads[group[0]] = Step(found.fusion, came.schedule.expected_by_count(), tensors, views, parts, found.call)
+            heads[group[0]] = SegmentStep(found.fusion, came.schedule.expected_by_count(), tensors, views, parts, found.call)
         return [heads[k] for k in sorted(heads, key=lambda k: (level[k], k))]
 
     def _joined(self, segments: list[Segment]) -> list[Segment]:
@@ -348,7 +348,7 @@ class Search:
             self._ways[p] = Ways(self.known, self.parts, self.rows, [tv for tv in self.tensors if tv in p])
         return self._ways[p]
 
-    def _step(self, p: Segment) -> Step | None:
+    def _step(self, p: Segment) -> SegmentStep | None:
         return self._way(p).step
 
     def _sorted(self, segments: Sequence[Segment]) -> list[Segment]:

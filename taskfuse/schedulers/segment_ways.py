@@ -25,7 +25,7 @@ from taskfuse.schedulers.budget import Budget
 from taskfuse.schedulers.candidates import Candidate, Candidates
 from taskfuse.schedulers.roofline import bytes_of, roofline
 from taskfuse.schedulers.schedule import Chosen, Sizes
-from taskfuse.schedulers.segmentation import Step
+from taskfuse.schedulers.segmentation import SegmentStep
 from taskfuse.target import VECTOR_BYTES, Target
 
 SLACK = 1.5
@@ -181,7 +181,7 @@ class Ways:
         self._views = rows.of(tensors)
         self._viewed: Piece | None = None
         self._source: Chosen[Any] | None = None
-        self._step: Step | None = None
+        self._step: SegmentStep | None = None
         self._is_known = False
 
     @property
@@ -197,7 +197,7 @@ class Ways:
         return self._fastest().candidates.us
 
     @property
-    def step(self) -> Step | None:
+    def step(self) -> SegmentStep | None:
         """The fastest that was not dropped; ``None`` if all were."""
         if not self._is_known:
             self._is_known = True
@@ -256,7 +256,7 @@ class Ways:
         """Whether a scheduler of products takes it, in one of the ways."""
         return self._plain.alike.has_products or (bool(self._views) and self._of_views().alike.has_products)
 
-    def _made(self) -> Step | None:
+    def _made(self) -> SegmentStep | None:
         """The fastest, scheduled: what has a price only may turn out to be none."""
         while True:
             found = self._fastest()
@@ -267,4 +267,4 @@ class Ways:
             return None
         self._source = found.candidates.best.schedule
         views = tuple(tv.name for tv in self._views) if found is self._viewed else ()
-        return Step(best.fusion, best.schedule, self._names, views)
+        return SegmentStep(best.fusion, best.schedule, self._names, views)

@@ -18,7 +18,7 @@ _ENDED: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SegmentStep:
     """One kernel of a :class:`Segmentation`.
 
     Attributes:
@@ -34,11 +34,11 @@ class Step:
     schedule: Chosen[Any]
     tensors: tuple[str, ...]
     views: tuple[str, ...] = ()
-    members: tuple[Step, ...] = ()
+    members: tuple[SegmentStep, ...] = ()
     call: str = ""
 
     @property
-    def parts(self) -> tuple[Step, ...]:
+    def parts(self) -> tuple[SegmentStep, ...]:
         """Its members; itself, if it has none."""
         return self.members or (self,)
 
@@ -70,7 +70,7 @@ class Segmentation:
     """
 
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[SegmentStep, ...]
     crossing: tuple[tuple[str, float], ...] = ()
     whole: str = ""
     chunked: tuple[tuple[str, int], ...] = ()

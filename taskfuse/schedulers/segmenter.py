@@ -30,7 +30,7 @@ from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.segment_search import Search
 from taskfuse.schedulers.segment_ways import SLACK, KnownCandidates
-from taskfuse.schedulers.segmentation import Segmentation, Step
+from taskfuse.schedulers.segmentation import Segmentation, SegmentStep
 from taskfuse.target import DEFAULT, Target
 
 
@@ -144,7 +144,7 @@ def _unscattered(fusion: Fusion) -> Script | None:
 
 def _whole(fusion: Fusion, found: Candidate, ended: Ended | None) -> Segmentation:
     """The segmentation of one kernel."""
-    return Segmentation(fusion.name, (Step(found.fusion, found.schedule, tuple(e.output.name for e in needed(fusion))),), ended=ended)
+    return Segmentation(fusion.name, (SegmentStep(found.fusion, found.schedule, tuple(e.output.name for e in needed(fusion))),), ended=ended)
 
 
 def _least(fusion: Fusion, extent: Sizes) -> float:

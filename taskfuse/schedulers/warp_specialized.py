@@ -30,7 +30,7 @@ from taskfuse.schedule import layouts
 from taskfuse.schedulers import loads
 from taskfuse.schedulers.config import SPAN, STAGING_SLOTS, STMATRIX, MatmulConfig
 from taskfuse.schedulers.contraction import STAGED_ITEMSIZE, MatrixProduct, Operand
-from taskfuse.schedulers.reduction_epilogue import Parts
+from taskfuse.schedulers.reduction_epilogue import ProductReductions
 from taskfuse.schedulers.script import Script, Spelled
 
 WGMMA_K_BYTES = 32
@@ -94,7 +94,7 @@ class WarpSpecialized:
         product = self.product = self._forked()
         self.result = product.axes.result
         axes = product.axes
-        self.parts = Parts(script, self.config, (*axes.batch, axes.m, axes.n), self.tiles, product.reductions, product.finals)
+        self.parts = ProductReductions(script, self.config, (*axes.batch, axes.m, axes.n), self.tiles, product.reductions, product.finals)
         stored = [out.tensor for out in product.outputs]
         self.registers = [tv for tv in product.epilogue if not among(tv, stored) and not fusion.is_view(tv)]  # what an output was computed by may be a view
         if any(among(self.result, producers(fusion, r.tensor)) for r in product.reductions):

@@ -15,7 +15,7 @@ from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.collectives import check_addresses, check_alignment
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Env, Lanes
-from taskfuse.sim.memory import Place, Site, place_of, read, write
+from taskfuse.sim.memory import Site, StorePlace, place_of, read, write
 from taskfuse.sim.names import Meaning, Meanings, Names
 from taskfuse.sim.region import Region
 
@@ -112,7 +112,7 @@ class ValueSite(Site):
 
     __slots__ = ()
 
-    def place(self, lanes: Lanes, env: Env, region: Region) -> Place:
+    def place(self, lanes: Lanes, env: Env, region: Region) -> StorePlace:
         return place_of(self.offset(lanes, env, region), lanes, region, self.width)
 
     def offset(self, lanes: Lanes, env: Env, region: Region) -> Any:

@@ -21,7 +21,7 @@ from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.engines import OperationState
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Env, Lanes, LaneTable, groups
-from taskfuse.sim.memory import Place, Site, stamp
+from taskfuse.sim.memory import Site, StorePlace, stamp
 from taskfuse.sim.names import Meaning, Meanings, Names
 from taskfuse.sim.region import Region
 from taskfuse.sim.synchronization import cell
@@ -95,7 +95,7 @@ class CopyOperation:
             rows = self.index[self.owners == owner]
             memory, proxy = self.block.memory, self.block.engines.proxy(self.destination)
             proxy.copying[rows] -= 1
-            stamp(memory, proxy, Place(rows, True), self.block.machine.table.get(np.asarray([owner])), self.destination)
+            stamp(memory, proxy, StorePlace(rows, True), self.block.machine.table.get(np.asarray([owner])), self.destination)
 
 
 @dataclass(slots=True, eq=False)
@@ -181,7 +181,7 @@ def copy(names: Names, stmt: AsyncCopy) -> Instruction:
             proxy = block.engines.proxy(here)
             if (observer := block.machine.observer) is not None:
                 observer.access(memory, here, index, write=True)
-            stamp(memory, proxy, Place(index, True), lanes, here)
+            stamp(memory, proxy, StorePlace(index, True), lanes, here)
             proxy.copying[index] += 1
             operation = CopyOperation(block, pc, lanes.first, lanes.ids, there, here, index, inside, places, zero, set(lanes.ids.tolist()))
             if observer is not None:

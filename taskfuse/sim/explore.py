@@ -31,7 +31,7 @@ from taskfuse.sim.agent import Agent
 from taskfuse.sim.happens_before import HappensBefore, Name, Race
 from taskfuse.sim.interleaving import InStep
 from taskfuse.sim.lanes import Lanes
-from taskfuse.sim.launch import Argument, Array, Launch, prepare
+from taskfuse.sim.launch import Argument, Array, SimulatedLaunch, prepare
 from taskfuse.sim.state import state
 from taskfuse.sim.stepper import Option, Stepper
 from taskfuse.target import WARP
@@ -89,7 +89,7 @@ def explore(
 
 
 class _Search:
-    def __init__(self, launch: Launch, limit: int, reduce: bool, in_step: int, max_steps: int) -> None:
+    def __init__(self, launch: SimulatedLaunch, limit: int, reduce: bool, in_step: int, max_steps: int) -> None:
         self.launch = launch
         self.limit = limit
         self.reduce = reduce

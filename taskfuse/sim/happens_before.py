@@ -72,7 +72,7 @@ def members(steps: Steps) -> Iterator[int]:
 
 
 @dataclass(slots=True)
-class Step:
+class RunStep:
     """One step of a run.
 
     Attributes:
@@ -90,7 +90,7 @@ class Step:
     writes: dict[Object, int] = field(default_factory=lambda: dict[Object, int]())
     phases: list[tuple[Barrier, int]] = field(default_factory=lambda: list[tuple[Barrier, int]]())
 
-    def conflicts(self, other: Step) -> bool:
+    def conflicts(self, other: RunStep) -> bool:
         """True if one writes what the other uses."""
         return _overlap(self.writes, other.writes) or _overlap(self.writes, other.reads) or _overlap(self.reads, other.writes)
 
@@ -139,7 +139,7 @@ class HappensBefore(Observer):
     """
 
     def __init__(self, masks: dict[tuple[object, ...], int]) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[RunStep] = []
         self.races: list[Race] = []
         self._masks = masks  # bit sets of elements, which all runs of a launch share
         self._threads: defaultdict[int, defaultdict[int, Steps]] = defaultdict(lambda: defaultdict(int))
@@ -178,7 +178,7 @@ class HappensBefore(Observer):
         else:
             prior = self.steps[self._causes[option]].past | self.steps[self._issues[option]].past
         number = len(self.steps)
-        self.steps.append(Step(self.name(option), prior, prior | 1 << number))
+        self.steps.append(RunStep(self.name(option), prior, prior | 1 << number))
 
     def end(self, option: Option) -> None:
         """The step is over."""
@@ -216,7 +216,7 @@ class HappensBefore(Observer):
         for first in members(arrivals & ~self.steps[number].prior):
             self._race(first, number)
 
-    def _conflicts(self, number: int, step: Step) -> None:
+    def _conflicts(self, number: int, step: RunStep) -> None:
         """Order the step after those that it conflicts with; each that program order leaves open is a race."""
         candidates = 0
         for what in step.writes:
@@ -303,7 +303,7 @@ class HappensBefore(Observer):
         history.arrivals[phase] |= 1 << number
         step.phases.append((barrier, phase))
 
-    def _completed(self, number: int, step: Step, history: _History, phase: int) -> None:
+    def _completed(self, number: int, step: RunStep, history: _History, phase: int) -> None:
         """The step has completed a phase: waits that passed in it did so before its last arrival, maybe by chance."""
         arrivals = history.arrivals[phase]
         after = self._past(arrivals)
@@ -359,7 +359,7 @@ class HappensBefore(Observer):
         if block.exited == block.threads:
             self._last_exit = block.number
 
-    def _block_exited(self, number: int, step: Step, block: int) -> None:
+    def _block_exited(self, number: int, step: RunStep, block: int) -> None:
         """The last threads of a block have exited: after the parts of its operations that change its memory, maybe by chance."""
         after = self._past(self._exits[block])
         for operation, parts in self._parts.items():

@@ -39,11 +39,11 @@ Argument = npt.NDArray[Any] | float | int
 ALIGNMENT = 1024  # of the first byte of Shared memory: the longest period of a swizzle
 
 
-def prepare(kernel: Kernel, args: Sequence[Argument], values: Values, extents: Mapping[str, int] | None) -> Launch:
+def prepare(kernel: Kernel, args: Sequence[Argument], values: Values, extents: Mapping[str, int] | None) -> SimulatedLaunch:
     """Bind the arguments of a launch. Raises :class:`InputError` where they do not fit the kernel's parameters."""
     tensors, scalars, integers = _arguments(kernel, args, values)
     symbols = _bind(kernel, tensors, integers, extents or {})
-    return Launch(compiled(kernel, values), symbols, tensors, scalars)
+    return SimulatedLaunch(compiled(kernel, values), symbols, tensors, scalars)
 
 
 def _arguments(kernel: Kernel, args: Sequence[Argument], values: Values) -> tuple[dict[str, Array], dict[str, Array], dict[str, object]]:
@@ -83,7 +83,7 @@ def _value(kernel: Kernel, expr: Expr, symbols: Mapping[str, int]) -> int:
         raise SimulationError(kernel=kernel.name, reason=f"the expression {expr} has no value: {e}") from None
 
 
-class Launch:
+class SimulatedLaunch:
     """A launch, which may be run several times: every :meth:`machine` starts from fresh memory."""
 
     def __init__(self, code: SimulatedKernel, symbols: dict[str, int], tensors: dict[str, Array], scalars: dict[str, Array]) -> None:

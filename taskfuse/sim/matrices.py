@@ -18,7 +18,7 @@ from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.collectives import check_alignment, check_warps
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Env, Lanes
-from taskfuse.sim.memory import Memory, Place, Site, Store, check_incoming, check_registers, stamp
+from taskfuse.sim.memory import Memory, Site, Store, StorePlace, check_incoming, check_registers, stamp
 from taskfuse.sim.names import Meaning, Meanings, Names
 from taskfuse.sim.region import Region
 from taskfuse.target import WARP
@@ -59,7 +59,7 @@ class Registers:
     def check_free(self) -> None:
         """Raises :class:`Fault` if a wgmma in flight uses one of them."""
         if self.memory.busy and self.store.owned is not None:
-            check_registers(self.store, Place(self.index, unique=True), self.region)
+            check_registers(self.store, StorePlace(self.index, unique=True), self.region)
 
     def matrices(self) -> Array:
         """The matrices ``[units, rows, columns]``. Raises :class:`Fault` if an element was never written."""
@@ -103,7 +103,7 @@ def _addressing(agent: Agent, count: int) -> Lanes:
     return lanes if used == WARP else agent.block.machine.table.get(lanes.ids[lanes.ids % WARP < used])
 
 
-def _rows(agent: Agent, site: Site, stmt: LdMatrix | StMatrix, name: str) -> Place:
+def _rows(agent: Agent, site: Site, stmt: LdMatrix | StMatrix, name: str) -> StorePlace:
     """The rows that the lanes of whole warps address, index ``[rows, elements]``."""
     check_warps(agent, name)
     region = agent.block.memory.regions[site.buffer]

@@ -70,7 +70,7 @@ class Store:
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class StorePlace:
     """Where a set of lanes reads or writes: the index into a store.
 
     Attributes:
@@ -113,7 +113,7 @@ class Memory:
         self.observer = observer
         self.regions = regions
         self.stores = stores
-        self.known: set[Place] = set()
+        self.known: set[StorePlace] = set()
         self.clock = 0
         self.busy = 0
         self.unfenced = set(range(warps))
@@ -138,7 +138,7 @@ class Site:
         self.key = key_of(tuple(sorted({n for c in codes for n in c.varying})))
         self.lane_key = key_of(tuple(sorted({n for _, c in self.lane_codes for n in c.varying})))
 
-    def place(self, lanes: Lanes, env: Env, region: Region) -> Place:
+    def place(self, lanes: Lanes, env: Env, region: Region) -> StorePlace:
         """Where the lanes access the region. Raises :class:`Fault` if a lane is out of bounds."""
         key = (self.number, self.key(env))
         found = lanes.cache.get(key)
@@ -193,7 +193,7 @@ class Site:
         return f"[{', '.join(str(v if isinstance(v, int) else v[lane]) for v in values)}]"
 
 
-def place_of(offset: Any, lanes: Lanes, region: Region, width: int) -> Place:
+def place_of(offset: Any, lanes: Lanes, region: Region, width: int) -> StorePlace:
     """The place of the elements at ``offset`` in a region: an integer, or one per lane; ``width`` consecutive ones each."""
     if width > 1:
         offset = np.broadcast_to(np.asarray(offset)[..., None] + np.arange(width), (lanes.count, width))
@@ -201,32 +201,32 @@ def place_of(offset: Any, lanes: Lanes, region: Region, width: int) -> Place:
         if isinstance(offset, int):
             where = lanes.where
             if lanes.count == 1:
-                return Place(offset * region.threads + lanes.first, True)
+                return StorePlace(offset * region.threads + lanes.first, True)
             if isinstance(where, slice):
-                return Place(slice(offset * region.threads + where.start, offset * region.threads + where.stop), True)
-        return Place(np.asarray(offset) * region.threads + (lanes.ids if width == 1 else lanes.ids[:, None]), True)
+                return StorePlace(slice(offset * region.threads + where.start, offset * region.threads + where.stop), True)
+        return StorePlace(np.asarray(offset) * region.threads + (lanes.ids if width == 1 else lanes.ids[:, None]), True)
     index = region.start + offset * region.step
     if isinstance(index, int):
-        return Place(index, lanes.count == 1)
+        return StorePlace(index, lanes.count == 1)
     return _compact(index)
 
 
-def _moved(place: Place, distance: int) -> Place:
+def _moved(place: StorePlace, distance: int) -> StorePlace:
     """A place of its own, ``distance`` further in the store."""
     index = place.index
     if isinstance(index, slice):
-        return Place(slice(index.start + distance, index.stop + distance, index.step), place.unique)
-    return Place(index + distance, place.unique)
+        return StorePlace(slice(index.start + distance, index.stop + distance, index.step), place.unique)
+    return StorePlace(index + distance, place.unique)
 
 
-def _compact(index: npt.NDArray[np.int64]) -> Place:
+def _compact(index: npt.NDArray[np.int64]) -> StorePlace:
     """The place of an index array, as a slice where that says the same."""
     if index.ndim > 1:
-        return Place(index, len(np.unique(index)) == index.size)
+        return StorePlace(index, len(np.unique(index)) == index.size)
     step = int(index[1] - index[0])
     if step > 0 and bool((np.diff(index) == step).all()):
-        return Place(slice(int(index[0]), int(index[-1]) + 1, step), True)
-    return Place(index, len(np.unique(index)) == len(index))
+        return StorePlace(slice(int(index[0]), int(index[-1]) + 1, step), True)
+    return StorePlace(index, len(np.unique(index)) == len(index))
 
 
 def read(memory: Memory, site: Site, lanes: Lanes, env: Env) -> Any:
@@ -277,7 +277,7 @@ def write(memory: Memory, site: Site, lanes: Lanes, env: Env, value: Any) -> Non
         memory.known.add(place)
 
 
-def stamp(memory: Memory, proxy: Proxy, place: Place, lanes: Lanes, region: Region) -> None:
+def stamp(memory: Memory, proxy: Proxy, place: StorePlace, lanes: Lanes, region: Region) -> None:
     """Note time and writers of a generic write to Shared memory. Raises :class:`Fault` if an engine may be using the elements."""
     check_incoming(proxy, place.index, region)
     if np.any(proxy.readers[place.index]):
@@ -300,7 +300,7 @@ def check_incoming(proxy: Proxy, index: Any, region: Region) -> None:
         raise Fault(f"{region} accessed while an asynchronous copy that writes it may be in flight", help=help)
 
 
-def check_registers(store: Store, place: Place, region: Region) -> None:
+def check_registers(store: Store, place: StorePlace, region: Region) -> None:
     """Raises :class:`Fault` if a wgmma in flight owns one of the registers."""
     assert store.owned is not None
     if np.any(store.owned[place.index]):
@@ -310,7 +310,7 @@ def check_registers(store: Store, place: Place, region: Region) -> None:
         )
 
 
-def _write_common(memory: Memory, site: Site, lanes: Lanes, env: Env, place: Place, value: Array) -> None:
+def _write_common(memory: Memory, site: Site, lanes: Lanes, env: Env, place: StorePlace, value: Array) -> None:
     """Several lanes write one element: that is no race only if they write the same bits."""
     data = memory.stores[site.buffer].data
     if isinstance(place.index, int):

@@ -11,7 +11,7 @@ from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.kernel import Kernel
 from taskfuse.location import caller
 from taskfuse.sim.interleaving import InStep, Interleaving, by_seed, policy
-from taskfuse.sim.launch import Argument, Array, Launch, prepare
+from taskfuse.sim.launch import Argument, Array, SimulatedLaunch, prepare
 from taskfuse.sim.observer import Observer
 from taskfuse.sim.stepper import Stepper
 from taskfuse.target import WARP
@@ -60,7 +60,7 @@ def simulate(
 
 
 def run(
-    launch: Launch,
+    launch: SimulatedLaunch,
     seed: int,
     interleaving: Interleaving | None,
     choices: Sequence[int] | None,

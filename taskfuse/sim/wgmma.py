@@ -37,7 +37,7 @@ _ADD = ELEMENTWISE["add"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tile:
+class SharedOperand:
     """An operand in Shared memory.
 
     Attributes:
@@ -70,8 +70,8 @@ class WgmmaOperation:
     stmt: Wgmma
     names: Names
     accumulators: Registers
-    a: Tile | Registers
-    b: Tile
+    a: SharedOperand | Registers
+    b: SharedOperand
     accumulate: bool
     holders: int = WARPGROUP // WARP
     progress: OperationState = OperationState.ISSUED
@@ -99,13 +99,13 @@ class WgmmaOperation:
         self.holders -= 1
         if not self.holders:
             for operand in (self.a, self.b):
-                if isinstance(operand, Tile):
+                if isinstance(operand, SharedOperand):
                     operand.claim.drop()
 
     def execute(self) -> None:
         engines, values, stmt = self.block.engines, self.names.values, self.stmt
         dtype = self.accumulators.region.dtype
-        a = self.a.matrix() if isinstance(self.a, Tile) else self.a.matrices()[0]
+        a = self.a.matrix() if isinstance(self.a, SharedOperand) else self.a.matrices()[0]
         left, right = stmt.factors
         factors = factor(values, a, left, dtype), factor(values, self.b.matrix(), right, dtype).T
         result = values.matmul(*factors, dtype)
@@ -120,7 +120,7 @@ class WgmmaOperation:
         engines.progressed()
 
 
-def _tile(agent: Agent, descriptor: Descriptor, site: Site, offset: CompiledExpr, shape: tuple[int, int], dtype: DType, lanes: Lanes) -> Tile:
+def _tile(agent: Agent, descriptor: Descriptor, site: Site, offset: CompiledExpr, shape: tuple[int, int], dtype: DType, lanes: Lanes) -> SharedOperand:
     engines = agent.block.engines
     region = agent.block.memory.regions[site.buffer]
     first = site.offset(lanes, agent.env, region)
@@ -136,12 +136,12 @@ def _tile(agent: Agent, descriptor: Descriptor, site: Site, offset: CompiledExpr
         raise Fault(f"wgmma operand at byte {base} of Shared memory, not in the first row of a period of its swizzle")
     offsets = operand_offsets(*shape, region.dtype.itemsize, descriptor.swizzle, descriptor.lbo, descriptor.sbo, descriptor.major)
     addresses = swizzled(base + offsets, descriptor.swizzle)
-    return Tile(engines, region, addresses, engines.claim(region, addresses))
+    return SharedOperand(engines, region, addresses, engines.claim(region, addresses))
 
 
 def _operand(
     names: Names, operand: Descriptor | Access, fragment: Fragment | None, rows: int, k: int, dtype: DType
-) -> Callable[[Agent, Lanes], Tile | Registers]:
+) -> Callable[[Agent, Lanes], SharedOperand | Registers]:
     """How a warpgroup's operand is found when a wgmma is issued."""
     if isinstance(operand, Access):
         held = names.site(operand)
@@ -171,7 +171,7 @@ def multiply(names: Names, stmt: Wgmma) -> Instruction:
             lanes = block.machine.table.span(group * WARPGROUP, (group + 1) * WARPGROUP)
             accumulators = Registers.of(memory, acc, lanes, env, fragment, "wgmma")
             a, b = find_a(agent, lanes), find_b(agent, lanes)
-            assert isinstance(b, Tile)
+            assert isinstance(b, SharedOperand)
             operation = WgmmaOperation(block, agent.pc - 1, lanes.first, stmt, names, accumulators, a, b, bool(accumulate.value(lanes, env)))
             if block.machine.observer is not None:
                 block.machine.observer.issue(operation)

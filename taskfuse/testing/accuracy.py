@@ -1,7 +1,7 @@
-"""How far the elementwise functions of a GPU are from the mathematical ones, in units in the last place (ulp).
+"""Errors of the GPU's elementwise functions, in units in the last place (ulp).
 
-References are computed in NumPy's ``longdouble``, which must have at least the 64 bits of x86: eleven more than float64. Rows that are not
-in :data:`BOUNDS` have exact results, those of NumPy; ``lerp``, ``floor_divide`` and the like are formulas whose every step rounds as in NumPy.
+References are computed in NumPy's ``longdouble``, which must have at least the 64 bits of x86: eleven more than float64. Functions that are
+not in :data:`BOUNDS` give exactly NumPy's results; ``lerp``, ``floor_divide`` and the like are formulas whose every step rounds as in NumPy.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ Array = npt.NDArray[Any]
 Wide = npt.NDArray[Any]
 """An array of longdouble."""
 
-# NumPy's finfo, extended to the dtypes of ml_dtypes; its type is only partly known
+# NumPy's finfo, extended to the dtypes of ml_dtypes; its type stub is partial
 _finfo = cast("Callable[[np.dtype[np.generic]], Any]", ml_dtypes.finfo)
 
 BOUNDS: dict[str, tuple[float, float]] = {op.name: op.ulps for op in ELEMENTWISE.values() if op.ulps is not None}
-"""The greatest error in ulp of float32 and float64 unless math is fast."""
+"""The largest error in ulp of float32 and float64 without fast math."""
 
 
 def bound(name: str, dtype: DType) -> float:
-    """The greatest error in ulp of ``dtype``, from the exact value on: half an ulp more than from the correctly rounded one.
+    """The largest error in ulp of ``dtype``, measured from the exact value: half an ulp more than from the correctly rounded one.
 
     Raises:
-        KeyError: the function is exact.
+        KeyError: the function is exact and has no row.
     """
     f32, f64 = BOUNDS[name]
     if dtype.bits == 64:
@@ -81,7 +81,7 @@ def _erfc_tail(x: Wide, square: tuple[Wide, Wide]) -> Wide:
 
 
 def _erfc_by(x: Wide, square: tuple[Wide, Wide]) -> Wide:
-    """erfc of x for any x, whose square is known more exactly than x."""
+    """erfc of any x, from a square that is more accurate than x * x."""
     result = 1 - np.where(x < 0, -_ONE, _ONE)  # of large |x|
     near = np.abs(x) < 1
     result[near] = 1 - _erf_series(x[near])
@@ -152,7 +152,7 @@ _OWN: dict[str, Callable[..., Wide]] = {
 
 
 def reference(op: Elementwise, operands: Sequence[Array]) -> Wide:
-    """``op``, of a row of :data:`BOUNDS`, on float operands: in longdouble, with errors far below an ulp of float64."""
+    """``op``, a function in :data:`BOUNDS`, on float operands: in longdouble, with errors far below an ulp of float64."""
     assert np.finfo(np.longdouble).nmant >= 63, "the references need a longdouble of 64 bits"
     with np.errstate(all="ignore"):
         wide = [x.astype(np.float64).astype(np.longdouble) for x in operands]
@@ -163,9 +163,9 @@ def reference(op: Elementwise, operands: Sequence[Array]) -> Wide:
 
 
 def ulps(got: Array, exact: Wide, dtype: DType) -> npt.NDArray[np.float64]:
-    """Distance of elements of ``dtype`` from exact values, in the ulp of ``dtype`` at those; infinite where one of the two is NaN.
+    """Distance of elements of ``dtype`` from exact values, in ulp of ``dtype`` at the exact values; infinite where only one of the two is NaN.
 
-    Infinity counts as the power of two after the greatest number; where ``dtype`` has none, NaN is right for what rounds above that.
+    Infinity counts as the power of two after the largest finite number; if ``dtype`` has no infinity, NaN is right for values that round above it.
     """
     least = int(np.frexp(float(_finfo(dtype.numpy).smallest_normal))[1]) - 1
     greatest = int(np.frexp(dtype.max_value)[1]) - 1
@@ -213,7 +213,7 @@ def _special(dtype: DType) -> Array:
 
 
 def _random(dtype: DType, count: int, rng: np.random.Generator) -> Array:
-    """Bits for one half, normally distributed with deviations 0.1, 3 and 40 for the rest, in an order of chance."""
+    """Bits for one half, normally distributed values with deviations 0.1, 3 and 40 for the rest, shuffled."""
     bits = rng.integers(0, 256, (count - count // 2) * dtype.itemsize, np.uint8).view(dtype.numpy)
     scale = rng.choice([0.1, 3, 40], count // 2)
     with np.errstate(all="ignore"):
@@ -222,7 +222,7 @@ def _random(dtype: DType, count: int, rng: np.random.Generator) -> Array:
 
 
 def moderate(operands: Sequence[Array]) -> npt.NDArray[np.bool_]:
-    """Where every operand's magnitude is from 1/256 to 8."""
+    """A mask of the samples whose operands all have magnitudes from 1/256 to 8."""
     with np.errstate(all="ignore"):
         magnitudes = [np.abs(x.astype(np.float64)) for x in operands]
     return np.logical_and.reduce([(m >= 1 / 256) & (m <= 8) for m in magnitudes])

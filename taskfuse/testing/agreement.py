@@ -1,16 +1,17 @@
-"""``python -m taskfuse.testing.agreement``: three verdicts on small kernels, half of them mutants: static proof, exhaustive exploration, random interleavings.
+"""``python -m taskfuse.testing.agreement``: compares three verdicts on small kernels, half of them mutants: static proof, exhaustive exploration, random
+interleavings.
 
-A kernel that is proved is held to a second machine, too (:mod:`taskfuse.testing.machine`): a fault there is a false accept like any other.
+A proved kernel also runs on the second machine (:mod:`taskfuse.testing.machine`); a fault there is a false accept, too.
 
-At equal bounded trip counts (all are constants, or ``N`` is one of 0..4 and all of these are explored) the three must agree:
+For bounded trip counts (constants, or ``N`` in 0..4, all explored) the three must agree:
 
-- a kernel that is *proved* and fails under some interleaving is a **false accept**: a hole in the proof;
-- one that is *refuted* and holds under every interleaving is a **false reject**: counted by the reason that the proof gives;
-- one that is *outside the model* is counted apart, with what exploration says;
-- one that holds under every interleaving and fails under a random one is a hole in the exploration.
+- a kernel that is *proved* and fails under some interleaving is a **false accept**: a bug in the proof;
+- one that is *refuted* and holds under every interleaving is a **false reject**, counted by the proof's reason;
+- one that is *outside the model* is counted separately, with the verdict of exploration;
+- one that holds under every interleaving and fails under a random one is a bug in the exploration.
 
-Every kernel is looked at once, however often it is made. ``--log FILE`` keeps one line per kernel; ``--resume`` continues after the last. The
-logs of several seeds make one when they are put together.
+Kernels that are generated several times are checked once. ``--log FILE`` keeps one line per kernel; ``--resume`` continues after the last. The
+logs of several seeds can be concatenated.
 """
 
 from __future__ import annotations
@@ -50,23 +51,23 @@ HARMLESS = (
     ("a write and a read", UNSEEN),
     ("without FENCE proxy.async", "the threads of a warpgroup run in step for its wgmma, so that all have fenced when one goes on"),
 )
-"""Why a kernel may be refuted although every interleaving of its launches ends alike: a part of the reason, and what it means then."""
+"""Why a kernel may be refuted although every interleaving of its launches has the same result: a part of the reason, and its meaning there."""
 TWICE = 0.12
-"""How many mutants have two mistakes."""
+"""Share of mutants with two mistakes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """What was found about one kernel.
+class AgreementRow:
+    """The result for one kernel.
 
     Attributes:
-        seed, case: of the run, and its number in it; they make the kernel again.
-        kind: the generator; operator: the mistake planted, or ``unchanged``.
+        seed, case: seed of the run, and number of the kernel in it; they reproduce the kernel.
+        kind: the generator; operator: the planted mistake, or ``unchanged``.
         code: a hash of its text.
         static, exhaustive, random: the three verdicts; ``random`` is ``fails``, ``passes`` or ``strict``: an error that the simulator reports,
             though every interleaving ends alike (:data:`STRICT`).
-        reason: why the proof does not hold, names and numbers left out; failure: how the interleaving that was found fails.
-        fault: what the second machine finds in a kernel that is proved.
+        reason: why the proof fails, without names and numbers; failure: how an interleaving fails.
+        fault: the second machine's fault in a proved kernel.
     """
 
     seed: int
@@ -98,7 +99,7 @@ class Row:
 
 
 def case(seed: int, number: int) -> tuple[Small, str] | None:
-    """A kernel of a run and the mistake planted in it, in every second; ``None`` if the mistake made no kernel."""
+    """A kernel of a run, with a planted mistake in every second one; ``None`` if the mutant is not a valid kernel."""
     chance = random.Random(f"{seed}:{number}")
     made = small_kernel(RandomChooser(chance.getrandbits(48)))
     if number % 2 == 0:
@@ -129,7 +130,7 @@ def arguments(kernel: Kernel, extents: dict[str, int]) -> list[Argument]:
     return [rng.standard_normal(tuple(int(evaluate(e, extents)) for e in p.shape)).astype(np.float32) for p in kernel.inputs]
 
 
-def compare(seed: int, number: int, small: Small, operator: str, limit: int, rounds: int) -> Row:
+def compare(seed: int, number: int, small: Small, operator: str, limit: int, rounds: int) -> AgreementRow:
     """The three verdicts on a kernel."""
     found = Explored(Truth.HOLDS)
     for extents in small.extents:
@@ -143,28 +144,28 @@ def compare(seed: int, number: int, small: Small, operator: str, limit: int, rou
     some = "passes" if shown is None else "strict" if found.truth is Truth.HOLDS and STRICT.search(shown) else "fails"
     failure = pattern(found.reason or (shown or ""))
     static, reason = proof(small.kernel)
-    return Row(seed, number, small.kind, operator, code(small.kernel), static, found.truth.value, some, reason, failure, fault(static, small))
+    return AgreementRow(seed, number, small.kind, operator, code(small.kernel), static, found.truth.value, some, reason, failure, fault(static, small))
 
 
 def fault(static: str, small: Small) -> str:
-    """What the second machine finds in a kernel that is proved."""
+    """The fault that the second machine finds in a proved kernel."""
     found = find_fault(small.kernel, small.extents) if static == Verdict.PROVED.value else None
     return "" if found is None else f"{found.kind.value}: {pattern(found.reason)}"
 
 
 def proof(kernel: Kernel) -> tuple[str, str]:
-    """The verdict of the proof, and why it does not hold."""
+    """The verdict of the proof, and why it fails."""
     certificate = verify(kernel)
     return certificate.verdict.value, "" if certificate.verdict is Verdict.PROVED else pattern(certificate.failures[0].reason)
 
 
 STRICT = re.compile(r"\d+ arrivals while \d+ are pending|\d+ threads arrive where \d+ are expected|only some interleavings read what nobody wrote")
-"""Threads that arrive in one statement must do so in one phase of an mbarrier, or one round of a named barrier, though in parts they may do no harm;
-an element that nobody wrote must not be read, though no output depends on it."""
+"""Errors that may be harmless: threads that arrive in one statement but in different phases of an mbarrier or rounds of a named barrier; reads of
+uninitialized elements that no output depends on."""
 
 
 def pattern(reason: str) -> str:
-    """A reason without names and numbers, for counting."""
+    """A reason without names and numbers, to count equal ones."""
     text = re.sub(r"^(small(_filled)?|[a-z-]+): ", "", reason.split("\n")[0])
     text = re.sub(r"\b[a-z]\w*(\.\w+)*\[[^\]]*\]", "_", text)
     return re.sub(r"\b(?:threadIdx|blockIdx)\.\w|\b[a-z]\d*\.\w+|-?\b\d+\b", "_", text)
@@ -176,7 +177,7 @@ def code(kernel: Kernel) -> str:
 
 
 @dataclass(slots=True)
-class Tally:
+class AgreementTally:
     """Counts over rows."""
 
     rows: int = 0
@@ -185,13 +186,13 @@ class Tally:
     outside: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     random_only: int = 0
     fails: int = 0
-    accepts: list[Row] = field(default_factory=list[Row])
-    missed: list[Row] = field(default_factory=list[Row])
+    accepts: list[AgreementRow] = field(default_factory=list[AgreementRow])
+    missed: list[AgreementRow] = field(default_factory=list[AgreementRow])
     seen: set[str] = field(default_factory=set[str])
     last: dict[int, int] = field(default_factory=dict[int, int])
 
-    def add(self, row: Row) -> None:
-        """Count a kernel, if it was not counted before."""
+    def add(self, row: AgreementRow) -> None:
+        """Count a kernel once."""
         self.last[row.seed] = row.case
         if row.code in self.seen:
             return
@@ -242,11 +243,11 @@ class Tally:
         return "\n".join(lines)
 
 
-def reproved(row: Row) -> Row:
-    """A row with the present verdict of the proof.
+def reproved(row: AgreementRow) -> AgreementRow:
+    """Rerun the proof on a row's kernel.
 
     Raises:
-        ValueError: the generator makes another kernel now.
+        ValueError: the generator now produces another kernel.
     """
     made = case(row.seed, row.case)
     if made is None or code(made[0].kernel) != row.code:
@@ -256,7 +257,7 @@ def reproved(row: Row) -> Row:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Compare on ``--cases`` different kernels. Returns the exit status: 1 if there are false accepts, or interleavings that exploration missed."""
+    """Compare on ``--cases`` different kernels. Returns the exit status: 1 if there are false accepts, or failing interleavings that exploration missed."""
     parser = argparse.ArgumentParser(
         prog="python -m taskfuse.testing.agreement", description="Static proof, exploration and random interleavings on small kernels."
     )
@@ -268,8 +269,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--resume", action="store_true", help="continue after the last line of the log")
     parser.add_argument("--reprove", action="store_true", help="take the kernels of the log and what interleavings say of them, and prove them anew")
     options = parser.parse_args(argv)
-    tally = Tally()
-    log = Log(Row, options.log, resume=options.resume or options.reprove)
+    tally = AgreementTally()
+    log = Log(AgreementRow, options.log, resume=options.resume or options.reprove)
     for row in log.kept:
         tally.add(reproved(row) if options.reprove else row)
     start, before = time.perf_counter(), tally.rows
@@ -282,7 +283,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if tally.accepts or tally.missed else 0
 
 
-def _run(tally: Tally, options: argparse.Namespace, log: Log[Row]) -> None:
+def _run(tally: AgreementTally, options: argparse.Namespace, log: Log[AgreementRow]) -> None:
     number = tally.last.get(options.seed, -1)
     while tally.rows < options.cases:
         number += 1

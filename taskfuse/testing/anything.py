@@ -1,7 +1,7 @@
-"""``python -m taskfuse.testing.anything``: random fusions of all ops, which nobody schedules: ``tf.compile`` makes kernels of them, and the kernels are right.
+"""``python -m taskfuse.testing.anything``: checks that automatic schedules of random fusions of all ops are right.
 
-The graphs are those of :mod:`taskfuse.testing.graphs` with every function of the tables, and with the ops that these do not draw: what repeats, shifts and cuts
-tensors, what is made of nothing, products of several factors and of tiles of tensor cores. A failure prints the program and the line that reproduces it.
+The graphs are those of :mod:`taskfuse.testing.graphs` with every function of the tables, plus ops that these omit: repeats, shifts and cuts, ops without
+operands, products of several factors, and products on tensor cores. A failure prints the program and the command that reproduces it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ ANYTHING = CaseOptions(
 TILES = (8, 16, 24, 32, 64)
 """Extents of products for tensor cores."""
 MOST = 1 << 15
-"""Elements of one."""
+"""Most elements of a tensor."""
 
 
 class AnyGraph(Graph):
@@ -71,7 +71,7 @@ class AnyGraph(Graph):
         return [*super()._weights(), *(f for f, n in more for _ in range(n))]
 
     def _call(self, op: str, *args: object, **keywords: object) -> TensorView | None:
-        """The result, or the first one; the others may be read, too."""
+        """The first result of an op; other ops may read the others."""
         made: TensorView | tuple[TensorView, ...] | None = self.recorder.attempt(tf, op, *args, **keywords)
         if not isinstance(made, tuple):
             return made
@@ -82,7 +82,7 @@ class AnyGraph(Graph):
         return self.chooser.integer(0, x.ndim - 1)
 
     def _repeated(self) -> TensorView | None:
-        """What has more elements than it reads, or the same in another order."""
+        """An op that repeats or reorders elements."""
         x = self._operand()
         if x.ndim == 0:
             return None
@@ -126,7 +126,7 @@ class AnyGraph(Graph):
                 return self._call("narrow", x, axis, 0, self.chooser.integer(0, max(self.shape(x)[axis], 1)))
 
     def _made(self) -> TensorView | None:
-        """What reads nothing."""
+        """An op without operands."""
         x = self._operand()
         match self.chooser.integer(0, 4):
             case 0:
@@ -148,7 +148,7 @@ class AnyGraph(Graph):
         return None if mask is None else self._call("masked_fill", x, self._call("cast", mask, tf.bool_), 1)
 
     def _contraction(self) -> TensorView | None:
-        """Products that are none of two matrices: of vectors, of batches, of three factors, over several axes."""
+        """Products other than of two matrices: of vectors, of batches, of three factors, over several axes."""
         n, m, k, b = (self.chooser.pick((1, 2, 3, 4, 5, 7)) for _ in range(4))
         dtype = self.chooser.pick((tf.float32, tf.bfloat16, tf.float16, tf.float64, tf.int32))
         terms, shapes = self.chooser.pick(
@@ -188,7 +188,7 @@ class AnyGraph(Graph):
         return made
 
     def _turned(self) -> TensorView | None:
-        """A view that turns axes, or makes one of them, of what is computed."""
+        """A view of a computed tensor that permutes or merges axes."""
         x = self._operand()
         if x.ndim < 2:
             return None
@@ -215,11 +215,11 @@ def case(seed: int, options: CaseOptions = ANYTHING) -> Case:
 
 
 def check(fusion: tf.Fusion, arguments: Sequence[Any], seed: int = 0) -> Segmentation:
-    """Kernels are made as :func:`taskfuse.compile` makes them, each is proved, and together they give what NumPy gives, in the ring.
+    """Build kernels as :func:`taskfuse.compile` does, prove each, and compare their results with NumPy's in modular values.
 
     Raises:
-        AssertionError: they do not.
-        TaskfuseError: none can be made.
+        AssertionError: a proof fails, or results differ.
+        TaskfuseError: compilation fails.
     """
     runs: dict[tf.Fusion, Executable] = {}
 
@@ -240,10 +240,10 @@ def check(fusion: tf.Fusion, arguments: Sequence[Any], seed: int = 0) -> Segment
 def _results(
     whole: tf.Fusion, part: tf.Fusion, run: Executable, views: Sequence[str], values: Mapping[str, Any], sizes: Mapping[str, int], seed: int
 ) -> dict[str, Any]:
-    """What one kernel makes of the arrays that there are."""
+    """The outputs of one kernel, simulated on the arrays computed so far."""
     known = dict(values) | {name: StridedView(whole, name, "sim").of(values, sizes, None, 0) for name in views}
     given = [known[name] for name in part.arguments]
-    if not run.certificate.is_proved:  # an argument with a gap: the extents of the call close it
+    if not run.certificate.is_proved:  # an argument with holes: the extents of the call fill them
         shapes = {tv.name: np.shape(array) for tv, array in zip(part.inputs, given, strict=False)}
         verify(run.kernel, bind_symbols(run.kernel, shapes, {}, {name: known[name] for name in part.integers})).require()
     made = simulate(run.kernel, given, seed=seed, values=MODULAR)
@@ -252,7 +252,7 @@ def _results(
 
 
 def _check_in_place(kernel: Kernel, given: Sequence[Any], made: Sequence[Any], seed: int) -> None:
-    """A kernel that is proved to be right if it writes an output into the array of an input gives the same then. Raises :class:`AssertionError`."""
+    """If a kernel is proved correct for an output in the array of an input, its results are the same there. Raises :class:`AssertionError`."""
     for output in kernel.outputs:
         source = next((p for p in kernel.inputs if (p.dtype, p.shape) == (output.dtype, output.shape)), None)
         if source is None:

@@ -1,5 +1,5 @@
-"""Random cases that a scheduler schedules: they are asked in the library's order or in a random one, mostly those of a kind of fusion before those that
-take anything, and the first that takes the fusion has it."""
+"""Random cases that a scheduler schedules: the schedulers are tried in the library's order or in a random one (mostly special ones before general
+ones), and the first that accepts the fusion schedules it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from taskfuse.testing.program import Recorder
 
 
 def automatic(chooser: Chooser, recorder: Recorder) -> bool:
-    """Let a scheduler schedule the fusion; False if none takes it, as a single kernel."""
+    """Let a scheduler schedule the fusion as one kernel; False if all refuse."""
     anything = [s.__name__ for s in (tf.schedulers.auto, tf.schedulers.fallback)]
     special = [s.__name__ for s in tf.schedulers.SCHEDULERS if s.__name__ not in anything]
     order = [*(chooser.order(special) if chooser.chance(30) else special), *chooser.order(anything)]

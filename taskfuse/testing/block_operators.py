@@ -1,4 +1,4 @@
-"""Fault operators on what several blocks take part in: clusters, and rings between blocks."""
+"""Fault operators on synchronization between blocks: clusters, and rings between blocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from taskfuse.testing.mutations import Edit, Mutants, Operator, all_bodies, at, 
 
 
 def _block_for_cluster(kernel: Kernel) -> Mutants:
-    """A barrier of the block where the whole cluster must meet."""
+    """A block barrier in place of a cluster barrier."""
     threads = kernel.block[0] * kernel.block[1] * kernel.block[2]
     for s in walk(kernel):
         if isinstance(s, Barrier) and s.scope is BarrierScope.CLUSTER:
@@ -41,7 +41,7 @@ def _counts_one_block(kernel: Kernel) -> Mutants:
 
 
 def _empty_of_one_block(kernel: Kernel) -> Mutants:
-    """A slot counts as empty when its own block has read it: consumers tell, and count for, nobody else."""
+    """A slot counts as empty when its own block has read it: consumers release it only in their own block."""
     for counted in _counts_one_block(kernel):
         yield replace(counted, body=map_stmts(counted.body, lambda s: replace(s, across=()) if isinstance(s, Arrive) else s))
 
@@ -50,7 +50,7 @@ def _empty_of_one_block(kernel: Kernel) -> Mutants:
 
 
 def _phases(n: int) -> Callable[[Stmt], Stmt]:
-    """A wait for more phases, or fewer."""
+    """A wait for a later or an earlier phase."""
 
     def apply(s: Stmt) -> Stmt:
         assert isinstance(s, Acquire)
@@ -60,14 +60,14 @@ def _phases(n: int) -> Callable[[Stmt], Stmt]:
 
 
 def _first_ring(s: Stmt) -> Stmt:
-    """Of blocks with rings of their own: all use the first one."""
+    """All blocks use the first block's ring."""
     assert isinstance(s, (Acquire, Release))
     slot = s.semaphore
     return replace(s, semaphore=replace(slot, index=(*(const(0) for _ in slot.index[:-1]), slot.index[-1]))) if len(slot.index) > 1 else s
 
 
 def _semaphore_count(n: int) -> Edit:
-    """A phase that takes more releases, or fewer."""
+    """A phase that needs more or fewer releases."""
 
     def apply(kernel: Kernel) -> Mutants:
         for k, s in enumerate(kernel.semaphores):
@@ -77,7 +77,7 @@ def _semaphore_count(n: int) -> Edit:
 
 
 def _beside(kind: type, distance: int) -> Edit:
-    """Without the barrier after a statement, or before it, that passes it on to other threads."""
+    """Drop the barrier before or after a statement."""
 
     def apply(kernel: Kernel) -> Mutants:
         for body in all_bodies(kernel):

@@ -1,6 +1,6 @@
-"""Long runs: numbered cases that processes look at side by side, and a log of what they find, after which a stopped run continues.
+"""Long runs: processes check numbered cases in parallel and log their results; a stopped run resumes from the log.
 
-:func:`parser` has the options that the tools share, and :func:`run` is the run of those that count rows in a tally.
+:func:`parser` has the common options of the tools; :func:`run` runs a tool that counts rows in a tally.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 CHUNK = 4
-"""Cases that a process is given together."""
+"""Cases per work item of a process."""
 AHEAD = 4
-"""Chunks per process that are given out before they are looked at."""
+"""Work items queued per process."""
 CHUNKS = 100
-"""Chunks after which a process is replaced, so that what it keeps in memory stays small."""
+"""Work items after which a process is replaced, to bound its memory."""
 FOREVER = 1e9
 
 
 class Row(Protocol):
-    """A frozen dataclass of numbers and texts: what was found about a case."""
+    """The result of a case: a frozen dataclass of numbers and strings."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -37,22 +37,22 @@ T = TypeVar("T")
 
 
 class Tally(Protocol[S]):
-    """Counts over rows; its text is what a run prints at its end."""
+    """Counts over rows; a run prints its text at the end."""
 
     rows: int
 
     def add(self, row: S) -> bool:
-        """Count a row. False if it was counted before, as another case."""
+        """Count a row. False if an equal row was counted before."""
         ...
 
 
 def parser(tool: str, description: str, *, cases: int, seed: int = 0, what: str = "kernel") -> argparse.ArgumentParser:
-    """The command line of a run: how many cases, from which seed, for how long, in how many processes, and its log.
+    """The options of a run: number of cases, first seed, seconds, processes, and log file.
 
     Args:
         tool: the module's name in ``taskfuse.testing``.
         cases, seed: defaults.
-        what: a line of the log is about.
+        what: the subject of one line of the log.
     """
     made = argparse.ArgumentParser(prog=f"python -m taskfuse.testing.{tool}", description=description)
     made.add_argument("--cases", type=int, default=cases, metavar="N", help=f"how many cases (default: {cases})")
@@ -75,14 +75,14 @@ def run(
     alarm: Callable[[R], str],
     most: float = FOREVER,
 ) -> None:
-    """Look at cases that the log does not have, count and log their rows, and print the tally.
+    """Check the cases that are not in the log, count and log their rows, and print the tally.
 
     Args:
-        look: as for :func:`look_at`; no rows if there is no such case.
+        look: as for :func:`look_at`; no rows if the case does not exist.
         options: of :func:`parser`.
-        done: the number of a row of the log, if it is of this run.
-        alarm: what is printed at once of a row; empty: nothing.
-        most: rows at which the run ends.
+        done: the number of a row of the log, if it belongs to this run.
+        alarm: text to print immediately for a row; empty: nothing.
+        most: number of rows at which the run ends.
     """
     log = Log(kind, options.log, resume=options.resume)
     for row in log.kept:
@@ -106,15 +106,15 @@ def run(
 
 
 class Log(Generic[R]):
-    """Rows in a file, a line of JSON each.
+    """Rows in a file, one JSON line each.
 
     Args:
         kind: the class of the rows.
-        path: the file, whose folder is made; ``None``: rows are kept nowhere.
-        resume: keep what the file has, but for a last line cut short; otherwise it is written anew.
+        path: the file; its folder is created. ``None``: no file.
+        resume: keep the file's rows, except an incomplete last line; otherwise overwrite it.
 
     Attributes:
-        kept: the rows of the run that goes on.
+        kept: the rows of the resumed run.
     """
 
     def __init__(self, kind: type[R], path: Path | None, *, resume: bool) -> None:
@@ -136,7 +136,7 @@ def _line(row: Row) -> str:
 
 
 def rows(kind: type[R], path: Path) -> Iterator[R]:
-    """The rows of a log; a last line cut short is left out."""
+    """The rows of a log, without an incomplete last line."""
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
             yield kind(**json.loads(line))
@@ -145,13 +145,13 @@ def rows(kind: type[R], path: Path) -> Iterator[R]:
 
 
 def look_at(look: Callable[[int], T], numbers: Iterable[int], jobs: int = 1, seconds: float = FOREVER) -> Generator[T]:
-    """What ``look`` finds about cases, as it comes: with one job in the order of the numbers.
+    """Yield the results of ``look`` as they arrive; with one job, in the order of the numbers.
 
     Args:
-        look: a function that processes can be given (``functools.partial`` of one of a module).
-        numbers: they may go on forever.
-        jobs: processes; with 1 it is this one.
-        seconds: end after so long. What is not done by then is left out.
+        look: a function that can be pickled (``functools.partial`` of a module's function).
+        numbers: case numbers; may be infinite.
+        jobs: number of processes; 1: this process.
+        seconds: end after so many seconds; unfinished cases are dropped.
     """
     end = time.monotonic() + seconds
     if jobs > 1:

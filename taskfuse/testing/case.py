@@ -34,7 +34,7 @@ from taskfuse.testing.options import CaseOptions, Mix
 from taskfuse.testing.products import ProductGraph
 from taskfuse.testing.program import REFUSALS, Program, Recorder
 from taskfuse.testing.rewrites import rewrite
-from taskfuse.testing.schedules import Scheduler
+from taskfuse.testing.schedules import CaseScheduler
 from taskfuse.testing.streams import stream
 from taskfuse.testing.tensor_cores import TensorCores
 
@@ -44,12 +44,12 @@ REPAIRS = 12
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of lowering: one of three.
+    """The result of lowering: exactly one attribute is set.
 
     Attributes:
         kernel: the kernel.
-        refusal: why taskfuse refuses the schedule, or the generator the kernel's size.
-        crash: what is no refusal, and hence a bug.
+        refusal: why taskfuse refuses the schedule, or why the generator rejects the kernel's size.
+        crash: any other exception, which is a bug.
     """
 
     kernel: Kernel | None
@@ -62,16 +62,16 @@ class Case:
     """A fusion and arguments for it.
 
     Attributes:
-        program: the calls that made the fusion.
-        math: the first of them, which made the unscheduled fusion.
+        program: the calls that build the fusion.
+        math: the first calls of the program, which build the unscheduled fusion.
         sizes: the value of each symbolic dimension.
-        seed: picks the arguments, the orders and the interleavings that checks use.
+        seed: picks the arguments, statement orders and interleavings of the checks.
         fusion: the fusion.
         plain: the unscheduled fusion.
-        outcome: its kernel, or the reason that lowering rejects it.
-        made, refused: how often each call was made, and refused, while the case was generated.
-        options: what the case was made by.
-        drawn: the mechanisms that the schedule had before lowering asked for repairs.
+        outcome: its kernel, or why lowering refuses it.
+        made, refused: per call, how often the generator made it, and how often taskfuse refused it.
+        options: the options of the generator.
+        drawn: the mechanisms of the schedule before it was repaired for lowering.
     """
 
     program: Program
@@ -92,7 +92,7 @@ class Case:
         return self.outcome.kernel if self.outcome.refusal is None else None
 
     def arguments(self) -> list[Array | int | float]:
-        """Inputs and run-time scalars: small integers and, unless the case is exact, fractions; random words stand for them in the ring."""
+        """Inputs and run-time scalars: small integers and, unless the case is exact, fractions; in modular values, random words replace them."""
         rng = np.random.default_rng(self.seed)
         found: list[Array | int | float] = []
         for tv in self.fusion.inputs:
@@ -111,13 +111,13 @@ class Case:
         return found + [self.sizes[name] for name in self.fusion.integers]
 
     def report(self) -> str:
-        """The case as a short program, its arguments in words."""
+        """The case as a short program, with a description of its arguments."""
         shapes = ", ".join(f"{k} = {v}" for k, v in self.sizes.items())
         return f"{self.program.source()}# sizes: {shapes or 'static'}; arguments: case seed {self.seed}\n"
 
 
 def _restrided(rng: np.random.Generator, array: Array) -> Array:
-    """Equal elements, at times with negative or permuted strides."""
+    """The same elements, sometimes with negative or permuted strides."""
     kind = int(rng.integers(0, 6))
     if kind == 0 and array.ndim:
         return array[::-1].copy()[::-1]
@@ -125,10 +125,10 @@ def _restrided(rng: np.random.Generator, array: Array) -> Array:
 
 
 def random_case(chooser: Chooser, options: CaseOptions | None = None) -> Case:
-    """A case from the answers of ``chooser``; the same answers give the same case.
+    """A random case; the same answers of ``chooser`` give the same case.
 
-    Most cases lower. Calls that taskfuse refuses are left out of the program; where the whole schedule is refused at lowering, memory types
-    and inline positions of the tensors at fault are changed, a few times. A case that still does not lower says in ``outcome`` why.
+    Most cases lower. The program omits calls that taskfuse refuses. If lowering refuses the schedule, the generator changes memory types
+    and inline positions of the named tensors and tries again, a few times. If the case still does not lower, ``outcome`` says why.
     """
     options = options or CaseOptions()
     recorder = Recorder()
@@ -138,20 +138,20 @@ def random_case(chooser: Chooser, options: CaseOptions | None = None) -> Case:
 
 
 def seeded_case(seed: int, mix: Mix = Mix.MIXED) -> Case:
-    """The case of a seed: what ``python -m taskfuse.testing.fuzz --seed K --cases 1`` checks."""
+    """The case of a seed, as ``python -m taskfuse.testing.fuzz --seed K --cases 1`` checks."""
     return random_case(RandomChooser(seed), mix.options(seed))
 
 
 def fusion_case(fusion: Fusion, sizes: Mapping[str, int] | None = None, seed: int = 0) -> Case:
-    """The case of a fusion and schedule that a user wrote.
+    """The case of a user's fusion and schedule.
 
     Args:
-        fusion: it is not changed.
+        fusion: stays unchanged.
         sizes: the value of each of its symbolic dimensions.
         seed: picks the arguments, the orders and the interleavings that checks use.
 
     Raises:
-        LoweringError: and whatever else :func:`taskfuse.lower` raises.
+        LoweringError: lowering refuses the schedule; :func:`taskfuse.lower` lists other errors.
     """
     own, _ = copy_fusion(fusion)
     program = Program(fusion.name, (), str(fusion))
@@ -159,20 +159,20 @@ def fusion_case(fusion: Fusion, sizes: Mapping[str, int] | None = None, seed: in
 
 
 def reschedule(case: Case, chooser: Chooser, options: CaseOptions | None = None) -> Case:
-    """The math of ``case`` with other tasks, groups and schedule: results must be the same."""
+    """A case with the math of ``case`` and other tasks, groups and schedule; its results must be equal."""
     return _scheduled(chooser, options or case.options, Recorder(case.math), case.sizes, case.seed)
 
 
 def random_schedule(chooser: Chooser, fusion: Fusion, sizes: Mapping[str, int] | None = None, seed: int = 0, options: CaseOptions | None = None) -> Case:
     """The math of a user's fusion with random tasks, groups and schedule; arguments as for :func:`fusion_case`.
 
-    What ``fusion`` has of a schedule already is kept as far as it goes. Most cases lower; see :func:`random_case`.
+    The existing schedule of ``fusion`` is kept where possible. Most cases lower; see :func:`random_case`.
     """
     return _scheduled(chooser, options or CaseOptions(), Recorder(Program(fusion.name, (), str(fusion))), dict(sizes or {}), seed)
 
 
 def program_case(case: Case, lines: Sequence[str], calls: int) -> Case:
-    """``case`` with another program, whose first ``calls`` lines make the math. Raises what a line of the math raises, and for an unknown name."""
+    """``case`` with another program, whose first ``calls`` lines make the math. Exceptions of the math, and of unknown names in it, propagate."""
     program = replace(case.program, lines=tuple(lines))
     math = replace(program, lines=program.lines[:calls])
     plain = math.run()
@@ -206,7 +206,7 @@ def _scheduled(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes
 
 def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes: dict[str, int]) -> None:
     """Tasks, groups and schedule, in one of the orders in which calls can be made."""
-    scheduler = Scheduler(chooser, options, recorder, lambda e: int(evaluate(e, sizes)))
+    scheduler = CaseScheduler(chooser, options, recorder, lambda e: int(evaluate(e, sizes)))
     if chooser.chance(options.schedulers) and automatic(chooser, recorder):
         return
     if chooser.chance(options.streams):

@@ -1,4 +1,4 @@
-"""What must hold of every case, and where it does not: what failed, and the program that fails."""
+"""The properties that every random case must have, and the error that names the failed property and the failing program."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class Property(Enum):
-    """What is checked. The value says it in words."""
+    """A checked property; its value is the text of reports."""
 
     LOWERS = "scheduling calls and lowering succeed or refuse, never with another error"
     VERIFIES = "the kernel obeys the rules of kernel IR"
@@ -50,8 +50,8 @@ class Property(Enum):
     PTX = "the CUDA text compiles, and its PTX does what kernel IR says, thread by thread"
 
 
-class Standing(Enum):
-    """What the static proof says of a kernel. AT: it is proved for the extents of its case alone."""
+class CaseStanding(Enum):
+    """The verdict of the static proof on a kernel. AT: proved for the extents of its case only."""
 
     PROVED = "proved"
     AT = "proved at extents"
@@ -59,37 +59,38 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """What the static proof says of a case.
+class CaseProof:
+    """The result of the static proof on a case.
 
     Attributes:
-        standing: ``None`` if it was not asked, or nothing was lowered.
-        gap: what it lacks first, by its layer: at the extents of the case, or for all if it holds at those.
+        standing: ``None`` if the proof did not run or nothing was lowered.
+        gap: the first unproved obligation, with its layer: at the extents of the case, or for all extents if the case's own are proved.
     """
 
-    standing: Standing | None = None
+    standing: CaseStanding | None = None
     gap: str = ""
 
 
-def proof(kernel: Kernel, sizes: Mapping[str, int]) -> Proof:
-    """What the static proof says of a kernel, for all extents or for some. Where values alone are open for all, nothing else is asked for those."""
+def proof(kernel: Kernel, sizes: Mapping[str, int]) -> CaseProof:
+    """The verdict of the static proof on a kernel: for all extents, else for ``sizes``. If only values are unproved
+    for all extents, only they are proved for ``sizes``."""
     for_all = verify(kernel)
     if for_all.is_proved:
-        return Proof(Standing.PROVED)
+        return CaseProof(CaseStanding.PROVED)
     here = verify(kernel, sizes) if sizes else for_all
     values_alone = for_all.open_layers == frozenset((Layer.VALUES,))
     open_ = [o for o in here.argument if o.verdict is not Verdict.PROVED and (o.layer is Layer.VALUES or not values_alone)]
     lacks = next(o for o in open_ or for_all.argument if o.verdict is not Verdict.PROVED)
-    return Proof(Standing.OUTSIDE if open_ else Standing.AT, f"{lacks.layer.value}: {lacks.reason}")
+    return CaseProof(CaseStanding.OUTSIDE if open_ else CaseStanding.AT, f"{lacks.layer.value}: {lacks.reason}")
 
 
 class CheckError(AssertionError):
-    """A property that does not hold of a case.
+    """A case violates a property.
 
     Attributes:
         case: the case.
-        prop: the property.
-        reason: what happened instead.
+        prop: the violated property.
+        reason: what happened.
     """
 
     def __init__(self, case: Case, prop: Property, reason: str) -> None:
@@ -101,16 +102,16 @@ class CheckError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is checked.
+    """Which checks run, and how often.
 
     Attributes:
-        interleavings: how many of the simulator's interleavings each case runs under; which ones follows from the case.
-        orders: how many other orders of the code are lowered and run, every other one with Shared memory reused as far as lifetimes allow.
-        texts: check the texts of fusion and kernel.
-        prove: ask for the static proof.
-        native: check with ordinary numbers, too (cases with ``options.exact`` only, where every sum is exact).
-        ptx: compile the CUDA text and compare its PTX with the kernel (needs NVRTC).
-        machine: of so many cases one is held to the second machine, if it is proved; 0: none.
+        interleavings: number of simulator interleavings per case; the seed of the case picks them.
+        orders: number of other statement orders to lower and run; every other one also reuses Shared memory where lifetimes allow.
+        texts: check that the texts of the fusion and the kernel parse back.
+        prove: run the static proof.
+        native: also compare ordinary numbers (only cases with ``options.exact``, in which every sum is exact).
+        ptx: compile the CUDA source and compare its PTX with the kernel (needs NVRTC).
+        machine: run proved cases whose seeds are multiples of this number on the second machine; 0: none.
     """
 
     interleavings: int = 2
@@ -124,18 +125,18 @@ class Effort:
 
 FULL = Effort(interleavings=len(Interleaving), orders=3, prove=True, machine=1)
 STEPS = 20_000
-"""Iterations of loops that the second machine runs."""
+"""Limit of loop iterations on the second machine."""
 
 
-def check_case(case: Case, effort: Effort | None = None) -> Proof:
-    """Check every property of a case that lowers; nothing holds of one that does not. Returns what the static proof says, if it is asked.
+def check_case(case: Case, effort: Effort | None = None) -> CaseProof:
+    """Check every property of a case that lowers; a refused case passes without checks. Returns the result of the static proof.
 
-    Results are compared for equality. In modular values (:data:`taskfuse.MODULAR`) sums and products are exact and every other function
-    is a hash, so an order of evaluation can neither hide a wrong value nor make a right one differ. Exact cases are run on ordinary numbers, too,
-    unless a sum could leave the integers that its dtype holds.
+    Results must be equal. In modular values (:data:`taskfuse.MODULAR`) sums and products are exact and every other function
+    is a hash, so an order of evaluation neither hides a wrong value nor changes a right one. With ``native``, exact cases also run on
+    ordinary numbers, unless a sum could exceed the integers that its dtype represents exactly.
 
     Raises:
-        CheckError: for the first property that does not hold.
+        CheckError: the case violates a property (the first one found).
     """
     return _Checks(case, effort or Effort()).run()
 
@@ -146,16 +147,16 @@ class _Checks:
         self.effort = effort
         self.arguments = case.arguments()
 
-    def run(self) -> Proof:
+    def run(self) -> CaseProof:
         case, effort = self.case, self.effort
         crash = case.outcome.crash
         if crash is not None:
             raise self._fail(Property.LOWERS, f"{type(crash).__name__}: {crash}") from crash
         if case.kernel is None:
-            return Proof()
+            return CaseProof()
         kernel = case.kernel
         self._guard(Property.VERIFIES, kernel.check_ir)
-        proof = self._prove(kernel) if effort.prove else Proof()
+        proof = self._prove(kernel) if effort.prove else CaseProof()
         wanted = self._evaluate(case.plain, MODULAR, Property.SCHEDULED)
         self._equal(Property.SCHEDULED, self._evaluate(case.fusion, MODULAR, Property.SCHEDULED), wanted, "the scheduled fusion evaluates otherwise")
         kinds = tuple(Interleaving)
@@ -194,7 +195,7 @@ class _Checks:
         return CheckError(self.case, prop, reason)
 
     def _guard(self, prop: Property, action: Callable[[], T]) -> T:
-        """``action()``; any exception of it is a failure of ``prop``."""
+        """``action()``; an exception becomes a violation of ``prop``."""
         try:
             return action()
         except CheckError:
@@ -226,9 +227,9 @@ class _Checks:
 
         self._equal(prop, self._guard(prop, run), wanted, how)
 
-    def _prove(self, kernel: Kernel) -> Proof:
+    def _prove(self, kernel: Kernel) -> CaseProof:
         found = self._guard(Property.PROVES, lambda: proof(kernel, self.case.sizes))
-        for sizes in () if found.standing is Standing.PROVED else (None, self.case.sizes):
+        for sizes in () if found.standing is CaseStanding.PROVED else (None, self.case.sizes):
             certificate = self._guard(Property.PROVES, partial(verify, kernel, sizes))
             if certificate.verdict is Verdict.REFUTED:
                 raise self._fail(Property.PROVES, f"refuted: {certificate}")

@@ -1,7 +1,8 @@
-"""Choosers: the one source of chance behind the generators.
+"""Choosers: the generators' only source of randomness.
 
-A generator asks a chooser, never ``random``. A seeded chooser makes many cases fast; Hypothesis's (:mod:`taskfuse.testing.strategies`)
-makes the same cases so that it can shrink them. Every question has a simplest answer, the one that shrinking goes to.
+Generators call a chooser, never ``random``. A seeded chooser generates many cases fast; the Hypothesis chooser
+(:mod:`taskfuse.testing.strategies`) generates the same cases and can shrink them. Every method has a simplest answer, toward which
+Hypothesis shrinks.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ T = TypeVar("T")
 
 
 class Chooser(ABC):
-    """Answers questions of chance; a subclass answers :meth:`integer`, all others follow."""
+    """Random choices; a subclass implements :meth:`integer`, on which all other methods build."""
 
     @abstractmethod
     def integer(self, low: int, high: int) -> int:
         """An integer in ``[low, high]``; ``low`` is the simplest."""
 
     def chance(self, percent: int) -> bool:
-        """True ``percent`` times of 100; the simplest is false. Nothing is asked for 0 and 100."""
+        """True with a probability of ``percent``/100; the simplest answer is False. 0 and 100 draw nothing."""
         return percent > 0 and (percent >= 100 or self.integer(0, 99) >= 100 - percent)
 
     def pick(self, options: Sequence[T]) -> T:
@@ -35,7 +36,7 @@ class Chooser(ABC):
         return [left.pop(self.integer(0, len(left) - 1)) if len(left) > 1 else left.pop() for _ in items]
 
     def some(self, items: Sequence[T], percent: int) -> list[T]:
-        """Each of ``items`` ``percent`` times of 100, in their order."""
+        """A subset of ``items``, in order; each item is in it with a probability of ``percent``/100."""
         return [x for x in items if self.chance(percent)]
 
     def split_points(self, count: int, parts: int) -> list[int]:
@@ -46,7 +47,7 @@ class Chooser(ABC):
 
 
 class RandomChooser(Chooser):
-    """Answers from a seed: the same ones in every process and version of Python that has the same ``random.Random``."""
+    """Answers from a seed: equal in every process and in every Python version with the same ``random.Random``."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

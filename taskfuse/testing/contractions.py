@@ -1,4 +1,4 @@
-"""The contractions of a fusion that tensor cores can compute, and where their rows, columns and depth stand in each tensor."""
+"""The contractions of a fusion that tensor cores can compute, with the axes of their rows, columns and depth in each tensor."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from taskfuse.ir.tensor import TensorView
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Factor:
-    """A factor of a contraction as it is read.
+    """A factor of a contraction.
 
     Attributes:
-        tensor: what is read: in storage, or a view whose elements do not lie at the places of the iteration.
-        place: its place among the operands; ``None`` for such a view.
+        tensor: the tensor that is read: in storage, or a view whose elements do not have the indices of the iteration.
+        place: its position among the operands; ``None`` for such a view.
         rows: its axis along the rows of the atom's operand.
-        depth: its axis that is summed.
+        depth: its summed axis.
     """
 
     tensor: TensorView
@@ -37,14 +37,14 @@ class Factor:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Contraction:
+class ContractionCase:
     """A sum of products over two tensors, with the axes that an atom may cover.
 
     Attributes:
         tv: the result.
-        a, b: the factors, with the rows of the result and with its columns.
+        a, b: the factors: ``a`` has the rows of the result, ``b`` the columns.
         m, n, k: loop axes.
-        kept, summed: the other ones.
+        kept, summed: the other axes.
     """
 
     tv: TensorView
@@ -58,17 +58,17 @@ class Contraction:
 
     @property
     def dtypes(self) -> tuple[DType, DType]:
-        """Of the factors."""
+        """The dtypes of the factors."""
         return self.a.tensor.dtype, self.b.tensor.dtype
 
     @property
     def is_turned(self) -> bool:
-        """The result has its columns before its rows."""
+        """True if the result's columns come before its rows."""
         return self.tv.root.index(self.n) < self.tv.root.index(self.m)
 
 
-def contractions(tv: TensorView) -> list[Contraction]:
-    """Every way to let an atom compute a tensor: each choice of rows, columns and depth; either factor may have the rows."""
+def contractions(tv: TensorView) -> list[ContractionCase]:
+    """Every way in which an atom can compute a tensor: each choice of rows, columns and depth, with either factor first."""
     expr = tv.definition
     if not computes(expr, SUM_OF_PRODUCTS):
         return []
@@ -77,7 +77,7 @@ def contractions(tv: TensorView) -> list[Contraction]:
     if two is None:
         return []
     places = reads[0][0], reads[1][0]
-    found: list[Contraction] = []
+    found: list[ContractionCase] = []
     for (a_place, b_place), turned in ((places, two), (places[::-1], two.swapped())):
         a, b = turned.a, turned.b
         left, right = positions(a), positions(b)
@@ -91,7 +91,7 @@ def contractions(tv: TensorView) -> list[Contraction]:
             kept, summed = (tuple(x for x in rest if x.is_reduction is reduced) for reduced in (False, True))
             first = Factor(a.tensor, a_place, left.index(m), left.index(p))
             second = Factor(b.tensor, b_place, right.index(n), right.index(p))
-            found.append(Contraction(tv, first, second, tv.root[m], tv.root[n], k, kept, summed))
+            found.append(ContractionCase(tv, first, second, tv.root[m], tv.root[n], k, kept, summed))
     return found
 
 
@@ -129,10 +129,10 @@ def follows(expr: MathExpr | None, source: TensorView) -> bool:
 
 
 def epilogue(fusion: Fusion, tv: TensorView, leave: Callable[[TensorView], bool] | None = None) -> list[TensorView]:
-    """What is computed elementwise from ``tv``, at its places, in an order in which producers come first; nothing that also needs what is not.
+    """The tensors computed elementwise from ``tv`` at its indices, producers first, without those that also need other tensors.
 
     Args:
-        leave: true for what is to be left out nevertheless; it is not asked about readers of ``tv``.
+        leave: true for tensors to leave out nevertheless; it is not called for readers of ``tv``.
     """
     found, apart = [tv], set[TensorView]()
     for expr in fusion.exprs():
@@ -146,12 +146,12 @@ def epilogue(fusion: Fusion, tv: TensorView, leave: Callable[[TensorView], bool]
 
 
 def outside(fusion: Fusion, tv: TensorView, inside: Sequence[TensorView]) -> bool:
-    """True if code that is not ``inside`` reads a tensor."""
+    """True if a tensor that is not ``inside`` reads ``tv``."""
     return any(not among(use.output, inside) for use in storage_uses(fusion, tv))
 
 
 def source(fusion: Fusion, tv: TensorView) -> Read | None:
-    """What a copy copies, in storage."""
+    """The tensor in storage that a copy reads."""
     expr = fusion.definition(tv)
     reads = storage_reads(fusion, expr) if expr is not None and not isinstance(expr, Reduction) else ()
     return reads[0] if len(reads) == 1 else None

@@ -1,4 +1,4 @@
-"""Fault operators on definitions: what lowering might get wrong when it writes down what a fusion means.
+"""Fault operators on definitions: mistakes that lowering might make when it writes the definitions of a fusion.
 
 The proof holds a kernel to its definitions, so it cannot find these; :mod:`taskfuse.kir.faithful`, which reads the fusion, and
 :mod:`taskfuse.testing.meaning`, which computes what they mean, do.
@@ -14,7 +14,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.scalar import Expr, const, not_
 from taskfuse.kir import Kernel
-from taskfuse.kir.operands import Access, Case, Immediate, IndexOf, Operand
+from taskfuse.kir.operands import Access, ChoiceCase, Immediate, IndexOf, Operand
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
 
 Change = Callable[[Kernel, Definition], Iterator[Definition]]
@@ -28,7 +28,7 @@ class DefinitionOperator:
     change: Change
 
     def apply(self, kernel: Kernel) -> Iterator[Kernel]:
-        """Every kernel that has the mistake at one place."""
+        """Yield the kernels that have the mistake in one place."""
         for k, d in enumerate(kernel.definitions):
             for new in self.change(kernel, d):
                 if new != d:
@@ -36,7 +36,7 @@ class DefinitionOperator:
 
 
 def operands_of(rule: Rule) -> tuple[Operand, ...]:
-    """What a rule reads, in order; the parts of a whole, each at its place."""
+    """The operands of a rule, in order; for a ``whole``, its parts, each at its place."""
     match rule:
         case Apply(operands=operands) | Reduce(operands=operands):
             return operands
@@ -51,13 +51,13 @@ def operands_of(rule: Rule) -> tuple[Operand, ...]:
 
 
 def with_operands(rule: Rule, operands: tuple[Operand, ...]) -> Rule:
-    """A rule that reads others, as many and of the same kinds."""
+    """The same rule on other operands."""
     accesses = [o for o in operands if isinstance(o, Access)]
     match rule:
         case Apply() | Reduce():
             return replace(rule, operands=operands)
         case Pick(cases=cases):
-            return replace(rule, cases=tuple(Case(c.cond, o) for c, o in zip(cases, operands, strict=True)))
+            return replace(rule, cases=tuple(ChoiceCase(c.cond, o) for c, o in zip(cases, operands, strict=True)))
         case Accumulate():
             return replace(rule, operand=operands[0])
         case Find():
@@ -102,7 +102,7 @@ def _exchanged(kernel: Kernel, operand: Operand) -> Iterator[Operand]:
 
 
 def _another(kernel: Kernel, operand: Operand) -> Iterator[Operand]:
-    """Another tensor of that dtype and rank that is defined above all."""
+    """Another tensor of that dtype and rank that is defined first."""
     if isinstance(operand, Access):
         mine = next((p for p in kernel.inputs if p.name == operand.buffer), None)
         yield from (Access(p.name, operand.index) for p in kernel.inputs if mine is not None and p.dtype is mine.dtype and len(p.shape) == len(mine.shape))
@@ -114,7 +114,7 @@ def _constants(kernel: Kernel, operand: Operand) -> Iterator[Operand]:
 
 
 def _swapped(kernel: Kernel, d: Definition) -> Iterator[Definition]:
-    """Two operands exchanged, where that is another function."""
+    """Two operands exchanged, where this changes the function."""
     operands = operands_of(d.rule)
     match d.rule:
         case Apply(op=op) | Reduce(body=op):
@@ -141,7 +141,7 @@ def _functions(kernel: Kernel, d: Definition) -> Iterator[Definition]:
 
 
 def _alike(op: Elementwise) -> list[Elementwise]:
-    """The two next functions that take the same operands."""
+    """The next two functions with the same operands."""
     alike = [other for other in ELEMENTWISE.values() if other.arity == op.arity and other.rule is op.rule]
     k = alike.index(op)
     return (alike[k + 1 :] + alike[:k])[:2]
@@ -155,7 +155,7 @@ def _starts(kernel: Kernel, d: Definition) -> Iterator[Definition]:
 
 
 def _shorter(kernel: Kernel, d: Definition) -> Iterator[Definition]:
-    """A reduction over one point less, or over no more than one, along an axis that is summed."""
+    """A reduction over one point less, or over at most one point, along a summed axis."""
     if isinstance(d.rule, Reduce):
         kept = {n for e in d.place for n in e.free}
         for k, n in enumerate(d.space):
@@ -181,7 +181,7 @@ def _cases(kernel: Kernel, d: Definition) -> Iterator[Definition]:
     if isinstance(d.rule, Pick):
         cases = d.rule.cases
         for k, c in enumerate(cases[:-1]):
-            yield replace(d, rule=Pick((*cases[:k], Case(not_(c.cond), c.operand), *cases[k + 1 :])))
+            yield replace(d, rule=Pick((*cases[:k], ChoiceCase(not_(c.cond), c.operand), *cases[k + 1 :])))
             yield replace(d, rule=Pick((*cases[:k], *cases[k + 1 :])))
 
 

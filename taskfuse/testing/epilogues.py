@@ -1,8 +1,8 @@
-"""What becomes of the result of a random product on tensor cores: elementwise math on its registers, and stores.
+"""Epilogues of random products on tensor cores: elementwise math on registers, and stores.
 
-Tensors that follow the product elementwise are computed where their operands lie; others read what these leave in Shared or Global memory. An output
-goes there straight from registers, or through a tile in Shared memory: by ``stmatrix`` or by stores of the threads, and on by a bulk store or by copies
-of the threads.
+Tensors that follow the product elementwise are computed in its registers; other tensors read them from Shared or Global memory. An output is stored
+directly from registers, or through a tile in Shared memory: by ``stmatrix`` or by stores of the threads, and on by a bulk store or by copies of the
+threads.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.schedule.layouts import FRAGMENT_ROWS
 from taskfuse.target import WARP
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.contractions import Contraction, epilogue, outside
+from taskfuse.testing.contractions import ContractionCase, epilogue, outside
 from taskfuse.testing.loops import Loops
 from taskfuse.testing.operands import MOST_BULK, is_copy
 from taskfuse.testing.product_loops import Nest
-from taskfuse.testing.program import Recorder, Spelled
+from taskfuse.testing.program import Recorder, SpelledArgument
 
 _P = ParallelType
 MOST_BOX = 256
@@ -32,13 +32,13 @@ MOST_BOX = 256
 
 
 @dataclass(slots=True, eq=False)
-class Result:
-    """A product and what is computed in its loops.
+class EpilogueResult:
+    """A product and the tensors computed in its loops.
 
     Attributes:
         tv: the product.
-        registers: what is computed on its registers, in order; some of it is stored from there.
-        matrices: what ``stmatrix`` stores to Shared memory.
+        registers: the tensors computed on its registers, in order; some of them are stored from there.
+        matrices: tensors that ``stmatrix`` stores to Shared memory.
         staged: tiles in Shared memory that outputs are copied from.
         stores: these outputs.
     """
@@ -51,12 +51,12 @@ class Result:
 
     @property
     def tensors(self) -> list[TensorView]:
-        """All but the product."""
+        """All tensors except the product."""
         return [*self.registers, *self.matrices, *self.stores]
 
 
-def cut(chooser: Chooser, recorder: Recorder, tv: TensorView) -> Result:
-    """Choose what is computed on the registers of a product; a copy stands between these and what reads them otherwise."""
+def cut(chooser: Chooser, recorder: Recorder, tv: TensorView) -> EpilogueResult:
+    """Choose the tensors computed on the registers of a product; other readers get a copy."""
     fusion = recorder.fusion
     if tv.is_output and tv.uses and chooser.chance(50):
         forked: TensorView | None = recorder.attempt(tv, "cache_fork")
@@ -65,11 +65,11 @@ def cut(chooser: Chooser, recorder: Recorder, tv: TensorView) -> Result:
         tv = recorder.call(tv, "cache_before")
     if not {use.output for use in tv.uses} <= set(epilogue(fusion, tv)) or chooser.chance(20):
         recorder.call(tv, "cache_after")
-    return Result(tv, epilogue(fusion, tv, lambda x: chooser.chance(15)))
+    return EpilogueResult(tv, epilogue(fusion, tv, lambda x: chooser.chance(15)))
 
 
-def stage(chooser: Chooser, recorder: Recorder, result: Result, c: Contraction) -> None:
-    """Put tiles in Shared memory between some outputs and the registers that they are made of."""
+def stage(chooser: Chooser, recorder: Recorder, result: EpilogueResult, c: ContractionCase) -> None:
+    """Put tiles in Shared memory between some outputs and the registers."""
     for tv in list(result.registers):
         if tv.is_output and tv.uses and chooser.chance(60):
             forked: TensorView | None = recorder.attempt(tv, "cache_fork")
@@ -91,13 +91,13 @@ def stage(chooser: Chooser, recorder: Recorder, result: Result, c: Contraction) 
             result.registers[place] = staging
 
 
-def schedule(chooser: Chooser, recorder: Recorder, result: Result, c: Contraction, nest: Nest) -> None:
-    """Schedule what follows a product, after the loops of ``nest``."""
+def schedule(chooser: Chooser, recorder: Recorder, result: EpilogueResult, c: ContractionCase, nest: Nest) -> None:
+    """Schedule the tensors after a product, inside the loops of ``nest``."""
     _Epilogue(chooser, recorder, result, c, nest).run()
 
 
-def share(chooser: Chooser, recorder: Recorder, result: Result, nest: Nest) -> None:
-    """Share loops: what is stored mostly with all others, registers as deep as possible or not at all."""
+def share(chooser: Chooser, recorder: Recorder, result: EpilogueResult, nest: Nest) -> None:
+    """Share loops: mostly all stored tensors share them; registers as deep as possible or not at all."""
     for tv in result.staged:
         recorder.attempt(tv, "inline_at", len(nest.head))
     if result.registers and chooser.chance(75):
@@ -109,7 +109,7 @@ def share(chooser: Chooser, recorder: Recorder, result: Result, nest: Nest) -> N
 
 
 class _Epilogue:
-    def __init__(self, chooser: Chooser, recorder: Recorder, result: Result, c: Contraction, nest: Nest) -> None:
+    def __init__(self, chooser: Chooser, recorder: Recorder, result: EpilogueResult, c: ContractionCase, nest: Nest) -> None:
         self.chooser = chooser
         self.recorder = recorder
         self.fusion = recorder.fusion
@@ -186,13 +186,13 @@ class _Epilogue:
     def _lay_out(self, tv: TensorView, bulk: bool) -> None:
         """The layout of a tile in Shared memory: by its axes as they are now, which are split further for the threads."""
         name = self.recorder.text(tv)
-        kinds = [Spelled(f"tf.allocation({name})", tf.allocation(tv))]
+        kinds = [SpelledArgument(f"tf.allocation({name})", tf.allocation(tv))]
         width = _constant(tv.loop[-1]) * tv.dtype.itemsize
         spans = [s for s in SPANS if width and (width == s if bulk else width % s == 0)] if _constant(tv.loop[-2]) % 8 == 0 else []
-        kinds += [Spelled(f"tf.layouts.swizzled({s})", tf.layouts.swizzled(s)) for s in spans for _ in range(2)]
+        kinds += [SpelledArgument(f"tf.layouts.swizzled({s})", tf.layouts.swizzled(s)) for s in spans for _ in range(2)]
         if not bulk:
             pad = CHUNK // tv.dtype.itemsize
-            kinds.append(Spelled(f"tf.layouts.padded({pad})", tf.layouts.padded(pad)))
+            kinds.append(SpelledArgument(f"tf.layouts.padded({pad})", tf.layouts.padded(pad)))
         self.recorder.attempt(tv, "set_allocation_domain", self.chooser.pick(kinds))
 
     def _matrices(self, loops: Loops, m: Axis, n: Axis) -> None:

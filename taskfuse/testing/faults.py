@@ -1,12 +1,12 @@
-"""``python -m taskfuse.testing.faults``: the kill table. Mistakes are planted in kernels, and each mutant is looked at in three ways.
+"""``python -m taskfuse.testing.faults``: the kill table. The tool plants mistakes in kernels and checks each mutant in three ways.
 
 - **static proof**: ``verify`` refutes it, with a counterexample;
 - **exhaustive**: ``explore`` finds an interleaving that fails, in a few small launches;
 - **random**: one of the simulator's eight interleavings fails, in the same launches.
 
-Not every mutant is wrong: a barrier may have been redundant, a wait may stand as well one statement later. A mutant is *equivalent* if it is proved
-(for all extents and interleavings), or if it is outside the model of the proof and every interleaving of every launch holds, exploration being complete.
-What is neither refuted nor equivalent is *open*. A mutant that is proved and fails is a hole in the proof: it is printed, and the exit status is 1.
+Not every mutant is wrong: the barrier may be redundant; the wait may work one statement later, too. A mutant is *equivalent* if it is proved (for all
+extents and interleavings), or if it is outside the model of the proof and a complete exploration of every launch finds no failure. All other
+mutants that are not refuted are *open*. A mutant that is proved and fails is a bug in the proof: the tool prints it and exits with status 1.
 """
 
 from __future__ import annotations
@@ -41,36 +41,36 @@ from taskfuse.testing.outcomes import LIMITS, Argument, Truth, explored, is_vali
 from taskfuse.testing.small import small_kernel
 
 BASES = (1, 3, 9, 27)
-"""Extents are about so many of their units, so that loops have few trips, and more trips than stages."""
+"""Approximate extents, in units of each dimension: loops have few trips, but more than stages."""
 MOST = 1 << 18
-"""Elements of the tensors of a launch."""
+"""Most elements of the tensors of a launch."""
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """Arguments of a kernel, and the extents that go with them."""
+class FaultLaunch:
+    """Arguments of a kernel, and their extents."""
 
     arguments: tuple[Argument, ...]
     extents: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """A kernel that mistakes are planted in, and the launches in which its mutants are run."""
+class FaultSubject:
+    """A kernel to plant mistakes in, and the launches in which its mutants run."""
 
     name: str
     kernel: Kernel
-    launches: tuple[Launch, ...]
+    launches: tuple[FaultLaunch, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """What was found about a mutant.
+    """The result for a mutant.
 
     Attributes:
-        edit: the first line of its text that is another one than in the subject's, and that one.
+        edit: the first line of its text that differs from the subject's, and the subject's line.
         static: the verdict of the proof; reason: of its first failure.
-        exhaustive: what exploration says of all launches.
+        exhaustive: the verdict of exploration on all launches.
         random: a random interleaving fails.
     """
 
@@ -84,12 +84,12 @@ class Mutant:
 
     @property
     def fails(self) -> bool:
-        """An interleaving was found that fails."""
+        """True if some interleaving fails."""
         return self.exhaustive is Truth.FAILS or self.random
 
     @property
     def equivalent(self) -> str:
-        """How it was established that the mistake is harmless; empty if it was not."""
+        """The evidence that the mistake is harmless; empty if there is none."""
         if self.fails or self.static is Verdict.REFUTED:
             return ""
         if self.static is Verdict.PROVED:
@@ -98,7 +98,7 @@ class Mutant:
 
     @property
     def escaped(self) -> bool:
-        """Proved, and an interleaving fails."""
+        """True if the mutant is proved and an interleaving fails."""
         return self.static is Verdict.PROVED and self.fails
 
     def __str__(self) -> str:
@@ -106,19 +106,19 @@ class Mutant:
 
 
 @dataclass(slots=True)
-class Table:
+class FaultTable:
     """The mutants, and the table that ``str`` gives."""
 
     mutants: list[Mutant] = field(default_factory=list[Mutant])
 
     @property
     def escaped(self) -> list[Mutant]:
-        """Holes in the proof."""
+        """Mutants that are proved and fail: bugs in the proof."""
         return [m for m in self.mutants if m.escaped]
 
     @property
     def open(self) -> list[Mutant]:
-        """Neither refuted nor equivalent."""
+        """Mutants that are neither refuted nor equivalent."""
         return [m for m in self.mutants if m.static is Verdict.OUTSIDE and not m.equivalent]
 
     def __str__(self) -> str:
@@ -135,7 +135,7 @@ class Table:
         return "\n".join(lines)
 
     def lists(self) -> str:
-        """The mutants that are not refuted, one by one, and those that are although no interleaving of theirs fails."""
+        """A list of the mutants that are not refuted, and of the refuted ones for which no interleaving fails."""
         lines: list[str] = []
         for title, found in (
             ("proved, and an interleaving fails", self.escaped),
@@ -148,9 +148,9 @@ class Table:
         return "\n".join(lines)
 
 
-def launches(kernel: Kernel) -> tuple[Launch, ...]:
-    """Small launches with random arguments; none whose tensors are large, or which a device would refuse."""
-    found: list[Launch] = []
+def launches(kernel: Kernel) -> tuple[FaultLaunch, ...]:
+    """Small launches with random arguments, without those that have large tensors or that a device would refuse."""
+    found: list[FaultLaunch] = []
     for base in BASES if kernel.extents else (0,):
         extents = nearest(kernel.extents, {e.name: (base + k) * e.multiple_of for k, e in enumerate(kernel.extents)})
         if extents is None:
@@ -158,7 +158,7 @@ def launches(kernel: Kernel) -> tuple[Launch, ...]:
         shapes = [tuple(int(evaluate(e, extents)) for e in p.shape) for p in kernel.params if isinstance(p, TensorParam)]
         if sum(int(np.prod(s)) for s in shapes) > MOST or extents in [launch.extents for launch in found]:
             continue
-        launch = Launch(_arguments(kernel, extents), extents)
+        launch = FaultLaunch(_arguments(kernel, extents), extents)
         try:
             simulate(kernel, launch.arguments, extents=extents)
         except SimulationError as error:
@@ -182,25 +182,25 @@ def _arguments(kernel: Kernel, extents: Mapping[str, int]) -> tuple[Argument, ..
     return tuple(found)
 
 
-def subjects(files: Sequence[Path], small: int, cases: int, seed: int) -> Iterator[Subject]:
+def subjects(files: Sequence[Path], small: int, cases: int, seed: int) -> Iterator[FaultSubject]:
     """The kernels of files; proved small ones of :mod:`taskfuse.testing.small`; those of random fusions."""
     for path in files:
         kernel = parse_kernel(path.read_text(encoding="utf-8"))
-        yield Subject(path.stem, kernel, launches(kernel))
+        yield FaultSubject(path.stem, kernel, launches(kernel))
     number = seed
     while small:
         made = small_kernel(RandomChooser(number))
         if verify(made.kernel).verdict is Verdict.PROVED and not any(isinstance(s, For) and s.start is s.stop for s in walk(made.kernel)):
             small -= 1
-            yield Subject(f"small {number}", made.kernel, tuple(Launch(_arguments(made.kernel, e), e) for e in made.extents))
+            yield FaultSubject(f"small {number}", made.kernel, tuple(FaultLaunch(_arguments(made.kernel, e), e) for e in made.extents))
         number += 1
     for k in range(seed, seed + cases):
         case = seeded_case(k)
         if case.kernel is not None:
-            yield Subject(f"case {k}", case.kernel, (Launch(tuple(case.arguments()), dict(case.sizes)),))
+            yield FaultSubject(f"case {k}", case.kernel, (FaultLaunch(tuple(case.arguments()), dict(case.sizes)),))
 
 
-def mutants(subject: Subject, op: Operator, most: int, chance: random.Random) -> Iterator[Kernel]:
+def mutants(subject: FaultSubject, op: Operator, most: int, chance: random.Random) -> Iterator[Kernel]:
     """At most ``most`` valid mutants of a subject by one operator."""
     made = [*op.apply(subject.kernel)]
     chance.shuffle(made)
@@ -211,11 +211,11 @@ def mutants(subject: Subject, op: Operator, most: int, chance: random.Random) ->
             yield mutant
 
 
-def judge(subject: Subject, op: Operator, mutant: Kernel, limit: int, rounds: int = 1) -> Mutant:
+def judge(subject: FaultSubject, op: Operator, mutant: Kernel, limit: int, rounds: int = 1) -> Mutant:
     """The three verdicts on a mutant: explorations of up to ``limit`` states, ``rounds`` runs under each interleaving."""
     certificate = verify(mutant)
     truth, shown = Truth.HOLDS, False
-    for launch in reversed(subject.launches):  # an interleaving that fails is sooner found where there are many trips
+    for launch in reversed(subject.launches):  # launches with many trips show a failing interleaving sooner
         if truth is not Truth.FAILS:
             now = explored(mutant, launch.arguments, launch.extents, limit)
             truth = now.truth if now.truth is not Truth.HOLDS else truth
@@ -225,11 +225,11 @@ def judge(subject: Subject, op: Operator, mutant: Kernel, limit: int, rounds: in
     return Mutant(subject.name, op.name, edit(subject.kernel, mutant), certificate.verdict, reason, truth, shown)
 
 
-def _judged(task: tuple[Subject, int, int, int, int, int]) -> list[Mutant]:
-    """What is found about the mutants of one subject by one operator: a task of :func:`main`."""
+def _judged(task: tuple[FaultSubject, int, int, int, int, int]) -> list[Mutant]:
+    """The results for the mutants of one subject by one operator: a work item of :func:`main`."""
     subject, number, seed, most, limit, rounds = task
     op = OPERATORS[number]
-    chance = random.Random(f"{seed}:{subject.name}:{op.name}")  # whatever else is looked at
+    chance = random.Random(f"{seed}:{subject.name}:{op.name}")  # independent of other subjects and operators
     return [judge(subject, op, mutant, limit, rounds) for mutant in mutants(subject, op, most, chance)]
 
 
@@ -254,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="also list the mutants that are not refuted")
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default: 1)")
     options = parser.parse_args(arguments)
-    table = Table()
+    table = FaultTable()
     found = list(subjects(options.files, options.small, options.cases, options.seed))
     tasks = [(subject, k, options.seed, options.mutants, options.limit, options.rounds) for subject in found for k in range(len(OPERATORS))]
     with nullcontext() if options.jobs == 1 else ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:

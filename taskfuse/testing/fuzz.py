@@ -1,8 +1,8 @@
-"""``python -m taskfuse.testing.fuzz``: random cases until all seeds are done; a failure prints the line that reproduces it.
+"""``python -m taskfuse.testing.fuzz``: checks random cases for a range of seeds; a failure prints the command that reproduces it.
 
-``--prove`` asks for the static proof of each kernel, too, and prints how many are proved, for all extents or for those of their case, by mix.
+``--prove`` also runs the static proof on each kernel and prints, per mix, how many are proved for all extents or for those of their case.
 ``--ptx`` compiles each kernel and compares its PTX with kernel IR.
-``--log FILE`` keeps a line per case, ``--resume`` continues after them, ``--jobs J`` looks at cases side by side.
+``--log FILE`` keeps a line per case, ``--resume`` continues after them, ``--jobs J`` runs J processes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from taskfuse.sim import Interleaving
 from taskfuse.testing.agreement import pattern
 from taskfuse.testing.campaign import Log, look_at, parser
 from taskfuse.testing.case import seeded_case
-from taskfuse.testing.checks import CheckError, Effort, Proof, Standing, check_case
+from taskfuse.testing.checks import CaseProof, CaseStanding, CheckError, Effort, check_case
 from taskfuse.testing.measure import Distribution
 from taskfuse.testing.minimize import shortest
 from taskfuse.testing.options import Mix
@@ -28,14 +28,14 @@ LOWERED = "lowered"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """What was found about a case.
+class FuzzRow:
+    """The result of a case.
 
     Attributes:
-        mix: what it is made of.
+        mix: its mix of options.
         end: ``lowered`` or ``refused``.
-        said: what the proof says of the kernel, if it was asked; gap: what it lacks at the extents of the case, or else for all.
-        failure: the property that does not hold, and how.
+        said: the verdict of the proof, if it ran; gap: the obligation that is unproved at the extents of the case, or else for all.
+        failure: the violated property, and how.
     """
 
     seed: int
@@ -47,7 +47,7 @@ class Row:
 
 
 def reproduction(seed: int, mix: Mix = Mix.MIXED, effort: Effort | None = None) -> str:
-    """The command that checks the case of a seed again."""
+    """The command that repeats the check of a seed."""
     usual = Effort()
     effort = effort or usual
     rest = [f"--mix {mix.value}"] if mix is not Mix.MIXED else []
@@ -59,29 +59,29 @@ def reproduction(seed: int, mix: Mix = Mix.MIXED, effort: Effort | None = None) 
 
 
 def failure(command: str, error: CheckError, budget: int) -> str:
-    """What is printed for a case that fails: the command, what fails, and the shortest program found that fails alike."""
+    """The report of a failed case: the command, the failure, and the shortest program found with the same failure."""
     found = shortest(error, budget) if budget else error
     return f"FAILED {command}\n{found}"
 
 
-def look(mix: Mix, effort: Effort, minimize: int, seed: int) -> tuple[Row, Distribution, str]:
-    """Check the case of a seed: its row, what it covers, and what is printed if it fails."""
+def look(mix: Mix, effort: Effort, minimize: int, seed: int) -> tuple[FuzzRow, Distribution, str]:
+    """Check the case of a seed. Returns its row, its coverage, and the report of its failure."""
     case = seeded_case(seed, mix)
     seen = Distribution()
     seen.add(case)
-    end, proof, failed, text = "refused" if case.kernel is None else LOWERED, Proof(), "", ""
+    end, proof, failed, text = "refused" if case.kernel is None else LOWERED, CaseProof(), "", ""
     try:
         proof = check_case(case, effort)
     except CheckError as error:
         failed = f"{error.prop.value}: {error.reason}".split("\n")[0]
         text = failure(reproduction(seed, mix, effort), error, minimize)
     said = "" if proof.standing is None else proof.standing.value
-    return Row(seed, mix.kind(seed).value, end, said, pattern(proof.gap), failed), seen, text
+    return FuzzRow(seed, mix.kind(seed).value, end, said, pattern(proof.gap), failed), seen, text
 
 
-def verdicts(rows: Iterable[Row]) -> str:
-    """Mix by mix: how many cases lower, and what the proof says of their kernels; what it lacks where it does not hold for all extents."""
-    heads = (LOWERED, *(s.value for s in Standing), "failures")
+def verdicts(rows: Iterable[FuzzRow]) -> str:
+    """Per mix: how many cases lower, the verdicts on their kernels, and the obligations that are unproved for some extents."""
+    heads = (LOWERED, *(s.value for s in CaseStanding), "failures")
     table: dict[str, Counter[str]] = {}
     gaps: Counter[tuple[str, str]] = Counter()
     for row in rows:
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line.add_argument("--quiet", action="store_true", help="print failures only")
     options = line.parse_args(arguments)
     effort = Effort(interleavings=options.interleavings, orders=options.orders, prove=options.prove, ptx=options.ptx)
-    log = Log(Row, options.log, resume=options.resume)
+    log = Log(FuzzRow, options.log, resume=options.resume)
     rows = list(log.kept)
     done = {row.seed for row in rows}
     seeds = [s for s in range(options.seed, options.seed + options.cases) if s not in done]

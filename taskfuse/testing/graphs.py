@@ -1,7 +1,7 @@
 """Random math: a graph of ops on small tensors.
 
-Every call that is made fits: shapes are followed as numbers beside the fusion's symbolic extents, and what would grow past the options'
-limits is not tried.
+Every call is valid: the generator tracks shapes as numbers next to the fusion's symbolic extents, and skips ops that would exceed the
+limits of the options.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ops.registry import OPS, OpKind
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.options import CaseOptions
-from taskfuse.testing.program import Recorder, Spelled
+from taskfuse.testing.program import Recorder, SpelledArgument
 
 # The usual few. What a seed draws depends on their order; those that options.functions asks for are all of the tables.
 UNARY = ("neg", "exp", "sin", "abs", "relu", "square", "tanh", "sigmoid", "sqrt", "copy", "gelu", "floor", "erf", "isnan", "logical_not", "sign")
@@ -41,7 +41,7 @@ EVERY_UNARY, EVERY_BINARY, EVERY_TERNARY = (
 
 
 def _every(kind: OpKind, *parameters: str) -> tuple[str, ...]:
-    """The ops of a kind that give one tensor, and take these parameters."""
+    """The ops of a kind with one result and these parameters."""
     found: list[str] = []
     for row in OPS.values():
         if row.kind is kind and row.name not in POSITIONS:
@@ -57,11 +57,11 @@ Dimension = str | int
 
 
 class Graph:
-    """A fusion's math while it grows.
+    """Builds the math of a fusion.
 
     Attributes:
         sizes: the value of each symbolic dimension.
-        tensors: what further ops may read.
+        tensors: tensors that further ops may read.
     """
 
     def __init__(self, chooser: Chooser, options: CaseOptions, recorder: Recorder) -> None:
@@ -77,7 +77,7 @@ class Graph:
         self._kinds = self._weights()
 
     def grow(self) -> None:
-        """Make inputs, ops and outputs."""
+        """Add inputs, ops and outputs."""
         for _ in range(1 + self.chooser.integer(0, 2)):
             self._input(self._shape())
         for _ in range(1 + self.chooser.integer(0, self.options.ops - 1)):
@@ -151,7 +151,7 @@ class Graph:
         return self.chooser.pick(every if self.options.functions else exact if self.options.exact else usual)
 
     def _operand(self) -> TensorView:
-        """A tensor, often one that nothing reads yet."""
+        """A tensor, often one without readers."""
         unused = [tv for tv in self.tensors if not tv.uses]
         if unused and self.chooser.chance(50):
             return self.chooser.pick(unused)
@@ -303,7 +303,7 @@ class Graph:
 
     def _extents(self, x: TensorView) -> list[object]:
         """The extents of ``x`` as arguments of a call."""
-        return [e.value if isinstance(e, Const) else Spelled(f"{self.recorder.text(x)}.shape[{d}]", e) for d, e in enumerate(x.shape)]
+        return [e.value if isinstance(e, Const) else SpelledArgument(f"{self.recorder.text(x)}.shape[{d}]", e) for d, e in enumerate(x.shape)]
 
     def _select(self) -> TensorView | None:
         x = self._operand()
@@ -345,7 +345,7 @@ class Graph:
         return self._try(self.chooser.pick(POSITIONS), x, self.chooser.integer(0, x.ndim - 1), keepdims=self.chooser.chance(35))
 
     def _einsum(self) -> TensorView | None:
-        """A contraction of two matrices over any of their axes, with the result turned."""
+        """A contraction of two matrices over any of their axes, with any order of result axes."""
         x = self._operand()
         found = [(y, d) for y in self.tensors for d in range(2) if x.ndim == y.ndim == 2 and y.shape[d] is x.shape[1]]
         if x.ndim != 2 or not found:
@@ -403,7 +403,7 @@ class Graph:
                 return self._try("index_put", x, [*[None] * at, index], source, self.chooser.chance(60))
 
     def _jagged(self) -> TensorView | None:
-        """Ragged rows side by side; what the table holds is anything."""
+        """Ragged rows, padded to a dense tensor; the table holds arbitrary values."""
         x = self._operand()
         if x.ndim == 0:
             return None

@@ -1,6 +1,6 @@
-"""Kernels that nobody should believe: witnesses that are badly formed, or lie, and edited texts. What is said of them must be an answer, not a crash.
+"""Hostile kernels: malformed or wrong witnesses, and edited texts. taskfuse must give a verdict on them and never crash.
 
-A badly formed witness is refused by the rules of kernel IR, a text by the parser; anything else is proved or not. :func:`crash` gives what came instead.
+The rules of kernel IR refuse a malformed witness, and the parser a malformed text; the proof decides on all others. :func:`crash` gives any other exception.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from taskfuse.errors import TaskfuseError
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, sym
 from taskfuse.kir import Kernel, held, parse_kernel, walk
-from taskfuse.kir.operands import Access, Case, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.operands import Access, ChoiceCase, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
 from taskfuse.testing.definition_operators import operands_of
 from taskfuse.testing.mutations import at
@@ -25,16 +25,16 @@ from taskfuse.testing.value_edits import Writer, with_holds
 
 
 def crash(kernel: Kernel, extents: Mapping[str, int] | None = None, *, searched: bool = False) -> str | None:
-    """What is raised, if it is no error of taskfuse, where the rules and the proof are asked about a kernel.
+    """The exception of the rules or the proof on a kernel, if it is not an error of taskfuse.
 
     Args:
-        searched: a counterexample is looked for, too.
+        searched: also search for a counterexample.
     """
     return _raised(lambda: _asked(kernel, extents, searched))
 
 
 def crash_of_text(text: str) -> str | None:
-    """The same of a text."""
+    """The same for the text of a kernel."""
     return _raised(lambda: _asked(parse_kernel(text), None, False))
 
 
@@ -63,7 +63,7 @@ def _raised(ask: Callable[[], None]) -> str | None:
 
 
 def hostile_witnesses(kernel: Kernel, chance: random.Random) -> Iterator[Kernel]:
-    """A kernel with others in the place of its definitions, or of what one statement says to hold; without end."""
+    """Yield endless kernels with changed definitions, or with one changed claim of a statement."""
     stmts = [s for s in walk(kernel) if isinstance(s, Writer)]
     while kernel.definitions and stmts:
         if chance.random() < 0.5:
@@ -109,7 +109,7 @@ def _with_space(d: Definition, chance: random.Random) -> Definition:
 
 
 def _rule(d: Definition, every: list[Definition], chance: random.Random) -> Rule:
-    """The same rule of others, or another one of the same."""
+    """The same rule on other operands, or another rule on the same operands."""
     operands = [_operand(o, every, chance) for o in operands_of(d.rule)]
     if chance.random() < 0.3 and operands:
         if chance.random() < 0.5:
@@ -132,9 +132,9 @@ def _rule(d: Definition, every: list[Definition], chance: random.Random) -> Rule
         case ((0 | 1 | 2 | 3), Whole() as rule):
             return replace(rule, parts=tuple(a.buffer for a in accesses) or rule.parts, places=tuple(_list(p, chance) for p in rule.places))
         case ((0 | 1 | 2 | 3), Pick() as rule):
-            return replace(rule, cases=tuple(Case(chance.choice((c.cond, TRUE, FALSE)), o) for c, o in zip(rule.cases, operands, strict=False)))
+            return replace(rule, cases=tuple(ChoiceCase(chance.choice((c.cond, TRUE, FALSE)), o) for c, o in zip(rule.cases, operands, strict=False)))
         case 4, _:
-            return Pick(tuple(Case(chance.choice((TRUE, FALSE)), o) for o in operands))
+            return Pick(tuple(ChoiceCase(chance.choice((TRUE, FALSE)), o) for o in operands))
         case 5, _:
             return Whole(tuple(a.buffer for a in accesses), tuple(a.index for a in accesses), tuple(chance.choice((TRUE, FALSE)) for _ in accesses))
         case 6, _:
@@ -164,7 +164,7 @@ def _operand(operand: Operand, every: list[Definition], chance: random.Random) -
 
 
 def _list(es: tuple[Expr, ...], chance: random.Random) -> tuple[Expr, ...]:
-    """One expression changed, left out, or more."""
+    """A list with one expression changed, removed or added."""
     found = [*es]
     k = chance.randrange(len(found)) if found else 0
     what: int = chance.randrange(5)
@@ -206,7 +206,7 @@ TOKEN = re.compile(r"[A-Za-z_][\w.]*|\d+(?:\.\d+)?|==|<=|>=|!=|//|&&|\|\||<-|->|
 
 
 def hostile_texts(text: str, chance: random.Random) -> Iterator[str]:
-    """A text with one token or line left out, twice, changed or exchanged; without end."""
+    """Yield endless texts with one token or line removed, duplicated, changed or exchanged."""
     lines = text.split("\n")
     while True:
         found = [*lines]

@@ -1,4 +1,4 @@
-"""Small products on each tensor-core instruction, by name: what mistakes in values are planted in.
+"""Small products on each tensor-core instruction, by name: subjects to plant wrong values in.
 
 Each is a whole kernel of a few instructions, scheduled through the public calls: as small as the instruction admits, so that a launch takes a moment in the
 simulator.
@@ -19,7 +19,7 @@ SHARED = MemoryType.Shared
 
 
 def product(name: str, a_shape: Sequence[Extent], b_shape: Sequence[Extent], dtype: DType, out: DType | None = None) -> tuple[Fusion, TensorView]:
-    """``d = a @ b.T``, summed wide; ``out``: what it is rounded to."""
+    """``d = a @ b.T``, summed wide; ``out``: the dtype of the result."""
     with Fusion(name) as fusion:
         a, b = tf.define_tensor(a_shape, dtype=dtype, name="a"), tf.define_tensor(b_shape, dtype=dtype, name="b")
         acc = tf.matmul(a, b.T, dtype=tf.float32)
@@ -48,7 +48,7 @@ def loaded(dtype: DType, major: str = "K") -> Fusion:
 
 
 def through_registers() -> Fusion:
-    """wgmma whose first factor lies in registers: changed there on its way from Shared memory."""
+    """wgmma whose first factor is in registers, where it is computed from a tile in Shared memory."""
     with Fusion("wgmma_registers") as fusion:
         a, b = tf.define_tensor([64, 48], dtype=tf.bfloat16, name="a"), tf.define_tensor([8, 48], dtype=tf.bfloat16, name="b")
         changed = tf.relu(a)
@@ -77,7 +77,7 @@ def through_registers() -> Fusion:
 
 
 def in_parts(along: P) -> Fusion:
-    """wgmma whose summed axis is spread over an index: its halves are joined after it."""
+    """wgmma whose summed axis is spread over an index: its halves are added at the end."""
     fusion, acc = product(f"wgmma_split_{along.value}", (64, 64), (8, 64), tf.bfloat16)
     (d,) = fusion.outputs
     tiles = [tv.cache_after() for tv in fusion.inputs]
@@ -94,7 +94,7 @@ def in_parts(along: P) -> Fusion:
 
 
 def stored_by_boxes() -> Fusion:
-    """wgmma, whose result goes out by stmatrix to a swizzled tile in Shared memory, and from there by a bulk store (TMA)."""
+    """wgmma whose result stmatrix stores to a swizzled tile in Shared memory, and a bulk store (TMA) to Global memory."""
     fusion, acc = product("wgmma_stored", (64, 32), (16, 32), tf.bfloat16, tf.bfloat16)
     (d,) = fusion.outputs
     tiles = [tv.cache_after() for tv in fusion.inputs]
@@ -120,7 +120,7 @@ def stored_by_boxes() -> Fusion:
 
 
 def persistent() -> Fusion:
-    """wgmma in a persistent kernel: two blocks go through two or more rows of tiles in groups, loads run ahead into a ring; extents are symbols."""
+    """wgmma in a persistent kernel: two blocks compute two or more rows of tiles in groups, loads fill a ring ahead, extents are symbolic."""
     fusion, acc = product("wgmma_persistent", (tf.dim("M", min=65), tf.dim("K", multiple_of=8)), (tf.dim("N", multiple_of=8), "K"), tf.bfloat16)
     (d,) = fusion.outputs
     tiles = [tv.cache_after() for tv in fusion.inputs]
@@ -143,7 +143,7 @@ def persistent() -> Fusion:
 
 
 def clustered() -> Fusion:
-    """wgmma by a cluster of two blocks one above the other: each brings half of every tile of ``b`` to both (TMA, multicast)."""
+    """wgmma by a cluster of two blocks along the rows: each loads half of every tile of ``b`` for both (TMA, multicast)."""
     fusion, acc = product("wgmma_cluster", (128, 48), (16, 48), tf.bfloat16)
     (d,) = fusion.outputs
     tiles = [tv.cache_after() for tv in fusion.inputs]
@@ -165,11 +165,11 @@ def clustered() -> Fusion:
 
 
 def by_warp(stages: int = 1, staged: bool = False) -> Fusion:
-    """mma.sync of ldmatrix factors by one warp.
+    """mma.sync by one warp, with factors loaded by ldmatrix.
 
     Args:
-        stages: slots of the rings that asynchronous copies (cp.async) fill ahead; 1: vectors, without a ring.
-        staged: the result goes out through Shared memory, by stmatrix.
+        stages: slots of the rings that asynchronous copies (cp.async) fill ahead; 1: vectorized copies without a ring.
+        staged: stmatrix stores the result through Shared memory.
     """
     fusion, acc = product(f"mma_{stages}{'_staged' if staged else ''}", (16, 64), (16, 64), tf.bfloat16, tf.bfloat16)
     (d,) = fusion.outputs
@@ -225,4 +225,4 @@ INSTRUCTIONS: Mapping[str, Callable[[], Fusion]] = MappingProxyType(
         "mma:cp.async": partial(by_warp, stages=3),
     }
 )
-"""What a name of a subject builds."""
+"""The functions that build the subjects, by name."""

@@ -1,33 +1,33 @@
-"""Random allocation domains: by name, in another order of the axes, or made by hand of splits, merges, pads and swizzles."""
+"""Random allocation domains: by name, by another order of the axes, or by explicit splits, merges, pads and swizzles."""
 
 from __future__ import annotations
 
 import taskfuse as tf
 from taskfuse.ir.tensor import TensorView
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.program import REFUSALS, Spelled
+from taskfuse.testing.program import REFUSALS, SpelledArgument
 
 
-def layout(chooser: Chooser, tv: TensorView, name: str) -> Spelled:
+def layout(chooser: Chooser, tv: TensorView, name: str) -> SpelledArgument:
     """An allocation domain for a tensor that is written ``name``."""
     match chooser.integer(0, 5):
         case 0:
             elements = chooser.pick((1, 1, 2, 3))
-            return Spelled(f"tf.layouts.padded({elements})", tf.layouts.padded(elements))
+            return SpelledArgument(f"tf.layouts.padded({elements})", tf.layouts.padded(elements))
         case 1:
-            return Spelled("tf.layouts.rowmajor()", tf.layouts.rowmajor())
+            return SpelledArgument("tf.layouts.rowmajor()", tf.layouts.rowmajor())
         case 2:
             order = chooser.order(range(tv.ndim))
-            return Spelled(f"[{', '.join(f'{name}.logical[{k}]' for k in order)}]", tuple(tv.logical[k] for k in order))
+            return SpelledArgument(f"[{', '.join(f'{name}.logical[{k}]' for k in order)}]", tuple(tv.logical[k] for k in order))
         case 3:
             span = chooser.pick((32, 64))
-            return Spelled(f"tf.layouts.swizzled({span})", tf.layouts.swizzled(span))
+            return SpelledArgument(f"tf.layouts.swizzled({span})", tf.layouts.swizzled(span))
         case _:
             return _by_hand(chooser, tv, name)
 
 
-def _by_hand(chooser: Chooser, tv: TensorView, name: str) -> Spelled:
-    """A few transforms of the axes that the tensor would have; what taskfuse refuses is left out."""
+def _by_hand(chooser: Chooser, tv: TensorView, name: str) -> SpelledArgument:
+    """A few transforms of the default allocation domain; the generator skips calls that taskfuse refuses."""
     builder, text = tf.allocation(tv), f"tf.allocation({name})"
     for _ in range(chooser.integer(0, 3)):
         n = len(builder.axes)
@@ -55,4 +55,4 @@ def _by_hand(chooser: Chooser, tv: TensorView, name: str) -> Spelled:
                     pass
         except REFUSALS:
             continue
-    return Spelled(text, builder)
+    return SpelledArgument(text, builder)

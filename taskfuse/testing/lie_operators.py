@@ -1,6 +1,6 @@
-"""Fault operators whose witness changes with the kernel, or alone: no witness may make a wrong kernel proved.
+"""Fault operators that change the witness, with or without the statements: no witness may make a wrong kernel proved.
 
-The definitions stay: they are what the kernel is held to.
+The definitions stay, because they specify the right values.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _silent(kernel: Kernel, holds: Holds) -> Iterator[None]:
 
 
 def _tensors_and_reads(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
-    """Reads another element, and says to hold what it would make of it."""
+    """A statement that reads another element and claims the corresponding value."""
     holds = held(s)
     if holds is None or not isinstance(s, Compute):
         return
@@ -89,7 +89,7 @@ def _tensors_and_reads(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
 
 
 def _claimed(content: Content, drops: bool) -> Callable[[Kernel], Mutants]:
-    """A statement dropped, or made twice, and one that says the same content to say something else."""
+    """A statement dropped or duplicated, and another claim in place of an equal one."""
 
     def apply(kernel: Kernel) -> Mutants:
         for s in writers(kernel):

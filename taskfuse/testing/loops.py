@@ -1,4 +1,4 @@
-"""The loop axes of one tensor, by what they are rather than by where they stand: calls that find the positions."""
+"""The loop axes of one tensor, addressed as objects instead of by position."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from taskfuse.testing.program import Recorder
 
 
 class Loops:
-    """Calls on the loop domain of ``tv``. Each is a public scheduling call; what taskfuse refuses is an error.
+    """Calls on the loop domain of ``tv``. Each makes public scheduling calls; errors of taskfuse propagate.
 
-    An axis is bound by :meth:`done`, after all transforms.
+    :meth:`done` binds the axes, after all transforms.
     """
 
     def __init__(self, recorder: Recorder, tv: TensorView) -> None:
@@ -22,7 +22,7 @@ class Loops:
         self._bound: dict[Axis, ParallelType] = {}
 
     def at(self, axis: Axis) -> int:
-        """Where an axis stands."""
+        """The position of an axis."""
         return self.tv.loop.index(axis)
 
     def split(self, axis: Axis, factor: int) -> tuple[Axis, Axis]:
@@ -44,15 +44,15 @@ class Loops:
             self.recorder.call(self.tv, "reorder", order)
 
     def last(self, axes: Sequence[Axis]) -> None:
-        """The given axes innermost, in this order; the others keep theirs."""
+        """Move the given axes innermost, in this order; the others keep their order."""
         self.arrange([*(a for a in self.tv.loop if a not in axes), *axes])
 
     def bind(self, axis: Axis, ptype: ParallelType) -> None:
-        """Bind an axis to a type in the end."""
+        """Let :meth:`done` bind an axis to a type."""
         self._bound[axis] = ptype
 
     def done(self) -> None:
-        """Bind what is to be bound."""
+        """Bind the axes."""
         for axis, ptype in self._bound.items():
             if ptype is not ParallelType.Serial:
                 self.recorder.call(self.tv.axis(self.at(axis)), "parallelize", ptype)

@@ -1,8 +1,8 @@
-"""``python -m taskfuse.testing.maps``: the proof of values against what definitions mean, on small kernels whose index maps nobody lowered.
+"""``python -m taskfuse.testing.maps``: compares the proof of values with the definitions, on small kernels with random index maps.
 
-A kernel of :mod:`taskfuse.testing.small.maps` or :mod:`taskfuse.testing.small.tables` that is proved must give, under hostile schedules and at every
-size that is tried, the words in the ring that its definitions give (:mod:`taskfuse.testing.meaning`), those with tables the numbers, too: else it is a
-**false accept**. One that gives them and is not proved is counted by what the proof lacks.
+A proved kernel of :mod:`taskfuse.testing.small.maps` or :mod:`taskfuse.testing.small.tables` must give, under hostile interleavings and at every tested
+size, the modular values of its definitions (:mod:`taskfuse.testing.meaning`), and with tables also the ordinary numbers; otherwise it is a **false
+accept**. A kernel that gives them and is not proved is counted by its unproved obligation.
 
 ``--log FILE`` keeps a line per kernel, ``--resume`` continues after them, ``--seconds`` ends a run early.
 """
@@ -28,7 +28,7 @@ from taskfuse.kir.walk import looked_up
 from taskfuse.sim import Interleaving, simulate
 from taskfuse.testing.agreement import pattern
 from taskfuse.testing.campaign import parser, run
-from taskfuse.testing.checks import Standing, proof
+from taskfuse.testing.checks import CaseStanding, proof
 from taskfuse.testing.chooser import RandomChooser
 from taskfuse.testing.meaning import meaning
 from taskfuse.testing.outcomes import LongRun, is_valid, other_words
@@ -39,19 +39,19 @@ from taskfuse.testing.small.text import Small
 CRASH = "the checker fails:"
 WRONG = "a launch that cannot be"
 TABLES = 7
-"""Of so many kernels one has tables."""
+"""One in this many kernels has tables."""
 MOST = 200_000
-"""Steps of a launch."""
+"""Most steps of a launch."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """What was found about a kernel.
+class MapsRow:
+    """The result for a kernel.
 
     Attributes:
-        seed, number: of the run, and of the kernel in it; they make it again.
-        said: ``proved``, at what sizes alone, or nothing; gap: what the proof lacks.
-        fault: how it differs from its definitions, if it was looked at; launches: how many were.
+        seed, number: seed of the run, and number of the kernel in it; they reproduce the kernel.
+        said: ``proved``, the only sizes at which it is proved, or empty; gap: the unproved obligation.
+        fault: how it differs from its definitions, if it ran; launches: number of launches.
     """
 
     seed: int
@@ -64,7 +64,7 @@ class Row:
 
     @property
     def false_accept(self) -> bool:
-        """Proved, and it computes something else; or the checker fails."""
+        """True if a proved kernel computes other values, or the checker crashes."""
         return self.gap.startswith(CRASH) or (bool(self.said) and bool(self.fault))
 
 
@@ -79,10 +79,10 @@ def drawn(seed: int, number: int) -> Small | None:
 
 
 def difference(kernel: Kernel, sizes: Mapping[str, int], number: int) -> str | None:
-    """How what it computes differs from what its definitions mean; ``None`` if it does not.
+    """How the outputs differ from the definitions; ``None`` if they are equal.
 
     Raises:
-        TaskfuseError, LongRun: there is no such launch, or it takes too long.
+        TaskfuseError, LongRun: the launch is impossible, or takes too long.
     """
     numbers = np.random.default_rng(number)
     tables = looked_up(kernel)
@@ -97,28 +97,28 @@ def difference(kernel: Kernel, sizes: Mapping[str, int], number: int) -> str | N
 
 
 def _other_numbers(kernel: Kernel, arguments: Sequence[NDArray[Any]], sizes: Mapping[str, int], number: int) -> str | None:
-    """How the numbers are others: what becomes of a constant in a narrow type, the ring does not know."""
+    """How ordinary numbers differ from the definitions: modular values do not model conversions of constants to narrow types."""
     try:
         found = simulate(kernel, arguments, seed=number, values=NATIVE, max_steps=MOST, extents=sizes)
-    except SimulationError:  # it reads what nobody wrote, and the words do not depend on it
+    except SimulationError:  # it reads uninitialized memory, and the modular values do not depend on it
         return None
     wanted = meaning(kernel, arguments, sizes, NATIVE)
     return None if all(np.allclose(a, b, rtol=1e-3, equal_nan=True) for a, b in zip(found, wanted, strict=True)) else "other numbers"
 
 
-def look(seed: int, number: int) -> Sequence[Row]:
-    """Proof and meaning of one kernel: a row, or none if there is no such kernel."""
+def look(seed: int, number: int) -> Sequence[MapsRow]:
+    """Check one kernel. Returns its row; no row if the kernel is invalid."""
     small = drawn(seed, number)
     if small is None:
         return ()
     last = small.extents[-1]
     try:
         found = proof(small.kernel, last)
-        said, gap = "" if found.standing in (Standing.OUTSIDE, None) else found.standing.value, found.gap
+        said, gap = "" if found.standing in (CaseStanding.OUTSIDE, None) else found.standing.value, found.gap
     except Exception as error:
         said, gap = "", f"{CRASH} {type(error).__name__}: {error}".split("\n")[0]
     launches, fault = 0, ""
-    for sizes in small.extents if said != Standing.AT.value else (last,):
+    for sizes in small.extents if said != CaseStanding.AT.value else (last,):
         try:
             other = difference(small.kernel, sizes, number)
         except (TaskfuseError, LongRun):
@@ -129,19 +129,19 @@ def look(seed: int, number: int) -> Sequence[Row]:
         if other is not None:
             fault = f"{dict(sizes)}: {other}"
             break
-    return (Row(seed, number, small.kind, said, pattern(gap) if not gap.startswith(CRASH) else gap, fault, launches),)
+    return (MapsRow(seed, number, small.kind, said, pattern(gap) if not gap.startswith(CRASH) else gap, fault, launches),)
 
 
 @dataclass(slots=True)
-class Tally:
+class MapsTally:
     """Counts over rows."""
 
     rows: int = 0
     counts: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     gaps: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    accepts: list[Row] = field(default_factory=list[Row])
+    accepts: list[MapsRow] = field(default_factory=list[MapsRow])
 
-    def add(self, row: Row) -> bool:
+    def add(self, row: MapsRow) -> bool:
         """Count a kernel."""
         self.rows += 1
         right = "right" if not row.fault and row.launches else "wrong" if row.fault else "not run"
@@ -159,15 +159,23 @@ class Tally:
         return "\n".join([*lines, "", f"{self.rows} kernels; {len(self.accepts)} false accepts"])
 
 
-def _alarm(row: Row) -> str:
+def _alarm(row: MapsRow) -> str:
     return f"FALSE ACCEPT seed {row.seed}, kernel {row.number}, {row.kind}: {row.said or row.gap}; {row.fault}" if row.false_accept else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Look at consecutive kernels. Returns the exit status: 1 if one was proved that computes something else."""
+    """Check consecutive kernels. Returns the exit status: 1 if a proved kernel computes other values."""
     options = parser("maps", "Compare the proof of values with what definitions mean.", cases=1000, seed=1).parse_args(arguments)
-    tally = Tally()
-    run(Row, tally, partial(look, options.seed), range(options.cases), options, done=lambda row: row.number if row.seed == options.seed else None, alarm=_alarm)
+    tally = MapsTally()
+    run(
+        MapsRow,
+        tally,
+        partial(look, options.seed),
+        range(options.cases),
+        options,
+        done=lambda row: row.number if row.seed == options.seed else None,
+        alarm=_alarm,
+    )
     return 1 if tally.accepts else 0
 
 

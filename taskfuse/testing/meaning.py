@@ -1,7 +1,7 @@
-"""What a kernel's definitions mean: its outputs, computed from the witness alone, element by element.
+"""Interpreter of a kernel's definitions: computes its outputs from the witness alone, element by element.
 
-Nothing here reads the fusion, the schedule or the statements. So where these outputs are those of ``fusion.evaluate``, the definitions say what the fusion
-says; and what the proof shows of a kernel, it shows of the fusion.
+It reads neither the fusion nor the schedule nor the statements. If its outputs equal those of ``fusion.evaluate``, the definitions agree with the fusion,
+and a proof of the kernel's values is a proof against the fusion.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Ints = NDArray[np.int64]
 
 
 def meaning(kernel: Kernel, arguments: Sequence[Array | int | float], sizes: Mapping[str, int], values: Values = MODULAR) -> tuple[Array, ...]:
-    """The outputs that the definitions of a kernel give.
+    """The outputs of a kernel by its definitions.
 
     Args:
         arguments: one array per input, then one number per scalar argument, as for ``kernel.simulate``.
@@ -43,7 +43,7 @@ def meaning(kernel: Kernel, arguments: Sequence[Array | int | float], sizes: Map
 
 
 class _Meaning:
-    """The tensors that are known so far."""
+    """The tensors computed so far."""
 
     def __init__(self, kernel: Kernel, arguments: Sequence[Array | int | float], sizes: Mapping[str, int], values: Values) -> None:
         self.values = values
@@ -106,7 +106,7 @@ class _Meaning:
         return v.cast(total, rule.dtype, d.dtype)
 
     def _found(self, d: Definition, rule: Find, point: dict[str, Any], count: int) -> Array:
-        """An element at the integers that are found, counted from the end where negative; 0 where one is outside."""
+        """An element at computed indices: negative ones count from the end, and one out of range gives 0."""
         inside = np.ones(count, np.bool_)
         symbols = dict(point)
         for k, (value, extent) in enumerate(zip(rule.values, rule.extents, strict=True)):
@@ -128,7 +128,7 @@ class _Meaning:
         return tuple(int(np.asarray(evaluate(e, self.sizes))) for e in extents)
 
     def _points(self, space: tuple[int, ...]) -> dict[str, Any]:
-        """The symbols, and every index at all points of a space, one after the other."""
+        """The symbols of a space, and its indices at all points in order."""
         axes = np.indices(space, np.int64).reshape(len(space), int(np.prod(space)))
         return {**self.sizes, **{f"i{k}": axis for k, axis in enumerate(axes)}}
 

@@ -1,4 +1,4 @@
-"""What a run of random cases covered: the distribution that tells whether the generators still reach what they should."""
+"""Coverage of a run of random cases: the distribution shows whether the generators still reach every feature."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Distribution:
     """Counts over cases.
 
     Attributes:
-        cases, lowered, crashed: how many there were, gave a kernel, and gave another error than a refusal.
+        cases, lowered, crashed: number of cases, of cases with a kernel, and of cases with an error that is not a refusal.
         made, refused: scheduling and op calls by name.
-        refusals: why cases did not lower, numbers left out.
-        features: how many of the cases that lowered have a feature.
-        counts: for a quantity, how many cases have how much of it.
-        drawn, kept: by mechanism, how many cases draw on it, and how many of these lower with it.
+        refusals: why cases did not lower, without numbers.
+        features: per feature, the number of lowered cases that have it.
+        counts: per quantity, the number of cases for each value.
+        drawn, kept: per mechanism, the number of cases that use it, and the number of these that lower with it.
     """
 
     cases: int = 0
@@ -67,7 +67,7 @@ class Distribution:
                 self.counts.setdefault(name, Counter())[value] += 1
 
     def join(self, other: Distribution) -> None:
-        """Count the cases of another run, too."""
+        """Add the counts of another run."""
         self.cases += other.cases
         self.lowered += other.lowered
         self.crashed += other.crashed
@@ -84,17 +84,17 @@ class Distribution:
             mine.update(more)
 
     def table(self) -> str:
-        """Mechanism by mechanism: how many cases draw on it, how many of them lower with it, and which share that is."""
+        """One row per mechanism: cases that use it, cases that lower with it, and their share."""
         lines = [f"{'mechanism':45} {'drawn':>6} {'lower':>6} share"]
         lines += [f"{name:45} {n:6} {self.kept[name]:6} {100 * self.kept[name] / n:4.0f}%" for name, n in sorted(self.drawn.items())]
         return "\n".join(lines)
 
     def share(self, feature: str) -> float:
-        """The share of the cases that lowered that have a feature."""
+        """The fraction of lowered cases that have a feature."""
         return self.features[feature] / max(self.lowered, 1)
 
     def text(self, refusals: int = 8) -> str:
-        """Everything, for people; the commonest ``refusals`` reasons."""
+        """A readable report; it lists the ``refusals`` most common reasons."""
         calls, no = sum(self.made.values()), sum(self.refused.values())
         lines = [
             f"{self.cases} cases, {self.lowered} lower ({100 * self.lowered / max(self.cases, 1):.0f}%), {self.crashed} crash",
@@ -119,7 +119,7 @@ def _range(low: int, high: int | None) -> str:
 
 
 def _shape_of(message: str) -> str:
-    """A message without names and numbers, so that alike ones count as one."""
+    """A message without names and numbers, so that similar messages count as one."""
     words = ["#" if any(c.isdigit() for c in word) else word for word in message.split()]
     return " ".join(words)[:110]
 

@@ -1,4 +1,4 @@
-"""Which mechanisms a schedule draws on: what a table of cases that lower, kind by kind, has its rows by."""
+"""The mechanisms that a schedule uses: the rows of the table in ``make fuzz``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ CALLS = (
     *("inline_at", "inline_most", "set_memory_type", "set_allocation_domain", "circular_buffer", "in_flight"),
     *("task", "group", "pingpong", "registers", "resident_blocks"),
 )
-"""Scheduling calls: each is a mechanism of its own, by how many cases make it."""
+"""Scheduling calls that count as mechanisms."""
 
 
 def mechanisms(fusion: Fusion) -> frozenset[str]:
-    """The mechanisms that the schedule of a fusion has now, by the names of the table."""
+    """The mechanisms of a fusion's present schedule, as the table names them."""
     found = {name for tv in fusion.tensors() for name in _of_tensor(fusion, tv)}
     for group in fusion.tasks.groups():
         found |= set(_of_group(group))

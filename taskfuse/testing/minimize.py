@@ -1,4 +1,4 @@
-"""Shorter programs that fail alike: calls are left out while the failure stays."""
+"""Shrink failing programs: remove calls while the failure persists."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def minimize(items: tuple[T, ...], fails: Callable[[tuple[T, ...]], bool], budge
     """A short subsequence of ``items`` for which ``fails`` holds, as it does for ``items``.
 
     Halves, quarters, ... are left out while that still fails (the idea of Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing
-    Input", IEEE TSE 2002); at the end no single item can be.
+    Input", IEEE TSE 2002); at the end, no single item can be left out.
 
     Args:
-        budget: how often ``fails`` may be asked.
+        budget: most calls of ``fails``.
     """
     size = max(len(items) // 2, 1)
     while size >= 1 and budget > 0:
@@ -42,7 +42,7 @@ def minimize(items: tuple[T, ...], fails: Callable[[tuple[T, ...]], bool], budge
 
 
 def _without(items: tuple[T, ...], size: int) -> Iterator[tuple[T, ...]]:
-    """``items`` without a run of ``size``, the last run first: what comes late is needed by nothing."""
+    """``items`` without a run of ``size`` items; the last run first, because nothing depends on late items."""
     for end in range(len(items), 0, -size):
         start = max(end - size, 0)
         if end - start < len(items):
@@ -50,12 +50,12 @@ def _without(items: tuple[T, ...], size: int) -> Iterator[tuple[T, ...]]:
 
 
 def shortest(error: CheckError, budget: int = 400) -> CheckError:
-    """The same failure of a case with fewer calls; otherwise ``error`` itself.
+    """The same failure on a case with fewer calls; ``error`` itself if there is no such case.
 
-    The same failure is that of the same property by the same error at its root: of one type, with one message but for names and numbers.
+    Two failures are the same if they violate the same property and their root exceptions have the same type and the same message up to names and numbers.
 
     Args:
-        budget: how many programs may be run.
+        budget: most programs to run.
     """
     case = error.case
     calls = len(case.math.lines)
@@ -77,7 +77,7 @@ def shortest(error: CheckError, budget: int = 400) -> CheckError:
 
 
 def _failure(case: Case, lines: list[str], calls: int) -> CheckError | None:
-    """How a program fails; ``None`` if it passes, or makes no case."""
+    """The failure of a program; ``None`` if it passes or builds no case."""
     try:
         check_case(program_case(case, lines, calls), FULL)
     except CheckError as error:

@@ -1,6 +1,6 @@
-"""Edits of kernel IR that fault operators are made of: a statement dropped, repeated, changed or moved.
+"""Edits of kernel IR from which fault operators are built: a statement dropped, repeated, changed or moved.
 
-Each gives a function from a kernel to all kernels that have the edit at one place.
+Each gives a function from a kernel to all kernels with the edit in one place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Operator:
     """A kind of mistake.
 
     Attributes:
-        apply: every kernel that has the mistake at one place.
+        apply: yields the kernels that have the mistake in one place.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Operator:
 
 
 def at(kernel: Kernel, target: Stmt, new: Stmt | Body) -> Kernel:
-    """The kernel with one statement (the object itself) replaced."""
+    """The kernel with one statement, found by identity, replaced."""
     return replace(kernel, body=map_stmts(kernel.body, lambda s: new if s is target else s))
 
 
@@ -56,7 +56,7 @@ def repeat(*kinds: type) -> Edit:
 
 
 def change(kind: type | tuple[type, ...], new: Callable[[Stmt], Stmt | Body | None]) -> Edit:
-    """Another statement, or several, in place of one; ``None`` leaves it."""
+    """One or more statements in place of one; ``None`` keeps it."""
 
     def apply(kernel: Kernel) -> Mutants:
         for s in walk(kernel):
@@ -83,7 +83,7 @@ def moved(first: type | tuple[type, ...], distance: int) -> Edit:
 
 
 def inner(s: Stmt) -> Stmt:
-    """What a guard around a single statement guards."""
+    """The statement inside a guard around a single statement."""
     while isinstance(s, If) and len(s.branches) == 1 and len(s.branches[0].body) == 1:
         s = s.branches[0].body[0]
     return s
@@ -97,7 +97,7 @@ def all_bodies(kernel: Kernel) -> Iterator[Body]:
 
 
 def with_body(kernel: Kernel, old: Body, new: Body) -> Kernel:
-    """The kernel with one body (the object itself) replaced."""
+    """The kernel with one body, found by identity, replaced."""
     if kernel.body is old:
         return replace(kernel, body=new)
 

@@ -1,7 +1,7 @@
-"""How operands come to a random product on tensor cores.
+"""How random products on tensor cores load their operands.
 
-A factor is copied to Shared memory, tile by tile: by bulk copies, by ``cp.async`` or by threads, in any layout that the instruction may read; or it is
-computed there. From Shared or Global memory it may go on to registers, by ``ldmatrix`` or by loads of the threads, and be changed on the way.
+Bulk copies, ``cp.async`` or threads copy a factor to Shared memory, tile by tile, in any layout that the instruction can read; or threads compute it
+there. ``ldmatrix`` or loads of the threads may move it from Shared or Global memory to registers, where math may follow.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.schedule.layouts import FRAGMENT_HALF, FRAGMENT_ROWS
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.contractions import Contraction, Factor, positions, read_in_place
+from taskfuse.testing.contractions import ContractionCase, Factor, positions, read_in_place
 from taskfuse.testing.loops import Loops
 from taskfuse.testing.product_loops import Nest
-from taskfuse.testing.program import Recorder, Spelled
+from taskfuse.testing.program import Recorder, SpelledArgument
 
 _P = ParallelType
 WORD = 4
 MOST_BULK = 5
 LDMATRIX_ITEMSIZE = TURNED_ITEMSIZE = 2
-"""Of elements that ``ldmatrix`` loads, and of those that ``wgmma`` reads with rows contiguous, too."""
+"""Bytes of the elements that ``ldmatrix`` loads and that ``wgmma`` reads with contiguous rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stop:
-    """One tensor on the way of a factor.
+    """One tensor between a factor and the instruction.
 
     Attributes:
         tv: the tensor.
-        rows, depth: its axes along the rows of the operand and along what is summed.
+        rows, depth: its axes along the rows of the operand and along the summed axis.
     """
 
     tv: TensorView
@@ -52,13 +52,13 @@ class Stop:
 
 @dataclass(slots=True)
 class Feed:
-    """The tensors on the way of a factor that share the loops of the product, in their order.
+    """The tensors between a factor and the instruction that share the loops of the product, in order.
 
     Attributes:
-        shared: what lies in Shared memory: copied, or computed there.
-        registers: what lies in registers.
-        matrices: the first of them is loaded by ``ldmatrix``.
-        whole: tiles end where the factor does.
+        shared: tensors in Shared memory, copied or computed there.
+        registers: tensors in registers.
+        matrices: ``ldmatrix`` loads the first of the registers.
+        whole: no tile overhangs the factor.
     """
 
     shared: list[Stop] = field(default_factory=list[Stop])
@@ -68,24 +68,24 @@ class Feed:
 
     @property
     def tensors(self) -> list[TensorView]:
-        """All of them."""
+        """All tensors of the feed."""
         return [s.tv for s in (*self.shared, *self.registers)]
 
     @property
     def loads(self) -> list[TensorView]:
-        """Those in Shared memory."""
+        """The tensors in Shared memory."""
         return [s.tv for s in self.shared]
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
-    """What an instruction asks of an operand.
+class OperandNeeds:
+    """Requirements of an instruction on an operand.
 
     Attributes:
         instruction: WGMMA or MMA.
         which: 0 for the factor with the rows of the result, 1 for the one with its columns.
-        ends_inside: what is summed may end inside an instruction, so that zeros must follow: copies into Shared memory write them.
-        overhangs: a tile may have rows past the end of the factor, which are to be written, too.
+        ends_inside: the summed axis may end inside an instruction; copies into Shared memory must then pad with zeros.
+        overhangs: a tile may have rows past the end of the factor, which must be written, too.
     """
 
     instruction: Instruction
@@ -94,8 +94,8 @@ class Needs:
     overhangs: bool
 
 
-def feed(chooser: Chooser, recorder: Recorder, factor: Factor, c: Contraction, needs: Needs) -> Feed:
-    """Choose the way of a factor, and make the tensors on it."""
+def feed(chooser: Chooser, recorder: Recorder, factor: Factor, c: ContractionCase, needs: OperandNeeds) -> Feed:
+    """Choose how a factor is loaded, and create the tensors for it."""
     found = Feed()
     in_registers = needs.instruction is Instruction.MMA or (needs.which == 0 and chooser.chance(35))
     if needs.ends_inside and factor.tensor.dtype.itemsize != LDMATRIX_ITEMSIZE:
@@ -121,14 +121,14 @@ def feed(chooser: Chooser, recorder: Recorder, factor: Factor, c: Contraction, n
     return found
 
 
-def _copied(recorder: Recorder, factor: Factor, c: Contraction) -> Stop:
+def _copied(recorder: Recorder, factor: Factor, c: ContractionCase) -> Stop:
     """A copy of a factor for one product."""
     made: TensorView = recorder.call(factor.tensor, "cache_after", *([] if factor.place is None else [c.tv, factor.place]))
     return Stop(made, factor.rows, factor.depth)
 
 
-def _computed(fusion: Fusion, factor: Factor, c: Contraction) -> Stop | None:
-    """The factor itself, if it is computed elementwise for this product alone."""
+def _computed(fusion: Fusion, factor: Factor, c: ContractionCase) -> Stop | None:
+    """The factor itself, if it is computed elementwise and only this product reads it."""
     tv = factor.tensor
     expr = fusion.definition(tv)
     alone = expr is not None and has_code(fusion, expr) and isinstance(expr, Pointwise) and not tv.is_output
@@ -136,13 +136,13 @@ def _computed(fusion: Fusion, factor: Factor, c: Contraction) -> Stop | None:
 
 
 def is_copy(fusion: Fusion, tv: TensorView) -> bool:
-    """True for what a scheduling call made as a copy."""
+    """True for copies that scheduling calls created."""
     expr = fusion.definition(tv)
     return isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"] and tv.origin is not None
 
 
 def copied(fusion: Fusion, tv: TensorView) -> Read | None:
-    """What a copy reads of storage, each axis following one of the copy's, from some place on; ``None`` for other tensors."""
+    """The tensor in storage that a copy reads, if each of its axes follows one of the copy's axes from some offset; ``None`` for other tensors."""
     expr = fusion.definition(tv)
     if expr is None or not is_copy(fusion, tv):
         return None
@@ -153,7 +153,7 @@ def copied(fusion: Fusion, tv: TensorView) -> Read | None:
 
 
 def _before(recorder: Recorder, stop: Stop) -> Stop | None:
-    """A copy of what a tensor reads, put in front of it; ``None`` if it reads several tensors, or not each element at its place."""
+    """Insert a copy of the operand of a tensor; ``None`` if it reads several tensors, or elements at other indices."""
     expr = recorder.fusion.definition(stop.tv)
     reads = read_in_place(recorder.fusion, expr) if isinstance(expr, Pointwise) else []
     whole = [(k, r, p) for k, r in reads for p in (positions(r),) if p is not None and len(p) == stop.tv.ndim]
@@ -214,7 +214,7 @@ class _Operand:
             self.recorder.attempt(tv, "circular_buffer", self.chooser.pick((2, 3, 4)))
 
     def _contiguous(self, stop: Stop) -> Axis | None:
-        """The axis of a tile along which the elements of what it copies are neighbors; ``None`` otherwise."""
+        """The axis of a tile along which the copied elements are contiguous; ``None`` if there is no such axis."""
         read = copied(self.fusion, stop.tv)
         if read is None or not read.index:
             return None
@@ -223,7 +223,7 @@ class _Operand:
         return rows if f"i{stop.rows}" in names else depth if f"i{stop.depth}" in names else None
 
     def _is_bulk(self, tv: TensorView, contiguous: Axis | None) -> bool:
-        """True if the copy engine can bring the tensor."""
+        """True if the copy engine can load the tensor."""
         read = copied(self.fusion, tv)
         if read is None or contiguous is None or not read.tensor.is_input or read.valid is not TRUE:
             return False
@@ -234,8 +234,8 @@ class _Operand:
         """A layout, and the atom of a bulk copy whose box fits it.
 
         Args:
-            described: an instruction reads the tile by a descriptor.
-            cores: its layout without a swizzle is possible, too.
+            described: an instruction reads the tile through a descriptor.
+            cores: a layout without a swizzle is possible, too.
         """
         tv, item = loops.tv, loops.tv.dtype.itemsize
         width = self.size(inner.extent) * item
@@ -251,17 +251,17 @@ class _Operand:
                     piece, inner = loops.split(inner, span // item)
                     loops.last([piece, outer, inner])
                     loops.bind(piece, self.chooser.pick((_P.Unroll, _P.Serial)))
-                self.recorder.call(tv, "set_allocation_domain", Spelled(f"tf.layouts.swizzled({span})", tf.layouts.swizzled(span)))
-            case "cores":  # 8 rows of 16 bytes, one after the other
+                self.recorder.call(tv, "set_allocation_domain", SpelledArgument(f"tf.layouts.swizzled({span})", tf.layouts.swizzled(span)))
+            case "cores":  # 8 rows of 16 bytes, consecutive
                 piece, inner = loops.split(inner, CHUNK // item)
                 loops.last([piece, outer, inner])
                 if not bulk and self.chooser.chance(50):
                     self.recorder.call(tv, "set_allocation_domain", self._by_hand(tv))
             case "padded" if not bulk:
                 pad = max(CHUNK // item, 1) if self.chooser.chance(60) else 1
-                self.recorder.call(tv, "set_allocation_domain", Spelled(f"tf.layouts.padded({pad})", tf.layouts.padded(pad)))
+                self.recorder.call(tv, "set_allocation_domain", SpelledArgument(f"tf.layouts.padded({pad})", tf.layouts.padded(pad)))
             case "rowmajor" if not bulk and not self.nest.ends_inside and outer_first and all(isinstance(e, Const) for e in tv.shape):
-                self.recorder.call(tv, "set_allocation_domain", Spelled("tf.layouts.rowmajor()", tf.layouts.rowmajor()))
+                self.recorder.call(tv, "set_allocation_domain", SpelledArgument("tf.layouts.rowmajor()", tf.layouts.rowmajor()))
             case _:
                 pass
         if bulk:
@@ -269,12 +269,12 @@ class _Operand:
             common = any(a.is_foreign and tv.schedule.ptype(a).is_cluster for a in tv.loop)
             self.recorder.call(tv, "set_atom", TMA_LOAD_MULTICAST if common and self.chooser.chance(80) else TMA_LOAD, [-2, -1])
 
-    def _by_hand(self, tv: TensorView) -> Spelled:
-        """The same places, named by an allocation domain."""
-        return Spelled(f"tf.allocation({self.recorder.text(tv)})", tf.allocation(tv))
+    def _by_hand(self, tv: TensorView) -> SpelledArgument:
+        """The same layout, as an allocation domain."""
+        return SpelledArgument(f"tf.allocation({self.recorder.text(tv)})", tf.allocation(tv))
 
     def _by_threads(self, loops: Loops, along: bool, whole_tiles: bool) -> None:
-        """Copies of threads, of one element or a few, asynchronous or not."""
+        """Copies by threads, scalar or vectorized, synchronous or asynchronous."""
         tv, item = loops.tv, loops.tv.dtype.itemsize
         pieces = list(loops.tv.loop[len(self.nest.head) + len(self.nest.steps) :])
         inner = pieces[-1]
@@ -303,7 +303,7 @@ class _Operand:
             self.recorder.attempt(tv.axis(-1), "parallelize", _P.Vectorize)
 
     def _vectors(self, read: Read | None, width: int) -> bool:
-        """True if rows of what is read start at multiples of some bytes."""
+        """True if the rows of the read tensor start at multiples of ``width`` bytes."""
         if read is None or not all(is_multiple(substitute(e, dict.fromkeys(e.free, const(0))) * read.tensor.dtype.itemsize, width) for e in read.index[-1:]):
             return False
         row: Expr = (read.tensor.shape[-1] if read.tensor.shape else const(1)) * read.tensor.dtype.itemsize
@@ -374,5 +374,5 @@ class _Operand:
         loops.done()
         self.recorder.call(loops.tv, "set_atom", LDMATRIX_X4, [-2, -1])
         if self.which == 1:
-            layout = Spelled("tf.layouts.fragment(halves_first=True)", tf.layouts.fragment(halves_first=True))
+            layout = SpelledArgument("tf.layouts.fragment(halves_first=True)", tf.layouts.fragment(halves_first=True))
             self.recorder.call(loops.tv, "set_allocation_domain", layout)

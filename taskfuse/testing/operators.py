@@ -1,7 +1,7 @@
-"""Fault operators on kernel IR: each plants one mistake that people make in synchronization.
+"""Fault operators on kernel IR: each plants one typical mistake of synchronization.
 
-An operator yields the kernels that have its fault at one place. Not every such kernel is wrong: a barrier may have been redundant.
-:mod:`taskfuse.testing.faults` says who finds which.
+An operator yields the kernels that have its fault at one place. Not every such kernel is wrong: a barrier may be redundant.
+:mod:`taskfuse.testing.faults` reports which check finds which fault.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _is_initial(s: Stmt) -> bool:
 
 
 def _slot_of(stage: int, *, writes: bool) -> Edit:
-    """The next slot in place of a ring's, or of one that a role fills ahead, in writes or in reads."""
+    """The next slot in place of the right one of a ring (or of a ring that a role fills ahead), in writes or in reads."""
 
     def apply(kernel: Kernel) -> Mutants:
         slots = {s.name: s.slots for s in walk(kernel) if isinstance(s, CursorInit)}
@@ -83,7 +83,7 @@ def _slot_of(stage: int, *, writes: bool) -> Edit:
 
 
 def _conditions(change: Callable[[Expr], Expr | None]) -> Edit:
-    """Conditions of labelled arms, changed."""
+    """Change the conditions of labelled arms."""
 
     def apply(kernel: Kernel) -> Mutants:
         for s in walk(kernel):
@@ -106,7 +106,7 @@ def _shifted(by: int) -> Callable[[Expr], Expr | None]:
 
 
 def _unguarded(kernel: Kernel) -> Mutants:
-    """Without a guard on data."""
+    """Drop a guard on data."""
     for s in walk(kernel):
         if (
             isinstance(s, If)
@@ -118,7 +118,7 @@ def _unguarded(kernel: Kernel) -> Mutants:
 
 
 def _restarted(kernel: Kernel) -> Mutants:
-    """A cursor that starts anew in every iteration of a loop."""
+    """A cursor that restarts in every iteration of a loop."""
     starts = {s.name: s for s in walk(kernel) if isinstance(s, CursorInit)}
     for s in walk(kernel):
         if isinstance(s, For):
@@ -150,7 +150,7 @@ def _trips(by: int) -> Callable[[Stmt], Stmt | None]:
 
 
 def _overlaid(kernel: Kernel) -> Mutants:
-    """Two Shared buffers at one place."""
+    """Two Shared buffers at one address."""
     shared = [b for b in kernel.buffers if MEDIA[b.memory].is_placed and isinstance(b.offset, Const)]
     for i, a in enumerate(shared):
         for b in shared[i + 1 :]:
@@ -223,7 +223,7 @@ def _unconditional(s: Stmt) -> Stmt | None:
 
 
 def _narrow(s: Stmt) -> Stmt | None:
-    """A barrier of the block or of named threads where a warp's would be too little."""
+    """A warp barrier in place of a block barrier or a named barrier."""
     assert isinstance(s, Barrier)
     return (
         replace(s, scope=BarrierScope.WARP, threads=const(32), id=None, counter=None)

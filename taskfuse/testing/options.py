@@ -1,4 +1,4 @@
-"""What random cases are made of."""
+"""Options of random cases."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from taskfuse.dtypes import DType, bfloat16, bool_, float16, float32, float64, i
 
 @dataclass(frozen=True, slots=True)
 class CaseOptions:
-    """The shape of random cases. Percentages say how often a feature is tried; 0 leaves it out.
+    """The distribution of random cases. Percentages say how often the generator tries a feature; 0: never.
 
     Attributes:
         ops: most calls of ops in a fusion.
         rank: most dimensions of an input.
-        sizes: extents to choose from; an extent that occurs twice is twice as likely.
+        sizes: extents to choose from; repeat an extent to make it more likely.
         elements: most elements of a tensor, and of the iteration space of an expression.
         dtypes: dtypes of inputs and casts; the first is the usual one.
         symbolic: share of dimensions that are symbols.
         empty: share of fusions that have a dimension of extent 0.
-        jagged: share of calls that put ragged rows side by side.
+        jagged: share of calls that pad ragged rows.
         scatters: share of calls that write at computed indices.
         views, selects, reductions, matmuls, composites, scalars, gathers, scans, positions, einsums: share of calls that are views; pads, cats and
             stacks; reductions; matmuls; softmax-like compositions; pointwise with a run-time scalar; reads at computed indices; running totals;
@@ -28,11 +28,11 @@ class CaseOptions:
         depth: most levels of groups below the root.
         groups: share of groups that are parallelized.
         unclaimed: share of tasks that are left to task 0.
-        block_types: share of parallelized horizontal groups, and of bound axes, that are on block types.
+        block_types: share of parallelized horizontal groups, and of bound axes, on block types.
         clusters: share of fusions in which axes that would be on a block type may be on the cluster type of that dimension, where their extents
             are small constants; of streams, share in which the blocks of a cluster take neighbouring tiles.
         block_roles: share of parallelized vertical groups that are on block types.
-        tensor_threads: most threads that the axes of one tensor are bound to; which one holds for a fusion is chosen.
+        tensor_threads: most threads that the axes of one tensor are bound to; each fusion draws one of these values.
         bound_threads: most threads that axes of all tensors are bound to, before groups.
         threads: most threads per block.
         blocks: most blocks.
@@ -40,25 +40,25 @@ class CaseOptions:
         caches: share of fusions with cache_before and cache_after.
         warps: share of fusions whose tensors are all split by the factors of one block of threads, mostly of whole warps.
         copies: share of fusions whose inputs are copied, and of such copies that are asynchronous (cp.async).
-        streams: share of fusions that bulk copies bring tiles to and take tiles from.
+        streams: share of fusions whose tiles are loaded and stored by bulk copies.
         persistent: share of fusions in which every block loops over its share of the work.
-        rfactors: share of reductions that are tried to be split in two.
-        memory: share of tensors that get a memory type, and of those, that get an allocation domain.
+        rfactors: share of reductions on which ``rfactor`` is tried.
+        memory: share of tensors that get a memory type, and of these, share that get an allocation domain.
         distributed: share of fusions with vertical groups in which one task binds an outer axis to threads that others leave Serial.
         stages: share of tensors that cross tasks that get a circular buffer.
-        ahead: share of tensors that stay in a task that get one, which the task fills ahead for itself where it can.
-        rows: share of inputs that get a copy in Shared memory; most of these, and of others there, get an allocation domain.
-        nests: share of fusions whose axes are split more than once, by what mostly does not divide them.
-        rewrites: share of tensors that are tried to be computed elsewhere: a second time, in their readers' loops, in chunks, in parts.
-        schedulers: share of fusions that are left to one of ``tf.schedulers``.
-        products: share of fusions whose math is a product of matrices and what is around it, at extents of tiles of tensor cores.
-        tensor_cores: share of fusions with such products whose schedules use tensor cores where these can compute them.
-        batches, prologues, chains: share of products' axes of a batch that there are; of factors that are computed, or views; of products that feed another.
-        orders: share of products whose tiles of the result are numbered by one work axis.
-        turns: share of products whose warpgroups take tiles of the result in turns.
-        ragged: share of operands whose copies leave the places past the end of the tensor unwritten, or overhang their tiles.
-        split_sums: share of products whose steps along what is summed are on other threads or blocks.
-        exact: only ops whose results on small integers are exact in every float dtype that is used, so that native values compare for equality.
+        ahead: share of tensors within one task that get a circular buffer, which the task fills ahead itself if possible.
+        rows: share of inputs that get a copy in Shared memory; most tensors in Shared memory then get an allocation domain.
+        nests: share of fusions whose axes are split more than once, mostly by non-divisors.
+        rewrites: share of tensors on which ``duplicate``, ``recompute``, chunking and ``scatter`` are tried.
+        schedulers: share of fusions scheduled by one of ``tf.schedulers``.
+        products: share of fusions whose math is a matrix product with prologues and epilogues, at extents of tensor-core tiles.
+        tensor_cores: share of fusions with such products that use tensor cores where possible.
+        batches, prologues, chains: share of products with a batch axis; of factors that are computed or views; of products that feed another product.
+        orders: share of products whose output tiles are enumerated by one work axis.
+        turns: share of products with ping-pong warpgroups.
+        ragged: share of operands whose copies leave elements past the end of the tensor unwritten, or overhang their tiles.
+        split_sums: share of products that spread the summed axis over threads or blocks.
+        exact: only ops whose results on small integers are exact in every float dtype used, so that ordinary numbers compare equal.
         functions: every function of the tables of ops, instead of the usual few.
     """
 
@@ -121,10 +121,10 @@ class CaseOptions:
 
 USUAL = CaseOptions()
 
-# Sums and products of small integers stay below 2**24 here, so that float32 and float64 hold them exactly.
+# Sums and products of small integers stay below 2**24, so that float32 and float64 represent them exactly.
 EXACT = CaseOptions(ops=6, sizes=(1, 2, 3, 4, 5, 7, 8, 9), dtypes=(float32, float32, float64, int32, int64), composites=0, exact=True)
 
-# Mostly chains whose loops can be shared, so that what crosses tasks travels through rings.
+# Mostly chains whose loops can be shared, so that rings carry tensors between tasks.
 PIPELINES = CaseOptions(
     ops=8,
     views=3,
@@ -143,13 +143,13 @@ PIPELINES = CaseOptions(
     copies=70,
 )
 
-# Mostly one role that fills rings ahead for itself.
+# Mostly one role that fills its own rings ahead.
 AHEAD = replace(PIPELINES, ahead=85, groups=15, caches=60, memory=0, distributed=10)
 
-# Mostly pipelines of persistent kernels: tiles or rows dealt out to a few blocks.
+# Mostly persistent pipelines: a few blocks share the tiles or rows.
 PERSISTENT = replace(PIPELINES, persistent=75, transforms=10, empty=10)
 
-# Mostly pipelines whose roles are blocks.
+# Mostly pipelines whose roles are blocks (vertical groups on block types).
 BLOCKS = replace(PIPELINES, block_roles=70, block_types=25, blocks=32)
 
 # Bulk copies (TMA) around pointwise math.
@@ -191,7 +191,7 @@ WARPS = CaseOptions(
     memory=6,
 )
 
-# Mostly softmax and other reductions of rows whose lengths divide nothing, from copies in Shared memory.
+# Mostly softmax and other reductions of rows of awkward lengths, from copies in Shared memory.
 ROWS = CaseOptions(
     ops=4,
     rank=2,
@@ -206,7 +206,7 @@ ROWS = CaseOptions(
     nests=75,
 )
 
-# Mostly calls that compute tensors elsewhere.
+# Mostly calls that move or repeat the computation of tensors.
 REWRITES = replace(USUAL, ops=8, scans=12, selects=20, rewrites=35, transforms=30)
 
 # Products of matrices on tensor cores.
@@ -231,7 +231,7 @@ PRODUCTS = CaseOptions(
     groups=70,
 )
 
-# What the schedulers of the library do, at extents that need several blocks and tiles.
+# Schedules of the library's schedulers, at extents that need several blocks and tiles.
 AUTOMATIC = CaseOptions(
     ops=2,
     sizes=(32, 64, 16, 48, 33, 128),
@@ -251,7 +251,7 @@ AUTOMATIC = CaseOptions(
 # More of everything.
 LARGE = CaseOptions(ops=22, depth=6)
 
-# The least that has tasks and groups.
+# The smallest cases with tasks and groups.
 POINTWISE = CaseOptions(
     dtypes=(float32,),
     symbolic=0,
@@ -275,7 +275,7 @@ POINTWISE = CaseOptions(
 
 
 class Mix(Enum):
-    """Which options the cases of consecutive seeds have.
+    """The options of the cases of consecutive seeds.
 
     MIXED: of six, two the usual, one each PIPELINES, PERSISTENT, EXACT and WARPS. EVERYTHING: all others but FUNCTIONS and JAGGED in turn. SMALL: all of
     these whose kernels can be small, in turn, with few ops, threads and elements.
@@ -308,7 +308,7 @@ class Mix(Enum):
         return found if self is not Mix.SMALL else replace(found, ops=min(found.ops, 4), elements=min(found.elements, 128), threads=64, blocks=12)
 
     def kind(self, seed: int) -> Mix:
-        """The mix that a seed of one made of others belongs to."""
+        """The component mix to which a seed belongs."""
         kinds = TURNS.get(self, (self,))
         return kinds[seed % len(kinds)]
 

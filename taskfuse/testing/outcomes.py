@@ -1,7 +1,7 @@
-"""What a kernel does: under every interleaving (:func:`explored`), or under each of the simulator's interleavings (:func:`misbehaves`); what it computes
+"""Behavior of a kernel: under every interleaving (:func:`explored`), or under each of the simulator's interleavings (:func:`misbehaves`); its results
 (:func:`other_words`).
 
-The first two ask whether the interleaving matters, not whether results are what somebody wanted: a kernel that reads uninitialized memory alike in every
+The first two check whether the interleaving matters, not whether results are right: a kernel that reads the same uninitialized memory in every
 interleaving is still synchronized.
 """
 
@@ -30,14 +30,14 @@ from taskfuse.sim import Interleaving, explore, simulate
 
 Argument = NDArray[Any] | float | int
 
-# A kernel that computes the wrong thing, and the same under every interleaving, has no race.
+# A kernel with the same wrong results under every interleaving has no race.
 VALUES = ("uninitialized", "were not written", "no case of the choice holds")
 LIMITS = ("threads per block", "bytes of Shared memory")
 STEPS = " steps"
 MOST = 300_000
 
 FEW = 16
-"""Blocks of so many threads are explored thread by thread; larger ones in halves of warps."""
+"""Blocks with at most this many threads are explored thread by thread; larger ones by half warps."""
 
 
 def is_valid(kernel: Kernel) -> bool:
@@ -50,7 +50,7 @@ def is_valid(kernel: Kernel) -> bool:
 
 
 class Truth(Enum):
-    """What exploration says. HOLDS: every interleaving ends alike. FAILS: one does not. CUT: none does of those that were tried before the limit."""
+    """Verdict of exploration. HOLDS: all interleavings have the same result. FAILS: one differs or fails. CUT: no failure before the limit of states."""
 
     HOLDS = "holds"
     FAILS = "fails"
@@ -59,7 +59,7 @@ class Truth(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """The outcome of an exploration, and how the interleaving that fails ends."""
+    """The outcome of an exploration, and the failure of an interleaving."""
 
     truth: Truth
     reason: str = ""
@@ -70,11 +70,11 @@ def explored(
 ) -> Explored:
     """All interleavings of one launch, up to ``limit`` states.
 
-    An interleaving that reads what nobody wrote ends there; the kernel is then explored again with all its memory filled first, so that what comes
-    after the read shows.
+    An interleaving ends at a read of uninitialized memory; the kernel is then explored again with all its memory filled first, to explore the
+    statements after the read.
 
     Args:
-        in_step: threads that start together; ``None``: one if there are few, else half a warp.
+        in_step: threads that run in step; ``None``: one in small blocks, else half a warp.
     """
     if in_step is None:
         threads = [int(evaluate(e, dict(extents or {}))) for e in kernel.block]
@@ -91,7 +91,7 @@ def explored(
 
 
 def filled(kernel: Kernel, value: int = 0) -> Kernel | None:
-    """The kernel with a number (zero) in its registers, Shared memory, workspace and outputs at the start; ``None`` if it is such a kernel."""
+    """The kernel with ``value`` in its registers, Shared memory, workspace and outputs at the start; ``None`` if it already fills them."""
     if kernel.name.endswith(FILLED):
         return None
     every: list[Stmt] = []
@@ -117,11 +117,11 @@ def filled(kernel: Kernel, value: int = 0) -> Kernel | None:
 
 UNWRITTEN = "read of uninitialized"
 FILLS = (0, 3)
-"""What memory holds first where a kernel reads what nobody wrote: that matters only if a result does."""
+"""Initial values of memory that a kernel may read uninitialized: its results must not depend on them."""
 
 
 class LongRun(Exception):
-    """A run takes more steps than are looked at: it decides nothing."""
+    """A run exceeds the limit of steps, and decides nothing."""
 
 
 def other_words(
@@ -133,12 +133,12 @@ def other_words(
     extents: Mapping[str, int] | None = None,
     most: int = MOST,
 ) -> str | None:
-    """How the words that a launch gives in the ring are others than those that are wanted; ``None`` if they are not.
+    """How the modular results of a launch differ from ``wanted``; ``None`` if they are equal.
 
-    What reads memory that nobody wrote must give them whatever that holds.
+    A kernel that reads uninitialized memory must give them for any content of it.
 
     Raises:
-        TaskfuseError: there is no such launch.
+        TaskfuseError: the launch is impossible.
         LongRun: it takes more than ``most`` steps.
     """
 
@@ -171,7 +171,7 @@ def other_words(
 
 
 def equal(found: Sequence[NDArray[Any]], wanted: Sequence[NDArray[Any]]) -> bool:
-    """True if all elements are equal, NaN and NaN, too."""
+    """True if all elements are equal; NaN equals NaN."""
     return all(a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all()) for a, b in zip(found, wanted, strict=True))
 
 
@@ -180,7 +180,8 @@ COUNTER = "filled"
 
 
 def misbehaves(kernel: Kernel, arguments: Sequence[Argument], extents: Mapping[str, int] | None = None, rounds: int = 1) -> str | None:
-    """How an interleaving shows a race, a deadlock or a misuse of barriers, memory or engines; ``None`` if none of eight, ``rounds`` times, does."""
+    """The race, deadlock or misuse of barriers, memory or engines that one of the simulator's eight interleavings shows in ``rounds`` rounds;
+    ``None`` if none does."""
     seen: list[tuple[NDArray[Any], ...] | str] = []
     for seed, interleaving in enumerate([*Interleaving] * rounds):
         try:

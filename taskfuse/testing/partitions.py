@@ -1,7 +1,7 @@
 """Random tasks and groups: a recursive partition of the graph.
 
-A set of tensors without a path that leaves it and comes back is partitioned in one of two ways that leave the parts so: along its connected
-components, which do not depend on each other (horizontal), or across an order in which producers come first (vertical).
+A convex set of tensors (no path leaves it and returns) is partitioned into convex parts in one of two ways: by its connected components,
+which are independent (horizontal), or by cuts of a topological order (vertical).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from taskfuse.testing.program import Recorder
 
 
 @dataclass(slots=True)
-class Partition:
+class RandomPartition:
     """The tasks and groups of a fusion, members before the groups that hold them."""
 
     tasks: list[Task] = field(default_factory=list[Task])
@@ -34,7 +34,7 @@ class Partition:
 
 
 def readers(fusion: Fusion) -> dict[TensorView, dict[TensorView, None]]:
-    """The tensors with storage that are computed, each with those that read it, views looked through."""
+    """The computed tensors with storage, each with its readers, also through views."""
     graph: dict[TensorView, dict[TensorView, None]] = {}
     for expr in fusion.exprs():
         if fusion.is_view(expr.output):
@@ -49,8 +49,8 @@ def readers(fusion: Fusion) -> dict[TensorView, dict[TensorView, None]]:
     return graph
 
 
-def partition(chooser: Chooser, options: CaseOptions, recorder: Recorder) -> Partition:
-    """Claim the tensors of the fusion by tasks and put these in groups. No group is parallelized yet."""
+def partition(chooser: Chooser, options: CaseOptions, recorder: Recorder) -> RandomPartition:
+    """Assign the fusion's tensors to tasks, and the tasks to groups, without parallelizing groups."""
     return _Partitioner(chooser, options, recorder).run()
 
 
@@ -60,14 +60,14 @@ class _Partitioner:
         self.options = options
         self.recorder = recorder
         self.readers = readers(recorder.fusion)
-        self.found = Partition()
+        self.found = RandomPartition()
 
-    def run(self) -> Partition:
+    def run(self) -> RandomPartition:
         self._node(self._order(list(self.readers)), 0)
         return self.found
 
     def _order(self, tensors: Sequence[TensorView]) -> list[TensorView]:
-        """An order of ``tensors`` in which producers come first."""
+        """A topological order of ``tensors``."""
         missing = {tv: 0 for tv in tensors}
         for _, reader in self._edges(tensors):
             missing[reader] += 1
@@ -84,7 +84,7 @@ class _Partitioner:
         return order
 
     def _edges(self, tensors: Sequence[TensorView]) -> list[tuple[TensorView, TensorView]]:
-        """Which of ``tensors`` are read by which of them."""
+        """The edges from producers to readers within ``tensors``."""
         inside = set(tensors)
         return [(tv, reader) for tv in tensors for reader in self.readers[tv] if reader in inside]
 
@@ -124,10 +124,10 @@ class _Partitioner:
         return [order[a:b] for a, b in pairwise(at)]
 
 
-def parallelize(chooser: Chooser, options: CaseOptions, recorder: Recorder, found: Partition, size: Callable[[Expr], int]) -> None:
-    """Parallelize some of the groups: on thread types, others than vertical ones also on block types (rarely inside vertical ones).
+def parallelize(chooser: Chooser, options: CaseOptions, recorder: Recorder, found: RandomPartition, size: Callable[[Expr], int]) -> None:
+    """Parallelize some of the groups: vertical ones on thread types, others also on block types (rarely inside vertical ones).
 
-    A group stays as it is where more threads or blocks than the options allow would come of it.
+    A group stays unparallelized if it would need more threads or blocks than the options allow.
     """
     for group in reversed(found.groups):
         if not chooser.chance(options.groups):
@@ -147,14 +147,15 @@ def parallelize(chooser: Chooser, options: CaseOptions, recorder: Recorder, foun
 
 
 def _pingpong(chooser: Chooser, recorder: Recorder, group: Group) -> None:
-    """Let the instances along an axis that is bound to threads take turns; refused, here or at lowering, where no channel is distributed over it."""
+    """Let the instances along an axis that is bound to threads take turns; taskfuse refuses it, here or at lowering, if no channel is distributed
+    over that axis."""
     bound = [AxisRef(tv, a) for task in leaves(group) for tv in task.tensors for a in tv.loop if tv.schedule.ptype(a).is_thread]
     if bound:
         recorder.call(group, "pingpong", chooser.pick(bound))
 
 
 def launched(fusion: Fusion, types: Sequence[ParallelType], size: Callable[[Expr], int], changed: tuple[Group, ParallelType] | None = None) -> int:
-    """About how many indices of ``types`` a kernel would have (laws 5 and 9 of docs/tasks-and-groups.md), if one group were parallelized."""
+    """The approximate number of indices of ``types`` in a kernel (laws 5 and 9 of docs/tasks-and-groups.md) if one group were parallelized."""
     total = 1
 
     def measure(node: Node, ptype: ParallelType) -> int:
@@ -174,7 +175,7 @@ def launched(fusion: Fusion, types: Sequence[ParallelType], size: Callable[[Expr
 
 
 def is_vertical(group: Group) -> bool:
-    """Members depend on each other."""
+    """True if members depend on each other."""
     return group.kind in (GroupKind.VERTICAL, GroupKind.NEITHER)
 
 

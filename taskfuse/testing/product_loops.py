@@ -1,4 +1,4 @@
-"""The loops of a product on tensor cores: its tile, and what is around it."""
+"""The loops of a product on tensor cores: its tile, and the loops around it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from taskfuse.target import WARP, WARPGROUP
 
 @dataclass(frozen=True, slots=True)
 class TileShape:
-    """What computes a tile of the result.
+    """How warps compute a tile of the result.
 
     Attributes:
         instruction: WGMMA or MMA.
         unit: rows, columns and depth of the instruction.
         warps: how many warpgroups (of WGMMA) or warps (of MMA) share the rows and the columns of a tile.
-        types: what they differ in.
+        types: their parallel types.
         each: instructions of each along rows and columns.
         steps: instructions along the depth of a tile.
     """
@@ -58,11 +58,11 @@ class Nest:
 
     Attributes:
         head: loops over tiles of the result, which all tensors around the product share.
-        steps: loops along what is summed, which its operands share, too.
-        ends_inside: what is summed may end inside a tile.
+        steps: loops along the summed axis, which the operands share, too.
+        ends_inside: the summed axis may end inside a tile.
         is_blocked: some of the loops are blocks.
-        in_roles: the operands are loaded by a role of their own.
-        turn: the place in ``head`` of the loop whose trips the instances of the role that multiplies take in turns, and what these differ in.
+        in_roles: a separate role loads the operands.
+        turn: the position in ``head`` of the loop whose iterations the instances of the multiplying role take in turns, and the parallel type of the instances.
     """
 
     shape: TileShape
@@ -75,6 +75,6 @@ class Nest:
 
     @property
     def threads(self) -> int:
-        """Threads along TIDx of the role that multiplies."""
+        """Threads along TIDx of the multiplying role."""
         shape = self.shape
         return shape.lanes * math.prod(n for n, p in zip(shape.warps, shape.types, strict=True) if p is ParallelType.TIDx)

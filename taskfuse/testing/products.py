@@ -1,4 +1,4 @@
-"""Random math around matrix products: what feeds them, what is made of them, at extents that tiles of instructions divide or do not.
+"""Random math around matrix products: prologues, products and epilogues, at extents that instruction tiles divide or do not.
 
 A product has operands of any types that tensor cores multiply, stored with any axis contiguous, directly or behind views and functions; it is a
 ``matmul`` or an ``einsum`` with its letters in any order, with or without batch axes. Then come biases, casts, reductions, views, and at times a
@@ -33,10 +33,10 @@ LARGEST_MULTIPLE = 16
 
 
 class ProductGraph(Graph):
-    """The math of a fusion with a product, while it grows."""
+    """Builds the math of a fusion with a product."""
 
     def grow(self) -> None:
-        """Make factors, product, what follows, and outputs."""
+        """Add factors, product, epilogue and outputs."""
         result = self._product()
         self.tensors.append(result)
         for _ in range(self.chooser.integer(0, 3)):
@@ -58,7 +58,7 @@ class ProductGraph(Graph):
     # -- extents --------------------------------------------------------------------------------------------------------------------
 
     def _dimensions(self) -> list[Dimension]:
-        """Those of a product: rows, columns, depth; more are made where they are needed."""
+        """The dimensions of a product: rows, columns, depth; others are added on demand."""
         self._types = self._pair()
         self._unit = rows(Family.WGMMA, *self._types)[0].k
         m, n = self.chooser.pick(ROWS), self.chooser.pick(COLUMNS)
@@ -70,7 +70,7 @@ class ProductGraph(Graph):
         return [d for d in (*self._mnk, *self._batches) if not isinstance(d, str)] or [2]
 
     def _pair(self) -> tuple[DType, DType]:
-        """Operand types: mostly the 16-bit floats, which have the most instructions."""
+        """Operand dtypes: mostly 16-bit floats, which have the most instructions."""
         return self.chooser.pick(HALVES if self.chooser.chance(55) else TYPES)
 
     def _named(self, name: str, size: int) -> Dimension:
@@ -111,7 +111,7 @@ class ProductGraph(Graph):
         return result
 
     def _factor(self, shape: Sequence[Dimension], dtype: DType) -> TensorView:
-        """A tensor of a shape: an input, a view of one, or computed of some."""
+        """A tensor of a shape: an input, a view of one, or computed from inputs."""
         if not self.chooser.chance(self.options.prologues):
             return self._input(list(shape), dtype)
         made: TensorView | None = None
@@ -148,7 +148,7 @@ class ProductGraph(Graph):
         return self._try("slice", longer, starts, [first + size if k == at else None for k in range(len(shape))], [None] * len(shape))
 
     def _folded(self, shape: Sequence[Dimension], dtype: DType, at: int) -> TensorView | None:
-        """An input whose axis lies as two, or two axes as one."""
+        """A view of an input that merges or splits an axis."""
         size = shape[at]
         divisors = [d for d in (2, 8, 4, 16) if not isinstance(size, str) and size and size % d == 0]
         if isinstance(size, str) or not divisors:
@@ -186,7 +186,7 @@ class ProductGraph(Graph):
                 return self._select()
 
     def _operand(self) -> TensorView:
-        """Mostly what was made last."""
+        """Mostly the last tensor."""
         return super()._operand() if self.chooser.chance(20) else self._latest
 
     def _side(self, x: TensorView) -> TensorView | None:

@@ -28,7 +28,7 @@ REFUSALS = (DTypeError, LoweringError, ScheduleError, ShapeError, TaskError, Uns
 
 
 @dataclass(frozen=True, slots=True)
-class Spelled:
+class SpelledArgument:
     """An argument that is written otherwise than its value would be.
 
     Attributes:
@@ -135,7 +135,7 @@ class Recorder:
     def text(self, value: Any) -> str:
         """An argument or receiver as Python."""
         match value:
-            case Spelled():
+            case SpelledArgument():
                 return value.text
             case Fusion():
                 return "fusion"
@@ -170,7 +170,7 @@ class Recorder:
 
 def _value(argument: Any) -> Any:
     """What an argument stands for."""
-    if isinstance(argument, Spelled):
+    if isinstance(argument, SpelledArgument):
         return argument.value
     if isinstance(argument, list):
         return [_value(x) for x in cast("list[Any]", argument)]

@@ -1,10 +1,10 @@
-"""``python -m taskfuse.testing.refutation``: the static proof against the second machine, on small kernels with side conditions.
+"""``python -m taskfuse.testing.refutation``: compares the static proof with the second machine, on small kernels with side conditions.
 
-A kernel that is proved and that the machine faults is a **false accept**. One that is not proved though the machine finds no fault is counted by its
-kind and by the gap that the proof names: a false reject, if its generator knows it to be right. What the generator knows and the machine does not
-confirm is counted, too. A kernel that is not proved for all extents is proved for one of the tried ones, and held to that.
+A proved kernel on which the machine finds a fault is a **false accept**. One that is not proved although the machine finds no fault is counted by
+its kind and its unproved obligation: a false reject, if its generator knows it to be right. The tool also counts kernels on which the
+generator and the machine disagree. If a kernel is not proved for all extents, the proof and the machine run at one of the listed ones.
 
-``--log FILE`` keeps a line per kernel, ``--resume`` continues after them, ``--seconds`` ends a run early, so that a long one is made of slices.
+``--log FILE`` keeps a line per kernel, ``--resume`` continues after them, ``--seconds`` ends a run early.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from taskfuse.testing.small.sides import Side, side_kernel
 
 CRASH = "the checker fails:"
 SAMPLED = 10
-"""Of so many kernels that their generator knows to be wrong, and that are not proved, the machine looks at one."""
+"""The machine runs one in this many kernels that are known to be wrong and not proved."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """What was found about one kernel.
+class RefutationRow:
+    """The result for one kernel.
 
     Attributes:
-        seed, case: of the run, and its number in it; they make the kernel again.
-        right: what the generator knows.
-        proved: for all extents; at: for which alone.
-        gap: what the proof lacks; fault: what the machine finds, if it has looked.
+        seed, case: seed of the run, and number of the kernel in it; they reproduce the kernel.
+        right: whether the generator knows the kernel to be right.
+        proved: for all extents; at: the only extents for which it is proved.
+        gap: the unproved obligation; fault: the machine's finding, if it ran.
     """
 
     seed: int
@@ -57,12 +57,12 @@ class Row:
 
     @property
     def false_accept(self) -> bool:
-        """Proved, and it has a fault."""
+        """True if the kernel is proved and has a fault."""
         return (self.proved or bool(self.at)) and bool(self.fault)
 
     @property
     def false_reject(self) -> bool:
-        """Right, and not proved."""
+        """True if the kernel is right and not proved."""
         return self.right is True and self.looked and not self.proved and not self.at and not self.fault
 
 
@@ -76,7 +76,7 @@ def case(seed: int, number: int) -> Side | None:
 
 
 def gap(kernel: Kernel, extents: Mapping[str, int] | None = None) -> str:
-    """What the proof lacks; empty if it is proved. A checker that fails has not proved anything, and says so."""
+    """The unproved obligation; empty if the kernel is proved. A crash of the checker counts as one."""
     try:
         for obligation in verify(kernel, extents).argument:
             if obligation.verdict is not Verdict.PROVED:
@@ -86,8 +86,8 @@ def gap(kernel: Kernel, extents: Mapping[str, int] | None = None) -> str:
     return ""
 
 
-def look(seed: int, number: int, side: Side, interleavings: int) -> Row:
-    """Proof and machine on a kernel."""
+def look(seed: int, number: int, side: Side, interleavings: int) -> RefutationRow:
+    """Run the proof and the machine on a kernel."""
     lacks = gap(side.kernel)
     at: Mapping[str, int] = {}
     if lacks and side.extents[0]:
@@ -97,24 +97,24 @@ def look(seed: int, number: int, side: Side, interleavings: int) -> Row:
     once = 1 if lacks and not at else interleavings
     fault = None if trusted else find_fault(side.kernel, (at,) if at else side.extents, once)
     said = "" if fault is None else f"{fault.kind.value}: {pattern(fault.reason)}"
-    return Row(seed, number, side.kind, code(side.kernel), side.right, not lacks, json.dumps(dict(at)) if at else "", lacks, said, not trusted)
+    return RefutationRow(seed, number, side.kind, code(side.kernel), side.right, not lacks, json.dumps(dict(at)) if at else "", lacks, said, not trusted)
 
 
 @dataclass(slots=True)
-class Tally:
+class RefutationTally:
     """Counts over rows."""
 
     rows: int = 0
     table: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     kinds: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
     rejects: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    accepts: list[Row] = field(default_factory=list[Row])
-    mistaken: list[Row] = field(default_factory=list[Row])
+    accepts: list[RefutationRow] = field(default_factory=list[RefutationRow])
+    mistaken: list[RefutationRow] = field(default_factory=list[RefutationRow])
     crashes: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     seen: set[str] = field(default_factory=set[str])
 
-    def add(self, row: Row) -> bool:
-        """Count a kernel, if it was not counted before."""
+    def add(self, row: RefutationRow) -> bool:
+        """Count a kernel once."""
         if row.code in self.seen:
             return False
         self.seen.add(row.code)
@@ -153,8 +153,8 @@ class Tally:
         return "\n".join(lines)
 
 
-def find(seed: int, interleavings: int, number: int) -> Sequence[Row]:
-    """What is found about a kernel of a run: a row, or none if kernel IR refuses it."""
+def find(seed: int, interleavings: int, number: int) -> Sequence[RefutationRow]:
+    """The row of a kernel of a run; none if kernel IR refuses it."""
     side = case(seed, number)
     if side is None:
         return ()
@@ -164,18 +164,18 @@ def find(seed: int, interleavings: int, number: int) -> Sequence[Row]:
         raise RuntimeError(f"seed {seed}, case {number}\n{side.kernel}") from error
 
 
-def _alarm(row: Row) -> str:
+def _alarm(row: RefutationRow) -> str:
     return f"FALSE ACCEPT seed {row.seed}, case {row.case}, {row.kind}: {row.fault}" if row.false_accept else ""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Look at ``--cases`` different kernels. Returns the exit status: 1 if there are false accepts."""
+    """Check ``--cases`` different kernels. Returns the exit status: 1 if there are false accepts."""
     line = parser("refutation", "The static proof against a second machine.", cases=500)
     line.add_argument("--interleavings", type=int, default=2, metavar="K", help="orders of the threads per launch (default: 2)")
     options = line.parse_args(argv)
-    tally = Tally()
+    tally = RefutationTally()
     each = partial(find, options.seed, options.interleavings)
-    run(Row, tally, each, count(), options, done=lambda row: row.case if row.seed == options.seed else None, alarm=_alarm, most=options.cases)
+    run(RefutationRow, tally, each, count(), options, done=lambda row: row.case if row.seed == options.seed else None, alarm=_alarm, most=options.cases)
     return 1 if tally.accepts else 0
 
 

@@ -1,4 +1,4 @@
-"""Random calls that compute tensors elsewhere: a second time, in their readers' loops, chunk by chunk, part by part."""
+"""Random calls that move or repeat the computation of tensors: duplicates, recomputation in readers' loops, chunks, parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def rewrite(chooser: Chooser, recorder: Recorder, share: int) -> None:
     Each is tried where it may be possible.
 
     Args:
-        share: of 100, how often each tensor is tried.
+        share: percentage of tensors on which each call is tried.
     """
     fusion = recorder.fusion
     for tv in fusion.tensors():
@@ -47,7 +47,7 @@ def _chunked(chooser: Chooser, recorder: Recorder, tv: TensorView) -> None:
 
 
 def _moved(chooser: Chooser, recorder: Recorder, tv: TensorView) -> None:
-    """One of the calls that take readers of a tensor, or stand before one that is read and stored."""
+    """Try a call that takes readers of a tensor, or that applies to an output that is read."""
     direct = list(dict.fromkeys(use.output for use in tv.uses))
     if isinstance(tv.definition, Assemble) or not direct:
         return

@@ -1,7 +1,7 @@
 """Random schedules: transforms, parallel types, inline positions, memory, rings.
 
-Tensors are scheduled in one of the ways that users do: all alike by position, like a reference of their task, or each on its own. Every
-call may be refused; the generator then goes on without it.
+Tensors are scheduled as users do: all by position, like a reference of their task, or individually. The generator skips calls that
+taskfuse refuses.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ BLOCKS = (
     ((_X, 20),),
     ((_X, 40),),
 )
-"""Blocks of threads as (type, factor) per split: mostly whole warps, some with digits of one type, some of which a warp holds a part."""
+"""Blocks of threads as (type, factor) per split: mostly whole warps; some repeat a type, and some need only a part of a warp."""
 
 
-class Scheduler:
+class CaseScheduler:
     """Schedules one fusion.
 
     Args:
@@ -74,7 +74,7 @@ class Scheduler:
         self._threads = chooser.pick(options.tensor_threads)
 
     def computed(self) -> list[TensorView]:
-        """The tensors that have code."""
+        """The computed tensors."""
         return [e.output for e in self.fusion.exprs() if has_code(self.fusion, e)]
 
     # -- new tensors ----------------------------------------------------------------------------------------------------------------
@@ -111,10 +111,10 @@ class Scheduler:
     # -- loops and what executes them -----------------------------------------------------------------------------------------------
 
     def loops(self) -> None:
-        """Transform and bind loop axes, task by task or for the whole fusion.
+        """Transform and bind loop axes, per task or for the whole fusion.
 
-        What crosses from block to block cannot go through a vertical group on threads: fusions with such groups bind blocks less often. Their
-        outer loops mostly stay Serial, so that there is something to ring for.
+        Vertical groups on threads cannot pass data between blocks, so fusions with such groups bind blocks less often. Their outer loops
+        mostly stay Serial, so that rings have several iterations.
         """
         self._rings = any(is_vertical(g) for g in self.fusion.tasks.groups())
         if self._rings and not self.options.block_roles and self.chooser.chance(75):
@@ -146,7 +146,7 @@ class Scheduler:
                         self._bind(tv)
 
     def _reduce_last(self, tv: TensorView) -> None:
-        """Mostly, put reduction axes inside: a loop inside a reduction's needs a register for each of its trips."""
+        """Mostly put reduction axes innermost: a loop inside a reduction loop needs a register per iteration."""
         order = sorted(range(len(tv.loop)), key=lambda k: tv.loop[k].is_reduction)
         if order != list(range(len(order))) and self.chooser.chance(80):
             self.recorder.attempt(tv, "reorder", order)
@@ -161,7 +161,7 @@ class Scheduler:
         return list(scopes.values())
 
     def _by_position(self, scope: Sequence[TensorView]) -> None:
-        """Every tensor alike: the same split, and the same type for the axis at a position."""
+        """Schedule every tensor alike: the same split, and the same type for the axis at a position."""
         types = self._types(4)
         at = self.chooser.integer(0, 2) if self.chooser.chance(self.options.transforms) else None
         factor = self.chooser.pick(FACTORS)
@@ -177,7 +177,7 @@ class Scheduler:
                     self.recorder.attempt(tv.axis(k), "parallelize", ptype)
 
     def _by_block(self, scope: Sequence[TensorView], block: Sequence[tuple[ParallelType, int]]) -> None:
-        """Every tensor on one block of threads: an axis split by each of its factors, a reduction axis if there is one."""
+        """Schedule every tensor for one block shape: an axis (a reduction axis if there is one) is split by each factor."""
         for tv in scope:
             self._reduce_last(tv)
             for ptype, factor in block:
@@ -190,7 +190,7 @@ class Scheduler:
                     self.recorder.attempt(tv.axis(axis + 1), "parallelize", ptype)
 
     def _persistent(self, scope: Sequence[TensorView]) -> None:
-        """Every tensor alike: rows, or tiles, dealt out to a few blocks, each of which loops over its share."""
+        """Schedule every tensor alike: a few blocks share the rows or tiles, and each loops over its share."""
         tiles = self.chooser.pick((2, 3, 4)) if self.chooser.chance(40) else None
         merged = self.chooser.integer(0, 2)
         blocks, ptype = self.chooser.pick((2, 3, 5, 4)), self.chooser.pick(BLOCK_TYPES)
@@ -213,7 +213,7 @@ class Scheduler:
                 self.recorder.attempt(tv.axis(place), "parallelize", threads)
 
     def _nested(self, scope: Sequence[TensorView]) -> None:
-        """Every tensor alike: an axis split, and one of its parts again, mostly by what does not divide it; some of the parts are bound."""
+        """Schedule every tensor alike: split an axis and one of its parts again, mostly by a non-divisor, and bind some of the parts."""
         first = self.chooser.pick(range(max(1, *(len(tv.loop) for tv in scope))))
         splits = [(first, self.chooser.pick(FACTORS), not self.chooser.chance(25))]
         for _ in range(self.chooser.integer(1, 2)):
@@ -229,7 +229,7 @@ class Scheduler:
                     self.recorder.attempt(tv.axis(k), "parallelize", ptype)
 
     def _by_reference(self, scope: Sequence[TensorView]) -> None:
-        """One tensor's transforms on the others, as far as they go."""
+        """Propagate one tensor's transforms to the others."""
         reference = self.chooser.pick([tv for tv in scope if len(tv.loop) == max(len(t.loop) for t in scope)])
         self._transform(reference)
         self._reduce_last(reference)
@@ -272,7 +272,7 @@ class Scheduler:
         self.recorder.attempt(tv, "swizzle", first + 1, first + 3)
 
     def _types(self, count: int) -> list[ParallelType]:
-        """Types for ``count`` axes, outermost first; the same type twice is rare, Serial is not."""
+        """Types for ``count`` axes, outermost first; Serial is common, a repeated type is rare."""
         blocks = [ParallelType.Serial, *self.chooser.order(BLOCK_TYPES)]
         threads = [ParallelType.Serial, *self.chooser.order(THREAD_TYPES)]
         found: list[ParallelType] = []
@@ -301,7 +301,7 @@ class Scheduler:
             self.recorder.attempt(tv.axis(k), "parallelize", ptype)
 
     def _affordable(self, tv: TensorView, axis: Axis, ptype: ParallelType) -> bool:
-        """True if the axis may be bound, and few enough threads and blocks are launched, for the tensor and for all together; it then counts as bound."""
+        """True if the axis may be bound within the limits on threads and blocks, per tensor and in total; it then counts as bound."""
         if isinstance(tv.definition, Scan) and accumulates(tv.definition, axis):
             return False
         kind = THREAD_TYPES if ptype.is_thread else GRID_TYPES
@@ -318,7 +318,7 @@ class Scheduler:
         return True
 
     def vectorize(self) -> None:
-        """Let copies move several elements at once."""
+        """Vectorize some copies."""
         for tv in self.computed():
             match self.fusion.definition(tv):
                 case Pointwise(op=op, operands=(Read(tensor=source),)) if (
@@ -366,7 +366,7 @@ class Scheduler:
                         self.recorder.attempt(tv, "inline_at", self.chooser.integer(0, tv.schedule.inline))
 
     def distribute(self) -> None:
-        """Bind an outer axis of one task to threads that producers which share its loop leave Serial: the channel to it is distributed."""
+        """Bind an outer axis of one task to threads and leave it Serial in the producers that share its loop: the channel is then distributed."""
         if not self._rings or not self.chooser.chance(self.options.distributed):
             return
         tasks: dict[Task, None] = {}
@@ -386,7 +386,7 @@ class Scheduler:
     # -- memory ---------------------------------------------------------------------------------------------------------------------
 
     def rings(self) -> None:
-        """Circular buffers, mostly where tasks meet; inside tasks in Shared memory, or in registers."""
+        """Add circular buffers: mostly between tasks, and within tasks in Shared memory or registers."""
         for tv in self.computed():
             home = self.fusion.tasks.home(tv)
             crosses = any(self.fusion.tasks.home(u.output) is not home for u in storage_uses(self.fusion, tv))

@@ -1,11 +1,11 @@
-"""``python -m taskfuse.testing.soundness``: the static proof against the simulator, on random fusions and on mutants of their kernels.
+"""``python -m taskfuse.testing.soundness``: compares the static proof with the simulator, on random fusions and on mutants of their kernels.
 
-Of every kernel mistakes are planted in the order of what it does, and in what it computes. A kernel that is proved must give the words that NumPy gives
-in the ring, under every interleaving that it is run under and at several extents, and the second machine (:mod:`taskfuse.testing.machine`) must find
-no fault: else it is a **contradiction**. One that is proved at the extents of its case alone is held to these. What is not proved is counted by the layer
-that lacks something. A launch that takes more steps than are looked at decides nothing; it is counted.
+The tool plants mistakes in each kernel's synchronization and in its values. A proved kernel must give NumPy's modular values under every tested
+interleaving and at several extents, and the second machine (:mod:`taskfuse.testing.machine`) must find no fault; otherwise the kernel is a
+**contradiction**. A kernel that is proved only at the extents of its case is tested only there. Kernels that are not proved are counted by the layer of
+the unproved obligation. A launch that exceeds the limit of steps decides nothing; it is counted.
 
-``--log FILE`` keeps a line per kernel, ``--resume`` continues after them, ``--jobs J`` looks at cases side by side.
+``--log FILE`` keeps a line per kernel, ``--resume`` continues after them, ``--jobs J`` runs J processes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from taskfuse.sim import Interleaving
 from taskfuse.testing.agreement import pattern
 from taskfuse.testing.campaign import parser, run
 from taskfuse.testing.case import Case, seeded_case
-from taskfuse.testing.checks import Proof, Standing, proof
+from taskfuse.testing.checks import CaseProof, CaseStanding, proof
 from taskfuse.testing.machine import find_fault
 from taskfuse.testing.mutations import Operator
 from taskfuse.testing.operators import OPERATORS
@@ -35,26 +35,26 @@ from taskfuse.testing.outcomes import MOST, LongRun, is_valid, other_words
 from taskfuse.testing.value_operators import VALUE_OPERATORS
 
 STEPS = 30_000
-"""Iterations of loops that the second machine runs."""
+"""Limit of loop iterations on the second machine."""
 EXTENTS = (0, 1, 2, 3, 4, 5, 7, 8, 9, 16)
 PLACES = 32
-"""Of so many mutants of an operator one is taken."""
+"""One in this many mutants of an operator is tested."""
 UNCHANGED = "unchanged"
 CRASH = "the checker fails:"
 KINDS = (("order", OPERATORS), ("values", VALUE_OPERATORS))
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """What was found about a kernel.
+class SoundnessRow:
+    """The result for a kernel.
 
     Attributes:
-        seed, number: of the case, and of the kernel among its mutants, from 0.
-        mix: what the case was made of.
-        kind: ``kernel``, or what the mistake is in; operator: the mistake.
-        said: what the proof says of it; gap: the layer that lacks something, and what, without names and numbers.
-        launches: how many were compared; long: how many took more steps than are looked at, so that nothing is known of them.
-        failure: how a kernel that is proved misbehaves.
+        seed, number: seed of the case, and number of the mutant; 0: the kernel itself.
+        mix: the mix of the case's options.
+        kind: ``kernel``, or the kind of mistake; operator: the mistake.
+        said: the verdict of the proof; gap: the unproved obligation with its layer, without names and numbers.
+        launches: number of compared launches; long: number of launches that exceeded the limit of steps.
+        failure: how a proved kernel misbehaves.
     """
 
     seed: int
@@ -70,7 +70,7 @@ class Row:
 
 
 def kernels(case: Case, mutants: int, chance: random.Random) -> Iterator[tuple[str, str, Kernel]]:
-    """The kernel of a case and mutants of it, by kind and operator: mistakes in order and in values in turn, each of another operator."""
+    """The kernel of a case and mutants of it, by kind and operator: mistakes in synchronization and in values in turn, each by another operator."""
     kernel = case.kernel
     if kernel is None:
         return
@@ -91,7 +91,7 @@ def _mutant(op: Operator, kernel: Kernel, text: str, chance: random.Random) -> t
 
 
 def resized(case: Case, chance: random.Random) -> Case:
-    """The case at other extents, within what its kernel knows of them."""
+    """The case at other extents that the kernel's facts allow."""
     assert case.kernel is not None
     sizes = dict(case.sizes)
     for e in case.kernel.extents:
@@ -103,7 +103,7 @@ def resized(case: Case, chance: random.Random) -> Case:
 
 @dataclass(slots=True)
 class Compared:
-    """Launches of a proved kernel: how many were compared, how many were too long; how it misbehaves in one of them, empty if it does not."""
+    """Launches of a proved kernel: how many were compared, how many were too long, and how the kernel misbehaves in one of them (empty: it does not)."""
 
     launches: int = 0
     long: int = 0
@@ -111,7 +111,7 @@ class Compared:
 
 
 def contradiction(cases: Sequence[Case], kernel: Kernel, interleavings: int, seed: int, most: int = MOST) -> Compared:
-    """Run a proved kernel, at most so many steps of the simulator each time."""
+    """Run a proved kernel, at most ``most`` steps of the simulator per launch."""
     done = Compared()
     kinds = tuple(Interleaving)
     for sized in cases:
@@ -138,29 +138,29 @@ def contradiction(cases: Sequence[Case], kernel: Kernel, interleavings: int, see
     return done
 
 
-def look(mix: Mix, mutants: int, sizes: int, interleavings: int, seed: int) -> list[Row]:
-    """Proof and simulator on the kernel of a case and on its mutants."""
+def look(mix: Mix, mutants: int, sizes: int, interleavings: int, seed: int) -> list[SoundnessRow]:
+    """Run the proof and the simulator on the kernel of a case and on its mutants."""
     chance = random.Random(seed)
     case = seeded_case(seed, mix)
     if case.kernel is None:
         return []
     cases = [case, *(resized(case, chance) for _ in range(sizes - 1) if case.sizes)]
-    made: list[Row] = []
+    made: list[SoundnessRow] = []
     for number, (kind, operator, kernel) in enumerate(kernels(case, mutants, chance)):
         try:
             found = proof(kernel, case.sizes)
         except Exception as error:
-            found = Proof(Standing.OUTSIDE, f"{CRASH} {type(error).__name__}: {error}".split("\n")[0])
+            found = CaseProof(CaseStanding.OUTSIDE, f"{CRASH} {type(error).__name__}: {error}".split("\n")[0])
         done = Compared()
-        if found.standing is not Standing.OUTSIDE:
-            done = contradiction(cases if found.standing is Standing.PROVED else [case], kernel, interleavings, seed)
+        if found.standing is not CaseStanding.OUTSIDE:
+            done = contradiction(cases if found.standing is CaseStanding.PROVED else [case], kernel, interleavings, seed)
         said = "" if found.standing is None else found.standing.value
-        made.append(Row(seed, number, mix.kind(seed).value, kind, operator, said, pattern(found.gap), done.launches, done.failure, done.long))
+        made.append(SoundnessRow(seed, number, mix.kind(seed).value, kind, operator, said, pattern(found.gap), done.launches, done.failure, done.long))
     return made
 
 
 @dataclass(slots=True)
-class Tally:
+class SoundnessTally:
     """Counts over rows."""
 
     said: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
@@ -168,15 +168,15 @@ class Tally:
     launches: int = 0
     long: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
     rows: int = 0
-    failures: list[Row] = field(default_factory=list[Row])
+    failures: list[SoundnessRow] = field(default_factory=list[SoundnessRow])
 
-    def add(self, row: Row) -> bool:
+    def add(self, row: SoundnessRow) -> bool:
         """Count a kernel."""
         self.rows += 1
         self.launches += row.launches
         self.said[row.mix, row.kind, row.said] += 1
         self.long[row.mix, row.kind, row.said] += row.long
-        if row.said == Standing.OUTSIDE.value:
+        if row.said == CaseStanding.OUTSIDE.value:
             self.gaps[row.kind, row.gap if row.kind == "kernel" else row.gap.partition(":")[0]] += 1
         if row.failure:
             self.failures.append(row)
@@ -187,13 +187,13 @@ class Tally:
         lines += ["", "not proved, by kind and layer; of kernels by what the proof lacks"]
         lines += [f"{n:8} {kind:8} {reason}" for (kind, reason), n in self.gaps.most_common()]
         mutants = sum(n for (_, kind, _), n in self.said.items() if kind != "kernel")
-        proved = sum(n for (_, _, said), n in self.said.items() if said != Standing.OUTSIDE.value)
+        proved = sum(n for (_, _, said), n in self.said.items() if said != CaseStanding.OUTSIDE.value)
         lines += ["", f"{self.rows} kernels, {mutants} of them mutants; {proved} are proved, and compared in {self.launches} launches"]
         lines += [f"{sum(self.long.values())} launches more took more than {MOST} steps: nothing is known of them"]
         return "\n".join((*lines, f"{len(self.failures)} contradictions"))
 
 
-def _alarm(row: Row) -> str:
+def _alarm(row: SoundnessRow) -> str:
     return f"CONTRADICTION seed {row.seed}, kernel {row.number}, {row.kind}, {row.operator}: {row.failure}" if row.failure else ""
 
 
@@ -205,9 +205,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line.add_argument("--interleavings", type=int, default=8, metavar="K", help="interleavings at each (default: 8)")
     line.add_argument("--mix", choices=[m.value for m in Mix], default=Mix.SMALL.value, help="what cases are made of (default: small)")
     options = line.parse_args(arguments)
-    tally = Tally()
+    tally = SoundnessTally()
     each = partial(look, Mix(options.mix), options.mutants, options.sizes, options.interleavings)
-    run(Row, tally, each, range(options.seed, options.seed + options.cases), options, done=lambda row: row.seed, alarm=_alarm)
+    run(SoundnessRow, tally, each, range(options.seed, options.seed + options.cases), options, done=lambda row: row.seed, alarm=_alarm)
     return 1 if tally.failures else 0
 
 

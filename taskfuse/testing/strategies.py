@@ -1,4 +1,4 @@
-"""Hypothesis strategies (needs ``hypothesis``). A failing case is shrunk through the generator's choices, so it stays a case that can be made.
+"""Hypothesis strategies (needs ``hypothesis``). Hypothesis shrinks a failing case through the generator's choices, so it stays a valid case.
 
 Property-test the schedules of your own math::
 
@@ -21,7 +21,7 @@ from taskfuse.testing.options import CaseOptions
 
 
 class DrawChooser(Chooser):
-    """Answers with what Hypothesis draws."""
+    """Answers drawn by Hypothesis."""
 
     def __init__(self, data: st.DataObject) -> None:
         self._data = data
@@ -35,7 +35,7 @@ class DrawChooser(Chooser):
 
 @st.composite
 def choosers(draw: st.DrawFn) -> Chooser:
-    """Choosers whose answers Hypothesis draws, and shrinks."""
+    """Choosers whose answers Hypothesis draws and shrinks."""
     return DrawChooser(draw(st.data()))
 
 

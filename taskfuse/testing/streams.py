@@ -1,8 +1,8 @@
-"""Random streaming pipelines: bulk copies bring tiles of inputs, threads compute, bulk copies take tiles of outputs away.
+"""Random streaming pipelines: bulk copies load tiles of inputs, threads compute, bulk copies store tiles of outputs.
 
-Each block takes its share of the tiles, or each cluster of blocks, which then have neighbouring tiles along one dimension: an input that lacks it
-is the same for all of them, and comes by one multicast copy. What taskfuse refuses of it, such as a tile of a shape that no bulk copy moves, is
-left out.
+Each block or cluster takes its share of the tiles. The blocks of a cluster have neighbouring tiles along one dimension: an input without that
+dimension is the same for all of them, and one multicast copy loads it. The generator skips calls that taskfuse refuses, such as bulk copies of
+unsupported tile shapes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from taskfuse.ir.storage import has_code
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.program import Recorder, Spelled
+from taskfuse.testing.program import Recorder, SpelledArgument
 
 THREADS = 64
 OUTER = 2
-"""Loops outside a tile: trips, blocks."""
+"""Loops around a tile: trips, blocks."""
 
 
 def stream(chooser: Chooser, recorder: Recorder, size: Callable[[Expr], int], clusters: int = 0) -> None:
@@ -62,7 +62,7 @@ class _Stream:
             self.recorder.attempt(tv, "set_memory_type", MemoryType.Shared)
             if self.chooser.chance(25):
                 span = self.chooser.pick((32, 64, 128))
-                layout = Spelled(f"tf.layouts.swizzled({span})", tf.layouts.swizzled(span))
+                layout = SpelledArgument(f"tf.layouts.swizzled({span})", tf.layouts.swizzled(span))
                 self.recorder.attempt(tv, "set_allocation_domain", layout)
         self._tasks([loads, computed, stores])
         self.recorder.attempt(self.fusion, "inline_most")
@@ -72,11 +72,11 @@ class _Stream:
             self.recorder.attempt(tv, "circular_buffer", self.chooser.pick((2, 3, 1, 4)))
 
     def _is_common(self, tv: TensorView) -> bool:
-        """True for what the blocks of a cluster have in common."""
+        """True for tensors that the blocks of a cluster share."""
         return self.outer > OUTER and len(tv.loop) > self.outer and tv.loop[OUTER].is_foreign
 
     def _tiles(self, tensors: list[TensorView], moved: list[TensorView]) -> None:
-        """[trip, block, tile ...] of every tensor, like the one with most axes; of what bulk copies move, the tile as it is.
+        """Give every tensor the loops [trip, block, tile ...] of the tensor with most axes; tiles of bulk copies keep their axes.
 
         With clusters: [trip, cluster, block in it, tile ...].
         """
@@ -89,7 +89,7 @@ class _Stream:
             self.recorder.attempt(reference, "split", k, shared[1] if shared is not None and k == shared[0] else size)
         if len(reference.loop) == 2 * n:
             self.recorder.attempt(reference, "reorder", [*range(0, 2 * n, 2), *range(1, 2 * n, 2)])
-            if shared is not None:  # after the axes that are merged
+            if shared is not None:  # after the merged axes
                 self.recorder.attempt(reference, "reorder", [*(j for j in range(n) if j != shared[0]), shared[0], *range(n, 2 * n)])
                 self.outer = OUTER + 1
         for _ in range(n - 1 - (self.outer - OUTER)):
@@ -110,7 +110,7 @@ class _Stream:
                 self.recorder.attempt(tv.axis(OUTER), "parallelize", ParallelType.CIDx)
 
     def _cluster(self, tv: TensorView) -> tuple[int, int] | None:
-        """An axis whose tiles the blocks of a cluster take, mostly one that an input lacks, and the size of a tile; ``None``: there are no clusters."""
+        """An axis to distribute over the blocks of a cluster, mostly one that an input lacks, and the tile size; ``None``: no clusters."""
         sizes = {k: a.extent.value for k, a in enumerate(tv.loop) if isinstance(a.extent, Const) and a.extent.value > 1}
         if len(tv.loop) < 2 or not sizes or not self.chooser.chance(self.clusters):
             return None
@@ -120,7 +120,7 @@ class _Stream:
         return k, -(-sizes[k] // self.chooser.pick((2, 2, 4)))
 
     def _threads(self, tv: TensorView) -> None:
-        """Bind the axes of a tile, as far as threads are left."""
+        """Bind the axes of a tile while threads remain."""
         left = THREADS
         for k, ptype in zip(range(len(tv.loop) - 1, self.outer - 1, -1), THREAD_TYPES[:2], strict=False):
             n = self.size(tv.loop[k].extent)

@@ -1,7 +1,7 @@
-"""Random schedules of products on tensor cores: ``wgmma`` or ``mma.sync``, tiles and what executes them, the order of tiles, roles.
+"""Random schedules of products on tensor cores: ``wgmma`` or ``mma.sync``, tiles and the warps that execute them, the order of tiles, roles.
 
-All that an instruction asks of extents is met by construction: axes are split by its tile and by small multiples of it, whatever they divide. How
-operands come to it is in :mod:`taskfuse.testing.operands`, what becomes of its result in :mod:`taskfuse.testing.epilogues`.
+Axes are split by the instruction's tile and by small multiples of it, so extents always meet its requirements. :mod:`taskfuse.testing.operands`
+loads the operands, :mod:`taskfuse.testing.epilogues` schedules the result.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelTyp
 from taskfuse.target import WARP
 from taskfuse.testing import epilogues, operands
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.contractions import Contraction, contractions
-from taskfuse.testing.epilogues import Result
+from taskfuse.testing.contractions import ContractionCase, contractions
+from taskfuse.testing.epilogues import EpilogueResult
 from taskfuse.testing.loops import Loops
-from taskfuse.testing.operands import LDMATRIX_ITEMSIZE, Feed, Needs
+from taskfuse.testing.operands import LDMATRIX_ITEMSIZE, Feed, OperandNeeds
 from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.partitions import launched
 from taskfuse.testing.product_loops import Nest, TileShape
-from taskfuse.testing.program import REFUSALS, Recorder, Spelled
+from taskfuse.testing.program import REFUSALS, Recorder, SpelledArgument
 
 WIDTHS = (64, 32, 16, 8, 24, 128, 40, 256)
 X, Y, Z = THREAD_TYPES
@@ -54,7 +54,7 @@ class TensorCores:
         self._is_single = True
 
     def run(self) -> list[TensorView]:
-        """Schedule one product after another. Returns all tensors that are scheduled then; none if no instruction computes any product."""
+        """Schedule one product after another. Returns the scheduled tensors; none if no instruction can compute a product."""
         found = [e.output for e in self.fusion.exprs() if contractions(e.output)]
         self._is_single = len(found) == 1
         for tv in found:
@@ -70,7 +70,7 @@ class TensorCores:
     def _product(self, tv: TensorView) -> None:
         facts = self.fusion.facts()
         if not all(prove(ge(a.extent, 1), facts) for a in tv.root if not a.is_reduction):
-            return  # no loop over an axis that may be empty is shared with what lacks it
+            return  # a loop over an axis that may be empty is never shared with tensors without that axis
         result = epilogues.cut(self.chooser, self.recorder, tv)
         contraction = self.chooser.pick(contractions(result.tv))
         in_roles = self.chooser.chance(self.options.groups)
@@ -80,7 +80,7 @@ class TensorCores:
             shape = replace(shape, warps=(1, 1), types=(Z, Z))
         ends = not is_multiple(contraction.k.extent, shape.tile[2], self.fusion.facts())
         left, right = (
-            operands.feed(self.chooser, self.recorder, f, contraction, Needs(shape.instruction, which, ends, self._overhangs(axis, shape.tile[which])))
+            operands.feed(self.chooser, self.recorder, f, contraction, OperandNeeds(shape.instruction, which, ends, self._overhangs(axis, shape.tile[which])))
             for which, (f, axis) in enumerate(((contraction.a, contraction.m), (contraction.b, contraction.n)))
         )
         epilogues.stage(self.chooser, self.recorder, result, contraction)
@@ -97,11 +97,11 @@ class TensorCores:
         self.done += [*left.tensors, *right.tensors, contraction.tv, *result.tensors]
 
     def _overhangs(self, axis: Axis, tile: int) -> bool:
-        """True if a tile may have rows past the end, which must be written nevertheless."""
+        """True if a tile may have rows past the end of the tensor, which must be written, too."""
         return not is_multiple(axis.extent, tile, self.fusion.facts()) and not self.chooser.chance(self.options.ragged)
 
     def _rest(self) -> None:
-        """What is not computed in loops of a product: an element per thread, in memory that all readers see."""
+        """Schedule tensors outside the products' loops: one element per thread, in memory that all readers see."""
         blocked = any(p.is_block or p.is_cluster for tv in self.done for p in map(tv.schedule.ptype, tv.loop))
         for tv in [e.output for e in self.fusion.exprs() if has_code(self.fusion, e)]:
             if among(tv, self.done):
@@ -118,7 +118,7 @@ class TensorCores:
 
     # -- parameters -----------------------------------------------------------------------------------------------------------------
 
-    def _shape(self, c: Contraction) -> TileShape:
+    def _shape(self, c: ContractionCase) -> TileShape:
         wide, narrow = (rows(family, *c.dtypes) for family in (Family.WGMMA, Family.MMA))
         depth = wide[0].k
         whole = [n for n in (2, 1, 4, 3) if is_multiple(c.k.extent, n * depth, self.fusion.facts())]
@@ -140,7 +140,7 @@ class TensorCores:
 
     # -- loops ----------------------------------------------------------------------------------------------------------------------
 
-    def _tiles(self, c: Contraction, shape: TileShape, result: Result, feeds: list[Feed], ends: bool, in_roles: bool, pingpong: bool) -> Nest:
+    def _tiles(self, c: ContractionCase, shape: TileShape, result: EpilogueResult, feeds: list[Feed], ends: bool, in_roles: bool, pingpong: bool) -> Nest:
         """[head, steps, m, n, k] of the result, [head, m, n] of what follows, [head, steps, rows, k] of the operands."""
         loops = Loops(self.recorder, c.tv)
         (mo, m), (no, n), (ko, k) = (loops.split(axis, f) for axis, f in zip((c.m, c.n, c.k), shape.tile, strict=True))
@@ -176,7 +176,7 @@ class TensorCores:
         return Nest(shape, head, steps, ends, blocked, in_roles, taken)
 
     def _turn(self, loops: Loops, head: list[Axis], rank: Axis | None) -> Axis:
-        """A part of a loop over tiles that is bound to threads where tiles are multiplied, and not where they are loaded; changes ``head``."""
+        """Split a loop over tiles; one part is bound to threads in the product and Serial in the loads. Changes ``head``."""
         axes = [a for a in head if a is not rank]
         several = [a for a in axes if self.size(a.extent) > 1]
         return self._split_head(loops, head, self.chooser.pick(several or axes), (2, 2, 3))[1]
@@ -188,8 +188,8 @@ class TensorCores:
         group = self.chooser.pick((2, 1, 3))
         w = sym(WORK)
         orders = [
-            Spelled("tf.tiles.raster()", tf.tiles.raster()),
-            Spelled(f"tf.tiles.grouped({group})", tf.tiles.grouped(group)),
+            SpelledArgument("tf.tiles.raster()", tf.tiles.raster()),
+            SpelledArgument(f"tf.tiles.grouped({group})", tf.tiles.grouped(group)),
             _by_hand([w % first, w // first]),
             _by_hand([w // second, (w // second + w) % second]),
         ]
@@ -199,7 +199,7 @@ class TensorCores:
         return head
 
     def _deal(self, loops: Loops, head: list[Axis], apart: Sequence[Axis]) -> None:
-        """Loops over tiles but for some, dealt out to blocks; changes ``head``."""
+        """Distribute the loops over tiles, except ``apart``, over blocks. Changes ``head``."""
         free = self.chooser.order(BLOCK_TYPES) if self.chooser.chance(40) else list(BLOCK_TYPES)
         left = self.options.blocks // (2 if apart else 1)
         for axis in reversed([a for a in head if a not in apart]):
@@ -219,7 +219,7 @@ class TensorCores:
         return parts
 
     def _bind_steps(self, loops: Loops, steps: list[Axis], shape: TileShape) -> None:
-        """At times, parts of the sum on other threads or blocks."""
+        """Sometimes spread parts of the sum over threads or blocks."""
         if not self.chooser.chance(self.options.split_sums):
             return
         axis = self.chooser.pick(steps)
@@ -230,7 +230,7 @@ class TensorCores:
         if self.size(axis.extent) <= most:
             self.recorder.attempt(loops.tv.axis(loops.at(axis)), "parallelize", ptype)
 
-    def _contract(self, c: Contraction, nest: Nest) -> None:
+    def _contract(self, c: ContractionCase, nest: Nest) -> None:
         """[head, steps, warps, instructions | m, n, k]."""
         loops, shape = Loops(self.recorder, c.tv), nest.shape
         m, n, k = c.tv.loop[-3:]
@@ -258,8 +258,8 @@ class TensorCores:
                 loops.bind(axis, _P.Unroll)
         loops.done()
 
-    def _share(self, c: Contraction, nest: Nest, result: Result, feeds: list[Feed]) -> None:
-        """Share the loops over tiles and steps; at times fewer of them."""
+    def _share(self, c: ContractionCase, nest: Nest, result: EpilogueResult, feeds: list[Feed]) -> None:
+        """Share the loops over tiles and steps, sometimes fewer."""
         for f in feeds:
             for tv in reversed(f.tensors):
                 most = len(nest.head) + len(nest.steps)
@@ -269,8 +269,8 @@ class TensorCores:
         epilogues.share(self.chooser, self.recorder, result, nest)
         self.recorder.attempt(c.tv, "inline_at", len(nest.head))
 
-    def _roles(self, tv: TensorView, nest: Nest, result: Result, feeds: list[Feed]) -> None:
-        """Mostly, a role that loads and one that multiplies; at times one that stores, or one for each operand."""
+    def _roles(self, tv: TensorView, nest: Nest, result: EpilogueResult, feeds: list[Feed]) -> None:
+        """Mostly a role that loads and one that multiplies; sometimes also one that stores, or one per operand."""
         loads = [[t for t in f.loads if not among(t, self.done)] for f in feeds]
         registers = [t for f in feeds for t in f.tensors if not among(t, f.loads)]
         stores = list(result.stores) if nest.turn is None and self.chooser.chance(35) else []
@@ -309,6 +309,6 @@ class TensorCores:
             self.recorder.attempt(self.fusion, "resident_blocks", self.chooser.pick((1, 2)))
 
 
-def _by_hand(maps: list[Expr]) -> Spelled:
+def _by_hand(maps: list[Expr]) -> SpelledArgument:
     """An order of tiles as expressions of the work index."""
-    return Spelled("[" + ", ".join(f"tf.scalar.parse({str(e)!r})" for e in maps) + "]", maps)
+    return SpelledArgument("[" + ", ".join(f"tf.scalar.parse({str(e)!r})" for e in maps) + "]", maps)

@@ -1,4 +1,4 @@
-"""Fault operators on instructions that move or multiply tiles: boxes, descriptors, fragments, swizzles."""
+"""Fault operators on instructions that copy or multiply tiles: boxes, descriptors, fragments, swizzles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from taskfuse.testing.value_edits import Writer, in_each, in_writers, reads, sha
 
 
 def _coordinates(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
-    """A box one element, and one box, further along an axis; at the first place; with two coordinates exchanged."""
+    """A box moved along an axis by one element or by its size; a box at the origin; a box with two coordinates exchanged."""
     if isinstance(s, TmaLoad | TmaStore):
         box = next(p.box for p in kernel.params if isinstance(p, TensorMapParam) and p.name == s.map)
         for k, (e, n) in enumerate(zip(s.coords, box, strict=True)):
@@ -92,7 +92,7 @@ def _exchanged(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
 
 
 def _fragments(kernel: Kernel, operand: Operand) -> Iterator[Operand]:
-    """The registers of a fragment near it, of every size that there is."""
+    """Neighbouring registers of a fragment, for every fragment size."""
     if isinstance(operand, Access) and operand.index:
         n = shapes(kernel)[operand.buffer][-1]
         for by in (2, 4, 8, 16, 32):
@@ -110,7 +110,7 @@ def _fewer(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
 
 
 def _lanes(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
-    """The rows of other lanes: those of the next lane, of that eight further, of that in the other half."""
+    """The rows of other lanes: of the next lane, of the lane 8 further, and of the lane in the other half."""
     if isinstance(s, LdMatrix | StMatrix):
         lane = sym("threadIdx.x")
         for other in ((lane + 1) % 32, (lane + 8) % 32, (lane + 16) % 32):

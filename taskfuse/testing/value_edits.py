@@ -1,6 +1,6 @@
-"""Edits of what statements compute, that value operators are made of: another access, operand, expression or condition at one place.
+"""Edits of values from which value operators are built: another access, operand, expression or condition in one place.
 
-Edits leave the witness as it is, unless their name says otherwise.
+Edits keep the witness, unless their name says otherwise.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel, held, map_expressions, walk
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, Stmt, TmaLoad, TmaStore, VectorCopy
-from taskfuse.kir.operands import Access, Case, Descriptor, GatherValue, Holds, Operand
+from taskfuse.kir.operands import Access, ChoiceCase, Descriptor, GatherValue, Holds, Operand
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.testing.mutations import Edit, Mutants, at
 
@@ -20,11 +20,11 @@ Writer = Compute | Choose | Gather | VectorCopy | AsyncCopy | TmaLoad | TmaStore
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """A place of a statement where something stands.
+class EditSite:
+    """A replaceable operand of a statement.
 
     Attributes:
-        put: the statement with another one there.
+        put: gives the statement with another operand there.
     """
 
     operand: Operand
@@ -38,61 +38,61 @@ def writers(kernel: Kernel) -> Iterator[Writer]:
             yield s
 
 
-def reads(s: Writer) -> Iterator[Site]:
-    """What a statement reads, constants and scalars included."""
+def reads(s: Writer) -> Iterator[EditSite]:
+    """The operands of a statement, with constants and scalars."""
     match s:
         case Compute():
             for k, o in enumerate(s.operands):
-                yield Site(o, lambda new, k=k: replace(s, operands=(*s.operands[:k], new, *s.operands[k + 1 :])))
+                yield EditSite(o, lambda new, k=k: replace(s, operands=(*s.operands[:k], new, *s.operands[k + 1 :])))
         case Choose():
             for k, c in enumerate(s.cases):
-                yield Site(c.operand, lambda new, k=k, c=c: replace(s, cases=(*s.cases[:k], Case(c.cond, new), *s.cases[k + 1 :])))
+                yield EditSite(c.operand, lambda new, k=k, c=c: replace(s, cases=(*s.cases[:k], ChoiceCase(c.cond, new), *s.cases[k + 1 :])))
         case Gather():
-            yield Site(s.source, lambda new: replace(s, source=element(new)))
+            yield EditSite(s.source, lambda new: replace(s, source=element(new)))
             for k, v in enumerate(s.values):
-                yield Site(
+                yield EditSite(
                     v.source, lambda new, k=k, v=v: replace(s, values=(*s.values[:k], GatherValue(v.symbol, element(new), v.extent), *s.values[k + 1 :]))
                 )
         case VectorCopy() | AsyncCopy() | LdMatrix() | StMatrix() | Shuffle() | TmaStore():
-            yield Site(s.source, lambda new: replace(s, source=element(new)))
+            yield EditSite(s.source, lambda new: replace(s, source=element(new)))
         case Wgmma():
             a, b = s.a, s.b
             if isinstance(a, Descriptor):
-                yield Site(a.base, lambda new: replace(s, a=replace(a, base=element(new))))
+                yield EditSite(a.base, lambda new: replace(s, a=replace(a, base=element(new))))
             else:
-                yield Site(a, lambda new: replace(s, a=element(new)))
-            yield Site(b.base, lambda new: replace(s, b=replace(b, base=element(new))))
+                yield EditSite(a, lambda new: replace(s, a=element(new)))
+            yield EditSite(b.base, lambda new: replace(s, b=replace(b, base=element(new))))
         case Mma():
-            yield Site(s.a, lambda new: replace(s, a=element(new)))
-            yield Site(s.b, lambda new: replace(s, b=element(new)))
+            yield EditSite(s.a, lambda new: replace(s, a=element(new)))
+            yield EditSite(s.b, lambda new: replace(s, b=element(new)))
         case TmaLoad():
             return
 
 
-def writes(s: Writer) -> Iterator[Site]:
-    """What a statement writes in storage that has an index."""
+def writes(s: Writer) -> Iterator[EditSite]:
+    """The accesses that a statement writes."""
     match s:
         case Wgmma() | Mma():
-            yield Site(s.acc, lambda new: replace(s, acc=element(new)))
+            yield EditSite(s.acc, lambda new: replace(s, acc=element(new)))
         case TmaStore():
             return
         case _:
-            yield Site(s.out, lambda new: replace(s, out=element(new)))
+            yield EditSite(s.out, lambda new: replace(s, out=element(new)))
 
 
 def element(operand: Operand) -> Access:
-    """An operand that is an element."""
+    """The access of an operand that is an element."""
     assert isinstance(operand, Access)
     return operand
 
 
 def with_holds(s: Stmt, holds: Holds | None) -> Stmt:
-    """A statement that says to hold something else."""
+    """A statement with another claim."""
     return replace(s, holds=holds) if isinstance(s, Writer) else s
 
 
 def rewritten(s: Stmt, f: Callable[[Expr], Expr], *, lies: bool) -> Stmt:
-    """All expressions of a statement changed; those of its witness, too, if it lies."""
+    """A statement with all expressions changed; with ``lies``, those of its witness, too."""
     new = map_expressions(s, f)
     return new if lies else with_holds(new, held(s))
 
@@ -102,8 +102,8 @@ def shapes(kernel: Kernel) -> dict[str, tuple[Expr, ...]]:
     return {b.name: b.shape for b in (*kernel.buffers, *(p for p in kernel.params if isinstance(p, TensorParam)))}
 
 
-def in_each(sites: Callable[[Writer], Iterator[Site]], change: Callable[[Kernel, Operand], Iterable[Operand]]) -> Edit:
-    """Another operand at one site of one statement."""
+def in_each(sites: Callable[[Writer], Iterator[EditSite]], change: Callable[[Kernel, Operand], Iterable[Operand]]) -> Edit:
+    """Change the operand at one site of one statement."""
 
     def apply(kernel: Kernel) -> Mutants:
         for s in writers(kernel):
@@ -116,7 +116,7 @@ def in_each(sites: Callable[[Writer], Iterator[Site]], change: Callable[[Kernel,
 
 
 def index_of(change: Callable[[Expr, Expr], Expr]) -> Callable[[Kernel, Operand], Iterator[Operand]]:
-    """An access with one of its indices changed: a function of it and of the extent of its axis."""
+    """Change one index of an access; ``change`` takes the index and the extent of its axis."""
 
     def apply(kernel: Kernel, operand: Operand) -> Iterator[Operand]:
         if isinstance(operand, Access):
@@ -128,7 +128,7 @@ def index_of(change: Callable[[Expr, Expr], Expr]) -> Callable[[Kernel, Operand]
 
 
 def in_writers(change: Callable[[Kernel, Writer], Iterable[Stmt | tuple[Stmt, ...]]]) -> Edit:
-    """Others in the place of one statement that writes values."""
+    """Replace one statement that writes values."""
 
     def apply(kernel: Kernel) -> Mutants:
         for s in writers(kernel):

@@ -1,10 +1,10 @@
-"""``python -m taskfuse.testing.value_faults``: the kill table of values. Mistakes are planted in what kernels compute; the proof must not pass one that shows.
+"""``python -m taskfuse.testing.value_faults``: the kill table of values. The tool plants mistakes in the values of kernels; the proof must not accept a mutant
+with wrong results.
 
-Each mutant is refused by the rules of kernel IR, or the proof is asked: for all extents, then for the first launch's alone. Then it runs, in the ring of
-words and on ordinary numbers, in launches whose results are known. A mutant that is proved and gives other words is a **false accept**: it is
-printed, and the exit status is 1. One that is refused and gives equal results everywhere may be a false reject, or right at these extents only. A
-mutant that is proved, with equal words, and gives other numbers only rounds otherwise. What reads memory that nobody wrote must give the same whatever
-that holds.
+The rules of kernel IR may refuse a mutant; otherwise the proof runs for all extents, then for those of the first launch. Then the mutant runs, on
+modular values and on ordinary numbers, in launches with known results. A proved mutant with other modular values is a **false accept**: the tool prints
+it and exits with status 1. A refused one with equal results may be a false reject, or right only at these extents. A proved mutant with equal modular
+values and other ordinary numbers rounds differently. A mutant that reads uninitialized memory must give the same results for any content of it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from taskfuse.sim import simulate
 from taskfuse.testing.mutations import Operator
 from taskfuse.testing.outcomes import UNWRITTEN, LongRun, equal, is_valid, other_words
 from taskfuse.testing.value_operators import VALUE_OPERATORS
-from taskfuse.testing.value_subjects import STEPS, Launch, Subject, names, subjects
+from taskfuse.testing.value_subjects import STEPS, SubjectLaunch, ValueSubject, names, subjects
 
 CRASH = "the checker fails:"
 
 
 class Said(Enum):
-    """What is said of a mutant. PROVED: for all extents; PROVED_AT: for those of the first launch alone."""
+    """The verdict on a mutant. PROVED: for all extents; PROVED_AT: only for those of the first launch."""
 
     INVALID = "invalid"
     PROVED = "proved"
@@ -46,7 +46,7 @@ class Said(Enum):
 
 
 class Ran(Enum):
-    """What the launches show. ROUNDS: equal words, and other numbers. LONG: nothing, since one takes more steps than are looked at."""
+    """The result of the launches. ROUNDS: equal modular values, other ordinary numbers. LONG: undecided, since a launch exceeds the limit of steps."""
 
     EQUAL = "equal"
     ROUNDS = "rounds"
@@ -55,14 +55,14 @@ class Ran(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Mutant:
-    """What was found about a mutant.
+class ValueMutant:
+    """The result for a mutant.
 
     Attributes:
-        edit: the first line of its text, witness included, that is another one than in the subject's, and that one.
+        edit: the first line of its text, with witness, that differs from the subject's, and the subject's line.
         reason: of the first failure of the proof, with its layer.
-        shown: a counterexample names an element or a place, and who writes it.
-        ran: not of an invalid one.
+        shown: a counterexample names an element and the thread that writes it.
+        ran: the result of its launches; not set for an invalid mutant.
     """
 
     subject: str
@@ -75,12 +75,12 @@ class Mutant:
 
     @property
     def proved(self) -> bool:
-        """For all extents, or for some."""
+        """True if proved for all extents or for some."""
         return self.said in (Said.PROVED, Said.PROVED_AT)
 
     @property
     def escaped(self) -> bool:
-        """Proved, and wrong."""
+        """True if proved and wrong."""
         return self.proved and self.ran is Ran.DIFFERS
 
     def __str__(self) -> str:
@@ -88,14 +88,14 @@ class Mutant:
 
 
 @dataclass(slots=True)
-class Table:
+class ValueFaultTable:
     """The mutants, and the table that ``str`` gives: by operator, then by subject."""
 
-    mutants: list[Mutant] = field(default_factory=list[Mutant])
+    mutants: list[ValueMutant] = field(default_factory=list[ValueMutant])
 
     @property
-    def escaped(self) -> list[Mutant]:
-        """Holes in the proof."""
+    def escaped(self) -> list[ValueMutant]:
+        """Mutants that are proved and wrong: bugs in the proof."""
         return [m for m in self.mutants if m.escaped]
 
     def __str__(self) -> str:
@@ -108,7 +108,7 @@ class Table:
         return "\n".join(lines)
 
     def lists(self) -> str:
-        """Those that one would look at, one by one."""
+        """A list of the mutants to inspect."""
         lines: list[str] = []
         for title, found in (
             ("proved, and wrong", self.escaped),
@@ -124,7 +124,7 @@ class Table:
 _COLUMNS = ("mutants", "invalid", "refuted", "outside", "with notes", "equal", "proved", "at", "rounds", "long", "escaped")
 
 
-def _counts(mine: Sequence[Mutant]) -> tuple[int, ...]:
+def _counts(mine: Sequence[ValueMutant]) -> tuple[int, ...]:
     """The columns of a row."""
     said = Counter(m.said for m in mine)
     refused = [m for m in mine if m.said in (Said.REFUTED, Said.OUTSIDE)]
@@ -143,8 +143,8 @@ def _counts(mine: Sequence[Mutant]) -> tuple[int, ...]:
     )
 
 
-def mutants(subject: Subject, most: int, seed: int) -> Iterator[tuple[Operator, Kernel]]:
-    """A sample of the mutants of a subject: of as many operators as possible, each at a place of its own."""
+def mutants(subject: ValueSubject, most: int, seed: int) -> Iterator[tuple[Operator, Kernel]]:
+    """A sample of the mutants of a subject: as many operators as possible, each in another place."""
     chance = random.Random(f"{seed}:{subject.name}")
     text = to_text(subject.kernel, witness=True)
     left = {op.name: (op, [*op.apply(subject.kernel)]) for op in VALUE_OPERATORS}
@@ -162,31 +162,31 @@ def mutants(subject: Subject, most: int, seed: int) -> Iterator[tuple[Operator, 
                 yield op, mutant
 
 
-def judge(subject: Subject, op: Operator, mutant: Kernel) -> Mutant:
-    """What is said of a mutant, and what it does."""
+def judge(subject: ValueSubject, op: Operator, mutant: Kernel) -> ValueMutant:
+    """The verdict on a mutant, and the result of its launches."""
     edited = edit(subject.kernel, mutant)
     if not is_valid(mutant):
-        return Mutant(subject.name, op.name, edited, Said.INVALID)
+        return ValueMutant(subject.name, op.name, edited, Said.INVALID)
     said, reason, shown = _proof(subject, mutant)
-    return Mutant(subject.name, op.name, edited, said, reason, shown, ran(_launches(subject, said), mutant))
+    return ValueMutant(subject.name, op.name, edited, said, reason, shown, ran(_launches(subject, said), mutant))
 
 
-def escape(subject: Subject, op: Operator, mutant: Kernel) -> Mutant | None:
+def escape(subject: ValueSubject, op: Operator, mutant: Kernel) -> ValueMutant | None:
     """A mutant that is proved and wrong; ``None`` for all others. What the proof refuses is neither run nor searched for a counterexample."""
     said, _ = _asked(subject, mutant) if is_valid(mutant) else (None, None)
     if said is None:
         return None
-    found = Mutant(subject.name, op.name, edit(subject.kernel, mutant), said, ran=ran(_launches(subject, said), mutant))
+    found = ValueMutant(subject.name, op.name, edit(subject.kernel, mutant), said, ran=ran(_launches(subject, said), mutant))
     return found if found.escaped else None
 
 
-def _launches(subject: Subject, said: Said) -> tuple[Launch, ...]:
+def _launches(subject: ValueSubject, said: Said) -> tuple[SubjectLaunch, ...]:
     """Those that a proof is about."""
     first = subject.launches[0].extents
     return tuple(at for at in subject.launches if at.extents == first) if said is Said.PROVED_AT else subject.launches
 
 
-def _asked(subject: Subject, mutant: Kernel) -> tuple[Said | None, Certificate]:
+def _asked(subject: ValueSubject, mutant: Kernel) -> tuple[Said | None, Certificate]:
     """Whether a mutant is proved, for all extents or for those of the first launch; ``None`` if not."""
     certificate = verify(mutant)
     if certificate.is_proved:
@@ -196,7 +196,7 @@ def _asked(subject: Subject, mutant: Kernel) -> tuple[Said | None, Certificate]:
     return (Said.PROVED_AT if certificate.is_proved else None), certificate
 
 
-def _proof(subject: Subject, mutant: Kernel) -> tuple[Said, str, bool]:
+def _proof(subject: ValueSubject, mutant: Kernel) -> tuple[Said, str, bool]:
     try:
         proved, certificate = _asked(subject, mutant)
         if proved is not None:
@@ -211,8 +211,8 @@ def _proof(subject: Subject, mutant: Kernel) -> tuple[Said, str, bool]:
     return said, f"{first.layer.value}: {first.subject}: {first.reason}", shown
 
 
-def ran(launches: Sequence[Launch], mutant: Kernel) -> Ran:
-    """What a mutant does in launches."""
+def ran(launches: Sequence[SubjectLaunch], mutant: Kernel) -> Ran:
+    """The result of a mutant in launches."""
     rounds = False
     for seed, launch in enumerate(launches):
         try:
@@ -229,15 +229,15 @@ def ran(launches: Sequence[Launch], mutant: Kernel) -> Ran:
 
 
 def edit(old: Kernel, new: Kernel) -> str:
-    """The first difference of two kernels' texts, the witness included."""
+    """The first difference of two kernels' texts, with witnesses."""
     for a, b in zip_longest(to_text(old, witness=True).split("\n"), to_text(new, witness=True).split("\n"), fillvalue="(end)"):
         if a != b:
             return f"{a.strip()}  ->  {b.strip()}"
     return "(nothing)"
 
 
-def judged(task: tuple[str, int, int]) -> list[Mutant]:
-    """What is found about the mutants of one name: a task of :func:`main`. The kernel is made anew, as its text has no witness."""
+def judged(task: tuple[str, int, int]) -> list[ValueMutant]:
+    """The results for the mutants of one name: a work item of :func:`main`. It builds the kernel again, since its text has no witness."""
     name, most, seed = task
     return [judge(subject, op, mutant) for subject in subjects(name) for op, mutant in mutants(subject, most, seed)]
 
@@ -254,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="also list those that one would look at")
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default: 1)")
     options = parser.parse_args(arguments)
-    table = Table()
+    table = ValueFaultTable()
     start = time.monotonic()
     tasks = [(name, options.mutants, options.seed) for name in names(options.programs, options.cases, options.seed)]
     with nullcontext() if options.jobs == 1 else ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:

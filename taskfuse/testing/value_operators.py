@@ -1,8 +1,8 @@
-"""Fault operators on what kernels compute: each plants one mistake that people make in indices, operands, functions, guards and loops.
+"""Fault operators on values: each plants one typical mistake in indices, operands, functions, guards or loops.
 
-They leave the witness as it is: it says what the right kernel said. Not every mutant is wrong. :mod:`taskfuse.testing.value_faults` says which are, and who
-finds them; :mod:`taskfuse.testing.tile_operators` has those of instructions that move or multiply tiles, :mod:`taskfuse.testing.lie_operators`
-those whose witness changes.
+They keep the witness of the right kernel. Not every mutant is wrong. :mod:`taskfuse.testing.value_faults` reports which are, and which check
+finds them; :mod:`taskfuse.testing.tile_operators` has operators on instructions that copy or multiply tiles, :mod:`taskfuse.testing.lie_operators`
+operators that change the witness.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from taskfuse.ir.scalar import TRUE, And, Compare, Const, Expr, FloorDiv, Mod, a
 from taskfuse.kir import Kernel, bodies, held, map_stmts, walk, with_bodies
 from taskfuse.kir.declarations import HostParam, ScalarParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Branch, Choose, Compute, For, Gather, If, Stmt, VectorCopy
-from taskfuse.kir.operands import Access, Case, Content, GatherValue, Immediate, Operand, ScalarValue
+from taskfuse.kir.operands import Access, ChoiceCase, Content, GatherValue, Immediate, Operand, ScalarValue
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.synchronization import CursorInit
 from taskfuse.testing.lie_operators import LIE_OPERATORS
@@ -27,7 +27,7 @@ from taskfuse.testing.tile_operators import TILE_OPERATORS
 from taskfuse.testing.value_edits import Writer, in_each, in_writers, index_of, reads, rewritten, writers, writes
 
 AGAIN = "again"
-"""The variable of a loop that no kernel of the corpus has."""
+"""A loop variable that no kernel of the corpus uses."""
 
 # -- indices --------------------------------------------------------------------------------------------------------------------------
 
@@ -57,7 +57,7 @@ def _plain(e: Expr, n: Expr) -> Expr:
 
 
 def _exchanged(kernel: Kernel, operand: Operand) -> Iterator[Operand]:
-    """Two indices that change places."""
+    """Two indices exchanged."""
     if isinstance(operand, Access):
         for k in range(len(operand.index) - 1):
             index = [*operand.index]
@@ -66,7 +66,7 @@ def _exchanged(kernel: Kernel, operand: Operand) -> Iterator[Operand]:
 
 
 def _elsewhere(kernel: Kernel, operand: Operand) -> Iterator[Operand]:
-    """The same place of another buffer or tensor of that rank, dtype and memory."""
+    """The same index in another buffer or tensor of that rank, dtype and memory."""
     if isinstance(operand, Access):
         tensors = [(p.name, p.dtype, len(p.shape), p.is_output) for p in kernel.params if isinstance(p, TensorParam)]
         stores = [*tensors, *((b.name, b.dtype, len(b.shape), b.memory) for b in kernel.buffers)]
@@ -138,7 +138,7 @@ def _loop(new: Callable[[For], Stmt]) -> Edit:
 
 
 def _longer(s: For) -> Stmt:
-    """A trip more, which does the last one's work again."""
+    """One more iteration, which repeats the last one."""
     clamped = minimum(sym(s.var), s.stop - 1)
 
     def other(t: Stmt) -> Stmt:
@@ -148,7 +148,7 @@ def _longer(s: For) -> Stmt:
 
 
 def _first_again(s: For) -> Stmt:
-    """Every trip does the first one's work."""
+    """Every iteration does the work of the first."""
 
     def other(t: Stmt) -> Stmt:
         return rewritten(t, lambda e: substitute(e, {s.var: s.start}) if s.var in e.free else e, lies=False)
@@ -157,7 +157,7 @@ def _first_again(s: For) -> Stmt:
 
 
 def _guards(new: Callable[[If], Stmt | tuple[Stmt, ...] | None]) -> Edit:
-    """Another guard around what is computed."""
+    """Another guard around a statement that computes."""
 
     def change_(s: Stmt) -> Stmt | tuple[Stmt, ...] | None:
         return new(s) if isinstance(s, If) and len(s.branches) == 1 and s.branches[0].label is None and _computes(s) else None
@@ -185,7 +185,7 @@ def _bounds(by: int) -> Callable[[Expr], Expr]:
 
 
 def _except(lane: Expr) -> Callable[[Kernel, Writer], Iterator[Stmt]]:
-    """Not by one thread, or not by one block."""
+    """A statement that one thread, or one block, skips."""
 
     def apply(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
         if not isinstance(s, Shuffle):
@@ -208,7 +208,7 @@ def _repeated(kernel: Kernel) -> Mutants:
 
 
 def _looped(kernel: Kernel) -> Mutants:
-    """A statement in a loop whose variable nothing names: every trip, or one of them."""
+    """A statement inside a loop with an unused variable: in every iteration, or in one."""
     stops = (const(2), *(sym(e.name) for e in kernel.extents[:1]))
     for s in writers(kernel):
         for stop in stops:
@@ -217,7 +217,7 @@ def _looped(kernel: Kernel) -> Mutants:
 
 
 def _copied_behind(kernel: Kernel) -> Mutants:
-    """A statement once more, after a later one, by some threads or blocks."""
+    """A statement repeated after a later one, by some threads or blocks."""
     for body in all_bodies(kernel):
         places = [k for k, s in enumerate(body) if isinstance(inner(s), Writer) and not isinstance(inner(s), Shuffle)]
         for first, later in combinations(places, 2):
@@ -227,7 +227,7 @@ def _copied_behind(kernel: Kernel) -> Mutants:
 
 
 def _neighbours(kernel: Kernel) -> Mutants:
-    """Two statements that compute change places."""
+    """Two statements that compute, exchanged."""
     for body in all_bodies(kernel):
         for k in range(len(body) - 1):
             if all(isinstance(inner(s), Writer) for s in body[k : k + 2]):
@@ -246,7 +246,7 @@ def _hoisted(kernel: Kernel) -> Mutants:
 
 
 def at_start(s: Stmt, loop: For) -> Stmt:
-    """A statement of a loop in its first trip."""
+    """A statement with the loop's variable at its start value."""
     (new,) = map_stmts((s,), lambda t: rewritten(t, lambda e: substitute(e, {loop.var: loop.start}) if loop.var in e.free else e, lies=False))
     return new
 
@@ -261,7 +261,7 @@ def _starts(new: Callable[[Compute], Stmt | tuple[Stmt, ...] | None]) -> Edit:
 
 
 def _start_inside(kernel: Kernel) -> Mutants:
-    """The start of a reduction or scan in every trip of a loop that takes its terms."""
+    """The initialization of a reduction or scan in every iteration of its loop."""
     starts = [s for s in writers(kernel) if isinstance(s, Compute) and s.holds is not None and s.holds.content is Content.START]
     for s in starts:
         for loop in walk(kernel):
@@ -288,7 +288,7 @@ def _swapped(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
 
 
 def _functions(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
-    """The two next functions that take the same operands."""
+    """The next two functions with the same operands."""
     if isinstance(s, Compute):
         alike = [op for op in ELEMENTWISE.values() if op.arity == s.op.arity and op.rule is s.op.rule]
         k = alike.index(s.op)
@@ -344,7 +344,7 @@ def _storage_dtypes(kernel: Kernel) -> Mutants:
 
 
 def _casts(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
-    """What is cast, without the cast: the operand of the statement before it that made it."""
+    """A cast value before the cast: the operand of the casting statement."""
     if isinstance(s, Compute):
         made = {t.out: t for t in writers(kernel) if isinstance(t, Compute) and t.op is ELEMENTWISE["cast"]}
         for k, o in enumerate(s.operands):
@@ -357,7 +357,7 @@ def _casts(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
 # -- choices, gathers, copies ---------------------------------------------------------------------------------------------------------
 
 
-def _cases(new: Callable[[tuple[Case, ...]], Iterator[tuple[Case, ...]]]) -> Edit:
+def _cases(new: Callable[[tuple[ChoiceCase, ...]], Iterator[tuple[ChoiceCase, ...]]]) -> Edit:
     def apply(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
         if isinstance(s, Choose):
             yield from (replace(s, cases=cases) for cases in new(s.cases))
@@ -365,28 +365,28 @@ def _cases(new: Callable[[tuple[Case, ...]], Iterator[tuple[Case, ...]]]) -> Edi
     return in_writers(apply)
 
 
-def _inverted(cases: tuple[Case, ...]) -> Iterator[tuple[Case, ...]]:
+def _inverted(cases: tuple[ChoiceCase, ...]) -> Iterator[tuple[ChoiceCase, ...]]:
     for k, c in enumerate(cases[:-1]):
-        yield (*cases[:k], Case(not_(c.cond), c.operand), *cases[k + 1 :])
+        yield (*cases[:k], ChoiceCase(not_(c.cond), c.operand), *cases[k + 1 :])
 
 
-def _operands_swapped(cases: tuple[Case, ...]) -> Iterator[tuple[Case, ...]]:
+def _operands_swapped(cases: tuple[ChoiceCase, ...]) -> Iterator[tuple[ChoiceCase, ...]]:
     for k in range(len(cases) - 1):
         a, b = cases[k : k + 2]
-        yield (*cases[:k], Case(a.cond, b.operand), Case(b.cond, a.operand), *cases[k + 2 :])
+        yield (*cases[:k], ChoiceCase(a.cond, b.operand), ChoiceCase(b.cond, a.operand), *cases[k + 2 :])
 
 
-def _reordered(cases: tuple[Case, ...]) -> Iterator[tuple[Case, ...]]:
+def _reordered(cases: tuple[ChoiceCase, ...]) -> Iterator[tuple[ChoiceCase, ...]]:
     for k in range(len(cases) - 1):
         yield (*cases[:k], cases[k + 1], cases[k], *cases[k + 2 :])
 
 
-def _shifted_case(by: int) -> Callable[[tuple[Case, ...]], Iterator[tuple[Case, ...]]]:
-    def apply(cases: tuple[Case, ...]) -> Iterator[tuple[Case, ...]]:
+def _shifted_case(by: int) -> Callable[[tuple[ChoiceCase, ...]], Iterator[tuple[ChoiceCase, ...]]]:
+    def apply(cases: tuple[ChoiceCase, ...]) -> Iterator[tuple[ChoiceCase, ...]]:
         for k, c in enumerate(cases):
             new = _bounds(by)(c.cond)
             if new is not c.cond:
-                yield (*cases[:k], Case(new, c.operand), *cases[k + 1 :])
+                yield (*cases[:k], ChoiceCase(new, c.operand), *cases[k + 1 :])
 
     return apply
 
@@ -437,7 +437,7 @@ def _hosts(kernel: Kernel) -> Mutants:
 
 
 def _shared_places(kernel: Kernel) -> Mutants:
-    """A Shared buffer that begins where another one does."""
+    """A Shared buffer at the address of another one."""
     shared = [b for b in kernel.buffers if MEDIA[b.memory].is_placed and b.offset is not None]
     for i, a in enumerate(shared):
         for b in shared[i + 1 :]:

@@ -1,4 +1,4 @@
-"""Kernels that mistakes in values are planted in: those of programs and of random fusions, with launches whose results are known."""
+"""Subjects for wrong values: kernels of programs and of random fusions, with launches whose results are known."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from taskfuse.testing.options import Mix
 from taskfuse.testing.outcomes import Argument, equal
 
 BASES = (2, 41, 9, 1)
-"""Extents of a program are about so many, or so many of their units."""
+"""Approximate extents of a program, in units of each dimension."""
 MOST = 1 << 14
-"""Elements of the tensors of a launch."""
+"""Most elements of the tensors of a launch."""
 STEPS = 400_000
-"""Statements that a launch may execute."""
+"""Most statements of a launch."""
 
 Results = tuple[NDArray[Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """Arguments of a kernel, and what must come of them.
+class SubjectLaunch:
+    """Arguments of a kernel, and the right results.
 
     Attributes:
-        exact: the outputs in the ring of words.
-        native: what the right kernel gives for ordinary numbers.
+        exact: the outputs in modular values.
+        native: the outputs of the right kernel on ordinary numbers.
     """
 
     extents: Mapping[str, int]
@@ -49,12 +49,12 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """A kernel that is right, with its witness; the launches in which its mutants are run, the one first that the proof may be of alone."""
+class ValueSubject:
+    """A right kernel with its witness, and the launches for its mutants; the proof for single extents uses those of the first."""
 
     name: str
     kernel: Kernel
-    launches: tuple[Launch, ...]
+    launches: tuple[SubjectLaunch, ...]
 
 
 def names(programs: list[str], cases: int, seed: int) -> list[str]:
@@ -67,8 +67,8 @@ def _mixes() -> Iterator[Mix]:
         yield from Mix
 
 
-def subjects(name: str) -> Iterator[Subject]:
-    """The subjects of a name; none for a schedule that is refused, or of which no launch can be made."""
+def subjects(name: str) -> Iterator[ValueSubject]:
+    """The subjects of a name; none if taskfuse refuses the schedule, or no launch is possible."""
     mix, _, seed = name.partition(" ")
     if seed:
         found = [seeded_case(int(seed), Mix(mix))]
@@ -80,11 +80,11 @@ def subjects(name: str) -> Iterator[Subject]:
         if case.kernel is not None:
             launches = tuple(_launches(case, case.kernel))
             if launches:
-                yield Subject(name if seed or name in INSTRUCTIONS else f"{name} {case.fusion.name}", case.kernel, launches)
+                yield ValueSubject(name if seed or name in INSTRUCTIONS else f"{name} {case.fusion.name}", case.kernel, launches)
 
 
-def _launches(case: Case, kernel: Kernel) -> Iterator[Launch]:
-    """Other extents, and for each other arguments; the case's own extents first."""
+def _launches(case: Case, kernel: Kernel) -> Iterator[SubjectLaunch]:
+    """Launches at several extents, each with its own arguments; the case's extents first."""
     sizes = [dict(case.sizes)] if len(case.sizes) == len(kernel.extents) or not kernel.extents else []
     for base in BASES if kernel.extents else ():
         found = nearest(kernel.extents, {e.name: _wanted(e, base + k) for k, e in enumerate(kernel.extents)})
@@ -105,8 +105,8 @@ def _wanted(extent: Dim, base: int) -> int:
     return (base if extent.multiple_of == 1 else min(base, 3)) * extent.multiple_of
 
 
-def _launch(case: Case, kernel: Kernel) -> Launch | None:
-    """One launch, if the right kernel gives there what NumPy gives."""
+def _launch(case: Case, kernel: Kernel) -> SubjectLaunch | None:
+    """One launch, if the right kernel's results equal NumPy's."""
     try:
         shapes = [tuple(int(value_of(e, case.sizes)) for e in p.shape) for p in kernel.params if isinstance(p, TensorParam)]
         if sum(int(np.prod(s)) for s in shapes) > MOST:
@@ -117,4 +117,4 @@ def _launch(case: Case, kernel: Kernel) -> Launch | None:
         native = simulate(kernel, arguments, values=NATIVE, extents=case.sizes, max_steps=STEPS)
     except (TaskfuseError, ZeroDivisionError):
         return None
-    return Launch(dict(case.sizes), arguments, exact, native) if equal(found, exact) else None
+    return SubjectLaunch(dict(case.sizes), arguments, exact, native) if equal(found, exact) else None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from taskfuse.check.bounded_variables import Element, Trip, share_of
+from taskfuse.check.bounded_variables import BoundedElement, Trip, share_of
 from taskfuse.ir.scalar import const, evaluate, parse_expr, private, select, sym
 from taskfuse.kir.nodes import For
 
@@ -61,6 +61,6 @@ def test_renamed_ones_have_symbols_of_their_own() -> None:
     assert trip.symbol is private("trip.7")
     assert str(trip.stop) == "(j + N)//4"
     assert "i" not in trip.free
-    element = Element(sym("e"), (0, 3))
-    assert element.renamed({"e": N}, 2) == Element(private("element.2"), (0, 3))
+    element = BoundedElement(sym("e"), (0, 3))
+    assert element.renamed({"e": N}, 2) == BoundedElement(private("element.2"), (0, 3))
     assert element.free == {"e"}

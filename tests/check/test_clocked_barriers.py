@@ -4,7 +4,7 @@ import pytest
 
 from taskfuse.check.clocked_barriers import ClockedBarriers
 from taskfuse.check.clocks import Clocks
-from taskfuse.check.refuted import Budget, Refuted
+from taskfuse.check.refuted import Refuted, WorkBudget
 from taskfuse.check.trace import Event, Trace
 from taskfuse.kir.synchronization import Barrier
 from tests.sim.kernels import kernel
@@ -12,7 +12,7 @@ from tests.sim.kernels import kernel
 
 def launched(body: str, block: str = "(4, 1, 1)") -> tuple[Clocks, ClockedBarriers, list[list[Event]]]:
     k = kernel(body, block=block)
-    trace = Trace(k, {}, (0, 0, 0), Budget())
+    trace = Trace(k, {}, (0, 0, 0), WorkBudget())
     time = Clocks(k, [trace])
     return time, ClockedBarriers(time, trace.events, [0] * len(trace.events)), trace.events
 

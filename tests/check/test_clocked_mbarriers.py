@@ -5,7 +5,7 @@ import pytest
 
 from taskfuse.check.clocked_mbarriers import ClockedMbarriers
 from taskfuse.check.clocks import Clocks
-from taskfuse.check.refuted import Budget, Refuted
+from taskfuse.check.refuted import Refuted, WorkBudget
 from taskfuse.check.trace import Event, Trace
 from tests.sim.kernels import kernel
 
@@ -21,7 +21,7 @@ WAIT full[0] parity 0
 def launched() -> tuple[Clocks, ClockedMbarriers, Event, Event, Event]:
     """The clocks, the mbarriers, and what the first thread does with them."""
     k = kernel(BODY, "MBARRIER full[1]", block="(4, 1, 1)")
-    trace = Trace(k, {}, (0, 0, 0), Budget())
+    trace = Trace(k, {}, (0, 0, 0), WorkBudget())
     time = Clocks(k, [trace])
     init, _, arrive, wait = trace.events[0]
     return time, ClockedMbarriers(k, {}, time), init, arrive, wait

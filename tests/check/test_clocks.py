@@ -1,7 +1,7 @@
 """Vector clocks: components, and what an operation comes after."""
 
 from taskfuse.check.clocks import Clocks
-from taskfuse.check.refuted import Budget
+from taskfuse.check.refuted import WorkBudget
 from taskfuse.check.trace import Trace
 from taskfuse.kir.operands import Queue
 from tests.sim.kernels import kernel
@@ -16,7 +16,7 @@ y[threadIdx.x] = copy(s[threadIdx.x])
 
 def launched() -> Clocks:
     k = kernel(COPY, "SHARED s: float32[4] align 16 @ 0", inputs="x: float32[4]", outputs="y: float32[4]", block="(4, 1, 1)")
-    return Clocks(k, [Trace(k, {}, (0, 0, 0), Budget())])
+    return Clocks(k, [Trace(k, {}, (0, 0, 0), WorkBudget())])
 
 
 def test_each_queue_has_a_component() -> None:

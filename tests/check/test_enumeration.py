@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from taskfuse.check.accesses import Use
-from taskfuse.check.enumeration import Pairs, Table, extremes, named
+from taskfuse.check.enumeration import AccessTable, Pairs, extremes, named
 from taskfuse.check.structure import Structure
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import evaluate, parse_expr, sym
@@ -82,12 +82,12 @@ def test_values_that_are_unknown_are_no_pairs() -> None:
     _, a, b = two("threadIdx.x % N", LINEAR)
     made = Pairs.of(a, b, YES, {})
     assert made is None or not made.one_thread(YES)
-    assert Table.of(a, (0,)) is None
+    assert AccessTable.of(a, (0,)) is None
 
 
 def test_a_table_is_made_once() -> None:
     _, a, b = two(LINEAR, LINEAR)
-    tables: dict[tuple[int, tuple[int, ...]], Table | None] = {}
+    tables: dict[tuple[int, tuple[int, ...]], AccessTable | None] = {}
     Pairs.of(a, b, YES, tables)
     count = len(tables)
     Pairs.of(a, b, YES, tables)

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from taskfuse.check.accesses import Use, Uses
-from taskfuse.check.enumeration import Pairs, Table
+from taskfuse.check.enumeration import AccessTable, Pairs
 from taskfuse.check.statement_tree import BLOCKS, StatementTree
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import evaluate, parse_expr
@@ -114,7 +114,7 @@ def test_axes_on_which_both_agree_are_not_enumerated(shift: str, empty: bool) ->
     index = "xor(threadIdx.x % 4, threadIdx.y)"
     a, b = uses(f"FOR i in 0..4:\n  s[i, {index}] = copy(1.0)\n  s[i, {index}{shift}] = copy(1.0)", shape="4, 8")
     for equal, enumerated in ((BLOCKS | {"i"}, (1,)), (BLOCKS, (0, 1))):
-        tables: dict[tuple[int, tuple[int, ...]], Table | None] = {}
+        tables: dict[tuple[int, tuple[int, ...]], AccessTable | None] = {}
         found = Pairs.of(a, b, equal, tables)
         assert found is not None
         assert found.empty is empty

@@ -2,7 +2,7 @@
 
 import pytest
 
-from taskfuse.check.refuted import Budget, Refuted, TooLarge
+from taskfuse.check.refuted import Refuted, TooLarge, WorkBudget
 from taskfuse.location import Quote
 
 
@@ -14,11 +14,11 @@ def test_a_statement_is_quoted_once() -> None:
 
 
 def test_work_is_limited() -> None:
-    budget = Budget(statements=2, events=10)
+    budget = WorkBudget(statements=2, events=10)
     budget.spend(10)
     assert not budget.spent
     with pytest.raises(TooLarge):
         budget.spend(1)
     assert budget.spent
     with pytest.raises(TooLarge):
-        Budget(statements=0).spend(0)
+        WorkBudget(statements=0).spend(0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from taskfuse.check.clocks import Clocks
-from taskfuse.check.refuted import Budget, Refuted
+from taskfuse.check.refuted import Refuted, WorkBudget
 from taskfuse.check.shadow import Shadow
 from taskfuse.check.touched_elements import places
 from taskfuse.check.trace import Event, Trace
@@ -24,13 +24,13 @@ y[threadIdx.x] = copy(s[threadIdx.x])
 
 
 def launched(kernel: Kernel = KERNEL) -> tuple[Clocks, Shadow]:
-    trace = Trace(kernel, {}, (0, 0, 0), Budget())
+    trace = Trace(kernel, {}, (0, 0, 0), WorkBudget())
     time = Clocks(kernel, [trace])
     return time, Shadow(time, trace.memory, places(kernel, {}))
 
 
 def event(kind: type) -> Event:
-    return next(e for e in Trace(KERNEL, {}, (0, 0, 0), Budget()).events[0] if isinstance(e.stmt, kind))
+    return next(e for e in Trace(KERNEL, {}, (0, 0, 0), WorkBudget()).events[0] if isinstance(e.stmt, kind))
 
 
 def test_accesses_that_know_of_each_other_are_no_race() -> None:

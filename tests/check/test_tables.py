@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskfuse.check.tables import Join, Table, Tables, numbered
+from taskfuse.check.tables import TableJoin, Tables, ValueTable, numbered
 from taskfuse.ir.scalar import evaluate, parse_expr
 
 SPANS = {"a": (0, 3), "b": (-2, 5), "c": (1, 4)}
@@ -31,9 +31,9 @@ def test_a_table_has_the_values_that_conditions_leave(conditions: list[str], tex
 
 
 def test_a_table_without_symbols_has_one_point() -> None:
-    assert Table(()).count == 1
-    assert Table((), [parse_expr("1 < 2")]).count == 1
-    assert Table((), [parse_expr("0")]).count == 0
+    assert ValueTable(()).count == 1
+    assert ValueTable((), [parse_expr("1 < 2")]).count == 1
+    assert ValueTable((), [parse_expr("0")]).count == 0
 
 
 @settings(max_examples=80, deadline=None)
@@ -48,7 +48,7 @@ def test_a_join_finds_the_points_with_equal_keys(keys: list[str], values: list[s
     def of(texts: list[str], env: dict[str, int]) -> tuple[object, ...]:
         return tuple(evaluate(parse_expr(t), env) for t in texts)
 
-    join = Join(one, two, [(one.grid(parse_expr(k)), two.grid(parse_expr(k))) for k in keys])
+    join = TableJoin(one, two, [(one.grid(parse_expr(k)), two.grid(parse_expr(k))) for k in keys])
     mine = [(of(keys, env), of(values, env)) for env in rows(conditions)]
     theirs = [(of(keys, env), of(values, env)) for env in rows([])]
     assert join.hit.tolist() == [any(k == key for k, _ in mine) for key, _ in theirs]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from taskfuse.cuda.expressions import Divisors, Indices
-from taskfuse.cuda.ranges import INT32, Ranges
+from taskfuse.cuda.ranges import INT32, IntegerRanges
 from taskfuse.cuda.text import Helper, closure
 from taskfuse.cuda.writer import Identifiers
 from taskfuse.ir.scalar import Expr, Facts, and_, children, const, eq, evaluate, le, lt, maximum, minimum, ne, not_, or_, parse_expr, select, sym, table, xor
@@ -103,7 +103,7 @@ def test_random_expressions(tmp_path: Path, ranges: dict[str, tuple[int, int]], 
         e = generator.expression(3)
         divisors = Divisors(uniform, names.reserve)
         symbols = {n: names[n] for n in ranges}
-        indices = Indices(symbols, Ranges(ranges), lambda: facts, wide, wide_symbols, divisors, helpers)
+        indices = Indices(symbols, IntegerRanges(ranges), lambda: facts, wide, wide_symbols, divisors, helpers)
         text = indices.print(e)
         points: list[dict[str, int]] = []
         for _ in range(8):
@@ -151,5 +151,5 @@ def test_prepared_divisors_divide_every_dividend(d: int) -> None:
 )
 def test_text(text: str, printed: str) -> None:
     names = Identifiers()
-    indices = Indices({n: names[n] for n in SMALL}, Ranges(SMALL), Facts, False, frozenset(), Divisors(frozenset({"S", "T"}), names.reserve), set())
+    indices = Indices({n: names[n] for n in SMALL}, IntegerRanges(SMALL), Facts, False, frozenset(), Divisors(frozenset({"S", "T"}), names.reserve), set())
     assert indices.text(parse_expr(text)) == printed

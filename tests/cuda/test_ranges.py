@@ -8,7 +8,7 @@ import pytest
 
 import taskfuse as tf
 from examples import nested_groups, pipeline, stream
-from taskfuse.cuda.ranges import INT32, INT64, UNKNOWN, Ranges, cursor_ranges, dense, fits, kernel_ranges
+from taskfuse.cuda.ranges import INT32, INT64, UNKNOWN, IntegerRanges, cursor_ranges, dense, fits, kernel_ranges
 from taskfuse.cuda.source import emit
 from taskfuse.ir.scalar import Expr, const, sym
 from taskfuse.kir import parse_kernel
@@ -21,7 +21,7 @@ from tests.sim.kernels import kernel, load
 
 ROOT = Path(__file__).parents[2]
 LANE, SHIFT, N = sym("i"), sym("j"), sym("n")
-RANGES = Ranges({"i": (0, 31), "j": (-4, 7), "n": (1, UNKNOWN)})
+RANGES = IntegerRanges({"i": (0, 31), "j": (-4, 7), "n": (1, UNKNOWN)})
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_every_value_on_the_way_fits() -> None:
     assert RANGES.fits(LANE * 67_000_000)
     assert not RANGES.fits(LANE * 70_000_000)
     assert not RANGES.fits(LANE * 70_000_000 // (N + 1000))  # the quotient would
-    big = Ranges({"a": (0, 2**30 - 1), "b": (0, 2**30 - 1)})
+    big = IntegerRanges({"a": (0, 2**30 - 1), "b": (0, 2**30 - 1)})
     assert big.fits(sym("a") + sym("b") - 1)  # in any order
     assert not big.fits(sym("a") + sym("b") * 2 - 1)
     assert RANGES.fits(N) is False
@@ -129,8 +129,8 @@ def test_limits_are_those_of_the_integers_that_compute() -> None:
     n = sym("n")
     for size, narrow, long in ((1000, True, True), (10**6, False, True), (10**8, False, False)):
         cube = n * n * n // 7
-        assert Ranges({"n": (0, size)}).fits(cube) is narrow
-        assert Ranges({"n": (0, size)}, limits=INT64).child({}).fits(cube) is long
+        assert IntegerRanges({"n": (0, size)}).fits(cube) is narrow
+        assert IntegerRanges({"n": (0, size)}, limits=INT64).child({}).fits(cube) is long
 
 
 def test_indices_of_axes_without_elements_need_no_bits() -> None:

@@ -6,8 +6,8 @@ import pytest
 from taskfuse.ir.scalar import evaluate, sym
 from taskfuse.ir.shared_layouts import SWIZZLES, Major, operand_alignment, operand_offset, operand_offsets, swizzle_period, swizzled, swizzled_place
 from taskfuse.ir.types import MemoryType
-from taskfuse.testing.machine.engines import Tile
-from taskfuse.testing.machine.launch import Place
+from taskfuse.testing.machine.engines import MachineTile
+from taskfuse.testing.machine.launch import MachinePlace
 
 
 @pytest.mark.parametrize(("span", "bits"), [(0, 0), (32, 1), (64, 2), (128, 3)])
@@ -50,6 +50,6 @@ def test_operands_lie_in_the_canonical_layouts(swizzle: int, major: Major, size:
     assert found.tolist() == [[canonical(r, c, size, swizzle, lbo, sbo, major) for c in range(k)] for r in range(rows)]
     offset = operand_offset(sym("r"), sym("c"), size, swizzle, lbo, sbo, major)
     assert int(evaluate(offset, {"r": 13, "c": k - 1})) == found[13, k - 1]
-    tile = Tile(0, swizzle, lbo, sbo, major, size, Place("a", MemoryType.Shared, size, (rows, k), 0))
+    tile = MachineTile(0, swizzle, lbo, sbo, major, size, MachinePlace("a", MemoryType.Shared, size, (rows, k), 0))
     chunks = {tile.swizzled(chunk) for chunk in tile.chunks(0, rows)}
     assert chunks == {address // 16 * 16 for address in swizzled(found, swizzle).ravel().tolist()}

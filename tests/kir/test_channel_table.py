@@ -1,10 +1,10 @@
 """The table of a kernel's channels, as text."""
 
 from taskfuse.ir.scalar import const
-from taskfuse.kir.channel_table import Channel, ChannelTable
+from taskfuse.kir.channel_table import ChannelRow, ChannelTable
 from taskfuse.kir.declarations import Mbarrier
 
-CHANNEL = Channel("ch0", "ch0.full", "ch0.empty", 2, ("a", "b"), const(256), const(1), const(128), const(512), ("load",), ("math", "store"))
+CHANNEL = ChannelRow("ch0", "ch0.full", "ch0.empty", 2, ("a", "b"), const(256), const(1), const(128), const(512), ("load",), ("math", "store"))
 
 
 def test_rows() -> None:

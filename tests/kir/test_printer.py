@@ -12,7 +12,7 @@ from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import Kernel, parse_kernel, stmt_text, to_text, walk
 from taskfuse.kir.declarations import Buffer, ScalarParam, TensorParam
 from taskfuse.kir.nodes import Bind, Branch, Choose, Compute, For, If
-from taskfuse.kir.operands import Access, Case, Immediate, IndexOf, ScalarValue
+from taskfuse.kir.operands import Access, ChoiceCase, Immediate, IndexOf, ScalarValue
 from taskfuse.kir.synchronization import Barrier, BarrierScope
 
 KERNELS = sorted((Path(__file__).parent.parent / "kernels").glob("*.kir"))
@@ -66,8 +66,8 @@ def kernel() -> Kernel:
     )
 
 
-def _cases() -> tuple[Case, ...]:
-    return Case(lt(X, 8), Access("tv2", (X,))), Case(TRUE, Immediate(0.5, dtypes.float32))
+def _cases() -> tuple[ChoiceCase, ...]:
+    return ChoiceCase(lt(X, 8), Access("tv2", (X,))), ChoiceCase(TRUE, Immediate(0.5, dtypes.float32))
 
 
 TEXT = """\

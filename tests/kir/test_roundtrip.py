@@ -15,7 +15,7 @@ from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.kir import Kernel, parse_kernel, to_text, verify_kernel
 from taskfuse.kir.declarations import Buffer, Counter, HostParam, Mbarrier, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
-from taskfuse.kir.operands import Access, BarrierSlot, Case, Descriptor, GatherValue, Immediate, IndexOf, Queue, ScalarValue
+from taskfuse.kir.operands import Access, BarrierSlot, ChoiceCase, Descriptor, GatherValue, Immediate, IndexOf, Queue, ScalarValue
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.synchronization import (
     Advance,
@@ -99,7 +99,7 @@ SIMPLE: st.SearchStrategy[Stmt] = st.one_of(
         Choose,
         accesses(),
         st.sampled_from(["cat", "pad", "fma.float32"]),
-        st.lists(st.builds(Case, CONDITIONS, OPERANDS), min_size=1, max_size=3).map(tuple),
+        st.lists(st.builds(ChoiceCase, CONDITIONS, OPERANDS), min_size=1, max_size=3).map(tuple),
     ),
     st.builds(VectorCopy, accesses(), accesses(), st.sampled_from([2, 4])),
     st.builds(AsyncCopy, accesses(), accesses(), st.sampled_from([1, 2, 4]), st.just(TRUE) | CONDITIONS),

@@ -9,7 +9,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import TRUE, const, ge, lt, sym
 from taskfuse.kir import held, parse_kernel, verify_kernel
 from taskfuse.kir.forms import RULE_WORDS
-from taskfuse.kir.operands import Access, Case, Content, Holds, Immediate, IndexOf, ScalarValue
+from taskfuse.kir.operands import Access, ChoiceCase, Content, Holds, Immediate, IndexOf, ScalarValue
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
 from tests.kir.witnessed import HEADER, assert_equal, kernel
 
@@ -25,8 +25,8 @@ def test_definitions_are_read() -> None:
     assert found["s"] == Definition("s", float32, (n,), (n, four), (i0,), Reduce(COMBINES["add"], ELEMENTWISE["mul"], (x, ScalarValue("alpha")), zero, float32))
     assert found["d"].rule == Reduce(COMBINES["maximum"], ELEMENTWISE["abs"], (x,), Immediate(-float("inf"), float64), float64)
     assert found["t"].rule == Accumulate(COMBINES["add"], x, 1, float64)
-    assert found["p"].rule == Pick((Case(lt(i1, 2), x), Case(const(1), Immediate(0.5, float32))))
-    assert found["q"].rule == Pick((Case(lt(i1, 2), Access("x", (i0, 3 - i1))), Case(ge(i1, 2), Immediate(1.0, float64))))
+    assert found["p"].rule == Pick((ChoiceCase(lt(i1, 2), x), ChoiceCase(const(1), Immediate(0.5, float32))))
+    assert found["q"].rule == Pick((ChoiceCase(lt(i1, 2), Access("x", (i0, 3 - i1))), ChoiceCase(ge(i1, 2), Immediate(1.0, float64))))
     assert found["f"].rule == Find(Access("x", (i0, sym("v0"))), (Access("j", (i0,)),), (four,))
     assert found["l"].dtype is bool_
     assert isinstance(found["l"].rule, Apply)

@@ -10,7 +10,7 @@ from taskfuse.ir.expr import Read
 from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.storage import storage_operands
-from taskfuse.lowering.fragments import Held, atom_symbols, factor, operand, result
+from taskfuse.lowering.fragments import HeldTile, atom_symbols, factor, operand, result
 
 
 def product(atom: Atom) -> tuple[tf.TensorView, list[Read]]:
@@ -27,7 +27,7 @@ def product(atom: Atom) -> tuple[tf.TensorView, list[Read]]:
     return tv, [o for o in storage_operands(fusion, expr) if isinstance(o, Read)]
 
 
-def finds(held: Held, rows: int, columns: int) -> None:
+def finds(held: HeldTile, rows: int, columns: int) -> None:
     """Lane and register of every element are those that hold it by the table of the fragment."""
     found: Fragment = held.fragment
     r, c = np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij")

@@ -4,12 +4,12 @@ import pytest
 
 from taskfuse.ir.scalar import Expr, Facts, const, sym
 from taskfuse.ir.shared_layouts import Major, swizzled_place
-from taskfuse.lowering.matrix_descriptors import NoDescriptorError, Tile, derive
+from taskfuse.lowering.matrix_descriptors import NoDescriptorError, OperandTile, derive
 
 R, K = sym("r"), sym("k")
 
 
-def flat(place: Expr, size: int, rows: int, depth: int, itemsize: int = 2, facts: Facts | None = None) -> Tile:
+def flat(place: Expr, size: int, rows: int, depth: int, itemsize: int = 2, facts: Facts | None = None) -> OperandTile:
     """The descriptor of a tile whose element (r, k) is at ``place`` of a buffer of one axis."""
     return derive((place,), (const(size),), itemsize, ("r", rows), ("k", depth), facts or Facts())
 

@@ -13,7 +13,7 @@ from taskfuse.schedulers.elementwise import (
     EFFICIENCY,
     SECTOR_BYTES,
     Leaf,
-    Work,
+    OutputWork,
     align,
     ancestors,
     bind_vectors,
@@ -243,7 +243,7 @@ def test_results_wait_in_registers_if_they_are_stored_as_vectors_or_read_again()
 # -- cost ---------------------------------------------------------------------------------------------------------------------------------
 
 
-def of(build: Build, **options: bool) -> Work:
+def of(build: Build, **options: bool) -> OutputWork:
     fusion = built(build)
     return work(fusion, Sizes(fusion, None, DEFAULT), **options)
 
@@ -284,7 +284,7 @@ def test_a_table_costs_sectors_at_most_all_of_it() -> None:
 
 
 def test_the_slower_of_memory_and_arithmetic_and_the_launch() -> None:
-    memory, arithmetic = Work(1e9, 1e9, 0.0, DEFAULT), Work(0.0, 0.0, 1e12, DEFAULT)
+    memory, arithmetic = OutputWork(1e9, 1e9, 0.0, DEFAULT), OutputWork(0.0, 0.0, 1e12, DEFAULT)
     assert memory.us(16) == pytest.approx(DEFAULT.kernel_us(DEFAULT.dram_us(2e9)), rel=1e-6)
     assert memory.us(4) > memory.us(16)
     assert sorted(EFFICIENCY, key=lambda size: memory.us(size)) == [16, 8, 4, 2, 1]

@@ -15,12 +15,12 @@ from taskfuse.kir.operands import Access, Descriptor, Queue
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.synchronization import Arrive, Barrier, BarrierScope, Commit, WaitGroup
 from taskfuse.testing import agreement
-from taskfuse.testing.agreement import UNCHANGED, Row, Tally, case, compare, pattern
+from taskfuse.testing.agreement import UNCHANGED, AgreementRow, AgreementTally, case, compare, pattern
 from taskfuse.testing.chooser import RandomChooser
 from taskfuse.testing.outcomes import Truth, explored, filled, misbehaves
 from taskfuse.testing.small import KINDS, small_kernel
 
-ROW = Row(0, 0, "pipeline", UNCHANGED, "0", Verdict.PROVED.value, Truth.HOLDS.value, "passes")
+ROW = AgreementRow(0, 0, "pipeline", UNCHANGED, "0", Verdict.PROVED.value, Truth.HOLDS.value, "passes")
 
 
 def test_a_run_agrees(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,7 +66,7 @@ def test_a_log_of_other_kernels_is_not_proved_anew(tmp_path: Path) -> None:
 def test_what_counts(static: Verdict, exhaustive: Truth, some: str, accept: bool, reject: bool, missed: bool) -> None:
     row = replace(ROW, static=static.value, exhaustive=exhaustive.value, random=some)
     assert (row.false_accept, row.false_reject, row.missed) == (accept, reject, missed)
-    tally = Tally()
+    tally = AgreementTally()
     tally.add(row)
     assert (len(tally.accepts), sum(tally.rejects.values()), len(tally.missed)) == (accept, reject, missed)
 

@@ -108,7 +108,7 @@ def test_a_log_of_another_seed_leaves_no_case_out(tmp_path: Path) -> None:
     log = tmp_path / "log"
     maps.main(["--cases", "3", "--seed", "1", "--log", str(log)])
     maps.main(["--cases", "3", "--seed", "2", "--log", str(log), "--resume"])
-    found = {(row.seed, row.number) for row in rows(maps.Row, log)}
+    found = {(row.seed, row.number) for row in rows(maps.MapsRow, log)}
     assert found == {(seed, n) for seed in (1, 2) for n in range(3) if maps.drawn(seed, n) is not None}
 
 

@@ -7,7 +7,7 @@ import pytest
 from taskfuse.check import Certificate, Layer, Obligation, Verdict
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.testing import faults
-from taskfuse.testing.faults import Mutant, Subject, Table, judge, launches, subjects
+from taskfuse.testing.faults import FaultSubject, FaultTable, Mutant, judge, launches, subjects
 from taskfuse.testing.operators import OPERATORS
 from taskfuse.testing.outcomes import Truth
 
@@ -16,29 +16,29 @@ RING = KERNELS / "ring.kir"
 
 
 @pytest.fixture(scope="module")
-def ring() -> Subject:
+def ring() -> FaultSubject:
     (subject,) = subjects([RING], 0, 0, 0)
     return subject
 
 
-def mutant(subject: Subject, operator: str, number: int = 0) -> Mutant:
+def mutant(subject: FaultSubject, operator: str, number: int = 0) -> Mutant:
     op = next(o for o in OPERATORS if o.name == operator)
     return judge(subject, op, [*op.apply(subject.kernel)][number], 2000)
 
 
-def test_three_who_find_a_mistake(ring: Subject) -> None:
+def test_three_who_find_a_mistake(ring: FaultSubject) -> None:
     found = mutant(ring, "drop wait")
     assert (found.static, found.exhaustive, found.random, found.equivalent) == (Verdict.REFUTED, Truth.FAILS, True, "")
     assert str(found) == "drop wait: ring: WAIT empty[p.slot] parity p.parity  ->  s[p.slot, threadIdx.x] = mul(x[k, threadIdx.x], 2.0)"
 
 
-def test_mistakes_that_are_none(ring: Subject) -> None:
+def test_mistakes_that_are_none(ring: FaultSubject) -> None:
     assert mutant(ring, "drop mbarrier_init fence").equivalent == "proved"  # no engine uses these mbarriers
     one_trip_less = mutant(ring, "one trip less", 1)  # the consumer leaves the last slot to nobody
     assert (one_trip_less.static, one_trip_less.equivalent) == (Verdict.OUTSIDE, "explored")
 
 
-def test_a_hole_in_the_proof_is_told(ring: Subject, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hole_in_the_proof_is_told(ring: FaultSubject, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def credulous(kernel: Kernel) -> Certificate:
         return Certificate(kernel.name, (Obligation(Layer.ORDER, "deadlock", Verdict.PROVED, "it is said so"),))
 
@@ -46,7 +46,7 @@ def test_a_hole_in_the_proof_is_told(ring: Subject, monkeypatch: pytest.MonkeyPa
     found = mutant(ring, "drop wait")
     assert found.escaped
     assert not found.equivalent
-    table = Table([found])
+    table = FaultTable([found])
     assert table.escaped == [found]
     assert "proved, and an interleaving fails (1)\n  drop wait: ring" in table.lists()
     monkeypatch.setattr(faults, "OPERATORS", tuple(o for o in OPERATORS if o.name == "drop wait"))

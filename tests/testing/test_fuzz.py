@@ -38,10 +38,10 @@ def test_runs_side_by_side_find_the_same(tmp_path: Path, capsys: pytest.CaptureF
 def test_the_table_of_verdicts() -> None:
     table = fuzz.verdicts(
         [
-            fuzz.Row(0, "rows", "lowered", "proved"),
-            fuzz.Row(1, "rows", "refused"),
-            fuzz.Row(2, "usual", "lowered", "proved at extents", "values: a gap"),
-            fuzz.Row(3, "usual", "lowered", failure="wrong"),
+            fuzz.FuzzRow(0, "rows", "lowered", "proved"),
+            fuzz.FuzzRow(1, "rows", "refused"),
+            fuzz.FuzzRow(2, "usual", "lowered", "proved at extents", "values: a gap"),
+            fuzz.FuzzRow(3, "usual", "lowered", failure="wrong"),
         ]
     )
     assert [line.split() for line in table.splitlines()[1:]] == [

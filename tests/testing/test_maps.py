@@ -11,7 +11,7 @@ from taskfuse.check.values import cover, neutral_terms, outputs, starts, verify
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import parse_kernel
 from taskfuse.testing import maps
-from taskfuse.testing.maps import Row, difference, drawn, look
+from taskfuse.testing.maps import MapsRow, difference, drawn, look
 
 
 def test_nothing_that_is_proved_computes_something_else(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,9 +93,9 @@ def test_what_an_element_lacks_is_a_difference() -> None:
 
 
 def test_a_proved_kernel_with_a_fault_is_a_false_accept() -> None:
-    row = Row(1, 2, "copied", "proved", "", "other words", 1)
+    row = MapsRow(1, 2, "copied", "proved", "", "other words", 1)
     assert row.false_accept
-    assert not Row(1, 2, "copied", "", "gap", "other words", 1).false_accept
+    assert not MapsRow(1, 2, "copied", "", "gap", "other words", 1).false_accept
 
 
 def test_seed_and_number_make_a_kernel_again() -> None:

@@ -13,7 +13,7 @@ from taskfuse.testing import refutation
 from taskfuse.testing.chooser import RandomChooser
 from taskfuse.testing.machine import find_fault
 from taskfuse.testing.outcomes import is_valid
-from taskfuse.testing.refutation import CRASH, Row, Tally, case
+from taskfuse.testing.refutation import CRASH, RefutationRow, RefutationTally, case
 from taskfuse.testing.small.sides import SIDES
 
 
@@ -52,7 +52,7 @@ def test_a_hole_in_the_proof_shows(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "FALSE ACCEPT seed 0" in capsys.readouterr().out
 
 
-ROW = Row(0, 0, "kind", "0", True, True, "", "", "", True)
+ROW = RefutationRow(0, 0, "kind", "0", True, True, "", "", "", True)
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ ROW = Row(0, 0, "kind", "0", True, True, "", "", "", True)
     ],
 )
 def test_what_counts(changed: Mapping[str, object], accept: bool, reject: bool, mistaken: bool) -> None:
-    row = Row(**json.loads(json.dumps(asdict(ROW) | dict(changed))))
+    row = RefutationRow(**json.loads(json.dumps(asdict(ROW) | dict(changed))))
     assert (row.false_accept, row.false_reject) == (accept, reject)
-    tally = Tally()
+    tally = RefutationTally()
     tally.add(row)
     tally.add(row)
     assert (tally.rows, len(tally.accepts), len(tally.mistaken)) == (1, accept, mistaken)

@@ -10,10 +10,10 @@ from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.sim import simulate
 from taskfuse.testing import soundness
 from taskfuse.testing.case import seeded_case
-from taskfuse.testing.checks import Proof, Standing
+from taskfuse.testing.checks import CaseProof, CaseStanding
 from taskfuse.testing.options import Mix
 from taskfuse.testing.outcomes import LongRun, other_words
-from taskfuse.testing.soundness import Row, Tally, contradiction
+from taskfuse.testing.soundness import SoundnessRow, SoundnessTally, contradiction
 
 COUNT = """\
 KERNEL count(x: float32[32]) -> (y: float32[32])
@@ -42,8 +42,8 @@ def test_long_launches_are_counted_apart() -> None:
     assert (done.launches, done.long, done.failure) == (2, 0, "")
     done = contradiction([case], case.kernel, 2, 0, most=1)
     assert (done.launches, done.long, done.failure) == (0, 2, "")
-    tally = Tally()
-    row = Row(0, 0, "small", "kernel", "unchanged", "proved", long=2)
+    tally = SoundnessTally()
+    row = SoundnessRow(0, 0, "small", "kernel", "unchanged", "proved", long=2)
     tally.add(row)
     assert "       1        2 small        kernel   proved" in str(tally)
     assert "2 launches more took more than 300000 steps" in str(tally)
@@ -58,8 +58,8 @@ def test_soundness_in_small(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_proof_that_takes_anything_is_contradicted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def credulous(_: Kernel, __: object) -> Proof:
-        return Proof(Standing.PROVED)
+    def credulous(_: Kernel, __: object) -> CaseProof:
+        return CaseProof(CaseStanding.PROVED)
 
     monkeypatch.setattr(soundness, "proof", credulous)
     assert soundness.main(["--cases", "4", "--seed", "4", "--mutants", "4", "--sizes", "2", "--interleavings", "2"]) == 1

@@ -7,9 +7,9 @@ from taskfuse.kir import Kernel
 from taskfuse.testing import value_faults
 from taskfuse.testing.instruction_subjects import INSTRUCTIONS
 from taskfuse.testing.mutations import Operator
-from taskfuse.testing.value_faults import Mutant, Ran, Said, Table, escape, judge, mutants
+from taskfuse.testing.value_faults import Ran, Said, ValueFaultTable, ValueMutant, escape, judge, mutants
 from taskfuse.testing.value_operators import VALUE_OPERATORS
-from taskfuse.testing.value_subjects import Subject, names, subjects
+from taskfuse.testing.value_subjects import ValueSubject, names, subjects
 
 SAMPLE = names(["founding"], 22, 5003)
 LONG = ("mixed 5003", "products 5012")
@@ -17,12 +17,12 @@ LONG = ("mixed 5003", "products 5012")
 
 
 @pytest.fixture(scope="module")
-def pipeline() -> Subject:
+def pipeline() -> ValueSubject:
     (subject,) = subjects("pipeline")
     return subject
 
 
-def first(subject: Subject, name: str, text: str = "") -> Mutant:
+def first(subject: ValueSubject, name: str, text: str = "") -> ValueMutant:
     op = next(o for o in VALUE_OPERATORS if o.name == name)
     found = (judge(subject, op, mutant) for mutant in op.apply(subject.kernel))
     return next(m for m in found if text in m.edit)
@@ -47,7 +47,7 @@ def test_instructions_of_tensor_cores(name: str) -> None:
     assert [str(m) for op, mutant in mutants(subject, 2, 1) if (m := escape(subject, op, mutant)) is not None] == []
 
 
-def test_what_is_said_of_mutants(pipeline: Subject) -> None:
+def test_what_is_said_of_mutants(pipeline: ValueSubject) -> None:
     wrong = first(pipeline, "operands swapped", "sub(")
     assert (wrong.said, wrong.ran, wrong.shown) == (Said.REFUTED, Ran.DIFFERS, True)
     same = first(pipeline, "operands swapped", "mul(")
@@ -55,7 +55,7 @@ def test_what_is_said_of_mutants(pipeline: Subject) -> None:
     assert same.ran is Ran.EQUAL
 
 
-def test_a_hole_in_the_proof_is_told(pipeline: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hole_in_the_proof_is_told(pipeline: ValueSubject, monkeypatch: pytest.MonkeyPatch) -> None:
     def credulous(kernel: Kernel) -> Certificate:
         return Certificate(kernel.name, (Obligation(Layer.VALUES, "writes", Verdict.PROVED, "it is said so"),))
 
@@ -64,16 +64,18 @@ def test_a_hole_in_the_proof_is_told(pipeline: Subject, monkeypatch: pytest.Monk
     assert found.escaped
     swap = next(o for o in VALUE_OPERATORS if o.name == "operands swapped")
     assert found in (escape(pipeline, swap, mutant) for mutant in swap.apply(pipeline.kernel))
-    assert "proved, and wrong (1)\n  operands swapped: pipeline" in Table([found]).lists()
+    assert "proved, and wrong (1)\n  operands swapped: pipeline" in ValueFaultTable([found]).lists()
 
 
-def test_mutants_are_of_many_operators(pipeline: Subject) -> None:
+def test_mutants_are_of_many_operators(pipeline: ValueSubject) -> None:
     made: list[tuple[Operator, Kernel]] = [*mutants(pipeline, 30, 0)]
     assert len({op.name for op, _ in made}) == len(made) == 30
 
 
 def test_the_table_is_by_operator_and_by_subject() -> None:
-    table = Table([Mutant("one", "guard dropped", "", Said.REFUTED, ran=Ran.DIFFERS), Mutant("two", "guard dropped", "", Said.PROVED, ran=Ran.DIFFERS)])
+    table = ValueFaultTable(
+        [ValueMutant("one", "guard dropped", "", Said.REFUTED, ran=Ran.DIFFERS), ValueMutant("two", "guard dropped", "", Said.PROVED, ran=Ran.DIFFERS)]
+    )
     rows = {line.split("  ")[0]: line.split()[-11:] for line in str(table).split("\n") if line}
     assert rows["guard dropped"] == rows["all"] == ["2", "0", "1", "0", "0", "0", "1", "0", "0", "0", "1"]
     assert (rows["one"][-1], rows["two"][-1]) == ("0", "1")

@@ -1,4 +1,4 @@
-"""Where the threads of a run wait for each other: barriers, mbarriers, semaphores. Asynchronous operations end as soon as they are issued."""
+"""Synchronization between the threads of a run: barriers, mbarriers, semaphores. Asynchronous operations complete as soon as they are issued."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from taskfuse.check.refuted import Refuted
-from taskfuse.check.values.lanes import Lanes, Launch
+from taskfuse.check.values.lanes import ExecutedLanes, ExecutedLaunch
 from taskfuse.check.values.terms import Ints
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.types import ParallelType
@@ -23,10 +23,10 @@ TARGET = "meeting"
 """The name under which threads that wait at a barrier know which round of it they wait for."""
 
 
-class Barriers:
+class LaunchBarriers:
     """The state of all barriers of a launch."""
 
-    def __init__(self, kernel: Kernel, launch: Launch, symbols: Mapping[str, int]) -> None:
+    def __init__(self, kernel: Kernel, launch: ExecutedLaunch, symbols: Mapping[str, int]) -> None:
         self.launch = launch
         self._first: dict[str, int] = {}
         total = 0
@@ -47,14 +47,14 @@ class Barriers:
 
     # -- mbarriers ----------------------------------------------------------------------------------------------------------------------
 
-    def cells(self, lanes: Lanes, slot: BarrierSlot) -> Ints:
+    def cells(self, lanes: ExecutedLanes, slot: BarrierSlot) -> Ints:
         """The mbarrier of each thread, in its own block."""
         at = lanes.values(slot.slot)
         if ((at < 0) | (at >= self._slots[slot.name])).any():
             raise Refuted(slot.name, f"it has no slot {int(at[(at < 0) | (at >= self._slots[slot.name])][0])}")
         return lanes.blocks * self._total + self._first[slot.name] + at
 
-    def across(self, lanes: Lanes, cells: Ints, types: tuple[ParallelType, ...]) -> Ints:
+    def across(self, lanes: ExecutedLanes, cells: Ints, types: tuple[ParallelType, ...]) -> Ints:
         """The same mbarriers in every block that each thread reaches: ``[threads, blocks]``."""
         if not types:
             return cells[:, None]
@@ -77,7 +77,7 @@ class Barriers:
             self._reach[types] = np.asarray(rows, np.int64)
         return self._reach[types]
 
-    def act(self, stmt: InitBarrier | Arrive | ArriveAsync | Expect | Release, lanes: Lanes) -> None:
+    def act(self, stmt: InitBarrier | Arrive | ArriveAsync | Expect | Release, lanes: ExecutedLanes) -> None:
         """What threads do without waiting."""
         match stmt:
             case InitBarrier(barrier=slot, count=count):
@@ -113,7 +113,7 @@ class Barriers:
 
     # -- waiting ------------------------------------------------------------------------------------------------------------------------
 
-    def arrive(self, stmt: Barrier | Wait | Acquire, lanes: Lanes) -> None:
+    def arrive(self, stmt: Barrier | Wait | Acquire, lanes: ExecutedLanes) -> None:
         """Threads reach a statement at which they wait."""
         if isinstance(stmt, Barrier) and stmt.scope is not BarrierScope.WARP:
             keys, needed = self._keys(stmt, lanes)
@@ -126,7 +126,7 @@ class Barriers:
             arrived[done] = 0
         lanes.waits = True
 
-    def ready(self, stmt: Barrier | Wait | Acquire, lanes: Lanes) -> Any:
+    def ready(self, stmt: Barrier | Wait | Acquire, lanes: ExecutedLanes) -> Any:
         """Which threads that have arrived may continue: a bool, or one for each."""
         match stmt:
             case Barrier(scope=BarrierScope.WARP):
@@ -139,7 +139,7 @@ class Barriers:
             case Acquire(semaphore=slot, phases=phases):
                 return self._released[slot.name][self._semaphore(lanes, slot)] >= lanes.value(phases) * self._releases[slot.name]
 
-    def _keys(self, stmt: Barrier, lanes: Lanes) -> tuple[Ints, int | Ints]:
+    def _keys(self, stmt: Barrier, lanes: ExecutedLanes) -> tuple[Ints, int | Ints]:
         """The barrier that each thread reaches, and how many threads it synchronizes."""
         launch, scope = self.launch, stmt.scope
         match scope:
@@ -162,7 +162,7 @@ class Barriers:
             self._arrived[scope], self._met[scope] = np.zeros(count, np.int64), np.zeros(count, np.int64)
         return keys, needed
 
-    def _semaphore(self, lanes: Lanes, slot: SemaphoreSlot) -> Ints:
+    def _semaphore(self, lanes: ExecutedLanes, slot: SemaphoreSlot) -> Ints:
         place = np.zeros(len(lanes), np.int64)
         for e, n in zip(slot.index, self._extents[slot.name], strict=True):
             at = lanes.values(e)

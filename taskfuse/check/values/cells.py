@@ -26,7 +26,7 @@ MOST = 1 << 24
 
 
 @dataclass(slots=True, eq=False)
-class Region:
+class CellRegion:
     """Cells of some buffers: ``owners`` copies of ``count`` cells of ``grain`` bytes, which begin at byte ``first`` of Shared memory."""
 
     terms: Terms
@@ -36,7 +36,7 @@ class Region:
 
 
 @dataclass(slots=True, eq=False)
-class Store:
+class CellStore:
     """A buffer or a tensor argument.
 
     Attributes:
@@ -50,7 +50,7 @@ class Store:
     memory: MemoryType
     extents: tuple[int, ...]
     origin: int
-    region: Region | None
+    region: CellRegion | None
     shares: bool = False
 
     @property
@@ -66,20 +66,20 @@ class Cells:
     """
 
     def __init__(self, kernel: Kernel, symbols: Mapping[str, int], threads: int, blocks: int) -> None:
-        self.stores: dict[str, Store] = {}
+        self.stores: dict[str, CellStore] = {}
         self._left = MOST
         for p in kernel.params:
             if isinstance(p, TensorParam):
                 extents = tuple(int(evaluate(e, symbols)) for e in p.shape)
                 region = self._region(1, prod(extents), p.dtype.itemsize, 0) if p.is_output else None
-                self.stores[p.name] = Store(p.name, p.dtype, MemoryType.Global, extents, 0, region)
+                self.stores[p.name] = CellStore(p.name, p.dtype, MemoryType.Global, extents, 0, region)
         for output, source in kernel.in_place.items():
             self.stores[source].region = self.stores[output].region
-        shared: list[Store] = []
+        shared: list[CellStore] = []
         end = 0
         for b in kernel.buffers:
             extents = tuple(int(evaluate(e, symbols)) for e in b.shape)
-            store = self.stores[b.name] = Store(b.name, b.dtype, b.memory, extents, 0, None)
+            store = self.stores[b.name] = CellStore(b.name, b.dtype, b.memory, extents, 0, None)
             if MEDIA[b.memory].is_placed:
                 store.origin = -(-end // b.align) * b.align if b.offset is None else int(evaluate(b.offset, symbols))
                 end = max(end, store.origin + store.size * b.dtype.itemsize)
@@ -88,15 +88,15 @@ class Cells:
                 store.region = self._region(threads if MEDIA[b.memory].is_private else 1, store.size, b.dtype.itemsize, 0)
         self._place(shared, blocks)
 
-    def _region(self, owners: int, count: int, grain: int, first: int) -> Region:
+    def _region(self, owners: int, count: int, grain: int, first: int) -> CellRegion:
         self._left -= owners * count
         if self._left < 0:
             raise TooLarge
-        return Region(Terms.full((owners * count,), NOTHING), count, grain, first)
+        return CellRegion(Terms.full((owners * count,), NOTHING), count, grain, first)
 
-    def _place(self, shared: list[Store], blocks: int) -> None:
+    def _place(self, shared: list[CellStore], blocks: int) -> None:
         """One region for all buffers that overlap, directly or through others."""
-        group: list[Store] = []
+        group: list[CellStore] = []
         end = 0
         for store in [*sorted(shared, key=lambda s: s.origin), None]:
             if group and (store is None or store.origin >= end):
@@ -111,7 +111,7 @@ class Cells:
                 end = max(end, store.origin + store.size * store.dtype.itemsize)
 
     @staticmethod
-    def cells(store: Store, owners: Ints, elements: Ints) -> Ints:
+    def cells(store: CellStore, owners: Ints, elements: Ints) -> Ints:
         """The first cell of each element. ``owners``: the thread, or the block, of each."""
         region = store.region
         assert region is not None
@@ -121,7 +121,7 @@ class Cells:
         return owners * region.count + (store.origin - region.first + elements * store.dtype.itemsize) // region.grain
 
     @staticmethod
-    def read(store: Store, cells: Ints) -> tuple[Terms, Bools | None]:
+    def read(store: CellStore, cells: Ints) -> tuple[Terms, Bools | None]:
         """The terms of elements, by their first cells, and which of them are whole."""
         region = store.region
         assert region is not None
@@ -134,7 +134,7 @@ class Cells:
         return found, whole
 
     @staticmethod
-    def write(store: Store, cells: Ints, terms: Terms) -> None:
+    def write(store: CellStore, cells: Ints, terms: Terms) -> None:
         """Write elements, by their first cells."""
         region = store.region
         assert region is not None
@@ -145,7 +145,7 @@ class Cells:
                 region.terms.data[cells + k] = k
 
     @staticmethod
-    def addressed(store: Store, owners: Ints, addresses: Ints, what: str) -> Ints:
+    def addressed(store: CellStore, owners: Ints, addresses: Ints, what: str) -> Ints:
         """The cells at byte addresses of Shared memory, which an engine computes. Raises :class:`Refuted` outside the buffers around ``store``."""
         region = store.region
         assert region is not None

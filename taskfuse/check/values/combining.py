@@ -1,4 +1,4 @@
-"""What computations make of reductions and scans: terms at points of the iteration space, and partial results joined."""
+"""Computations of reductions and scans: terms at points of the iteration space, and combinations of partial results."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from taskfuse.check.values.elements import row_major
-from taskfuse.check.values.lanes import Lanes
+from taskfuse.check.values.lanes import ExecutedLanes
 from taskfuse.check.values.matching import chosen, folded, inherited, matches
 from taskfuse.check.values.partials import Fold
-from taskfuse.check.values.state import State, points
+from taskfuse.check.values.state import RunState, points
 from taskfuse.check.values.terms import Bools, Ints, Terms
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
@@ -21,7 +21,7 @@ from taskfuse.kir.witness import Accumulate, Reduce
 ADD, MUL, FMA, COPY = (ELEMENTWISE[name] for name in ("add", "mul", "fma", "copy"))
 
 
-def reduced(state: State, stmt: Compute, fold: Fold, holds: Holds, lanes: Lanes, operands: list[Terms]) -> Terms | None:
+def reduced(state: RunState, stmt: Compute, fold: Fold, holds: Holds, lanes: ExecutedLanes, operands: list[Terms]) -> Terms | None:
     """What a computation for a reduction or a scan gives; ``None`` for one that moves a partial result.
 
     A multiply-add is the body of a sum of products, and the sum, in one.
@@ -44,7 +44,7 @@ def _body_is_copy(fold: Fold) -> bool:
     return isinstance(fold.rule, Accumulate) or fold.rule.body is COPY
 
 
-def _term(state: State, stmt: Compute, fold: Fold, holds: Holds, lanes: Lanes, operands: list[Terms], op: Elementwise) -> Terms:
+def _term(state: RunState, stmt: Compute, fold: Fold, holds: Holds, lanes: ExecutedLanes, operands: list[Terms], op: Elementwise) -> Terms:
     """The term of a reduction at the point that a statement claims: what it makes of its operands, compared with the body."""
     tensor, n = fold.tensor, len(lanes)
     rule = fold.rule
@@ -72,9 +72,9 @@ def _term(state: State, stmt: Compute, fold: Fold, holds: Holds, lanes: Lanes, o
 
 
 def _at_points(
-    state: State,
+    state: RunState,
     stmt: Compute,
-    lanes: Lanes,
+    lanes: ExecutedLanes,
     operands: Sequence[Terms],
     expected: Sequence[Terms],
     fold: Fold,
@@ -102,7 +102,7 @@ def _at_points(
     return found
 
 
-def _combined(state: State, stmt: Compute, fold: Fold, lanes: Lanes, left: Terms, right: Terms) -> Terms:
+def _combined(state: RunState, stmt: Compute, fold: Fold, lanes: ExecutedLanes, left: Terms, right: Terms) -> Terms:
     """Two partial results joined."""
     n = len(lanes)
     if stmt.dtype is not fold.dtype:

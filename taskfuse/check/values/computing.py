@@ -1,4 +1,4 @@
-"""What computations of threads make of terms.
+"""The effect of threads' computations on terms.
 
 The claim of a statement names a tensor and an index, and so the definition to compare with; the term follows from the operands' own terms. A
 computation that differs from the definition gives a wrong term, which is reported if it reaches an output.
@@ -10,23 +10,23 @@ import numpy as np
 
 from taskfuse.check.values.combining import reduced
 from taskfuse.check.values.elements import MOVES, Tensor
-from taskfuse.check.values.lanes import Lanes
+from taskfuse.check.values.lanes import ExecutedLanes
 from taskfuse.check.values.matching import chosen, claimed, folded, inherited, matches
 from taskfuse.check.values.partials import Fold
-from taskfuse.check.values.state import NUMBERS, State, points
+from taskfuse.check.values.state import NUMBERS, RunState, points
 from taskfuse.check.values.terms import WRONG, Terms, converted, is_constant
 from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Content
 from taskfuse.kir.witness import Apply
 
 
-def compute(state: State, stmt: Compute, lanes: Lanes) -> None:
+def compute(state: RunState, stmt: Compute, lanes: ExecutedLanes) -> None:
     """``out = op(operands)``."""
     operands = [state.operand(o, lanes, stmt) for o in stmt.operands]
     state.write(stmt.out, lanes, _computed(state, stmt, lanes, operands), stmt)
 
 
-def _computed(state: State, stmt: Compute, lanes: Lanes, operands: list[Terms]) -> Terms:
+def _computed(state: RunState, stmt: Compute, lanes: ExecutedLanes, operands: list[Terms]) -> Terms:
     holds = stmt.holds
     tensor = None if holds is None else state.elements.tensors.get(holds.tensor)
     fold = None if tensor is None else state.partials.folds.get(tensor.number)
@@ -47,12 +47,12 @@ def _computed(state: State, stmt: Compute, lanes: Lanes, operands: list[Terms]) 
     return _moved(state, stmt, lanes, operands[0], fold) if stmt.op in MOVES else _plain(state, stmt, lanes, operands)
 
 
-def _is_copy(state: State, tensor: Tensor, rule: Apply) -> bool:
+def _is_copy(state: RunState, tensor: Tensor, rule: Apply) -> bool:
     """True if the elements of a tensor are those of another."""
     return rule.op in MOVES and all(o is tensor.dtype for o in (rule.dtype, *map(state.elements.operand_dtype, rule.operands)))
 
 
-def _moved(state: State, stmt: Compute, lanes: Lanes, term: Terms, fold: Fold | None = None) -> Terms:
+def _moved(state: RunState, stmt: Compute, lanes: ExecutedLanes, term: Terms, fold: Fold | None = None) -> Terms:
     """A term as it is, converted if it is a constant; a complete result of ``fold`` is the element that it is of."""
     if fold is not None and stmt.holds is not None:
         places, inside = claimed(state, stmt.holds, fold.tensor, lanes)
@@ -77,7 +77,7 @@ def _moved(state: State, stmt: Compute, lanes: Lanes, term: Terms, fold: Fold | 
     return term
 
 
-def _applied(state: State, stmt: Compute, lanes: Lanes, operands: list[Terms], tensor: Tensor, rule: Apply) -> Terms:
+def _applied(state: RunState, stmt: Compute, lanes: ExecutedLanes, operands: list[Terms], tensor: Tensor, rule: Apply) -> Terms:
     """A function of operands, compared with its definition at the element that the statement claims."""
     assert stmt.holds is not None
     places, inside = claimed(state, stmt.holds, tensor, lanes)
@@ -103,7 +103,7 @@ def _applied(state: State, stmt: Compute, lanes: Lanes, operands: list[Terms], t
     return found
 
 
-def _plain(state: State, stmt: Compute, lanes: Lanes, operands: list[Terms]) -> Terms:
+def _plain(state: RunState, stmt: Compute, lanes: ExecutedLanes, operands: list[Terms]) -> Terms:
     """A computation that no definition says."""
     everywhere = np.arange(len(lanes))
     wrong = state.wrong(stmt, lanes.role, lanes.ids, lambda k: f"computes {stmt.op}, which no definition says")

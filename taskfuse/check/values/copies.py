@@ -1,4 +1,4 @@
-"""What statements that copy make of terms: choices, vectors, shuffles, gathers. A copy claims nothing: a term is the same wherever it lies."""
+"""The effect of copying statements on terms: choices, vectors, shuffles, gathers. A copy claims nothing: a term is the same wherever it lies."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 from taskfuse.check.refuted import Refuted, TooLarge
 from taskfuse.check.values.elements import value
-from taskfuse.check.values.lanes import Lanes
+from taskfuse.check.values.lanes import ExecutedLanes
 from taskfuse.check.values.matching import claimed
-from taskfuse.check.values.state import State, points
+from taskfuse.check.values.state import RunState, points
 from taskfuse.check.values.terms import NOTHING, Bools, Ints, Terms
 from taskfuse.dtypes import DType
 from taskfuse.kir import Kernel
@@ -20,14 +20,14 @@ from taskfuse.kir.products import Shuffle
 from taskfuse.kir.witness import Find
 
 SAMPLES = 64
-"""How many values of an index that is data are tried for each thread, if not all."""
+"""Values of a data-dependent index that are tried per thread, if not all."""
 MOST = 1 << 20
 """How many are tried for all threads of a statement."""
 ROWS = 1 << 14
 """How many are looked at side by side."""
 
 
-def choose(state: State, stmt: Choose, lanes: Lanes) -> None:
+def choose(state: RunState, stmt: Choose, lanes: ExecutedLanes) -> None:
     """The operand of the first case that holds."""
     n = len(lanes)
     found, left = Terms.full((n,), NOTHING), np.ones(n, np.bool_)
@@ -43,7 +43,7 @@ def choose(state: State, stmt: Choose, lanes: Lanes) -> None:
     state.write(stmt.out, lanes, found, stmt)
 
 
-def copy(state: State, stmt: VectorCopy | AsyncCopy, lanes: Lanes) -> None:
+def copy(state: RunState, stmt: VectorCopy | AsyncCopy, lanes: ExecutedLanes) -> None:
     """Elements as they are; zeros where an asynchronous copy is not valid."""
     valid = lanes.holds(stmt.valid) if isinstance(stmt, AsyncCopy) else True
     store = state.cells.stores[stmt.out.buffer]
@@ -56,13 +56,13 @@ def copy(state: State, stmt: VectorCopy | AsyncCopy, lanes: Lanes) -> None:
     state.write_wide(stmt.out, lanes, found, stmt)
 
 
-def shuffle(state: State, stmt: Shuffle, lanes: Lanes) -> None:
+def shuffle(state: RunState, stmt: Shuffle, lanes: ExecutedLanes) -> None:
     """What another lane of the warp holds."""
     held = state.read(stmt.source, lanes, stmt)
     state.write(stmt.out, lanes, held[np.arange(len(lanes)) ^ stmt.mask], stmt)
 
 
-def gather(state: State, stmt: Gather, lanes: Lanes) -> None:
+def gather(state: RunState, stmt: Gather, lanes: ExecutedLanes) -> None:
     """Elements at an index that is data: what is defined, for every value of the index that is tried."""
     holds, width, n = stmt.holds, stmt.width, len(lanes)
     tensor = None if holds is None else state.elements.tensors.get(holds.tensor)
@@ -99,7 +99,7 @@ def gather(state: State, stmt: Gather, lanes: Lanes) -> None:
     state.write_wide(stmt.out, lanes, found.reshape(n, width), stmt)
 
 
-def _elsewhere(state: State, stmt: Gather, rule: Find, dtype: DType, lanes: Lanes, at: dict[str, Any], choices: Ints, width: int) -> Bools:
+def _elsewhere(state: RunState, stmt: Gather, rule: Find, dtype: DType, lanes: ExecutedLanes, at: dict[str, Any], choices: Ints, width: int) -> Bools:
     """For each element of each thread, whether another one than the definition's is gathered for one of some values of the index."""
     count, tried = len(lanes), len(choices)
     rows, values = np.repeat(np.arange(count), tried), np.tile(choices, (count, 1))

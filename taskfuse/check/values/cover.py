@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import Node
-from taskfuse.check.tables import Table
+from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.digits import without_digits
 from taskfuse.check.values.orders import merged, named, reach_of
 from taskfuse.check.values.questions import equal, proves
@@ -369,14 +369,14 @@ def _product(counts: Iterable[int]) -> int:
     return total
 
 
-def _table(v: Visits, spans: Mapping[str, tuple[int, int]], rows: Mapping[str, Ints] | None, conditions: list[Expr]) -> Table:
+def _table(v: Visits, spans: Mapping[str, tuple[int, int]], rows: Mapping[str, Ints] | None, conditions: list[Expr]) -> ValueTable:
     """All values that symbols have together under conditions."""
     names = spans.keys() | (rows or {}).keys()
     for c in conditions:
         if not c.free <= names:
             raise Open(f"which points {c} leaves is not known", v.node)
     axes = [{name: np.arange(lo, hi)} for name, (lo, hi) in spans.items()]
-    return Table([*axes, *([] if rows is None else [rows])], conditions)
+    return ValueTable([*axes, *([] if rows is None else [rows])], conditions)
 
 
 def _parted(e: Expr, few: Iterable[str], tied: Iterable[str], many: Mapping[str, Span], node: Node) -> tuple[Expr, Expr, dict[str, Expr]]:

@@ -1,4 +1,4 @@
-"""Which threads' partial results a thread holds after all have been joined: the steps between, executed for all threads of a block at once.
+"""The threads whose partial results a thread holds after a cross-thread reduction: the combining steps, executed for all threads of a block at once.
 
 Shuffles, trees over Shared memory and slots of warps are straight-line code over registers and workspaces. Each register and each element of a workspace
 holds a set of threads: those whose accumulators are in it. A step joins two disjoint sets, and what it reads has been written.
@@ -14,13 +14,13 @@ import numpy as np
 
 from taskfuse.check.bounded_variables import Trip
 from taskfuse.check.constraints import Constraints
-from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, Block, Node
+from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, Node, StatementBlock
 from taskfuse.check.values.claims import taken
 from taskfuse.check.values.neutral_terms import neutral_of, partial_start, set_to
-from taskfuse.check.values.partial_results import Bools, Cells, Ints, places, writers_of
+from taskfuse.check.values.partial_results import Bools, Ints, ThreadSets, places, writers_of
 from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.solve import Open, solved
-from taskfuse.check.values.written import Storage
+from taskfuse.check.values.written import BufferStorage
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.medium import MEDIA, Reach
@@ -59,7 +59,7 @@ class CrossThreadReductions:
         definition: Definition,
         accumulator: str,
         others: frozenset[str],
-        storages: Mapping[str, Storage],
+        storages: Mapping[str, BufferStorage],
         block: tuple[int, int, int],
         constraints: Constraints,
     ) -> None:
@@ -75,9 +75,9 @@ class CrossThreadReductions:
         parts = linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1])
         self.threads: dict[str, Ints] = dict(zip(THREAD_NAMES, parts, strict=True))
         self.words = (self.count + 63) // 64
-        self.registers: dict[tuple[str, tuple[int, ...]], Cells] = {}
-        self.shared: dict[tuple[str, tuple[int, ...]], Cells] = {}
-        self.workspace: dict[str, list[tuple[tuple[Expr, ...], Cells]]] = {}
+        self.registers: dict[tuple[str, tuple[int, ...]], ThreadSets] = {}
+        self.shared: dict[tuple[str, tuple[int, ...]], ThreadSets] = {}
+        self.workspace: dict[str, list[tuple[tuple[Expr, ...], ThreadSets]]] = {}
         self.assumed: dict[Expr, None] = {}
         self.under: frozenset[Expr] = frozenset()  # conditions around the statement at hand that are not of threads alone
         self.steps = 0
@@ -112,7 +112,7 @@ class CrossThreadReductions:
         bits[~cells.known] = False
         return Joined(bits, cells.blocks, cells.spans, tuple(self.assumed))
 
-    def _own(self, index: tuple[int, ...]) -> Cells:
+    def _own(self, index: tuple[int, ...]) -> ThreadSets:
         """The accumulators before any step: each thread has its own. That each is set before it is joined is checked elsewhere."""
         found = self.registers.get((self.accumulator, index))
         if found is None:
@@ -120,7 +120,7 @@ class CrossThreadReductions:
             t = np.arange(self.count)
             sets[t, self.alike // 64] = np.uint64(1) << (self.alike % 64).astype(np.uint64)
             of = np.full(self.count, self.numbers.setdefault(index, len(self.numbers)), np.int64)
-            found = self.registers[self.accumulator, index] = Cells(sets, np.ones(self.count, np.bool_), of, {}, {})
+            found = self.registers[self.accumulator, index] = ThreadSets(sets, np.ones(self.count, np.bool_), of, {}, {})
         return found
 
     # -- control --------------------------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class CrossThreadReductions:
         elif self._is_mine(node):
             self._execute(node, env, mask)
 
-    def _body(self, block: Block, env: dict[str, int], mask: Bools) -> None:
+    def _body(self, block: StatementBlock, env: dict[str, int], mask: Bools) -> None:
         for node in block.nodes:
             self._node(node, env, mask)
 
@@ -193,12 +193,14 @@ class CrossThreadReductions:
                 lanes = np.arange(self.count) ^ stmt.mask
                 if self.count % 32:
                     raise Open("a shuffle in a block that is not whole warps", node)
-                self._write(node, stmt.out, env, mask, Cells(value.sets[lanes], value.known[lanes], value.of[lanes], value.blocks, value.spans, value.under))
+                self._write(
+                    node, stmt.out, env, mask, ThreadSets(value.sets[lanes], value.known[lanes], value.of[lanes], value.blocks, value.spans, value.under)
+                )
             case Compute(op=op, operands=(Immediate(),)) if op is COPY:
                 start = set_to(stmt, self.rule.dtype)
                 if start is None or not any(is_same_number(start, known) for known in (neutral_of(self.rule), partial_start(self.rule))):
                     raise Open(f"partial results start with {start}", node)
-                none = Cells(np.zeros((self.count, self.words), np.uint64), np.ones(self.count, np.bool_), np.full(self.count, -1, np.int64), {}, {})
+                none = ThreadSets(np.zeros((self.count, self.words), np.uint64), np.ones(self.count, np.bool_), np.full(self.count, -1, np.int64), {}, {})
                 self._write(node, stmt.out, env, mask, none)
             case Compute(op=op, operands=(Access() as a,)) if op is COPY:
                 self._write(node, stmt.out, env, mask, self._read(node, a, env, mask))
@@ -218,7 +220,7 @@ class CrossThreadReductions:
     def _is_shared_by_blocks(self, access: Access) -> bool:
         return MEDIA[self.storages[access.buffer].memory].reach is Reach.GRID
 
-    def _sum(self, node: Node, a: Cells, b: Cells, mask: Bools) -> Cells:
+    def _sum(self, node: Node, a: ThreadSets, b: ThreadSets, mask: Bools) -> ThreadSets:
         if not a.is_of_blocks(b.blocks, b.spans) and a.sets[mask].any() and b.sets[mask].any():
             raise Open("it joins results of other blocks with its own", node)
         common = a.sets & b.sets
@@ -230,7 +232,7 @@ class CrossThreadReductions:
         if apart.any() and (mask & (a.of >= 0) & (b.of >= 0) & apart).any():
             raise Open("it joins partial results of different elements", node)
         full = a if a.sets[mask].any() else b
-        return Cells(a.sets | b.sets, a.known & b.known, np.maximum(a.of, b.of), full.blocks, full.spans, a.under | b.under)
+        return ThreadSets(a.sets | b.sets, a.known & b.known, np.maximum(a.of, b.of), full.blocks, full.spans, a.under | b.under)
 
     def _index(self, access: Access, env: Mapping[str, int]) -> list[Ints] | None:
         """The index of an element, of each thread; ``None`` if it depends on more."""
@@ -251,7 +253,7 @@ class CrossThreadReductions:
         if access.buffer in self.others:
             raise Open(f"partial results are joined in {access.buffer}, which takes terms of its own", node)
 
-    def _read(self, node: Node, access: Access, env: Mapping[str, int], mask: Bools) -> Cells:
+    def _read(self, node: Node, access: Access, env: Mapping[str, int], mask: Bools) -> ThreadSets:
         self._only_parts(node, access)
         index = self._index(access, env)
         if index is None:
@@ -270,7 +272,7 @@ class CrossThreadReductions:
             raise Open(f"thread {t} reads a partial result that was never written", node)
         return found
 
-    def _gathered(self, node: Node, access: Access, index: list[Ints]) -> Cells:
+    def _gathered(self, node: Node, access: Access, index: list[Ints]) -> ThreadSets:
         sets = np.zeros((self.count, self.words), np.uint64)
         known = np.zeros(self.count, np.bool_)
         of = np.full(self.count, -1, np.int64)
@@ -291,16 +293,16 @@ class CrossThreadReductions:
             cell = self.shared.get((access.buffer, row))
             if cell is not None and cell.sets.any() and not cell.is_of_blocks(blocks, spans):
                 known[threads] = False
-        return Cells(sets, known, of, blocks, spans, frozenset[Expr]().union(*under))
+        return ThreadSets(sets, known, of, blocks, spans, frozenset[Expr]().union(*under))
 
-    def _write(self, node: Node, access: Access, env: Mapping[str, int], mask: Bools, value: Cells) -> None:
+    def _write(self, node: Node, access: Access, env: Mapping[str, int], mask: Bools, value: ThreadSets) -> None:
         self._only_parts(node, access)
         index = self._index(access, env)
         storage = self.storages[access.buffer]
         under = value.under | self.under
         if self._is_shared_by_blocks(access):
             place = tuple(self._at(e, env) for e in access.index)
-            self.workspace.setdefault(access.buffer, []).append((place, Cells(value.sets, value.known & mask, value.of, value.blocks, value.spans, under)))
+            self.workspace.setdefault(access.buffer, []).append((place, ThreadSets(value.sets, value.known & mask, value.of, value.blocks, value.spans, under)))
             return
         if index is None:
             raise Open("the place where it stores partial results depends on more than threads", node)
@@ -310,14 +312,14 @@ class CrossThreadReductions:
             key = access.buffer, tuple(int(i[0]) for i in index)
             old = self._own(key[1]) if access.buffer == self.accumulator else self.registers.get(key)
             if old is None or mask.all():
-                self.registers[key] = Cells(value.sets.copy(), value.known & mask, value.of.copy(), value.blocks, value.spans, under)
+                self.registers[key] = ThreadSets(value.sets.copy(), value.known & mask, value.of.copy(), value.blocks, value.spans, under)
             else:
                 sets = np.where(mask[:, None], value.sets, old.sets)
                 known, of = np.where(mask, value.known, old.known), np.where(mask, value.of, old.of)
                 full = value if value.sets[mask].any() else old
                 if not value.is_of_blocks(old.blocks, old.spans):  # these are one for all threads: what is of others is not known any more
                     known &= ~sets.any(axis=1) | (mask if full is value else ~mask)
-                self.registers[key] = Cells(sets, known, of, full.blocks, full.spans, under | old.under)
+                self.registers[key] = ThreadSets(sets, known, of, full.blocks, full.spans, under | old.under)
             return
         made: dict[tuple[int, ...], int] = {}
         writers = np.flatnonzero(mask)
@@ -328,7 +330,9 @@ class CrossThreadReductions:
                 raise Open(f"threads {before} and {t} put different partial results in one place", node)
         for row, t in made.items():
             one = slice(t, t + 1)
-            self.shared[access.buffer, row] = Cells(value.sets[one].copy(), value.known[one].copy(), value.of[one].copy(), value.blocks, value.spans, under)
+            self.shared[access.buffer, row] = ThreadSets(
+                value.sets[one].copy(), value.known[one].copy(), value.of[one].copy(), value.blocks, value.spans, under
+            )
 
     # -- blocks ---------------------------------------------------------------------------------------------------------------------
 
@@ -354,7 +358,7 @@ class CrossThreadReductions:
             self.under = around
         return True
 
-    def _elements(self, block: Block, env: dict[str, int]) -> Iterator[tuple[Node, dict[str, int]]]:
+    def _elements(self, block: StatementBlock, env: dict[str, int]) -> Iterator[tuple[Node, dict[str, int]]]:
         """The steps inside a loop over blocks, once for each element that a thread joins in a trip of it, and what loops over elements are at."""
         for node in block.nodes:
             if self._is_mine(node):
@@ -408,7 +412,7 @@ class CrossThreadReductions:
             under = before.under.union(substitute(c, moved) for c in cells.under)
             if cells.blocks:
                 moved = {**{n: substitute(e, moved) for n, e in cells.blocks.items()}, **moved}
-            self._write(node, out, env, mask, Cells(cells.sets[writers], writers >= 0, cells.of[writers], moved, {**cells.spans, **spans}, under))
+            self._write(node, out, env, mask, ThreadSets(cells.sets[writers], writers >= 0, cells.of[writers], moved, {**cells.spans, **spans}, under))
             return
         raise Open("it reads partial results that were never written", node)
 
@@ -426,7 +430,7 @@ def _names(access: Access, name: str) -> bool:
     return any(name in e.free for e in access.index)
 
 
-def _leaves(block: Block) -> Iterator[Node]:
+def _leaves(block: StatementBlock) -> Iterator[Node]:
     for node in block.nodes:
         if node.blocks:
             for inner in node.blocks:

@@ -18,13 +18,13 @@ from enum import Enum
 
 import numpy as np
 
-from taskfuse.check.refuted import Budget, Refuted, TooLarge
+from taskfuse.check.refuted import Refuted, TooLarge, WorkBudget
 from taskfuse.check.values import computing, copies, tiles
-from taskfuse.check.values.barriers import Barriers
+from taskfuse.check.values.barriers import LaunchBarriers
 from taskfuse.check.values.elements import Elements
-from taskfuse.check.values.lanes import Lanes, Launch
-from taskfuse.check.values.machine import Machine
-from taskfuse.check.values.state import State
+from taskfuse.check.values.lanes import ExecutedLanes, ExecutedLaunch
+from taskfuse.check.values.machine import LaunchExecution
+from taskfuse.check.values.state import RunState
 from taskfuse.check.values.terms import NOTHING, WRONG, Terms
 from taskfuse.ir.scalar import TableIndexError, evaluate
 from taskfuse.kir import Kernel, accesses
@@ -53,7 +53,7 @@ class Finding:
     notes: tuple[str, ...] = ()
 
 
-def execute(kernel: Kernel, extents: Mapping[str, int], budget: Budget | None = None, entirely: frozenset[str] = frozenset()) -> Finding | Witness | None:
+def execute(kernel: Kernel, extents: Mapping[str, int], budget: WorkBudget | None = None, entirely: frozenset[str] = frozenset()) -> Finding | Witness | None:
     """Follow one run of a kernel, and compare what its outputs hold with its definitions.
 
     Args:
@@ -74,7 +74,7 @@ def execute(kernel: Kernel, extents: Mapping[str, int], budget: Budget | None = 
         for p in kernel.params:
             if isinstance(p, HostParam):
                 symbols[p.name] = int(evaluate(p.value, symbols))
-        _Execution(kernel, symbols, budget or Budget(), entirely).run()
+        _Execution(kernel, symbols, budget or WorkBudget(), entirely).run()
     except (ZeroDivisionError, TableIndexError):  # no other IndexError: that is a fault of this code
         raise TooLarge from None
     except Refuted as e:
@@ -86,12 +86,12 @@ def execute(kernel: Kernel, extents: Mapping[str, int], budget: Budget | None = 
 class _Execution:
     """One run."""
 
-    def __init__(self, kernel: Kernel, symbols: Mapping[str, int], budget: Budget, entirely: frozenset[str]) -> None:
+    def __init__(self, kernel: Kernel, symbols: Mapping[str, int], budget: WorkBudget, entirely: frozenset[str]) -> None:
         self.kernel = kernel
-        launch = Launch(kernel, symbols)
-        self.barriers = Barriers(kernel, launch, symbols)
-        self.state = State(kernel, launch, Elements(kernel, launch.symbols), symbols, budget, entirely)
-        self.machine = Machine(kernel, launch, self.barriers, budget, self._execute, self._apart)
+        launch = ExecutedLaunch(kernel, symbols)
+        self.barriers = LaunchBarriers(kernel, launch, symbols)
+        self.state = RunState(kernel, launch, Elements(kernel, launch.symbols), symbols, budget, entirely)
+        self.machine = LaunchExecution(kernel, launch, self.barriers, budget, self._execute, self._apart)
 
     def run(self) -> None:
         """To the end. Raises :class:`Refuted`."""
@@ -99,7 +99,7 @@ class _Execution:
         for p in self.kernel.outputs:
             self._compare(p.name)
 
-    def _execute(self, stmt: Stmt, lanes: Lanes) -> None:
+    def _execute(self, stmt: Stmt, lanes: ExecutedLanes) -> None:
         state = self.state
         match stmt:
             case Compute():

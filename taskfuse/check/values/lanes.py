@@ -23,7 +23,7 @@ MOST = 1 << 16
 """Threads of a launch at most."""
 
 
-class Launch:
+class ExecutedLaunch:
     """The threads of a launch, numbered block after block; each block has a multiple of 32 numbers.
 
     Attributes:
@@ -73,7 +73,7 @@ class Launch:
 
 
 @dataclass(slots=True, eq=False)
-class Frame:
+class ExecutionFrame:
     """A list of statements, and how far some threads are in it.
 
     Attributes:
@@ -92,7 +92,7 @@ class Frame:
 
 
 @dataclass(slots=True, eq=False)
-class Lanes:
+class ExecutedLanes:
     """Some threads at one place.
 
     Attributes:
@@ -101,14 +101,14 @@ class Lanes:
         waits: they have arrived at the statement that they are at, and wait.
     """
 
-    launch: Launch
+    launch: ExecutedLaunch
     ids: Ints
     own: dict[str, Number]
-    stack: list[Frame]
+    stack: list[ExecutionFrame]
     waits: bool = False
     _fixed: dict[str, Number] = field(default_factory=lambda: dict[str, Number]())
     _values: dict[Expr, Number] = field(default_factory=lambda: dict[Expr, Number]())
-    _parts: dict[tuple[int, int], Lanes] = field(default_factory=lambda: dict[tuple[int, int], Lanes]())
+    _parts: dict[tuple[int, int], ExecutedLanes] = field(default_factory=lambda: dict[tuple[int, int], ExecutedLanes]())
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -177,19 +177,19 @@ class Lanes:
         mask = np.asarray(found, np.bool_)
         return True if mask.all() else mask if mask.any() else False
 
-    def some(self, where: Bools | Ints) -> Lanes:
+    def some(self, where: Bools | Ints) -> ExecutedLanes:
         """Some of them, at the same place."""
         own = {name: v if isinstance(v, int) else v[where] for name, v in self.own.items()}
-        stack = [Frame(f.body, f.key, f.role, f.at, f.loop, f.splits) for f in self.stack]
-        return Lanes(self.launch, self.ids[where], own, stack, self.waits)
+        stack = [ExecutionFrame(f.body, f.key, f.role, f.at, f.loop, f.splits) for f in self.stack]
+        return ExecutedLanes(self.launch, self.ids[where], own, stack, self.waits)
 
-    def in_iterations(self, var: str, values: Ints) -> Lanes:
+    def in_iterations(self, var: str, values: Ints) -> ExecutedLanes:
         """Each of them in each of some iterations of a loop, one iteration after another."""
         found = self.some(np.tile(np.arange(len(self.ids)), len(values)))
         found.own[var] = np.repeat(values, len(self.ids))
         return found
 
-    def part(self, key: tuple[int, int], where: Bools) -> Lanes:
+    def part(self, key: tuple[int, int], where: Bools) -> ExecutedLanes:
         """A part of these threads: the same object for the same ``key``, with their present state."""
         found = self._parts.get(key)
         if found is None or len(found) != np.count_nonzero(where) or not (found.ids == self.ids[where]).all():
@@ -198,7 +198,7 @@ class Lanes:
             found.own = {name: v if isinstance(v, int) else v[where] for name, v in self.own.items()}
         return found
 
-    def joined(self, other: Lanes) -> Lanes:
+    def joined(self, other: ExecutedLanes) -> ExecutedLanes:
         """Both: they are at one place."""
         ids = np.concatenate([self.ids, other.ids])
         order = np.argsort(ids)
@@ -212,4 +212,4 @@ class Lanes:
                 own[name] = np.concatenate(parts)[order]
         for mine, its in zip(self.stack, other.stack, strict=True):
             mine.splits = mine.splits or its.splits
-        return Lanes(self.launch, ids[order], own, self.stack, self.waits)
+        return ExecutedLanes(self.launch, ids[order], own, self.stack, self.waits)

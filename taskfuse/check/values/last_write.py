@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import Node
-from taskfuse.check.tables import Table
+from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.match import where_found
 from taskfuse.check.values.questions import inside, proves
@@ -90,7 +90,7 @@ class LastWrite:
                     same[block.index_name] = b // extent * extent + sym(f"{W}{b}.issuer")
         return same
 
-    def scan(self, want: Place, looks: list[Look], constraints: Constraints, *, past: bool, among: Table | None = None, may: bool = False) -> bool:
+    def scan(self, want: Place, looks: list[Look], constraints: Constraints, *, past: bool, among: ValueTable | None = None, may: bool = False) -> bool:
         """True if the read finds one of some writes in every case, tried from the last one on. All that it may find hold the same element.
 
         Args:
@@ -118,7 +118,7 @@ class LastWrite:
                     return True
         return False
 
-    def _last(self, claim: Place, want: Place, look: Look, constraints: Constraints, among: Table | None, error: Open, *, past: bool) -> Found:
+    def _last(self, claim: Place, want: Place, look: Look, constraints: Constraints, among: ValueTable | None, error: Open, *, past: bool) -> Found:
         """What the last iterations of loops that are over have left, if they write all of it."""
         loops = dict(look.loops)
         for n in claim.node.loops:
@@ -135,7 +135,7 @@ class LastWrite:
                 return found
         raise error
 
-    def _match(self, claim: Place, want: Place, look: Look, constraints: Constraints, among: Table | None, *, past: bool) -> Found | None:
+    def _match(self, claim: Place, want: Place, look: Look, constraints: Constraints, among: ValueTable | None, *, past: bool) -> Found | None:
         shape = () if claim.content is Content.ZERO else self.writes.shape(claim.tensor, claim.content)
         storage = self.writes.storages[want.buffer]
         same = self._symbols(claim, look)

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from taskfuse.check.refuted import Budget, Refuted
-from taskfuse.check.values.barriers import Barriers
-from taskfuse.check.values.lanes import Frame, Lanes, Launch, Number
+from taskfuse.check.refuted import Refuted, WorkBudget
+from taskfuse.check.values.barriers import LaunchBarriers
+from taskfuse.check.values.lanes import ExecutedLanes, ExecutedLaunch, ExecutionFrame, Number
 from taskfuse.check.values.terms import Bools
 from taskfuse.kir import Kernel, bodies, stmt_text
 from taskfuse.kir.nodes import Bind, For, If, Stmt
@@ -41,7 +41,7 @@ def no(found: Any) -> bool:
     return not found.any() if isinstance(found, np.ndarray) else not found
 
 
-class Machine:
+class LaunchExecution:
     """The threads of a launch.
 
     Args:
@@ -50,7 +50,13 @@ class Machine:
     """
 
     def __init__(
-        self, kernel: Kernel, launch: Launch, barriers: Barriers, budget: Budget, execute: Callable[[Stmt, Lanes], None], apart: Callable[[Stmt], bool]
+        self,
+        kernel: Kernel,
+        launch: ExecutedLaunch,
+        barriers: LaunchBarriers,
+        budget: WorkBudget,
+        execute: Callable[[Stmt, ExecutedLanes], None],
+        apart: Callable[[Stmt], bool],
     ) -> None:
         self.kernel = kernel
         self.launch = launch
@@ -67,7 +73,7 @@ class Machine:
 
     def run(self) -> None:
         """To the end. Raises :class:`Refuted` if no thread can continue, or at a fault."""
-        waiting = [Lanes(self.launch, self.launch.everybody, {}, [Frame(self.kernel.body, 0, "")])] if len(self.launch.everybody) else []
+        waiting = [ExecutedLanes(self.launch, self.launch.everybody, {}, [ExecutionFrame(self.kernel.body, 0, "")])] if len(self.launch.everybody) else []
         while waiting:
             waiting = self._merged(waiting)
             chosen = self._next(waiting)
@@ -76,19 +82,19 @@ class Machine:
     # -- scheduling --------------------------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def _merged(waiting: list[Lanes]) -> list[Lanes]:
+    def _merged(waiting: list[ExecutedLanes]) -> list[ExecutedLanes]:
         """Threads at one place are together; in the order of the text."""
         if len(waiting) == 1:
             return waiting
-        places: dict[tuple[tuple[int, ...], bool], Lanes] = {}
+        places: dict[tuple[tuple[int, ...], bool], ExecutedLanes] = {}
         for lanes in waiting:
             key = (lanes.place, lanes.waits)
             places[key] = places[key].joined(lanes) if key in places else lanes
         return [places[key] for key in sorted(places)]
 
-    def _next(self, waiting: list[Lanes]) -> Lanes:
+    def _next(self, waiting: list[ExecutedLanes]) -> ExecutedLanes:
         """The threads to run next: a group that can continue as a whole; or its threads that can; or a part of a warp, if no other thread can join it."""
-        part: tuple[Lanes, Bools] | None = None
+        part: tuple[ExecutedLanes, Bools] | None = None
         for lanes in waiting:
             ready = self._ready(lanes)
             if ready.all():
@@ -110,7 +116,7 @@ class Machine:
                 return lanes
         raise self._stuck(waiting)
 
-    def _ready(self, lanes: Lanes) -> Bools:
+    def _ready(self, lanes: ExecutedLanes) -> Bools:
         """Which threads can continue; one value if it is that of all."""
         if not lanes.waits:
             return np.ones(1, np.bool_)
@@ -122,11 +128,11 @@ class Machine:
         return np.isin(warps, first[count == WARP])
 
     @staticmethod
-    def _at(lanes: Lanes) -> Stmt:
+    def _at(lanes: ExecutedLanes) -> Stmt:
         frame = lanes.stack[-1]
         return frame.body[frame.at]
 
-    def _stuck(self, waiting: list[Lanes]) -> Refuted:
+    def _stuck(self, waiting: list[ExecutedLanes]) -> Refuted:
         notes: list[str] = []
         for lanes in waiting:
             role = f" in {lanes.role}" if lanes.role else ""
@@ -146,11 +152,11 @@ class Machine:
         self._waits[id(stmt)], self._collects[id(stmt)] = waits, collects
         self._alone[id(stmt)] = self._alone[id(inside[0])] if len(inside) == 1 else not inside and self.apart(stmt)
 
-    def _advance(self, lanes: Lanes) -> list[Lanes]:
+    def _advance(self, lanes: ExecutedLanes) -> list[ExecutedLanes]:
         """Run threads until they wait, diverge, or reach a place that others may reach. Returns the rest of them."""
         while lanes.stack:
             frame = lanes.stack[-1]
-            parted: list[Lanes] | None = None
+            parted: list[ExecutedLanes] | None = None
             if frame.at == len(frame.body):
                 parted = self._leave(lanes, frame)
             else:
@@ -164,12 +170,12 @@ class Machine:
                         self._inside(stmt, lanes)
                         frame.at += 1
                     case Bind(body=body):
-                        lanes.stack.append(Frame(body, 0, frame.role))
+                        lanes.stack.append(ExecutionFrame(body, 0, frame.role))
                     case If():
                         parted = self._branch(stmt, lanes, frame)
                     case For():
                         self._enter(stmt, lanes)
-                        lanes.stack.append(Frame(stmt.body, 0, frame.role, loop=stmt))
+                        lanes.stack.append(ExecutionFrame(stmt.body, 0, frame.role, loop=stmt))
                         parted = self._loop(stmt, lanes)
                     case CursorInit() | Advance():
                         self._cursor(stmt, lanes)
@@ -185,36 +191,36 @@ class Machine:
                 return parted
         return []
 
-    def _pass(self, lanes: Lanes) -> None:
+    def _pass(self, lanes: ExecutedLanes) -> None:
         """Threads have waited for long enough."""
         lanes.waits = False
         if isinstance(self._at(lanes), WAITING):
             lanes.stack[-1].at += 1
 
     @staticmethod
-    def _leave(lanes: Lanes, frame: Frame) -> list[Lanes] | None:
+    def _leave(lanes: ExecutedLanes, frame: ExecutionFrame) -> list[ExecutedLanes] | None:
         """Threads at the end of a list. Where they came apart they may come together again."""
         if frame.loop is not None:
             var = lanes.own[frame.loop.var]
             lanes.own[frame.loop.var] = var + lanes.own[f"step {len(lanes.stack) - 1}"]
-            return Machine._loop(frame.loop, lanes)
+            return LaunchExecution._loop(frame.loop, lanes)
         lanes.stack.pop()
         if lanes.stack:
             lanes.stack[-1].at += 1
         return [lanes] if frame.splits else None
 
     @staticmethod
-    def _enter(stmt: For, lanes: Lanes) -> None:
+    def _enter(stmt: For, lanes: ExecutedLanes) -> None:
         """The bounds of a loop that is entered."""
         start, stop, step = (lanes.value(e) for e in (stmt.start, stmt.stop, stmt.step))
         depth = len(lanes.stack)
         lanes.own |= {stmt.var: start, f"stop {depth}": stop, f"step {depth}": step}
 
     @staticmethod
-    def _loop(stmt: For, lanes: Lanes) -> list[Lanes] | None:
+    def _loop(stmt: For, lanes: ExecutedLanes) -> list[ExecutedLanes] | None:
         """Threads before an iteration: those that have one enter it, the others continue after the loop."""
 
-        def left(some: Lanes) -> Lanes:
+        def left(some: ExecutedLanes) -> ExecutedLanes:
             some.stack.pop()
             for name in (stmt.var, f"stop {len(some.stack)}", f"step {len(some.stack)}"):
                 del some.own[name]
@@ -234,12 +240,12 @@ class Machine:
         stay.stack[-1].at, stay.stack[-1].splits = 0, True
         return [stay, gone]
 
-    def _branch(self, stmt: If, lanes: Lanes, frame: Frame) -> list[Lanes] | None:
+    def _branch(self, stmt: If, lanes: ExecutedLanes, frame: ExecutionFrame) -> list[ExecutedLanes] | None:
         """Threads in front of a chain go to their arms."""
-        parts: list[Lanes] = []
+        parts: list[ExecutedLanes] = []
         for k, where in self._arms(stmt, lanes):
             arm = None if k < 0 else stmt.branches[k]
-            inner = None if arm is None else Frame(arm.body, k + 1, arm.label or frame.role, splits=where is not None)
+            inner = None if arm is None else ExecutionFrame(arm.body, k + 1, arm.label or frame.role, splits=where is not None)
             some = lanes if where is None else lanes.some(where)
             if inner is None:
                 some.stack[-1].at += 1
@@ -249,7 +255,7 @@ class Machine:
         return None if parts[0] is lanes else parts
 
     @staticmethod
-    def _arms(stmt: If, lanes: Lanes) -> list[tuple[int, Bools | None]]:
+    def _arms(stmt: If, lanes: ExecutedLanes) -> list[tuple[int, Bools | None]]:
         """The arms that threads take, and which threads: ``None`` for all. Arm -1 stands for none."""
         found: list[tuple[int, Bools | None]] = []
         left: Bools | None = None
@@ -267,7 +273,7 @@ class Machine:
                 break
         return found
 
-    def _cursor(self, stmt: CursorInit | Advance, lanes: Lanes) -> None:
+    def _cursor(self, stmt: CursorInit | Advance, lanes: ExecutedLanes) -> None:
         match stmt:
             case CursorInit(name=name, slots=slots, slot=slot, parity=parity):
                 self.slots[name] = slots
@@ -282,7 +288,7 @@ class Machine:
 
     # -- statements without waits ------------------------------------------------------------------------------------------------------
 
-    def _inside(self, stmt: Stmt, lanes: Lanes) -> None:
+    def _inside(self, stmt: Stmt, lanes: ExecutedLanes) -> None:
         """Threads execute a statement from beginning to end."""
         try:
             match stmt:
@@ -292,7 +298,7 @@ class Machine:
                     for k, where in self._arms(stmt, lanes):
                         if k >= 0:
                             some = lanes if where is None else lanes.part((id(stmt), k), where)
-                            some.stack.append(Frame((), 0, branches[k].label or lanes.role))
+                            some.stack.append(ExecutionFrame((), 0, branches[k].label or lanes.role))
                             self._list(branches[k].body, some)
                             some.stack.pop()
                 case For(var=var, body=body):
@@ -321,7 +327,7 @@ class Machine:
         except Refuted as found:
             raise found.quoting(stmt_text(stmt, self.kernel)) from None
 
-    def _list(self, body: tuple[Stmt, ...], lanes: Lanes) -> None:
+    def _list(self, body: tuple[Stmt, ...], lanes: ExecutedLanes) -> None:
         for stmt in body:
             self.budget.spend(0)
             self._inside(stmt, lanes)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import BLOCKS, THREADS, Node
-from taskfuse.check.tables import KEPT, Ints, Join, Table
+from taskfuse.check.tables import KEPT, Ints, TableJoin, ValueTable
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.solve import Equation, Open
 from taskfuse.check.values.write_and_read import Found, WriteAndRead
@@ -75,7 +75,7 @@ def _mixed(pair: WriteAndRead, differences: list[Expr], elements: list[Expr], mi
     return found
 
 
-def _sides(pair: WriteAndRead, d: Expr, write: Table, read: Table) -> _Sides:
+def _sides(pair: WriteAndRead, d: Expr, write: ValueTable, read: ValueTable) -> _Sides:
     """What must be equal for a difference to be 0: the part that the write's table has, and the opposite of that of the read's."""
     terms, constant = terms_of(d)
     left: Expr = const(0)
@@ -135,7 +135,7 @@ def _reader_filters(pair: WriteAndRead, names: set[str]) -> list[Expr]:
 
 
 def _compare(
-    pair: WriteAndRead, write: Table, read: Table, shared: list[str], differences: list[Expr], elements: list[Expr], residual: list[Expr]
+    pair: WriteAndRead, write: ValueTable, read: ValueTable, shared: list[str], differences: list[Expr], elements: list[Expr], residual: list[Expr]
 ) -> Found | None:
     """Where differences are 0, those of elements must be. Copies of a statement ask this of the same tables again and again."""
     key = write, read, *shared, *differences, None, *elements
@@ -153,14 +153,14 @@ def _compare(
     return Found((), left)
 
 
-def _left(pair: WriteAndRead, write: Table, read: Table, shared: list[str], differences: list[Expr], elements: list[Expr]) -> Table:
+def _left(pair: WriteAndRead, write: ValueTable, read: ValueTable, shared: list[str], differences: list[Expr], elements: list[Expr]) -> ValueTable:
     """The points of the read that the write does not leave; its table if these are all. Raises :class:`Open`."""
     keys = [(write.grid(sym(n)), read.grid(sym(n))) for n in shared]
     keys += [_sides(pair, d, write, read) for d in differences]
     wrong = [_sides(pair, d, write, read) for d in elements]
     if not write.count:
         return read
-    join = Join(write, read, keys)
+    join = TableJoin(write, read, keys)
     if not join.hit.any():
         return read
     if not join.is_one(wrong):
@@ -169,7 +169,7 @@ def _left(pair: WriteAndRead, write: Table, read: Table, shared: list[str], diff
     return read.some(~join.hit)
 
 
-def _fault(pair: WriteAndRead, fault: int | None, axis: int, read: Table) -> None:
+def _fault(pair: WriteAndRead, fault: int | None, axis: int, read: ValueTable) -> None:
     """An element is another on an axis. Raises :class:`Open`."""
     if fault == -1:
         raise Open(f"one place is written with different indices on axis {axis} of {pair.want.tensor}", pair.claim.node)

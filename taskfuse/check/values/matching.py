@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from taskfuse.check.values.elements import Tensor, row_major
-from taskfuse.check.values.lanes import Lanes
-from taskfuse.check.values.state import State
+from taskfuse.check.values.lanes import ExecutedLanes
+from taskfuse.check.values.state import RunState
 from taskfuse.check.values.terms import NOTHING, WRONG, Bools, Ints, Terms, constants, converted, is_constant, numbers
 from taskfuse.dtypes import DType, bool_
 from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
@@ -17,15 +17,15 @@ from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Holds
 
 
-def claimed(state: State, holds: Holds, tensor: Tensor, lanes: Lanes) -> tuple[Ints, Bools]:
+def claimed(state: RunState, holds: Holds, tensor: Tensor, lanes: ExecutedLanes) -> tuple[Ints, Bools]:
     """The element that a statement claims to make, and whether there is one."""
     return row_major([lanes.value(e) for e in holds.index], tensor.extents, len(lanes))
 
 
 def matches(
-    state: State,
+    state: RunState,
     stmt: Stmt,
-    lanes: Lanes,
+    lanes: ExecutedLanes,
     operands: Sequence[Terms],
     expected: Sequence[Terms],
     op: Elementwise,
@@ -85,7 +85,7 @@ def chosen(where: Bools, yes: Terms, no: Terms) -> Terms:
     return Terms(np.where(where, yes.tag, no.tag), np.where(where, yes.data, no.data))
 
 
-def folded(state: State, op: Elementwise, dtype: DType, operands: Sequence[Terms], otherwise: Terms) -> Terms:
+def folded(state: RunState, op: Elementwise, dtype: DType, operands: Sequence[Terms], otherwise: Terms) -> Terms:
     """The result where all operands are constants; ``otherwise`` elsewhere."""
     where = np.ones(len(otherwise), np.bool_)
     for o in operands:

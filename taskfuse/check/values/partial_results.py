@@ -16,7 +16,7 @@ Bools = NDArray[np.bool_]
 
 
 @dataclass(slots=True, eq=False)
-class Cells:
+class ThreadSets:
     """Sets of threads, one per thread or element; those not ``known`` have never been written.
 
     Attributes:
@@ -47,7 +47,7 @@ def places(index: list[Ints], count: int) -> dict[tuple[int, ...], slice | list[
     return {**readers}
 
 
-def writers_of(stored: Sequence[Ints], read: Sequence[Ints], cells: Cells) -> tuple[Ints, tuple[int, int] | None]:
+def writers_of(stored: Sequence[Ints], read: Sequence[Ints], cells: ThreadSets) -> tuple[Ints, tuple[int, int] | None]:
     """Of each thread one that stores where it reads, -1: none does; and two that store different partial results in one place, if there are such.
 
     Args:

@@ -164,7 +164,7 @@ class Fold:
         return found
 
 
-class Partials:
+class PartialNodes:
     """All nodes of a run, and the folds that they are of. Node 0 has no points."""
 
     def __init__(self, elements: Elements) -> None:

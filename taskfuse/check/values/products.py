@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from taskfuse.check.values.elements import value
-from taskfuse.check.values.lanes import Lanes
+from taskfuse.check.values.lanes import ExecutedLanes
 from taskfuse.check.values.partials import Fold, Leaves, Words
-from taskfuse.check.values.state import NUMBERS, State
+from taskfuse.check.values.state import NUMBERS, RunState
 from taskfuse.check.values.terms import WRONG, Bools, Ints, Terms, constant_tag
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -25,7 +25,7 @@ from taskfuse.kir.witness import Reduce
 ADD, MUL = ELEMENTWISE["add"], ELEMENTWISE["mul"]
 
 
-def multiply(state: State, stmt: Mma | Wgmma, lanes: Lanes, acc: Terms, a: Terms, b: Terms) -> Terms:
+def multiply(state: RunState, stmt: Mma | Wgmma, lanes: ExecutedLanes, acc: Terms, a: Terms, b: Terms) -> Terms:
     """The accumulators ``[groups, m, n]`` after the products of ``a`` ``[groups, m, k]`` and ``b`` ``[groups, n, k]``.
 
     Args:
@@ -88,7 +88,7 @@ def multiply(state: State, stmt: Mma | Wgmma, lanes: Lanes, acc: Terms, a: Terms
 class _Wide:
     """The symbols of groups of threads, ``[groups, 1, 1, 1]``, and of the elements of a tile."""
 
-    def __init__(self, lanes: Lanes, tile: dict[str, Ints]) -> None:
+    def __init__(self, lanes: ExecutedLanes, tile: dict[str, Ints]) -> None:
         self._lanes = lanes
         self._tile = tile
 
@@ -105,7 +105,7 @@ class _Wide:
         return np.full((1, 1, 1, 1), found, np.int64) if isinstance(found, int) else found
 
 
-def _expected(state: State, operands: tuple[Operand, ...], symbols: dict[str, int | Ints]) -> list[Terms]:
+def _expected(state: RunState, operands: tuple[Operand, ...], symbols: dict[str, int | Ints]) -> list[Terms]:
     """The operands of the body at all points, on four axes of which those that do not matter have length 1."""
     found: list[Terms] = []
     for o in operands:
@@ -124,7 +124,7 @@ def _expected(state: State, operands: tuple[Operand, ...], symbols: dict[str, in
     return found
 
 
-def _equal(state: State, held: Terms, expected: Terms, dtype: DType) -> Bools:
+def _equal(state: RunState, held: Terms, expected: Terms, dtype: DType) -> Bools:
     """Which operands are those expected; they are of the dtype that the instruction reads."""
     shape = np.broadcast_shapes(held.tag.shape, expected.tag.shape)
     h, e = (Terms(np.broadcast_to(t.tag, shape).reshape(-1), np.broadcast_to(t.data, shape).reshape(-1)) for t in (held, expected))
@@ -165,9 +165,9 @@ def _times(factors: list[Words]) -> Words:
 
 
 def _reasons(
-    state: State,
+    state: RunState,
     stmt: Mma | Wgmma,
-    lanes: Lanes,
+    lanes: ExecutedLanes,
     fold: Fold,
     index: list[Ints],
     held: tuple[Terms, Terms],

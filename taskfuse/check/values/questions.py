@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from taskfuse.check.bounded_variables import Element
+from taskfuse.check.bounded_variables import BoundedElement
 from taskfuse.check.bounds import by_parts
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.linear import Linear
@@ -85,5 +85,5 @@ def equal(constraints: Constraints, a: Expr, b: Expr) -> bool:
 
 def known_at(place: Place) -> Constraints:
     """What holds where an access happens."""
-    spans = (Element(sym(name), (0, n - 1)) for name, n in place.points)
+    spans = (BoundedElement(sym(name), (0, n - 1)) for name, n in place.points)
     return place.node.context.constraints.given(*spans, *place.given)

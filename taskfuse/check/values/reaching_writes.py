@@ -15,7 +15,7 @@ from taskfuse.check.constraints import Constraints
 from taskfuse.check.multibuffers import MultiBuffer, MultiBuffers
 from taskfuse.check.rings import Rings
 from taskfuse.check.statement_tree import BLOCKS, THREADS, Node
-from taskfuse.check.tables import Table
+from taskfuse.check.tables import ValueTable
 from taskfuse.check.traversals import Visit
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.cover import covered
@@ -127,7 +127,7 @@ class ReachingWrites:
             size *= ROWS + 1 if lo is None or hi is None else hi - lo + 1
         if size > ROWS:
             return False
-        table = Table([{n: np.arange(lo or 0, (hi or 0) + 1)} for n, (lo, hi) in spans.items()])
+        table = ValueTable([{n: np.arange(lo or 0, (hi or 0) + 1)} for n, (lo, hi) in spans.items()])
         return not np.any(table.grid(difference))
 
     def _stored_before(self, want: Place, constraints: Constraints) -> bool:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import BLOCK_NAMES, THREADS, Node
-from taskfuse.check.tables import Table
+from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.accumulators import Term, determined, disjoint, is_determined, is_read, touches
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
@@ -129,7 +129,7 @@ class Reductions:
         groups: dict[tuple[object, ...], list[Term]] = {}
         for t in terms:
             groups.setdefault((t.place.index, t.place.points, t.place.element), []).append(t)
-        among: Table | None = None
+        among: ValueTable | None = None
         hits: list[list[Term]] = []
         for group in groups.values():
             found = self._match(group[-1].place, want, constraints, among)
@@ -174,7 +174,7 @@ class Reductions:
                 if not disjoint(one, two):
                     raise Open("an accumulator takes terms in different places", a[0].node, b[0].node)
 
-    def _match(self, claim: Place, want: Place, constraints: Constraints, among: Table | None) -> Found | None:
+    def _match(self, claim: Place, want: Place, constraints: Constraints, among: ValueTable | None) -> Found | None:
         shared = {n.stmt.var: sym(n.stmt.var) for n in claim.node.loops if isinstance(n.stmt, For) and n in want.node.loops}
         shape = self.writes.shape(want.tensor)
         storage = self.writes.storages[want.buffer]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import Node
-from taskfuse.check.tables import Table
+from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.accumulators import Term, determined
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.cross_thread_reductions import Joined
@@ -141,7 +141,7 @@ class Starts:
         target = replace(user, element=(), content=Content.START)
         shared = {n.stmt.var: sym(n.stmt.var) for n in user.node.loops if isinstance(n.stmt, For)}
         around = known_at(user).given(*given)
-        among: Table | None = None
+        among: ValueTable | None = None
         for s in reversed(starts):
             common = {n.stmt.var for n in s.node.loops if isinstance(n.stmt, For) and n in user.node.loops}
             same = {name: e for name, e in shared.items() if name in common}
@@ -170,7 +170,7 @@ class Starts:
             setting += [Place(node, a.buffer, a.index, want.tensor, (), content=Content.START) for a in written if a not in read]
         self.set_before(setting, want, given, "it is read")
 
-    def _sets(self, claim: Place, want: Place, same: Mapping[str, Expr], constraints: Constraints, among: Table | None) -> Found | None:
+    def _sets(self, claim: Place, want: Place, same: Mapping[str, Expr], constraints: Constraints, among: ValueTable | None) -> Found | None:
         """Whether a start sets the accumulators that are used."""
         storage = self._written.storages[claim.buffer]
         return where_found(WriteAndRead(Writing(claim, storage.memory, same), want, storage, (), None, constraints, among, past=False))

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taskfuse.check.refuted import Budget, Refuted
-from taskfuse.check.values.cells import Cells, Store
+from taskfuse.check.refuted import Refuted, WorkBudget
+from taskfuse.check.values.cells import Cells, CellStore
 from taskfuse.check.values.elements import Elements
-from taskfuse.check.values.lanes import Lanes, Launch
-from taskfuse.check.values.partials import INITIAL, Fold, Partials
+from taskfuse.check.values.lanes import ExecutedLanes, ExecutedLaunch
+from taskfuse.check.values.partials import INITIAL, Fold, PartialNodes
 from taskfuse.check.values.terms import (
     BODY,
     CONSTANT,
@@ -66,18 +66,18 @@ class Writers:
     which: Ints
 
 
-class State:
+class RunState:
     """The state of a run."""
 
     def __init__(
-        self, kernel: Kernel, launch: Launch, elements: Elements, symbols: Mapping[str, int], budget: Budget, entirely: frozenset[str] = frozenset()
+        self, kernel: Kernel, launch: ExecutedLaunch, elements: Elements, symbols: Mapping[str, int], budget: WorkBudget, entirely: frozenset[str] = frozenset()
     ) -> None:
         self.kernel = kernel
         self.entirely = entirely
         self.launch = launch
         self.elements = elements
         self.budget = budget
-        self.partials = Partials(elements)
+        self.partials = PartialNodes(elements)
         self.cells = Cells(kernel, symbols, launch.blocks * launch.per, launch.blocks)
         self.maps = {p.name: p for p in kernel.params if isinstance(p, TensorMapParam)}
         self.writers: dict[str, Writers] = {}
@@ -101,7 +101,7 @@ class State:
 
     # -- cells --------------------------------------------------------------------------------------------------------------------------
 
-    def places(self, access: Access, lanes: Lanes, width: int = 1) -> Ints:
+    def places(self, access: Access, lanes: ExecutedLanes, width: int = 1) -> Ints:
         """The row-major place of the first of ``width`` elements, for each thread. Raises :class:`Refuted` outside the buffer."""
         store = self.cells.stores[access.buffer]
         place = np.zeros(len(lanes), np.int64)
@@ -120,22 +120,22 @@ class State:
             place = place * extent + at
         return place
 
-    def owners(self, store: Store, lanes: Lanes) -> Ints:
+    def owners(self, store: CellStore, lanes: ExecutedLanes) -> Ints:
         """Whose copy of a buffer each thread has."""
         return lanes.ids if MEDIA[store.memory].is_private else lanes.blocks
 
-    def read(self, access: Access, lanes: Lanes, stmt: Stmt) -> Terms:
+    def read(self, access: Access, lanes: ExecutedLanes, stmt: Stmt) -> Terms:
         """The term of an element, for each thread."""
         store = self.cells.stores[access.buffer]
         return self.fetch(store, self.owners(store, lanes), self.places(access, lanes), stmt, lanes.ids, lanes.role)
 
-    def read_wide(self, access: Access, lanes: Lanes, width: int, stmt: Stmt) -> Terms:
+    def read_wide(self, access: Access, lanes: ExecutedLanes, width: int, stmt: Stmt) -> Terms:
         """The terms of consecutive elements: ``[threads, width]``."""
         store = self.cells.stores[access.buffer]
         places = self.places(access, lanes, width)[:, None] + np.arange(width)
         return self.fetch(store, self.owners(store, lanes)[:, None], places, stmt, lanes.ids, lanes.role)
 
-    def fetch(self, store: Store, owners: Ints, places: Ints, stmt: Stmt, threads: Ints, role: str) -> Terms:
+    def fetch(self, store: CellStore, owners: Ints, places: Ints, stmt: Stmt, threads: Ints, role: str) -> Terms:
         """The terms of elements at row-major places. ``threads``: those that read them, along the first axis."""
         self.budget.spend(places.size // 8)
         if store.region is None:
@@ -147,12 +147,12 @@ class State:
         still = found.tag == NOTHING  # nothing has been written there yet
         return Terms(np.where(still, given.tag, found.tag), np.where(still, given.data, found.data))
 
-    def taken(self, store: Store, cells: Ints, stmt: Stmt, threads: Ints, role: str) -> Terms:
+    def taken(self, store: CellStore, cells: Ints, stmt: Stmt, threads: Ints, role: str) -> Terms:
         """The terms of elements by their first cells."""
         found, whole = Cells.read(store, cells)
         return found if whole is None else self._whole(store, found, whole, stmt, threads, role)
 
-    def _whole(self, store: Store, found: Terms, whole: Bools, stmt: Stmt, threads: Ints, role: str) -> Terms:
+    def _whole(self, store: CellStore, found: Terms, whole: Bools, stmt: Stmt, threads: Ints, role: str) -> Terms:
         """Terms of cells that buffers share: those that are not elements of this one are wrong."""
         bad = ~whole | (self.dtype_numbers(found) != NUMBERS[store.dtype]) & (found.tag > WRONG)
         if bad.any():
@@ -165,25 +165,25 @@ class State:
             found[bad] = self.wrong(stmt, role, who, say)
         return found
 
-    def write(self, access: Access, lanes: Lanes, terms: Terms, stmt: Stmt) -> None:
+    def write(self, access: Access, lanes: ExecutedLanes, terms: Terms, stmt: Stmt) -> None:
         """Write an element of each thread."""
         store = self.cells.stores[access.buffer]
         self.put(store, self.owners(store, lanes), self.places(access, lanes), terms, stmt, lanes.ids, lanes.role)
 
-    def write_wide(self, access: Access, lanes: Lanes, terms: Terms, stmt: Stmt) -> None:
+    def write_wide(self, access: Access, lanes: ExecutedLanes, terms: Terms, stmt: Stmt) -> None:
         """Write consecutive elements of each thread: ``[threads, width]``."""
         store, width = self.cells.stores[access.buffer], terms.tag.size // max(1, len(lanes))
         places: Ints = self.places(access, lanes, width)[:, None] + np.arange(width)
         owners = np.broadcast_to(self.owners(store, lanes)[:, None], places.shape).reshape(-1)
         self.put(store, owners, places.reshape(-1), terms.flat(), stmt, np.repeat(lanes.ids, width), lanes.role)
 
-    def put(self, store: Store, owners: Ints, places: Ints, terms: Terms, stmt: Stmt, threads: Ints, role: str) -> None:
+    def put(self, store: CellStore, owners: Ints, places: Ints, terms: Terms, stmt: Stmt, threads: Ints, role: str) -> None:
         """Write elements in a row, by their row-major places."""
         if store.name in self.writers:
             self._stored(store, places, stmt, threads, role)
         self.place(store, Cells.cells(store, owners, places), terms, stmt, threads, role)
 
-    def place(self, store: Store, cells: Ints, terms: Terms, stmt: Stmt, threads: Ints, role: str) -> None:
+    def place(self, store: CellStore, cells: Ints, terms: Terms, stmt: Stmt, threads: Ints, role: str) -> None:
         """Write elements in a row, by their first cells; each is converted to the dtype of what it is written to, or wrong."""
         self.budget.spend(len(cells) // 8)
         terms = converted(terms, store.dtype)
@@ -196,7 +196,7 @@ class State:
             )
         Cells.write(store, cells, terms)
 
-    def _stored(self, store: Store, places: Ints, stmt: Stmt, threads: Ints, role: str) -> None:
+    def _stored(self, store: CellStore, places: Ints, stmt: Stmt, threads: Ints, role: str) -> None:
         """Elements of an output are stored. Raises :class:`Refuted` if two threads store one; a thread may do so again."""
         writers = self.writers[store.name]
         before = writers.threads[places]
@@ -218,7 +218,7 @@ class State:
 
     # -- terms --------------------------------------------------------------------------------------------------------------------------
 
-    def operand(self, operand: Operand, lanes: Lanes, stmt: Stmt) -> Terms:
+    def operand(self, operand: Operand, lanes: ExecutedLanes, stmt: Stmt) -> Terms:
         """The term of an operand, for each thread."""
         if isinstance(operand, Access):
             return self.read(operand, lanes, stmt)
@@ -343,6 +343,6 @@ class State:
         return Terms.full(shape, constant_tag(dtype))
 
 
-def points(lanes: Lanes, index: tuple[Expr, ...]) -> dict[str, int | Ints]:
+def points(lanes: ExecutedLanes, index: tuple[Expr, ...]) -> dict[str, int | Ints]:
     """The symbols of the points of an iteration space that an index names, for each thread."""
     return dict(lanes.launch.symbols) | {f"i{k}": lanes.value(e) for k, e in enumerate(index)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from taskfuse.check.bounded_variables import Element
+from taskfuse.check.bounded_variables import BoundedElement
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.values.claims import Instructions, Place, taken
@@ -23,7 +23,7 @@ from taskfuse.ir.scalar import TRUE, Expr, conjuncts, ge, lt, not_, substitute, 
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaStore, VectorCopy
-from taskfuse.kir.operands import Access, Case, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.operands import Access, ChoiceCase, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.kir.witness import Accumulate, Apply, Find, Pick, Reduce
 
@@ -39,7 +39,7 @@ class Written:
     place: Place
 
 
-class Statements:
+class CheckedStatements:
     """The writes of a kernel, one by one. Methods raise :class:`Open` for what is not known to be right."""
 
     def __init__(self, kernel: Kernel, writes: Writes, reads: ReachingWrites, instructions: Instructions, reductions: Reductions, scans: Scans) -> None:
@@ -235,7 +235,7 @@ class Statements:
     def _padded(self, w: Written, stmt: Choose, rule: Apply, exists: tuple[Expr, ...]) -> None:
         """A copy with zeros in the place of elements that do not exist."""
         match stmt.cases:
-            case (Case(cond=cond, operand=operand), Case(cond=other, operand=zero)) if rule.op is COPY and other is TRUE and _is_zero(zero):
+            case (ChoiceCase(cond=cond, operand=operand), ChoiceCase(cond=other, operand=zero)) if rule.op is COPY and other is TRUE and _is_zero(zero):
                 around = w.node.context.constraints.given(*exists)
                 if not all(proves(around, c) for c in conjuncts(cond)):
                     raise Open(f"it writes a zero where {cond} fails, and elements exist there", w.node)
@@ -323,7 +323,7 @@ class Statements:
         point = {f"i{k}": e for k, e in enumerate(w.holds.index)}
         kept = inside((substitute(e, point) for e in definition.place), definition.shape)
         around = known_at(w.place)
-        points = (Element(sym(f"tile.{k}"), (0, n - 1)) for k, n in enumerate(w.holds.tile))
+        points = (BoundedElement(sym(f"tile.{k}"), (0, n - 1)) for k, n in enumerate(w.holds.tile))
         front = around.given(*kept, *points)
         if not all(proves(front, ge(e, 0)) for e in w.holds.index):
             raise Open("terms before the first may be taken", node)
@@ -413,7 +413,9 @@ class Statements:
         match stmt:
             case AsyncCopy() if all(proves(around.given(*conjuncts(stmt.valid)), c) for c in exists):
                 return
-            case Choose(cases=(Case(cond=cond), Case(operand=zero))) if _is_zero(zero) and all(proves(around.given(*conjuncts(cond)), c) for c in exists):
+            case Choose(cases=(ChoiceCase(cond=cond), ChoiceCase(operand=zero))) if _is_zero(zero) and all(
+                proves(around.given(*conjuncts(cond)), c) for c in exists
+            ):
                 return
             case _:
                 pass

@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from taskfuse.check.refuted import Refuted
-from taskfuse.check.values.barriers import Barriers
-from taskfuse.check.values.cells import Cells, Store
-from taskfuse.check.values.lanes import Lanes
+from taskfuse.check.values.barriers import LaunchBarriers
+from taskfuse.check.values.cells import Cells, CellStore
+from taskfuse.check.values.lanes import ExecutedLanes
 from taskfuse.check.values.products import multiply
-from taskfuse.check.values.state import State
+from taskfuse.check.values.state import RunState
 from taskfuse.check.values.terms import Bools, Ints, Terms
 from taskfuse.dtypes import DType
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, Fragment, matrices
@@ -27,7 +27,7 @@ from taskfuse.target import WARP, WARPGROUP
 # -- TMA ----------------------------------------------------------------------------------------------------------------------------
 
 
-def _box(state: State, box: TensorMapParam, coords: tuple[Expr, ...], lanes: Lanes) -> tuple[Store, Ints, Bools]:
+def _box(state: RunState, box: TensorMapParam, coords: tuple[Expr, ...], lanes: ExecutedLanes) -> tuple[CellStore, Ints, Bools]:
     """The tensor of a box, the places of its elements, ``[threads, elements]``, and which there are."""
     tensor = state.cells.stores[box.tensor]
     count = int(np.prod(box.box))
@@ -40,7 +40,7 @@ def _box(state: State, box: TensorMapParam, coords: tuple[Expr, ...], lanes: Lan
     return tensor, np.where(inside, place, 0), inside
 
 
-def _image(state: State, access: Access, box: TensorMapParam, lanes: Lanes) -> tuple[Store, Ints]:
+def _image(state: RunState, access: Access, box: TensorMapParam, lanes: ExecutedLanes) -> tuple[CellStore, Ints]:
     """The byte addresses in Shared memory of a box's elements, ``[threads, elements]``."""
     store = state.cells.stores[access.buffer]
     first = store.origin + state.places(access, lanes) * store.dtype.itemsize
@@ -53,7 +53,7 @@ def _same_dtype(stmt: Stmt, dtypes: set[DType]) -> None:
         raise Refuted(type(stmt).__name__, f"it moves bytes between elements of {' and '.join(sorted(d.name for d in dtypes))}")
 
 
-def tma_load(state: State, barriers: Barriers, stmt: TmaLoad, lanes: Lanes) -> None:
+def tma_load(state: RunState, barriers: LaunchBarriers, stmt: TmaLoad, lanes: ExecutedLanes) -> None:
     """A box from Global to Shared memory of each block that it reaches; zeros outside the tensor."""
     box = state.maps[stmt.map]
     tensor, places, inside = _box(state, box, stmt.coords, lanes)
@@ -72,7 +72,7 @@ def tma_load(state: State, barriers: Barriers, stmt: TmaLoad, lanes: Lanes) -> N
         barriers.loaded(full, addresses.shape[1] * tensor.dtype.itemsize)
 
 
-def tma_store(state: State, stmt: TmaStore, lanes: Lanes) -> None:
+def tma_store(state: RunState, stmt: TmaStore, lanes: ExecutedLanes) -> None:
     """A box from Shared to Global memory, clipped."""
     box = state.maps[stmt.map]
     tensor, places, inside = _box(state, box, stmt.coords, lanes)
@@ -99,7 +99,7 @@ def _scattered(matrix: Terms, fragment: Fragment) -> Terms:
     return matrix[:, rows, columns].reshape(-1, fragment.count)
 
 
-def _rows(state: State, access: Access, fragment: Fragment, lanes: Lanes, count: int) -> tuple[Store, Ints]:
+def _rows(state: RunState, access: Access, fragment: Fragment, lanes: ExecutedLanes, count: int) -> tuple[CellStore, Ints]:
     """The places of the elements of matrices in Shared memory, ``[warps, lanes, registers]``: a lane's elements are in rows that other lanes address."""
     store = state.cells.stores[access.buffer]
     used = lanes.ids % WARP < MATRIX_ROWS * count
@@ -110,7 +110,7 @@ def _rows(state: State, access: Access, fragment: Fragment, lanes: Lanes, count:
     return store, first[:, rows] + columns
 
 
-def ldmatrix(state: State, stmt: LdMatrix, lanes: Lanes) -> None:
+def ldmatrix(state: RunState, stmt: LdMatrix, lanes: ExecutedLanes) -> None:
     """Matrices from Shared memory to registers."""
     size = state.cells.stores[stmt.source.buffer].dtype.itemsize
     fragment = matrices(stmt.matrices, size, transpose=stmt.transpose)
@@ -120,7 +120,7 @@ def ldmatrix(state: State, stmt: LdMatrix, lanes: Lanes) -> None:
     state.write_wide(stmt.out, lanes, found, stmt)
 
 
-def stmatrix(state: State, stmt: StMatrix, lanes: Lanes) -> None:
+def stmatrix(state: RunState, stmt: StMatrix, lanes: ExecutedLanes) -> None:
     """Matrices from registers to Shared memory."""
     size = state.cells.stores[stmt.out.buffer].dtype.itemsize
     fragment = matrices(stmt.matrices, size, transpose=stmt.transpose)
@@ -133,7 +133,7 @@ def stmatrix(state: State, stmt: StMatrix, lanes: Lanes) -> None:
 # -- products -----------------------------------------------------------------------------------------------------------------------
 
 
-def mma(state: State, stmt: Mma, lanes: Lanes) -> None:
+def mma(state: RunState, stmt: Mma, lanes: ExecutedLanes) -> None:
     """``acc += A @ B`` by each warp."""
     row = stmt.row
     assert row.a_registers is not None
@@ -145,7 +145,7 @@ def mma(state: State, stmt: Mma, lanes: Lanes) -> None:
     state.write_wide(stmt.acc, lanes, _scattered(made, shapes[0]), stmt)
 
 
-def wgmma(state: State, stmt: Wgmma, lanes: Lanes) -> None:
+def wgmma(state: RunState, stmt: Wgmma, lanes: ExecutedLanes) -> None:
     """``acc = A @ B^T``, added to what is there if it accumulates, by each warpgroup."""
     if len(lanes) % WARPGROUP or (lanes.ids[::WARPGROUP] % lanes.launch.per % WARPGROUP).any():
         raise Refuted("wgmma", "a part of a warpgroup executes it", state.launch.thread(int(lanes.ids[0])))
@@ -167,7 +167,7 @@ def wgmma(state: State, stmt: Wgmma, lanes: Lanes) -> None:
     state.write_wide(stmt.acc, lanes, _scattered(made, fragment), stmt)
 
 
-def _tile(state: State, stmt: Wgmma, d: Descriptor, rows: int, lanes: Lanes) -> Terms:
+def _tile(state: RunState, stmt: Wgmma, d: Descriptor, rows: int, lanes: ExecutedLanes) -> Terms:
     """The operand in Shared memory that a descriptor describes: ``[warpgroups, rows, k]``."""
     store = state.cells.stores[d.base.buffer]
     size = store.dtype.itemsize

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from taskfuse.check.refuted import Budget, TooLarge
+from taskfuse.check.refuted import TooLarge, WorkBudget
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.structure import Structure
 from taskfuse.check.values.claims import Instructions
@@ -17,7 +17,7 @@ from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.reductions import Reductions
 from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
-from taskfuse.check.values.statements import Statements, Written
+from taskfuse.check.values.statements import CheckedStatements, Written
 from taskfuse.check.values.writes import Writes
 from taskfuse.kir import Kernel, held
 from taskfuse.kir.nodes import Gather
@@ -59,7 +59,7 @@ def right(structure: Structure) -> Iterator[Obligation]:
         yield from found
         return
     try:
-        outcome = execute(kernel, {}, Budget(), _gathered(structure, left))
+        outcome = execute(kernel, {}, WorkBudget(), _gathered(structure, left))
     except TooLarge:
         yield from found
         yield from (o for o, _ in checked)
@@ -84,7 +84,7 @@ def _gathered(structure: Structure, left: Iterable[Node | None]) -> frozenset[st
     return frozenset(g.holds.tensor for g in gathers if g.holds is not None and is_sampled(kernel, g))
 
 
-def wrong_value(kernel: Kernel, extents: Mapping[str, int], budget: Budget) -> Obligation | None:
+def wrong_value(kernel: Kernel, extents: Mapping[str, int], budget: WorkBudget) -> Obligation | None:
     """A counterexample at some extents, if one run shows one."""
     try:
         match execute(kernel, extents, budget):
@@ -118,7 +118,7 @@ def _symbolic(structure: Structure) -> Iterator[Checked]:
     writes = Writes(tree, instructions)
     reductions, scans = Reductions(writes, instructions), Scans(writes, instructions)
     outputs = Outputs(tree, writes, instructions)
-    statements = Statements(kernel, writes, ReachingWrites(writes, rings, multibuffers), instructions, reductions, scans)
+    statements = CheckedStatements(kernel, writes, ReachingWrites(writes, rings, multibuffers), instructions, reductions, scans)
     names = {p.name for p in kernel.outputs}
     failed = False
     written: list[Written] = []
@@ -168,7 +168,7 @@ def _symbolic(structure: Structure) -> Iterator[Checked]:
         yield Obligation(Layer.VALUES, "outputs", Verdict.PROVED, f"every element of {', '.join(sorted(names))} is stored where it belongs"), None
 
 
-def _entered(node: Node, writes: Writes, reductions: Reductions, scans: Scans, statements: Statements) -> Written:
+def _entered(node: Node, writes: Writes, reductions: Reductions, scans: Scans, statements: CheckedStatements) -> Written:
     holds = held(node.stmt)
     if holds is None:
         raise Open("it has no claim", node)

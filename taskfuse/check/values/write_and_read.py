@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from taskfuse.check.bounded_variables import Element
+from taskfuse.check.bounded_variables import BoundedElement
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import THREADS
-from taskfuse.check.tables import Table
+from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.claims import Place, flattened
 from taskfuse.check.values.questions import equal, inside, proves
 from taskfuse.check.values.solve import Equation, Open
-from taskfuse.check.values.written import Storage, Writing, bytes_behind
+from taskfuse.check.values.written import BufferStorage, Writing, bytes_behind
 from taskfuse.ir.scalar import Const, Expr, Facts, conjuncts, const, le, lt, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import swizzled_place
 from taskfuse.kir.operands import Content
@@ -32,7 +32,7 @@ class Found:
     """
 
     under: tuple[Expr, ...] = ()
-    rest: Table | None = None
+    rest: ValueTable | None = None
 
 
 class WriteAndRead:
@@ -51,11 +51,11 @@ class WriteAndRead:
         self,
         writing: Writing,
         want: Place,
-        storage: Storage,
+        storage: BufferStorage,
         shape: tuple[Expr, ...],
         skip: int | None,
         constraints: Constraints,
-        among: Table | None,
+        among: ValueTable | None,
         *,
         past: bool,
         bare: bool = False,
@@ -131,7 +131,7 @@ class WriteAndRead:
             size *= max(0, span[1] - span[0] + 1)
         return size <= LIMIT
 
-    def table(self, names: set[str], filters: list[Expr]) -> Table:
+    def table(self, names: set[str], filters: list[Expr]) -> ValueTable:
         spans = {n: span for n in sorted(names) if (span := self.span(n)) is not None}
         return self.constraints.tables.of(spans, filters if spans else ())
 
@@ -183,7 +183,7 @@ class WriteAndRead:
             return False
         taken = not condition.free <= THREADS
         assumptions = (i for i in self.claim.node.context.constraints.assumptions if not isinstance(i, Expr) or (taken and i.free <= THREADS))
-        spans = (Element(sym(name), (0, n - 1)) for name, n in self.claim.points)
+        spans = (BoundedElement(sym(name), (0, n - 1)) for name, n in self.claim.points)
         around = self.claim.node.context.constraints.about(const(0))[0].given(*assumptions, *spans, *inside(self.claim.element, self.shape))
         return self.proves(around, condition)
 

@@ -10,7 +10,7 @@ from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.overlaid_storage import OverlaidStorage
 from taskfuse.check.values.questions import inside, known_at, proves
 from taskfuse.check.values.solve import Open
-from taskfuse.check.values.written import Storage
+from taskfuse.check.values.written import BufferStorage
 from taskfuse.ir.scalar import Const, Expr, not_, substitute
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, MemoryType
 from taskfuse.kir.declarations import TensorParam
@@ -37,8 +37,8 @@ class Writes:
         self.claims: dict[str, list[Place]] = {}
         self.definitions: dict[str, Definition] = {d.tensor: d for d in kernel.definitions}
         self.inputs = {p.name: p for p in kernel.params if isinstance(p, TensorParam) and not p.is_output}
-        self.storages = {b.name: Storage(b.memory, b.shape, b.dtype.itemsize) for b in kernel.buffers}
-        self.storages |= {p.name: Storage(MemoryType.Global, p.shape, p.dtype.itemsize) for p in kernel.params if isinstance(p, TensorParam)}
+        self.storages = {b.name: BufferStorage(b.memory, b.shape, b.dtype.itemsize) for b in kernel.buffers}
+        self.storages |= {p.name: BufferStorage(MemoryType.Global, p.shape, p.dtype.itemsize) for p in kernel.params if isinstance(p, TensorParam)}
         self._wholes = {
             part: (d.tensor, place) for d in kernel.definitions if isinstance(d.rule, Whole) for part, place in zip(d.rule.parts, d.rule.places, strict=True)
         }

@@ -18,7 +18,7 @@ W = "written."
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
+class BufferStorage:
     """How a buffer lies. ``size``: bytes of an element."""
 
     memory: MemoryType
@@ -75,7 +75,7 @@ class Writing:
                     pass
 
 
-def bytes_behind(storage: Storage, axes: int) -> int:
+def bytes_behind(storage: BufferStorage, axes: int) -> int:
     """Bytes from one index on the first so many axes to the next."""
     total = storage.size
     for e in storage.shape[axes:]:

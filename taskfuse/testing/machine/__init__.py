@@ -5,7 +5,7 @@ text, memory and barriers are its own. It computes no values, since control flow
 and waits that may see another phase show in any.
 """
 
-from taskfuse.testing.machine.fault import Fault, FaultKind, NoLaunch, OutOfSteps
+from taskfuse.testing.machine.fault import FaultKind, MachineFault, NoLaunch, OutOfSteps
 from taskfuse.testing.machine.refuter import find_fault
 
-__all__ = ["Fault", "FaultKind", "NoLaunch", "OutOfSteps", "find_fault"]
+__all__ = ["FaultKind", "MachineFault", "NoLaunch", "OutOfSteps", "find_fault"]

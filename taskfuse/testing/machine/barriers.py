@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from taskfuse.testing.machine.fault import FaultFound, FaultKind
-from taskfuse.testing.machine.threads import Clock, Part, Threads
+from taskfuse.testing.machine.threads import Clock, MachineThreads, Part
 
 MOST_PENDING = 2**20 - 1
 
 
 @dataclass(slots=True)
-class Mbarrier:
+class MachineMbarrier:
     """State of an mbarrier.
 
     Attributes:
@@ -47,7 +47,7 @@ class Gathering:
     here: dict[int, int] = field(default_factory=dict[int, int])
 
 
-class Barriers:
+class MachineBarriers:
     """The barriers of a launch.
 
     Args:
@@ -55,10 +55,10 @@ class Barriers:
         wake: makes threads ready.
     """
 
-    def __init__(self, threads: Threads, blocks: int, block_threads: int, slots: int, wake: Callable[[Sequence[int]], None]) -> None:
+    def __init__(self, threads: MachineThreads, blocks: int, block_threads: int, slots: int, wake: Callable[[Sequence[int]], None]) -> None:
         self.threads, self.wake = threads, wake
         self.block_threads = block_threads
-        self.mbarriers = [Mbarrier(2 * threads.count + k) for k in range(blocks * slots)]
+        self.mbarriers = [MachineMbarrier(2 * threads.count + k) for k in range(blocks * slots)]
         self.init_fences: list[list[int]] = [[] for _ in range(threads.count)]
         self.gatherings: dict[tuple[object, ...], Gathering] = {}
         self.counters: dict[object, list[Part]] = {}
@@ -78,7 +78,7 @@ class Barriers:
         b.initialized = t, self.threads.own[t], site
         b.count = b.pending = count
 
-    def used(self, t: int, site: int, k: int) -> Mbarrier:
+    def used(self, t: int, site: int, k: int) -> MachineMbarrier:
         """The mbarrier, if it can be used by ``t``."""
         b = self.mbarriers[k]
         if b.initialized is None:
@@ -115,13 +115,13 @@ class Barriers:
         b.clocks.append(control)
         self._complete(b, t, site)
 
-    def _count(self, b: Mbarrier, t: int, site: int) -> None:
+    def _count(self, b: MachineMbarrier, t: int, site: int) -> None:
         if b.pending == 0:
             raise FaultFound(FaultKind.COUNT, f"more than {b.count} arrivals come in phase {b.phase}", t, site)
         self._in_phase(b, self.threads.base[t], t, site, "an arrival")
         b.pending -= 1
 
-    def _in_phase(self, b: Mbarrier, clock: Clock, t: int, site: int, what: str) -> None:
+    def _in_phase(self, b: MachineMbarrier, clock: Clock, t: int, site: int, what: str) -> None:
         if clock.known[b.entry] < b.phase:
             raise FaultFound(FaultKind.PHASE, f"{what} of phase {b.phase} may come before phase {b.phase - 1} is complete", t, site)
 
@@ -136,7 +136,7 @@ class Barriers:
         b.clocks.append(clock)
         self._complete(b, t, site)
 
-    def _complete(self, b: Mbarrier, t: int, site: int) -> None:
+    def _complete(self, b: MachineMbarrier, t: int, site: int) -> None:
         if b.pending or b.bytes:
             return
         threads = self.threads

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from taskfuse.ir.shared_layouts import Major
-from taskfuse.testing.machine.barriers import Barriers
+from taskfuse.testing.machine.barriers import MachineBarriers
 from taskfuse.testing.machine.fault import FaultFound, FaultKind
-from taskfuse.testing.machine.launch import BLOCK_BYTES, Place
-from taskfuse.testing.machine.memory import Memory, Operation
-from taskfuse.testing.machine.threads import Clock, Threads
+from taskfuse.testing.machine.launch import BLOCK_BYTES, MachinePlace
+from taskfuse.testing.machine.memory import MachineMemory, MachineOperation
+from taskfuse.testing.machine.threads import Clock, MachineThreads
 
 TMA_ALIGNMENT = 128
 LINE = 16
@@ -24,27 +24,27 @@ CHUNK = 16
 class Batches:
     """Operations of a queue: those since the last commit, and the batches before."""
 
-    open: list[Operation] = field(default_factory=list[Operation])
-    closed: list[list[Operation]] = field(default_factory=list[list[Operation]])
+    open: list[MachineOperation] = field(default_factory=list[MachineOperation])
+    closed: list[list[MachineOperation]] = field(default_factory=list[list[MachineOperation]])
 
     def commit(self) -> None:
         """Close the batch."""
         self.closed.append(self.open)
         self.open = []
 
-    def retired(self, pending: int) -> Iterator[Operation]:
+    def retired(self, pending: int) -> Iterator[MachineOperation]:
         """What is done when at most ``pending`` batches are unfinished."""
         for batch in self.closed[: max(0, len(self.closed) - pending)]:
             yield from batch
 
-    def all(self) -> Iterator[Operation]:
+    def all(self) -> Iterator[MachineOperation]:
         """Every operation."""
         for batch in (*self.closed, self.open):
             yield from batch
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class MachineTile:
     """A wgmma operand: its address in the machine, and its byte offsets (:class:`taskfuse.kir.operands.Descriptor`)."""
 
     address: int
@@ -53,7 +53,7 @@ class Tile:
     sbo: int
     major: Major
     itemsize: int
-    place: Place
+    place: MachinePlace
 
     def chunks(self, first: int, last: int) -> Iterator[int]:
         """Addresses, before the swizzle, of all 16 bytes of rows (of A and B) ``first`` to ``last`` along the 32 bytes of k."""
@@ -79,7 +79,7 @@ class Tile:
 class Box:
     """A part of a tensor, as its map has it."""
 
-    tensor: Place
+    tensor: MachinePlace
     coords: tuple[int, ...]
     shape: tuple[int, ...]
     swizzle: int
@@ -91,7 +91,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Registers:
+class MachineRegisters:
     """Consecutive registers of each thread."""
 
     name: str
@@ -100,18 +100,18 @@ class Registers:
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class WgmmaFactors:
     """What a thread gives to a wgmma."""
 
-    acc: Registers
+    acc: MachineRegisters
     shape: tuple[object, ...]
-    a: Tile | Registers
-    b: Tile
+    a: MachineTile | MachineRegisters
+    b: MachineTile
     n: int
     accumulate: bool
 
 
-class Engines:
+class MachineEngines:
     """The engines of a launch.
 
     Args:
@@ -120,7 +120,13 @@ class Engines:
     """
 
     def __init__(
-        self, threads: Threads, memory: Memory, barriers: Barriers, shared_cell: int, global_cell: int, later: Callable[[Callable[[], None]], None]
+        self,
+        threads: MachineThreads,
+        memory: MachineMemory,
+        barriers: MachineBarriers,
+        shared_cell: int,
+        global_cell: int,
+        later: Callable[[Callable[[], None]], None],
     ) -> None:
         self.threads, self.memory, self.barriers, self.later = threads, memory, barriers, later
         self.shared_cell, self.global_cell = shared_cell, global_cell
@@ -128,7 +134,7 @@ class Engines:
         self.copies: dict[int, Batches] = {}
         self.covered: dict[int, int] = {}
         self.wgmmas: dict[int, Batches] = {}
-        self.loads: list[tuple[int, Operation]] = []
+        self.loads: list[tuple[int, MachineOperation]] = []
         self.touched: dict[int, set[tuple[str, int]]] = {}
         self.fenced: set[int] = set()
         self.in_flight: dict[int, dict[tuple[str, int], tuple[int, tuple[object, ...] | None]]] = {}
@@ -160,7 +166,7 @@ class Engines:
 
         return rows(0, 0)
 
-    def _tile(self, t: int, site: int, address: int, box: Box, place: Place) -> range:
+    def _tile(self, t: int, site: int, address: int, box: Box, place: MachinePlace) -> range:
         """The cells of a box in Shared memory."""
         offset, size = address % BLOCK_BYTES, box.size
         if offset < place.base or offset + size > place.base + place.size:
@@ -171,7 +177,7 @@ class Engines:
 
     # -- bulk copies --------------------------------------------------------------------------------------------------------------------
 
-    def load(self, t: int, site: int, address: int, place: Place, box: Box, reached: Sequence[tuple[int, int]]) -> None:
+    def load(self, t: int, site: int, address: int, place: MachinePlace, box: Box, reached: Sequence[tuple[int, int]]) -> None:
         """A box from Global to Shared memory; ``reached``: blocks, and the mbarrier of each."""
         own_block = address // BLOCK_BYTES
         clock = self.threads.clock([t])
@@ -186,7 +192,7 @@ class Engines:
             self.loads.append((block, op))
             self.later(lambda k=k, op=op: self.barriers.bytes_come(t, site, k, box.size, 3 << op.bit, op.clock))
 
-    def store(self, t: int, site: int, address: int, place: Place, box: Box) -> None:
+    def store(self, t: int, site: int, address: int, place: MachinePlace, box: Box) -> None:
         """A box from Shared to Global memory, clipped."""
         op = self.memory.operation(self.threads.clock([t]), t, site)
         op.is_store = True
@@ -252,22 +258,22 @@ class Engines:
             for register, (bit, _) in self.in_flight.get(t, {}).items():
                 self.in_flight[t][register] = bit, None
 
-    def wgmma(self, site: int, group: Sequence[int], product: Product) -> None:
+    def wgmma(self, site: int, group: Sequence[int], product: WgmmaFactors) -> None:
         """One product of a warpgroup: an operation of each warp, which reads a quarter of A and all of B."""
         clock = self.threads.clock(group)
         for w in range(4):
             lanes = group[32 * w : 32 * w + 32]
             op = self.memory.operation(clock, lanes[0], site)
-            if isinstance(product.a, Tile):
+            if isinstance(product.a, MachineTile):
                 self._operand(op, product.a, 16 * w, 16 * w + 16)
             self._operand(op, product.b, 0, product.n)
             self.wgmmas.setdefault(lanes[0], Batches()).open.append(op)
             for t in lanes:
                 self._take(t, site, op, product.acc, product.shape)
-                if isinstance(product.a, Registers):
+                if isinstance(product.a, MachineRegisters):
                     self._take(t, site, op, product.a, ("A",))
 
-    def _operand(self, op: Operation, tile: Tile, first: int, last: int) -> None:
+    def _operand(self, op: MachineOperation, tile: MachineTile, first: int, last: int) -> None:
         place = tile.place
         period = 8 * tile.swizzle
         beyond = tile.address % period if period else 0
@@ -283,7 +289,7 @@ class Engines:
                 cells[cell] = None
         self.memory.engine_reads(op, cells, self.threads.shared_fences)
 
-    def _take(self, t: int, site: int, op: Operation, registers: Registers, shape: tuple[object, ...]) -> None:
+    def _take(self, t: int, site: int, op: MachineOperation, registers: MachineRegisters, shape: tuple[object, ...]) -> None:
         if t not in self.fenced:
             raise FaultFound(FaultKind.REGISTERS, "a wgmma without FENCE wgmma before it", t, site)
         touched = self.touched.get(t, ())

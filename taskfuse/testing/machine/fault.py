@@ -24,7 +24,7 @@ class FaultKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class MachineFault:
     """A thread's statement that goes wrong.
 
     Attributes:

@@ -25,7 +25,7 @@ MOST_THREADS = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MachinePlace:
     """Where a tensor or buffer lies.
 
     Attributes:
@@ -47,7 +47,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class Launch:
+class MachineLaunch:
     """Numbers of a launch.
 
     Raises:
@@ -57,8 +57,8 @@ class Launch:
     kernel: Kernel
     extents: Mapping[str, int]
     values: dict[str, Any] = field(default_factory=dict[str, Any])
-    places: dict[str, Place] = field(default_factory=dict[str, Place])
-    maps: dict[str, tuple[TensorMapParam, Place]] = field(default_factory=dict[str, tuple[TensorMapParam, Place]])
+    places: dict[str, MachinePlace] = field(default_factory=dict[str, MachinePlace])
+    maps: dict[str, tuple[TensorMapParam, MachinePlace]] = field(default_factory=dict[str, tuple[TensorMapParam, MachinePlace]])
     slots: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     semaphores: dict[str, tuple[tuple[int, ...], int]] = field(default_factory=dict[str, tuple[tuple[int, ...], int]])
     grid: Int3 = (1, 1, 1)
@@ -121,23 +121,23 @@ class Launch:
             if isinstance(p, TensorParam):
                 base = at if p.into is None else self.places[p.into].base
                 is_input = not p.is_output and p.name not in self.kernel.in_place.values()
-                place = Place(p.name, MemoryType.Global, p.dtype.itemsize, tuple(self.number(e) for e in p.shape), base, is_input)
+                place = MachinePlace(p.name, MemoryType.Global, p.dtype.itemsize, tuple(self.number(e) for e in p.shape), base, is_input)
                 self.places[p.name] = place
                 at += (place.size + 511) // 256 * 256
         for b in self.kernel.buffers:
             shape = tuple(self.number(e) for e in b.shape)
             match b.memory:
                 case MemoryType.Global:
-                    place = Place(b.name, b.memory, b.dtype.itemsize, shape, at)
+                    place = MachinePlace(b.name, b.memory, b.dtype.itemsize, shape, at)
                     at += (place.size + 511) // 256 * 256
                 case MemoryType.Shared:
                     base = -(-shared // b.align) * b.align if b.offset is None else self.number(b.offset)
-                    place = Place(b.name, b.memory, b.dtype.itemsize, shape, base)
+                    place = MachinePlace(b.name, b.memory, b.dtype.itemsize, shape, base)
                     shared = base + place.size
                     if shared > SHARED_BYTES:
                         raise NoLaunch("more Shared memory than there is")
                 case MemoryType.Local:
-                    place = Place(b.name, b.memory, b.dtype.itemsize, shape, 0)
+                    place = MachinePlace(b.name, b.memory, b.dtype.itemsize, shape, 0)
             self.places[b.name] = place
         for p in self.kernel.params:
             if isinstance(p, TensorMapParam):

@@ -18,20 +18,20 @@ from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import INDEX_TYPES
 from taskfuse.kir.clusters import peers
 from taskfuse.target import launch_registers
-from taskfuse.testing.machine.barriers import Barriers
-from taskfuse.testing.machine.engines import Box, Engines, Product, Registers, Tile
+from taskfuse.testing.machine.barriers import MachineBarriers
+from taskfuse.testing.machine.engines import Box, MachineEngines, MachineRegisters, MachineTile, WgmmaFactors
 from taskfuse.testing.machine.fault import FaultFound, FaultKind, OutOfSteps
-from taskfuse.testing.machine.launch import BLOCK_BYTES, Launch
-from taskfuse.testing.machine.memory import Memory
+from taskfuse.testing.machine.launch import BLOCK_BYTES, MachineLaunch
+from taskfuse.testing.machine.memory import MachineMemory
 from taskfuse.testing.machine.python_kernel import PythonKernel
-from taskfuse.testing.machine.threads import Threads
+from taskfuse.testing.machine.threads import MachineThreads
 from taskfuse.testing.machine.writer import entry
 
 ROW_BYTES = 16
 MOST_STEPS = 200_000
 
 
-def _lane(t: int, m: Machine) -> int:
+def _lane(t: int, m: SecondMachine) -> int:
     return t % m.launch.threads % 32
 
 
@@ -50,20 +50,20 @@ class Comers:
     brought: dict[int, Any] = field(default_factory=dict[int, Any])
 
 
-class Machine:
+class SecondMachine:
     """One run of a launch."""
 
-    def __init__(self, compiled: PythonKernel, launch: Launch, order: Order, seed: int, most_steps: int = MOST_STEPS) -> None:
+    def __init__(self, compiled: PythonKernel, launch: MachineLaunch, order: Order, seed: int, most_steps: int = MOST_STEPS) -> None:
         self.launch, self.order, self.most_steps = launch, order, most_steps
         self.chance = random.Random(seed)
         self.fine = order is Order.RANDOM
         blocks, per_block = launch.blocks, launch.threads
-        self.threads = Threads(blocks * per_block, blocks * launch.slot_count)
+        self.threads = MachineThreads(blocks * per_block, blocks * launch.slot_count)
         self.ready: list[int] = []
         self.pending: list[Callable[[], None]] = []
-        self.barriers = Barriers(self.threads, blocks, per_block, launch.slot_count, self.wake)
-        self.memory = Memory(self.threads)
-        self.engines = Engines(self.threads, self.memory, self.barriers, compiled.shared_cell, compiled.global_cell, self.later)
+        self.barriers = MachineBarriers(self.threads, blocks, per_block, launch.slot_count, self.wake)
+        self.memory = MachineMemory(self.threads)
+        self.engines = MachineEngines(self.threads, self.memory, self.barriers, compiled.shared_cell, compiled.global_cell, self.later)
         self.comers: dict[tuple[int, int, int, int], Comers] = {}
         self.aligned: dict[tuple[int, int, int], Counter[int]] = {}
         self.at: dict[int, int] = {}
@@ -78,9 +78,9 @@ class Machine:
     def _start(self) -> None:
         launch, compiled = self.launch, self.compiled
         scope: dict[str, Any] = {
-            "Tile": Tile,
-            "Registers": Registers,
-            "Product": Product,
+            "Tile": MachineTile,
+            "Registers": MachineRegisters,
+            "Product": WgmmaFactors,
             "Major": Major,
             "places": launch.places,
             "entry": entry,
@@ -338,7 +338,7 @@ class Machine:
                 else:
                     access(t, self.engines.shared_cells(rows[8 * k + lane // 4] + 4 * (lane % 4), 4), site)
 
-    def group_issues(self, t: int, site: int, product: Product) -> bool:
+    def group_issues(self, t: int, site: int, product: WgmmaFactors) -> bool:
         """``wgmma.mma_async`` of a warpgroup."""
         comers = self._come(t, site, 128, 128, product)
         if comers is None:

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from taskfuse.testing.machine.fault import FaultFound, FaultKind
-from taskfuse.testing.machine.threads import Clock, Threads
+from taskfuse.testing.machine.threads import Clock, MachineThreads
 
 Stamp = tuple[int, int, int]
 """Who, in which epoch, at which statement."""
 
 
 @dataclass(slots=True)
-class Operation:
+class MachineOperation:
     """What an asynchronous engine does.
 
     Attributes:
@@ -39,19 +39,19 @@ class Operation:
     retired: int | None = None
 
 
-class Memory:
+class MachineMemory:
     """The cells of a launch."""
 
-    def __init__(self, threads: Threads) -> None:
+    def __init__(self, threads: MachineThreads) -> None:
         self.threads = threads
         self.cells: dict[int, tuple[list[Stamp], dict[int, Stamp]]] = {}
-        self.operations: list[Operation] = []
-        self._bits: dict[int, Operation] = {}
+        self.operations: list[MachineOperation] = []
+        self._bits: dict[int, MachineOperation] = {}
 
-    def operation(self, clock: Clock, issuer: int, site: int, *, generic: bool = False) -> Operation:
+    def operation(self, clock: Clock, issuer: int, site: int, *, generic: bool = False) -> MachineOperation:
         """A new operation."""
         bit = 2 * len(self.operations)
-        made = Operation(clock, bit, bit + 1, site, issuer, generic)
+        made = MachineOperation(clock, bit, bit + 1, site, issuer, generic)
         self.operations.append(made)
         self._bits[bit] = self._bits[bit + 1] = made
         return made
@@ -99,7 +99,7 @@ class Memory:
 
     # -- engines ----------------------------------------------------------------------------------------------------------------------
 
-    def engine_reads(self, op: Operation, cells: Iterable[int], fences: list[list[int]]) -> None:
+    def engine_reads(self, op: MachineOperation, cells: Iterable[int], fences: list[list[int]]) -> None:
         """An operation reads; ``fences``: those of the memory."""
         for cell in cells:
             found = self.cells.get(cell)
@@ -109,7 +109,7 @@ class Memory:
                 self._check_write(op, stamp, fences, "a write and a read")
             found[1][~op.read_bit] = ~op.read_bit, 0, op.site
 
-    def engine_writes(self, op: Operation, cells: Iterable[int], fences: list[list[int]]) -> None:
+    def engine_writes(self, op: MachineOperation, cells: Iterable[int], fences: list[list[int]]) -> None:
         """An operation writes."""
         for cell in cells:
             found = self.cells.get(cell)
@@ -121,7 +121,7 @@ class Memory:
                         raise self._race("a read and an asynchronous write", op.issuer, op.site, other)
             self.cells[cell] = [(~op.bit, 0, op.site)], {}
 
-    def _check_write(self, op: Operation, stamp: Stamp, fences: list[list[int]], what: str) -> None:
+    def _check_write(self, op: MachineOperation, stamp: Stamp, fences: list[list[int]], what: str) -> None:
         c, e, other = stamp
         known = op.clock.known
         if c >= 0:

@@ -34,7 +34,7 @@ from taskfuse.kir.synchronization import (
     WaitGroup,
     WgmmaFence,
 )
-from taskfuse.testing.machine.writer import Writer, cells
+from taskfuse.testing.machine.writer import PythonWriter, cells
 
 # Registers of an operand, by PTX ISA's figures, so that this machine says nothing after the table of matrix instructions: A of wgmma and mma is 16 bytes
 # in each thread, and B of mma 8.
@@ -66,7 +66,7 @@ def compiled(kernel: Kernel) -> PythonKernel:
 
 
 @dataclass(slots=True)
-class _Compiler(Writer):
+class _Compiler(PythonWriter):
     def compiled(self) -> PythonKernel:
         kernel = self.kernel
         self.storage = {p.name: p for p in (*kernel.inputs, *kernel.outputs)} | {b.name: b for b in kernel.buffers}

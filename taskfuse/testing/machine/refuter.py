@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 from taskfuse.kir import Kernel
 from taskfuse.kir.printer import stmt_text
 from taskfuse.kir.synchronization import Acquire, Barrier, SetMaxNReg, Wait
-from taskfuse.testing.machine.fault import Fault, FaultFound, NoLaunch, OutOfSteps
-from taskfuse.testing.machine.launch import Launch
-from taskfuse.testing.machine.machine import MOST_STEPS, Machine, Order
+from taskfuse.testing.machine.fault import FaultFound, MachineFault, NoLaunch, OutOfSteps
+from taskfuse.testing.machine.launch import MachineLaunch
+from taskfuse.testing.machine.machine import MOST_STEPS, Order, SecondMachine
 from taskfuse.testing.machine.python_kernel import compiled
 
 ORDERS = (Order.RANDOM, Order.FIRST, Order.LAST)
 
 
-def find_fault(kernel: Kernel, launches: Iterable[Mapping[str, int]] = ({},), schedules: int = 2, most_steps: int = MOST_STEPS) -> Fault | None:
+def find_fault(kernel: Kernel, launches: Iterable[Mapping[str, int]] = ({},), schedules: int = 2, most_steps: int = MOST_STEPS) -> MachineFault | None:
     """The first fault of some launches, each in a few orders, or ``None``. Launches that are refused are left out.
 
     A run of more than ``most_steps`` iterations of loops, of all threads together, ends there.
@@ -25,17 +25,17 @@ def find_fault(kernel: Kernel, launches: Iterable[Mapping[str, int]] = ({},), sc
         schedules = 1
     for extents in launches:
         try:
-            launch = Launch(kernel, extents)
+            launch = MachineLaunch(kernel, extents)
         except NoLaunch:
             continue
         for seed in range(schedules):
             order = ORDERS[seed % len(ORDERS)]
             try:
-                Machine(code, launch, order, seed, most_steps).run()
+                SecondMachine(code, launch, order, seed, most_steps).run()
             except FaultFound as found:
                 said = f"extents {dict(extents)}, schedule {seed} ({order.value})"
                 text = stmt_text(code.sites[found.site], kernel) if found.site >= 0 else "at its end"
-                return Fault(found.kind, found.reason, found.thread, text, said)
+                return MachineFault(found.kind, found.reason, found.thread, text, said)
             except OutOfSteps:
                 break
     return None

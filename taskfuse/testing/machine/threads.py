@@ -35,7 +35,7 @@ Part = tuple[Clock, int, int]
 """What a thread hands over: its clock, its number, its epoch."""
 
 
-class Threads:
+class MachineThreads:
     """Clocks, epochs and proxy fences.
 
     Args:

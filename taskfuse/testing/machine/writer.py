@@ -97,7 +97,7 @@ def cells(kernel: Kernel, memory: MemoryType) -> int:
 
 
 @dataclass(slots=True)
-class Writer:
+class PythonWriter:
     """Writes Python, with the number of the statement of each line."""
 
     kernel: Kernel

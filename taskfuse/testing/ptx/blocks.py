@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from taskfuse.testing.ptx.nodes import Function, Instruction, PtxError, Symbol
+from taskfuse.testing.ptx.nodes import PtxError, PtxFunction, PtxInstruction, Symbol
 
 ENDS = {"ret", "exit", "trap"}
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class BasicBlock:
     """Instructions ``first`` up to ``last``, not included, that are executed together.
 
     Attributes:
@@ -23,7 +23,7 @@ class Block:
     after: tuple[int, ...]
 
 
-def blocks(function: Function) -> tuple[Block, ...]:
+def blocks(function: PtxFunction) -> tuple[BasicBlock, ...]:
     """The basic blocks in the order of the text; a block past the last one stands for the end."""
     code = function.code
     starts = {0, *function.labels.values()}
@@ -31,7 +31,7 @@ def blocks(function: Function) -> tuple[Block, ...]:
     order = sorted(s for s in starts if s < len(code))
     number = {start: k for k, start in enumerate(order)}
     end = len(order)
-    found: list[Block] = []
+    found: list[BasicBlock] = []
     for k, first in enumerate(order):
         last = order[k + 1] if k + 1 < len(order) else len(code)
         i = code[last - 1]
@@ -42,11 +42,11 @@ def blocks(function: Function) -> tuple[Block, ...]:
             after = (end, following) if i.guard else (end,)
         else:
             after = (following,)
-        found.append(Block(first, last, after))
+        found.append(BasicBlock(first, last, after))
     return tuple(found)
 
 
-def target(i: Instruction) -> str:
+def target(i: PtxInstruction) -> str:
     """The label that a branch jumps to."""
     match i.operands:
         case (Symbol(name),):
@@ -55,7 +55,7 @@ def target(i: Instruction) -> str:
             raise PtxError(i.line, "a branch to what is not a label")
 
 
-def joins(found: Sequence[Block]) -> tuple[int, ...]:
+def joins(found: Sequence[BasicBlock]) -> tuple[int, ...]:
     """Of each block the nearest one that every way from it to the end passes; the end itself is ``len(found)``."""
     end = len(found)
     everything = (1 << end + 1) - 1
@@ -74,7 +74,7 @@ def joins(found: Sequence[Block]) -> tuple[int, ...]:
     return tuple(next((n for n in range(end + 1) if n != k and passed[n] == passed[k] & ~(1 << k)), end) for k in range(end))
 
 
-def between(found: Sequence[Block], start: int, join: int) -> frozenset[int]:
+def between(found: Sequence[BasicBlock], start: int, join: int) -> frozenset[int]:
     """The blocks after the branch of ``start`` and before ``join``; ``start`` itself, if a loop leads back to it."""
     seen: set[int] = set()
     stack = [n for n in found[start].after if n != join]

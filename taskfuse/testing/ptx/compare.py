@@ -21,10 +21,10 @@ from taskfuse.ir.scalar import Const
 from taskfuse.kir import Kernel
 from taskfuse.kir.printer import stmt_text
 from taskfuse.target import WARP
-from taskfuse.testing.ptx.events import ANY, RANK, UNORDERED, Kind, Lanes, Observed, Place, Span, Step
-from taskfuse.testing.ptx.expected import Trace, Traces
-from taskfuse.testing.ptx.launch import PARAMS_AT, SHARED_AT, WORKSPACE_AT, Int3, Launch, blocks, extents, launches, linear, threads
-from taskfuse.testing.ptx.machine import Machine, TooLong, machine
+from taskfuse.testing.ptx.events import ANY, RANK, UNORDERED, Kind, Observed, PtxPlace, PtxStep, Span, WarpLanes
+from taskfuse.testing.ptx.expected import ExpectedTrace, Traces
+from taskfuse.testing.ptx.launch import PARAMS_AT, SHARED_AT, WORKSPACE_AT, Int3, PtxLaunch, blocks, extents, launches, linear, threads
+from taskfuse.testing.ptx.machine import PtxMachine, TooLong, machine
 from taskfuse.testing.ptx.nodes import PtxError
 from taskfuse.testing.ptx.text import read
 from taskfuse.testing.ptx.unknown import LOCAL, SHARED, Unknown, Value
@@ -97,7 +97,7 @@ def _check_limits(kernel: Kernel, limits: Mapping[str, tuple[int, ...]]) -> None
         raise Difference(f"{limits.get('minnctapersm')} blocks of a multiprocessor, not {kernel.residents}")
 
 
-def _launch(launch: Launch, program: Machine, report: Report, seen: set[int], places: dict[str, int], waits: bool) -> None:
+def _launch(launch: PtxLaunch, program: PtxMachine, report: Report, seen: set[int], places: dict[str, int], waits: bool) -> None:
     """Compare threads of a launch, in an order that mixes them.
 
     Args:
@@ -128,7 +128,7 @@ def _launch(launch: Launch, program: Machine, report: Report, seen: set[int], pl
     _apart(launch, places)
 
 
-def _apart(launch: Launch, places: dict[str, int]) -> None:
+def _apart(launch: PtxLaunch, places: dict[str, int]) -> None:
     """Arrays of mbarriers lie apart from each other and from all buffers, and are aligned."""
     slots = {m.name: 8 * m.slots for m in launch.kernel.mbarriers}
     counters = [base for name, base in launch.bases.items() if name not in launch.strides and base >= WORKSPACE_AT and base < PARAMS_AT]
@@ -156,7 +156,7 @@ class _Follower:
     places: dict[str, int]
     seen: set[int]
     waited: bool
-    trace: Trace = field(init=False)
+    trace: ExpectedTrace = field(init=False)
     at: int = 0
     stores: list[Span] = field(default_factory=list[Span])
     loads: list[Span] = field(default_factory=list[Span])
@@ -190,22 +190,22 @@ class _Follower:
             self._check_memory(f"in front of PTX line {line}", step.stores, step.loads)
         return step.result
 
-    def _wanted(self, step: Step) -> str:
-        operands = [self._lanes(o) if isinstance(o, Lanes) else o for o in step.operands]
+    def _wanted(self, step: PtxStep) -> str:
+        operands = [self._lanes(o) if isinstance(o, WarpLanes) else o for o in step.operands]
         return f"{_said(step.kind, operands)} of `{stmt_text(step.statement, self.traces.launch.kernel)}`"
 
-    def _lanes(self, lanes: Lanes) -> str:
+    def _lanes(self, lanes: WarpLanes) -> str:
         come, there = self.traces.lanes(self.block, self.thread, lanes)
         return f"lanes {come:#x} of {there:#x}"
 
     def _fits(self, got: Observed | Unknown, wanted: object) -> bool:
         match wanted:
-            case Place(name, offset, rank):
+            case PtxPlace(name, offset, rank):
                 if not isinstance(got, int):
                     return False
                 base = got - offset - (0 if rank is None else (rank + 1) * RANK)
                 return self.places.setdefault(name, base) == base
-            case Lanes():
+            case WarpLanes():
                 come, there = self.traces.lanes(self.block, self.thread, wanted)
                 return isinstance(got, int) and got & there == come
             case _:

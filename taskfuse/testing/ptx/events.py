@@ -54,7 +54,7 @@ RANK = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PtxPlace:
     """An address whose array may lie anywhere: at ``offset`` bytes in the array ``name``; ``rank``: in which block of the cluster, ``None``: the own."""
 
     name: str
@@ -66,7 +66,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class WarpLanes:
     """The lanes of the warp that come to one statement the ``count``-th time (from 0)."""
 
     statement: int
@@ -80,14 +80,14 @@ class Any_(Enum):
 
 
 ANY = Any_.ANY
-Expected = int | str | Place | Lanes | Any_
+Expected = int | str | PtxPlace | WarpLanes | Any_
 Observed = int | str
 Span = tuple[int, int]
 """Address and size of an access, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PtxStep:
     """One thing that a thread does by kernel IR, and what it did in memory since the one before.
 
     Attributes:

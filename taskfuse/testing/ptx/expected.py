@@ -42,10 +42,10 @@ from taskfuse.kir.synchronization import (
     WgmmaFence,
 )
 from taskfuse.target import MAX_THREADS, WARP, launch_registers
-from taskfuse.testing.ptx.events import ANY, UNORDERED, Expected, Kind, Lanes, Place, Span, Step
-from taskfuse.testing.ptx.launch import Int3, Launch, linear
+from taskfuse.testing.ptx.events import ANY, UNORDERED, Expected, Kind, PtxPlace, PtxStep, Span, WarpLanes
+from taskfuse.testing.ptx.launch import Int3, PtxLaunch, linear
 from taskfuse.testing.ptx.machine import TooLong
-from taskfuse.testing.ptx.reading import Reader
+from taskfuse.testing.ptx.reading import LaunchReader
 
 MOST = 20_000
 """Statements of a thread at most."""
@@ -56,7 +56,7 @@ _WAITS = {Queue.WGMMA: Kind.WGMMA_WAIT, Queue.BULK: Kind.BULK_WAIT, Queue.COPY: 
 
 
 @dataclass(slots=True)
-class Trace:
+class ExpectedTrace:
     """All that a thread does.
 
     Attributes:
@@ -66,7 +66,7 @@ class Trace:
         work: statements executed.
     """
 
-    steps: list[Step] = field(default_factory=list[Step])
+    steps: list[PtxStep] = field(default_factory=list[PtxStep])
     stores: list[Span] = field(default_factory=list[Span])
     loads: list[Span] = field(default_factory=list[Span])
     tensor_stores: list[Span] = field(default_factory=list[Span])
@@ -78,12 +78,12 @@ class Trace:
 class Traces:
     """What the threads of a launch do."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: PtxLaunch) -> None:
         self.launch = launch
-        self._reader = Reader(launch)
-        self._warps: dict[tuple[Int3, int], list[Trace]] = {}
+        self._reader = LaunchReader(launch)
+        self._warps: dict[tuple[Int3, int], list[ExpectedTrace]] = {}
 
-    def thread(self, block: Int3, thread: Int3, only_lanes: bool = False) -> Trace:
+    def thread(self, block: Int3, thread: Int3, only_lanes: bool = False) -> ExpectedTrace:
         """What a thread does.
 
         Args:
@@ -98,7 +98,7 @@ class Traces:
         env |= {f"clusterIdx.{d}": b % c for d, b, c in zip("xyz", block, self.launch.cluster, strict=True)}
         return _Walk(self._reader, env, only_lanes).trace()
 
-    def lanes(self, block: Int3, thread: Int3, lanes: Lanes) -> tuple[int, int]:
+    def lanes(self, block: Int3, thread: Int3, lanes: WarpLanes) -> tuple[int, int]:
         """The lanes of the thread's warp that come to a statement so often, and those that there are, as masks."""
         x, y, z = self.launch.block
         first = linear(self.launch.block, thread) // WARP * WARP
@@ -113,14 +113,14 @@ class Traces:
 class _Walk:
     """One thread on its way through a kernel."""
 
-    def __init__(self, reader: Reader, env: dict[str, int], only_lanes: bool) -> None:
+    def __init__(self, reader: LaunchReader, env: dict[str, int], only_lanes: bool) -> None:
         self._reader = reader
         self._only_lanes = only_lanes
         self._env = env
-        self._trace = Trace()
+        self._trace = ExpectedTrace()
         self._slots: dict[str, int] = {}
 
-    def trace(self) -> Trace:
+    def trace(self) -> ExpectedTrace:
         self._body(self._reader.kernel.body)
         return self._trace
 
@@ -207,24 +207,24 @@ class _Walk:
     def _step(self, stmt: Stmt, kind: Kind, operands: tuple[Expected, ...], result: int) -> None:
         t = self._trace
         if kind in UNORDERED:
-            t.steps.append(Step(kind, operands, result, (), (), stmt))
+            t.steps.append(PtxStep(kind, operands, result, (), (), stmt))
             return
-        t.steps.append(Step(kind, operands, result, tuple(t.stores), tuple(t.loads), stmt))
+        t.steps.append(PtxStep(kind, operands, result, tuple(t.stores), tuple(t.loads), stmt))
         t.stores.clear()
         t.loads.clear()
 
-    def _slot(self, slot: BarrierSlot, rank: int | None = None) -> Place:
-        return Place(slot.name, 8 * self._value(slot.slot), rank)
+    def _slot(self, slot: BarrierSlot, rank: int | None = None) -> PtxPlace:
+        return PtxPlace(slot.name, 8 * self._value(slot.slot), rank)
 
     def _reached(self, across: tuple[ParallelType, ...]) -> tuple[int, ...]:
         """The ranks of blocks in the cluster, ascending."""
         place = (self._env["clusterIdx.x"], self._env["clusterIdx.y"], self._env["clusterIdx.z"])
         return peers(place, self._reader.launch.cluster, across)
 
-    def _lanes(self, stmt: Stmt) -> Lanes:
+    def _lanes(self, stmt: Stmt) -> WarpLanes:
         counts = self._trace.counts
         counts[id(stmt)] += 1
-        return Lanes(id(stmt), counts[id(stmt)] - 1)
+        return WarpLanes(id(stmt), counts[id(stmt)] - 1)
 
     def _steps(self, stmt: Stmt) -> Iterator[tuple[Kind, tuple[Expected, ...], int]]:
         """The events of a statement: kind, operands, what it gives."""
@@ -295,7 +295,7 @@ class _Walk:
     def _coordinates(self, coords: tuple[Expr, ...]) -> tuple[int, ...]:
         return tuple(self._value(c) & 0xFFFFFFFF for c in reversed(coords))
 
-    def _until(self, counter: int | Place, count: int) -> Iterator[tuple[Kind, tuple[Expected, ...], int]]:
+    def _until(self, counter: int | PtxPlace, count: int) -> Iterator[tuple[Kind, tuple[Expected, ...], int]]:
         """Reads of a counter until it is enough."""
         if count > 0:
             yield Kind.ACQUIRE, ("gpu.global.u64", counter), count - 1
@@ -329,7 +329,7 @@ class _Walk:
     def _all_arrive(self, stmt: Barrier, count: int) -> Iterator[tuple[Kind, tuple[Expected, ...], int]]:
         """One arrives among ``count``, in the third round, and waits for the end of that round."""
         assert stmt.counter is not None
-        counter = Place(stmt.counter, 0)
+        counter = PtxPlace(stmt.counter, 0)
         yield Kind.FENCE, ("sc.gpu",), 0
         yield Kind.COUNT, ("global.add.u64", counter, 1), 2 * count + count // 2
         yield from self._until(counter, 3 * count)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 
 from taskfuse.testing.ptx.events import Kind
-from taskfuse.testing.ptx.nodes import Memory, Operand, Register, Vector
-from taskfuse.testing.ptx.operands import Happening, Reader
+from taskfuse.testing.ptx.nodes import Operand, PtxAddress, Register, Vector
+from taskfuse.testing.ptx.operands import Happening, OperandReader
 
 _LEVELS = {"cta": "sc.cta", "gl": "sc.gpu", "sys": "sc.sys"}
 """``membar`` as a fence (PTX ISA, "membar")."""
 _MEANINGS = {"order": ("release", "acquire", "relaxed"), "scope": ("cta", "cluster"), "space": ("shared::cta", "shared::cluster")}
 
 
-def happening(r: Reader) -> Happening | None:
+def happening(r: OperandReader) -> Happening | None:
     """The event that an instruction is, if it is one."""
     i = r.i
     o = i.operands
@@ -118,7 +118,7 @@ def happening(r: Reader) -> Happening | None:
             return None
 
 
-def _meaning(r: Reader, modifiers: list[str], order: str) -> str:
+def _meaning(r: OperandReader, modifiers: list[str], order: str) -> str:
     """The order, scope and space of an instruction on an mbarrier, those that it does not name in full."""
     found = {"order": order, "scope": "cta", "space": ""}
     for m in modifiers:
@@ -129,8 +129,8 @@ def _meaning(r: Reader, modifiers: list[str], order: str) -> str:
     return repr(" ".join(found.values()))
 
 
-def _box(r: Reader, operand: Operand, rank: str) -> tuple[str, list[str]]:
+def _box(r: OperandReader, operand: Operand, rank: str) -> tuple[str, list[str]]:
     """The tensor map and the coordinates of a bulk copy."""
-    if not isinstance(operand, Memory) or rank != f"{len(operand.coordinates)}d":
+    if not isinstance(operand, PtxAddress) or rank != f"{len(operand.coordinates)}d":
         raise r.error("coordinates that do not fit its rank")
     return r.value(operand.base), [r.value(c, 32) for c in operand.coordinates]

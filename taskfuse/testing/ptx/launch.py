@@ -32,7 +32,7 @@ from taskfuse.kir.declarations import HostParam, TensorParam
 from taskfuse.kir.variant import ArgumentLayout
 from taskfuse.kir.walk import looked_up
 from taskfuse.target import MAX_BLOCK, MAX_GRID, MAX_THREADS, SHARED_BYTES
-from taskfuse.testing.ptx.nodes import Function
+from taskfuse.testing.ptx.nodes import PtxFunction
 from taskfuse.testing.ptx.unknown import UNKNOWN, Value
 
 Int3 = tuple[int, int, int]
@@ -46,7 +46,7 @@ _GAP = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class PtxLaunch:
     """A kernel with values for its extents.
 
     Attributes:
@@ -103,7 +103,7 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(prod(shape[k + 1 :]) for k in range(len(shape)))
 
 
-def launches(kernel: Kernel, source: Source, function: Function, extents: Mapping[str, int]) -> Launch | None:
+def launches(kernel: Kernel, source: Source, function: PtxFunction, extents: Mapping[str, int]) -> PtxLaunch | None:
     """The launch of given extents; ``None``: a GPU would refuse it, or it has no blocks."""
     symbols = dict(extents)
     for p in kernel.params:
@@ -174,7 +174,7 @@ def launches(kernel: Kernel, source: Source, function: Function, extents: Mappin
         size = dtypes[name].itemsize
         for k, value in enumerate(table.tolist()):
             words[bases[name] + k * strides[name][0] * size] = (value & (1 << 8 * size) - 1).to_bytes(size, "little")
-    return Launch(kernel, symbols, tables, grid, block, cluster, bases, strides, at, words, data, sizes, number(source.shared_bytes, symbols))
+    return PtxLaunch(kernel, symbols, tables, grid, block, cluster, bases, strides, at, words, data, sizes, number(source.shared_bytes, symbols))
 
 
 def _strides(shape: tuple[int, ...], form: ArgumentLayout) -> tuple[int, ...]:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from taskfuse.testing.ptx import unknown
-from taskfuse.testing.ptx.blocks import ENDS, Block, between, blocks, joins
+from taskfuse.testing.ptx.blocks import ENDS, BasicBlock, between, blocks, joins
 from taskfuse.testing.ptx.events import Kind, Observed
-from taskfuse.testing.ptx.nodes import Function, Instruction, PtxError, Register, Symbol
-from taskfuse.testing.ptx.operands import Access, Compute, Happening, Operation, identifier
+from taskfuse.testing.ptx.nodes import PtxError, PtxFunction, PtxInstruction, Register, Symbol
+from taskfuse.testing.ptx.operands import Happening, Operation, PtxAccess, PtxComputation, identifier
 from taskfuse.testing.ptx.operations import operations
 from taskfuse.testing.ptx.unknown import Value
 
@@ -45,7 +45,7 @@ class Watcher(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class PtxMachine:
     """A function that can be run.
 
     Attributes:
@@ -53,7 +53,7 @@ class Machine:
         events: those of events.
     """
 
-    function: Function
+    function: PtxFunction
     entry: Callable[..., int]
     sites: Mapping[int, str]
     events: frozenset[int]
@@ -79,7 +79,7 @@ _HELPERS = (
 )
 
 
-def machine(function: Function) -> Machine:
+def machine(function: PtxFunction) -> PtxMachine:
     """``function`` as a program.
 
     Raises:
@@ -90,13 +90,13 @@ def machine(function: Function) -> Machine:
 
 @dataclass(slots=True)
 class _Builder:
-    function: Function
+    function: PtxFunction
     decoded: list[tuple[Operation, ...]] = field(default_factory=list[tuple[Operation, ...]])
     needed: set[str] = field(default_factory=set[str])
     lines: list[str] = field(default_factory=list[str])
     sites: dict[int, str] = field(default_factory=dict[int, str])
 
-    def build(self) -> Machine:
+    def build(self) -> PtxMachine:
         for i in self.function.code:
             control = i.opcode[0] == "bra" or i.opcode[0] in ENDS
             self.decoded.append(() if control else operations(i))
@@ -119,9 +119,9 @@ class _Builder:
         scope |= {"U": unknown.UNKNOWN, "Kind": Kind, "PtxError": PtxError, "TooLong": TooLong}
         exec(compile("\n".join(self.lines), f"<{self.function.name}>", "exec"), scope)
         events = {i.line for i, done in zip(self.function.code, self.decoded, strict=True) if any(isinstance(o, Happening) for o in done)}
-        return Machine(self.function, scope["run"], self.sites, frozenset(events))
+        return PtxMachine(self.function, scope["run"], self.sites, frozenset(events))
 
-    def _check_call(self, call: Instruction, callers: frozenset[str]) -> None:
+    def _check_call(self, call: PtxInstruction, callers: frozenset[str]) -> None:
         """That what is called computes, and does no more."""
         name = next((o.name for o in call.operands if isinstance(o, Symbol) and o.name in self.function.callees), None)
         if name is None or name in callers:
@@ -131,7 +131,7 @@ class _Builder:
                 self._check_call(i, callers | {name})
             elif i.opcode[0] != "bra" and i.opcode[0] not in ENDS:
                 for operation in operations(i):
-                    if isinstance(operation, Happening) or (isinstance(operation, Access) and operation.space not in ("param", "local", "const")):
+                    if isinstance(operation, Happening) or (isinstance(operation, PtxAccess) and operation.space not in ("param", "local", "const")):
                         raise PtxError(i.line, f"a called function does more than compute: {i}")
 
     def _special(self, name: str) -> str | None:
@@ -151,9 +151,9 @@ class _Builder:
                 roots |= guard
             for operation in done:
                 match operation:
-                    case Compute(out=out, reads=reads):
+                    case PtxComputation(out=out, reads=reads):
                         writes.setdefault(identifier(out), set()).update(reads | guard)
-                    case Access(outs=outs, reads=reads):
+                    case PtxAccess(outs=outs, reads=reads):
                         roots |= reads | guard
                         for out in outs:
                             writes.setdefault(identifier(out), set())
@@ -170,7 +170,7 @@ class _Builder:
 
     # -- program text -------------------------------------------------------------------------------------------------------------------
 
-    def _choose(self, found: tuple[Block, ...], meets: tuple[int, ...], low: int, high: int, depth: int) -> None:
+    def _choose(self, found: tuple[BasicBlock, ...], meets: tuple[int, ...], low: int, high: int, depth: int) -> None:
         """The blocks ``low`` up to ``high`` under a search for the one that is next."""
         if high - low == 1:
             self._block(found, meets, low, " " * depth)
@@ -181,7 +181,7 @@ class _Builder:
         self.lines.append(f"{' ' * depth}else:")
         self._choose(found, meets, middle, high, depth + 1)
 
-    def _block(self, found: tuple[Block, ...], meets: tuple[int, ...], k: int, pad: str) -> None:
+    def _block(self, found: tuple[BasicBlock, ...], meets: tuple[int, ...], k: int, pad: str) -> None:
         block = found[k]
         for i, done in zip(self.function.code[block.first : block.last], self.decoded[block.first : block.last], strict=True):
             for operation in done:
@@ -197,7 +197,7 @@ class _Builder:
         self._by_data(found, k, meets[k], last, pad + " ")
         self.lines.append(f"{pad}else: pc = {yes} if {guard} else {no}")
 
-    def _by_data(self, found: tuple[Block, ...], k: int, join: int, last: Instruction, pad: str) -> None:
+    def _by_data(self, found: tuple[BasicBlock, ...], k: int, join: int, last: PtxInstruction, pad: str) -> None:
         """What a branch that data decides means."""
         written: set[str] = set()
         touches = False
@@ -205,9 +205,9 @@ class _Builder:
             for i, done in zip(self.function.code[found[n].first : found[n].last], self.decoded[found[n].first : found[n].last], strict=True):
                 for operation in done:
                     match operation:
-                        case Compute(out=out):
+                        case PtxComputation(out=out):
                             written.add(identifier(out))
-                        case Access(outs=outs, space=space):
+                        case PtxAccess(outs=outs, space=space):
                             written |= {identifier(out) for out in outs}
                             touches = touches or space in ("shared", "global", "generic")
                         case Happening():
@@ -219,7 +219,7 @@ class _Builder:
             self.lines.append(f"{pad}watcher.uncertain()")
         self.lines.append(f"{pad}pc = {join}")
 
-    def _operation(self, i: Instruction, operation: Operation, pad: str) -> None:
+    def _operation(self, i: PtxInstruction, operation: Operation, pad: str) -> None:
         text = self._text(i, operation)
         if not text:
             return
@@ -232,24 +232,24 @@ class _Builder:
         self.lines.append(f"{pad}elif {'not ' if i.negated else ''}{guard}:")
         self.lines += [f"{pad} {line}" for line in text]
 
-    def _guarded_by_data(self, i: Instruction, operation: Operation) -> list[str]:
+    def _guarded_by_data(self, i: PtxInstruction, operation: Operation) -> list[str]:
         match operation:
-            case Compute(out=out):
+            case PtxComputation(out=out):
                 return [f"{identifier(out)} = U"]
-            case Access(outs=outs):
+            case PtxAccess(outs=outs):
                 return [f"{identifier(out)} = U" for out in outs if identifier(out) in self.needed] + ["watcher.uncertain()"]
             case Happening():
                 return [f"raise PtxError({i.line}, 'data decides whether this is executed: {'.'.join(i.opcode)}')"]
 
-    def _text(self, i: Instruction, operation: Operation) -> list[str]:
+    def _text(self, i: PtxInstruction, operation: Operation) -> list[str]:
         match operation:
-            case Compute(out=out, value=value):
+            case PtxComputation(out=out, value=value):
                 return [f"{identifier(out)} = {'U' if value is None else value}"] if identifier(out) in self.needed else []
-            case Access(space="param" | "const", outs=outs):
+            case PtxAccess(space="param" | "const", outs=outs):
                 return self._read(outs, f"memory({operation.address}, {operation.size // max(len(outs), 1)})")
-            case Access(space="local", outs=outs):
+            case PtxAccess(space="local", outs=outs):
                 return self._read(outs, "U")
-            case Access(outs=outs):
+            case PtxAccess(outs=outs):
                 self.sites[i.line] = str(i)
                 parts = _used(operation.size, i.used)
                 lines = [f"access({i.line}, {operation.store}, {operation.address}{f' + {at}' if at else ''}, {size})" for at, size in parts]

@@ -42,7 +42,7 @@ class Symbol:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class PtxAddress:
     """``[base + offset]``; ``[base, {coordinates}]`` of a tensor map."""
 
     base: Operand
@@ -57,11 +57,11 @@ class Vector:
     parts: tuple[Operand, ...]
 
 
-Operand = Register | Integer | Float | Symbol | Memory | Vector
+Operand = Register | Integer | Float | Symbol | PtxAddress | Vector
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
+class PtxInstruction:
     """One instruction.
 
     Attributes:
@@ -100,7 +100,7 @@ class Data:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class PtxFunction:
     """A kernel.
 
     Attributes:
@@ -112,12 +112,12 @@ class Function:
 
     name: str
     params: tuple[Param, ...]
-    code: tuple[Instruction, ...]
+    code: tuple[PtxInstruction, ...]
     labels: Mapping[str, int]
     limits: Mapping[str, tuple[int, ...]]
     data: Mapping[str, Data]
     target: str
-    callees: Mapping[str, tuple[Instruction, ...]]
+    callees: Mapping[str, tuple[PtxInstruction, ...]]
 
 
 SIZES = {f"{kind}{bits}": bits // 8 for kind in "busf" for bits in (8, 16, 32, 64)} | {"b128": 16}

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from taskfuse.testing.ptx.events import Kind
-from taskfuse.testing.ptx.nodes import Float, Instruction, Integer, Memory, Operand, PtxError, Register, Symbol, Vector
+from taskfuse.testing.ptx.nodes import Float, Integer, Operand, PtxAddress, PtxError, PtxInstruction, Register, Symbol, Vector
 
 
 @dataclass(frozen=True, slots=True)
-class Compute:
+class PtxComputation:
     """``out`` = a Python expression over registers; ``None``: unknown."""
 
     out: Register
@@ -20,7 +20,7 @@ class Compute:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class PtxAccess:
     """A load or a store of ``size`` bytes; what a load gives is ``outs``."""
 
     store: bool
@@ -42,7 +42,7 @@ class Happening:
     reads: frozenset[str]
 
 
-Operation = Compute | Access | Happening
+Operation = PtxComputation | PtxAccess | Happening
 
 
 def identifier(r: Register) -> str:
@@ -55,7 +55,7 @@ def registers(operand: Operand) -> Iterator[Register]:
     match operand:
         case Register():
             yield operand
-        case Memory():
+        case PtxAddress():
             yield from registers(operand.base)
             for c in operand.coordinates:
                 yield from registers(c)
@@ -72,10 +72,10 @@ def names(*operands: Operand) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class OperandReader:
     """Reads the operands of one instruction as Python."""
 
-    i: Instruction
+    i: PtxInstruction
 
     def error(self, what: str) -> PtxError:
         return PtxError(self.i.line, f"{'.'.join(self.i.opcode)}: {what}")
@@ -92,7 +92,7 @@ class Reader:
                 return f"at[{name!r}]"
             case Float():
                 return "U"
-            case Memory() | Vector():
+            case PtxAddress() | Vector():
                 raise self.error("a plain operand is expected")
 
     def signed(self, operand: Operand, bits: int) -> str:
@@ -102,7 +102,7 @@ class Reader:
         return f"(({self.value(operand)} ^ {half}) - {half})"
 
     def address(self, operand: Operand) -> str:
-        if not isinstance(operand, Memory):
+        if not isinstance(operand, PtxAddress):
             raise self.error("an address is expected")
         base = self.value(operand.base)
         return f"{base} + {operand.offset}" if operand.offset else base

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 
 from taskfuse.testing.ptx.happenings import happening
-from taskfuse.testing.ptx.nodes import SIZES, Float, Instruction, Integer, Operand, Symbol, Vector
-from taskfuse.testing.ptx.operands import Access, Compute, Operation, Reader, names
+from taskfuse.testing.ptx.nodes import SIZES, Float, Integer, Operand, PtxInstruction, Symbol, Vector
+from taskfuse.testing.ptx.operands import OperandReader, Operation, PtxAccess, PtxComputation, names
 
 _DATA = frozenset({"rcp", "sqrt", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh", "fma", "copysign", "testp", "dp4a", "dp2a", "brev", "bfind", "fns"})
 """Opcodes whose results are left unknown."""
@@ -18,26 +18,26 @@ _FUNCTIONS = {"min": "least", "max": "greatest", "div": "quotient", "rem": "rema
 _COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
 
 
-def operations(i: Instruction) -> tuple[Operation, ...]:
+def operations(i: PtxInstruction) -> tuple[Operation, ...]:
     """What ``i`` does.
 
     Raises:
         PtxError: an instruction that this reader does not know.
     """
-    event = happening(Reader(i))
+    event = happening(OperandReader(i))
     if event is not None:
         return (event,)
     if i.opcode[0] in ("ld", "ldu", "st"):
-        return (_access(Reader(i)),)
+        return (_access(OperandReader(i)),)
     if i.opcode[0] == "call":
         return ()  # of functions that compute alone: machine.py sees to it
-    return _computation(Reader(i))
+    return _computation(OperandReader(i))
 
 
 # -- arithmetic -------------------------------------------------------------------------------------------------------------------------
 
 
-def _computation(r: Reader) -> tuple[Operation, ...]:
+def _computation(r: OperandReader) -> tuple[Operation, ...]:
     i = r.i
     name, *modifiers = i.opcode
     kind = next((m for m in reversed(modifiers) if _INTEGER.match(m)), "")
@@ -46,7 +46,7 @@ def _computation(r: Reader) -> tuple[Operation, ...]:
         whole, width = operands[0], 8 * SIZES[kind] // len(out.parts)
         mask = (1 << width) - 1
         return tuple(
-            Compute(r.register(part), f"{r.value(whole)} >> {k * width} & {mask}", names(whole))
+            PtxComputation(r.register(part), f"{r.value(whole)} >> {k * width} & {mask}", names(whole))
             for k, part in enumerate(out.parts)
             if not isinstance(part, Symbol)
         )
@@ -56,19 +56,19 @@ def _computation(r: Reader) -> tuple[Operation, ...]:
     if name == "mov" and isinstance(operands[0], Vector):
         width = 8 * SIZES[kind] // len(operands[0].parts)
         text = " | ".join(f"({r.value(part)} << {k * width})" for k, part in enumerate(operands[0].parts))
-        return (Compute(target, text, names(*operands)),)
+        return (PtxComputation(target, text, names(*operands)),)
     is_float = any(m.startswith(("f16", "f32", "f64", "bf16", "tf32", "e4m3", "e5m2", "ue8m0")) for m in modifiers)
     if is_float or name in _DATA or any(isinstance(o, Float) for o in operands):
-        return (Compute(target, None, frozenset()),)
-    return (Compute(target, _integer(r, name, modifiers, kind, operands), names(*operands)),)
+        return (PtxComputation(target, None, frozenset()),)
+    return (PtxComputation(target, _integer(r, name, modifiers, kind, operands), names(*operands)),)
 
 
-def _comparison(r: Reader) -> tuple[Operation, ...]:
+def _comparison(r: OperandReader) -> tuple[Operation, ...]:
     _, compare, *rest = r.i.opcode
     kind = rest[-1]
     out, a, b, *others = r.i.operands
     if kind.startswith(("f", "bf")):
-        return (Compute(r.register(out), None, frozenset()),)
+        return (PtxComputation(r.register(out), None, frozenset()),)
     if compare not in ("eq", "ne", *_COMPARE):
         raise r.error("a comparison that is not known")
     bits = 8 * SIZES[kind]
@@ -78,10 +78,10 @@ def _comparison(r: Reader) -> tuple[Operation, ...]:
         text = f"({text}) {dict(zip(('and', 'or', 'xor'), '&|^', strict=True))[rest[0]]} {r.value(others[0])}"
     elif len(rest) != 1 or others:
         raise r.error("a form of comparison that is not known")
-    return (Compute(r.register(out), text, names(a, b, *others)),)
+    return (PtxComputation(r.register(out), text, names(a, b, *others)),)
 
 
-def _integer(r: Reader, name: str, modifiers: list[str], kind: str, operands: list[Operand]) -> str:
+def _integer(r: OperandReader, name: str, modifiers: list[str], kind: str, operands: list[Operand]) -> str:
     """The integer that an instruction computes."""
     if kind == "pred":
         a = r.value(operands[0], 1)
@@ -163,7 +163,7 @@ def _integer(r: Reader, name: str, modifiers: list[str], kind: str, operands: li
 _SPACES = ("param", "shared", "shared::cta", "global", "local", "const")
 
 
-def _access(r: Reader) -> Operation:
+def _access(r: OperandReader) -> Operation:
     i = r.i
     name, *modifiers = i.opcode
     space = next((m for m in modifiers if m in _SPACES), "generic").removesuffix("::cta")
@@ -173,4 +173,4 @@ def _access(r: Reader) -> Operation:
         raise r.error("an access that is not known")
     memory, data = (i.operands[1], i.operands[0]) if name != "st" else (i.operands[0], i.operands[1])
     outs = r.outs(data) if name != "st" else ()
-    return Access(name == "st", space, r.address(memory), count * SIZES[kind], outs, names(memory))
+    return PtxAccess(name == "st", space, r.address(memory), count * SIZES[kind], outs, names(memory))

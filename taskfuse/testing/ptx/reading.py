@@ -13,13 +13,13 @@ from taskfuse.kir.operands import Access, SemaphoreSlot
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.synchronization import Advance, Barrier, BarrierScope, CursorInit
 from taskfuse.kir.walk import bodies
-from taskfuse.testing.ptx.launch import Launch
+from taskfuse.testing.ptx.launch import PtxLaunch
 
 
-class Reader:
+class LaunchReader:
     """A kernel in one launch."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: PtxLaunch) -> None:
         self.launch = launch
         self.kernel = launch.kernel
         self._dtypes = {p.name: p.dtype for p in self.kernel.params if isinstance(p, TensorParam)} | {b.name: b.dtype for b in self.kernel.buffers}

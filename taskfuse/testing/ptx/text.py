@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from taskfuse.testing.ptx.nodes import SIZES, Data, Float, Function, Instruction, Integer, Memory, Operand, Param, PtxError, Register, Symbol, Vector
+from taskfuse.testing.ptx.nodes import SIZES, Data, Float, Integer, Operand, Param, PtxAddress, PtxError, PtxFunction, PtxInstruction, Register, Symbol, Vector
 
 _TOKEN = re.compile(
     r"""\s+ | //[^\n]* | /\*.*?\*/
@@ -87,7 +87,7 @@ class _Body:
     """The body of a function while it is read."""
 
     tokens: _Tokens
-    code: list[Instruction] = field(default_factory=list[Instruction])
+    code: list[PtxInstruction] = field(default_factory=list[PtxInstruction])
     labels: dict[str, int] = field(default_factory=dict[str, int])
     data: dict[str, Data] = field(default_factory=dict[str, Data])
     scopes: list[dict[str, str]] = field(default_factory=lambda: [{}])
@@ -151,7 +151,7 @@ class _Body:
             if t.take("|"):  # a second result: of shfl
                 operands.append(self._operand())
             t.take(",")
-        self.code.append(Instruction(line, opcode, tuple(operands), guard, negated, self.used))
+        self.code.append(PtxInstruction(line, opcode, tuple(operands), guard, negated, self.used))
         self.used = None
 
     def _register(self, name: str, line: int) -> Register:
@@ -183,7 +183,7 @@ class _Body:
                 inner = self._operand()
                 coordinates = inner.parts if isinstance(inner, Vector) else (inner,)
             t.expect("]")
-            return Memory(base, offset, coordinates)
+            return PtxAddress(base, offset, coordinates)
         if re.match(r"0[fFdD]", token):
             return Float(token)
         if re.match(r"-?\d", token):
@@ -237,10 +237,10 @@ def _parameters(t: _Tokens) -> tuple[Param, ...]:
             return tuple(found)
 
 
-def _kernels(t: _Tokens) -> Iterator[Function]:
+def _kernels(t: _Tokens) -> Iterator[PtxFunction]:
     target = ""
     data: dict[str, Data] = {}
-    callees: dict[str, tuple[Instruction, ...]] = {}
+    callees: dict[str, tuple[PtxInstruction, ...]] = {}
     while token := t.peek():
         line = t.line
         match token:
@@ -264,7 +264,7 @@ def _kernels(t: _Tokens) -> Iterator[Function]:
                     limits[directive[1:]] = tuple(numbers)
                 body = _Body(t)
                 body.read()
-                yield Function(name, params, tuple(body.code), body.labels, limits, data | body.data, target, callees)
+                yield PtxFunction(name, params, tuple(body.code), body.labels, limits, data | body.data, target, callees)
             case ".func":
                 t.next()
                 if t.take("("):  # what it returns
@@ -284,7 +284,7 @@ def _kernels(t: _Tokens) -> Iterator[Function]:
                 raise PtxError(line, f"{token!r} where a declaration is expected")
 
 
-def read(text: str) -> Function:
+def read(text: str) -> PtxFunction:
     """The one kernel of a text.
 
     Raises:

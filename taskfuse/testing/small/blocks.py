@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.small.text import EXTENT, ROW, Head, Signal, Small, Text, arrivals, declare, dim, signal, signals
+from taskfuse.testing.small.text import EXTENT, ROW, ArrivalSignal, Head, Small, Text, arrivals, declare, dim, signal, signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def clustered(c: Chooser) -> Small:
     h.storage.append(f"SHARED s: float32[{stages}, {sharing}, {ROW}] align 128")
     h.mbarriers = {"full": (stages, 1), "empty": (stages, sharing * sum(arrivals(each, lanes) for each in how))}
     for r, each in enumerate(how, 1):
-        if each is Signal.MET:
+        if each is ArrivalSignal.MET:
             declare(h, lanes, r)
     loop = f"FOR i in 0..{trips}" if clusters == 1 else f"FOR i in blockIdx.x//2..{trips} step 2"
     t = Text()

@@ -58,7 +58,7 @@ class Grid:
 
 
 @dataclass(slots=True)
-class Digit:
+class MapDigit:
     """``weight * symbol`` of an axis; ``span``: how many values it has; ``value``: as an expression."""
 
     axis: int
@@ -67,9 +67,9 @@ class Digit:
     value: str = ""
 
 
-def digits(c: Chooser, sizes: Sequence[str]) -> tuple[list[Digit], list[bool]]:
+def digits(c: Chooser, sizes: Sequence[str]) -> tuple[list[MapDigit], list[bool]]:
     """The axes' numbers in digits of any order, and which of them run past the end."""
-    found: list[Digit] = []
+    found: list[MapDigit] = []
     beyond: list[bool] = []
     for axis, size in enumerate(sizes):
         low = [c.pick((1, 2, 3, 4)) for _ in range(c.integer(0, 2))]
@@ -85,11 +85,11 @@ def digits(c: Chooser, sizes: Sequence[str]) -> tuple[list[Digit], list[bool]]:
             spans = [*(str(f) for f in c.order(low)), f"ceildiv({size}, {below})" if below > 1 else size]
             beyond.append(below > 1)
             weights = [prod(map(int, spans[:k])) for k in range(len(spans))]
-        found += [Digit(axis, str(w), s) for s, w in zip(spans, weights, strict=True)]
+        found += [MapDigit(axis, str(w), s) for s, w in zip(spans, weights, strict=True)]
     return found, beyond
 
 
-def assigned(c: Chooser, found: list[Digit], grid: Grid, made: Map, hardware: int) -> None:
+def assigned(c: Chooser, found: list[MapDigit], grid: Grid, made: Map, hardware: int) -> None:
     """Every digit is one of a loop's, a thread's or a block's, or two constant ones share a symbol."""
     left = c.order(found)
     while left:
@@ -134,7 +134,7 @@ def box(c: Chooser, sizes: Sequence[str], grid: Grid, hardware: int = 60) -> Map
     return made
 
 
-def sums(found: Sequence[Digit], axis: int) -> str:
+def sums(found: Sequence[MapDigit], axis: int) -> str:
     """The number of an axis."""
     return " + ".join(d.value if d.weight == "1" else f"{d.weight}*{d.value}" for d in found if d.axis == axis) or "0"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.small.text import EXTENT, Head, Signal, Small, Text, dim, signal
+from taskfuse.testing.small.text import EXTENT, ArrivalSignal, Head, Small, Text, dim, signal
 
 
 def distributed(c: Chooser) -> Small:
@@ -18,7 +18,7 @@ def distributed(c: Chooser) -> Small:
     h.storage.append(f"SHARED s: float32[{stages}, {lanes}] align 16")
     one = 1 if warp else lanes
     h.mbarriers = {"full": (stages, one * instances), "empty": (stages, one), "order": (instances, one)}
-    how = Signal.WARP if warp else Signal.ALL
+    how = ArrivalSignal.WARP if warp else ArrivalSignal.ALL
     t = Text()
     h.initialize(t)
     with t.block("IF threadIdx.z == 0"):

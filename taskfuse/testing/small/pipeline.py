@@ -8,7 +8,7 @@ from enum import Enum
 from functools import partial
 
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.small.text import EXTENT, ROW, Head, Signal, Small, Text, arrivals, declare, dim, met, signal, signals
+from taskfuse.testing.small.text import EXTENT, ROW, ArrivalSignal, Head, Small, Text, arrivals, declare, dim, met, signal, signals
 
 
 class Fill(Enum):
@@ -21,7 +21,7 @@ class Fill(Enum):
 
 
 @dataclass(slots=True)
-class Channel:
+class SmallChannel:
     """A ring from one role to others. ``stored``: its consumer's TMA reads the slots."""
 
     name: str
@@ -32,7 +32,7 @@ class Channel:
     fill: Fill
     stored: bool
     pieces: int
-    signals: dict[int, Signal]
+    signals: dict[int, ArrivalSignal]
     lagging: dict[int, bool]
 
     @property
@@ -81,7 +81,7 @@ class Pipeline:
             self.lanes = self.width = self.head.lanes = ROW  # a row is written by one statement
             self.channels = [replace(ch, signals={r: c.pick(signals(ROW)) for r in range(self.roles)}) for ch in self.channels]
 
-    def _channel(self, k: int) -> Channel:
+    def _channel(self, k: int) -> SmallChannel:
         c, lanes = self.c, self.lanes
         producer = c.integer(0, self.roles - 2)
         later = list(range(producer + 1, self.roles))
@@ -92,7 +92,7 @@ class Pipeline:
             fill = Fill.RETIRED  # an arrival does not make a copy visible to an engine
         stages = c.pick((2, 2, 1, 3))
         both = c.chance(20)
-        return Channel(
+        return SmallChannel(
             name=f"s{k}",
             producer=producer,
             consumers=consumers,
@@ -181,7 +181,7 @@ class Pipeline:
                 t.add("WAIT_GROUP bulk <= 0")
         return t
 
-    def _phase(self, t: Text, r: int, p: int, incoming: list[Channel], outgoing: list[Channel], elected: bool) -> None:
+    def _phase(self, t: Text, r: int, p: int, incoming: list[SmallChannel], outgoing: list[SmallChannel], elected: bool) -> None:
         incoming = [ch for ch in incoming if p in ch.phases]
         outgoing = [ch for ch in outgoing if p in ch.phases]
         if not incoming and not outgoing and not self.c.chance(30):
@@ -213,7 +213,7 @@ class Pipeline:
         if not elected:
             t.add(f"r{r} = add(x[k, threadIdx.x], once[threadIdx.x])" if self.once else f"r{r} = copy(x[k, threadIdx.x])")
 
-    def _consume(self, t: Text, r: int, p: int, m: str, ch: Channel, elected: bool) -> None:
+    def _consume(self, t: Text, r: int, p: int, m: str, ch: SmallChannel, elected: bool) -> None:
         cursor = f"{ch.name}.c{r}"
         with t.blocks([] if elected or not ch.stored else ["IF threadIdx.x == 0"]):
             t.add(f"WAIT {ch.name}.full[{cursor}.slot] parity {cursor}.parity")
@@ -231,7 +231,7 @@ class Pipeline:
                     self._release(t, r, ch, "r")
                 t.add(f"{cursor}.advance(1)")
 
-    def _release(self, t: Text, r: int, ch: Channel, which: str) -> None:
+    def _release(self, t: Text, r: int, ch: SmallChannel, which: str) -> None:
         cursor = f"{ch.name}.{which}{r}"
         slot = f"{ch.name}.empty[{cursor}.slot]"
         if ch.stored:
@@ -240,13 +240,13 @@ class Pipeline:
             self._signal(t, r, ch.signals[r], slot)
         t.add(f"{cursor}.advance(1)")
 
-    def _drain(self, t: Text, r: int, ch: Channel, elected: bool) -> None:
+    def _drain(self, t: Text, r: int, ch: SmallChannel, elected: bool) -> None:
         with t.blocks([] if elected or not ch.stored else ["IF threadIdx.x == 0"]):
             if ch.stored:
                 t.add("WAIT_GROUP bulk.read <= 0")
             self._release(t, r, ch, "r")
 
-    def _produce(self, t: Text, r: int, ch: Channel, elected: bool) -> None:
+    def _produce(self, t: Text, r: int, ch: SmallChannel, elected: bool) -> None:
         cursor = f"{ch.name}.p"
         with t.blocks(["IF threadIdx.x == 0"] if ch.bulk and not elected else []):
             t.add(f"WAIT {ch.name}.empty[{cursor}.slot] parity {cursor}.parity")
@@ -269,7 +269,7 @@ class Pipeline:
                     self._signal(t, r, ch.signals[r], full)
             t.add(f"{cursor}.advance(1)")
 
-    def _fill(self, t: Text, r: int, ch: Channel, to: str, piece: int) -> None:
+    def _fill(self, t: Text, r: int, ch: SmallChannel, to: str, piece: int) -> None:
         """What a thread writes of a piece."""
         if ch.fill is Fill.THREADS:
             outer = "" if self.outer is None else " + 16*m"
@@ -284,8 +284,8 @@ class Pipeline:
         else:
             t.add("SYNC warp" if self.lanes == 32 and not self.c.chance(50) else f"SYNC named {r + 1}, {self.lanes}")
 
-    def _signal(self, t: Text, r: int, how: Signal, barrier: str) -> None:
-        if how is Signal.MET:
+    def _signal(self, t: Text, r: int, how: ArrivalSignal, barrier: str) -> None:
+        if how is ArrivalSignal.MET:
             declare(self.head, self.lanes, r + 1)
         signal(t, how, self.lanes, r + 1, barrier)
 

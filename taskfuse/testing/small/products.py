@@ -5,7 +5,7 @@ matrices moved to and from registers, and products of them.
 from __future__ import annotations
 
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.small.text import EXTENT, Head, Signal, Small, Text, arrivals, dim, signal
+from taskfuse.testing.small.text import EXTENT, ArrivalSignal, Head, Small, Text, arrivals, dim, signal
 
 K = 8
 """Elements of a row of an operand: the 32 bytes of one wgmma of tf32, and of the swizzle."""
@@ -43,7 +43,7 @@ def loaded(c: Chooser) -> Small:
     h.dim = dim(c)
     trips = EXTENT if h.dim else str(c.pick((2, 3, 1, 0)))
     lag = int(slots > 1 and c.chance(50))
-    how = c.pick((Signal.WARP, Signal.ALL, Signal.NAMED))
+    how = c.pick((ArrivalSignal.WARP, ArrivalSignal.ALL, ArrivalSignal.NAMED))
     budgets = (40, 232) if groups == 2 and c.chance(50) else None
     _declare(h, groups, slots, trips)
     h.maps += [f"a.map = a box ({64 * groups}, {K}) swizzle 32", f"b.map = b box (8, {K}) swizzle 32"]
@@ -52,7 +52,7 @@ def loaded(c: Chooser) -> Small:
     rows = f"64*({group})" if groups > 1 else "0"
 
     def release(cursor: str) -> None:
-        if how is Signal.NAMED:
+        if how is ArrivalSignal.NAMED:
             t.add("SYNC named threadIdx.y, 128")
             with t.block("IF threadIdx.x == 0"):
                 t.add(f"ARRIVE empty[{cursor}.slot]")

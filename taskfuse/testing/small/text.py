@@ -122,7 +122,7 @@ def dim(c: Chooser) -> str:
     return f"{EXTENT} max {TRIED[-1]}" if c.chance(12) else EXTENT if c.chance(2) else ""
 
 
-class Signal(Enum):
+class ArrivalSignal(Enum):
     """How the threads of a role arrive."""
 
     ALL = "every thread"
@@ -131,21 +131,21 @@ class Signal(Enum):
     MET = "a thread after all have met at an mbarrier"
 
 
-def signal(t: Text, how: Signal, lanes: int, ident: int, barrier: str) -> None:
+def signal(t: Text, how: ArrivalSignal, lanes: int, ident: int, barrier: str) -> None:
     """The arrival of a role of one row at ``barrier``."""
     match how:
-        case Signal.ALL:
+        case ArrivalSignal.ALL:
             t.add(f"ARRIVE {barrier}")
             return
-        case Signal.WARP:
+        case ArrivalSignal.WARP:
             t.add("SYNC warp")
             with t.block("IF threadIdx.x % 32 == 0" if lanes > 32 else "IF threadIdx.x == 0"):
                 t.add(f"ARRIVE {barrier}")
-        case Signal.NAMED:
+        case ArrivalSignal.NAMED:
             t.add(f"SYNC named {ident}, {lanes}")
             with t.block("IF threadIdx.x == 0"):
                 t.add(f"ARRIVE {barrier}")
-        case Signal.MET:
+        case ArrivalSignal.MET:
             t.add(*met(ident))
             with t.block("IF threadIdx.x == 0"):
                 t.add(f"ARRIVE {barrier}")
@@ -162,11 +162,11 @@ def met(ident: int) -> tuple[str, ...]:
     return f"ARRIVE meet{ident}[0]", f"WAIT meet{ident}[0] parity meet{ident}.q.parity", f"meet{ident}.q.advance(1)"
 
 
-def arrivals(how: Signal, lanes: int) -> int:
+def arrivals(how: ArrivalSignal, lanes: int) -> int:
     """How many arrivals that makes."""
-    return {Signal.ALL: lanes, Signal.WARP: -(-lanes // 32), Signal.NAMED: 1, Signal.MET: 1}[how]
+    return {ArrivalSignal.ALL: lanes, ArrivalSignal.WARP: -(-lanes // 32), ArrivalSignal.NAMED: 1, ArrivalSignal.MET: 1}[how]
 
 
-def signals(lanes: int) -> list[Signal]:
+def signals(lanes: int) -> list[ArrivalSignal]:
     """The ways that a role of so many lanes can go."""
-    return [Signal.ALL, Signal.WARP, Signal.NAMED] if lanes % 32 == 0 else [Signal.ALL, Signal.MET]
+    return [ArrivalSignal.ALL, ArrivalSignal.WARP, ArrivalSignal.NAMED] if lanes % 32 == 0 else [ArrivalSignal.ALL, ArrivalSignal.MET]

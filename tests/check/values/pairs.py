@@ -4,7 +4,7 @@ from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.questions import known_at
 from taskfuse.check.values.write_and_read import WriteAndRead
-from taskfuse.check.values.written import Storage, Writing
+from taskfuse.check.values.written import BufferStorage, Writing
 from taskfuse.ir.scalar import const, parse_expr
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import parse_kernel
@@ -25,7 +25,7 @@ def pair(condition: str = "threadIdx.x < 64", *, write: str = "threadIdx.x", rea
     """What a thread writes at one index against what another reads at another one."""
     leaves = StatementTree.of(parse_kernel(TEXT.format(condition=condition))).leaves()
     index, wanted = (parse_expr(write),), (parse_expr(read),)
-    storage = Storage(MemoryType.Shared, (const(64),), 4)
+    storage = BufferStorage(MemoryType.Shared, (const(64),), 4)
     writing = Writing(Place(leaves[0], "s", index, "x", (parse_expr("threadIdx.x"),)), storage.memory, {})
     want = Place(leaves[-1], "s", wanted, "x", (parse_expr("63 - threadIdx.x"),))
     return WriteAndRead(writing, want, storage, (const(64),), None, known_at(want), None, past=False)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from taskfuse.check.refuted import Budget, TooLarge
+from taskfuse.check.refuted import TooLarge, WorkBudget
 from taskfuse.check.values.execution import execute
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.evaluate import evaluate
@@ -86,11 +86,11 @@ def test_what_is_computed_wrong_is_found(first: int) -> None:
         if case.kernel is None or any(np.size(a) == 0 for a in case.arguments()):
             continue
         try:
-            assert execute(case.kernel, case.sizes, Budget(1_500, 10**6)) is None, case.report()
+            assert execute(case.kernel, case.sizes, WorkBudget(1_500, 10**6)) is None, case.report()
         except TooLarge:
             continue
         for text, mutant in mutants(case.kernel, random.Random(seed), 3):
-            found = execute(mutant, case.sizes, Budget(10**5, 10**7))
+            found = execute(mutant, case.sizes, WorkBudget(10**5, 10**7))
             right = is_right(case, mutant)
             looked += 1
             wrong += right is False

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from taskfuse.check.refuted import Refuted
-from taskfuse.check.values.barriers import Barriers
-from taskfuse.check.values.lanes import Frame, Lanes, Launch
+from taskfuse.check.values.barriers import LaunchBarriers
+from taskfuse.check.values.lanes import ExecutedLanes, ExecutedLaunch, ExecutionFrame
 from taskfuse.ir.scalar import const
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir import Kernel, parse_kernel, walk
@@ -38,14 +38,14 @@ ACQUIRE q[blockIdx.x//2] phases 1
 """
 
 
-def run() -> tuple[Kernel, Launch, Barriers]:
+def run() -> tuple[Kernel, ExecutedLaunch, LaunchBarriers]:
     kernel = parse_kernel(TEXT)
-    launch = Launch(kernel, {})
-    return kernel, launch, Barriers(kernel, launch, {})
+    launch = ExecutedLaunch(kernel, {})
+    return kernel, launch, LaunchBarriers(kernel, launch, {})
 
 
-def threads(launch: Launch, *ids: int) -> Lanes:
-    return Lanes(launch, np.array(ids), {}, [Frame((), 0, "")])
+def threads(launch: ExecutedLaunch, *ids: int) -> ExecutedLanes:
+    return ExecutedLanes(launch, np.array(ids), {}, [ExecutionFrame((), 0, "")])
 
 
 def one(kernel: Kernel, kind: type[T], k: int = 0) -> T:
@@ -56,7 +56,7 @@ def every(found: Any) -> bool:
     return bool(np.all(found))
 
 
-def initialized() -> tuple[Kernel, Launch, Barriers]:
+def initialized() -> tuple[Kernel, ExecutedLaunch, LaunchBarriers]:
     kernel, launch, barriers = run()
     first = threads(launch, *(64 * b for b in range(4)))
     for k in range(2):

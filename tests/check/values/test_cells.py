@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from taskfuse.check.refuted import Refuted, TooLarge
-from taskfuse.check.values.cells import Cells, Store
+from taskfuse.check.values.cells import Cells, CellStore
 from taskfuse.check.values.terms import Terms
 from taskfuse.kir import parse_kernel
 
@@ -25,11 +25,11 @@ def cells() -> Cells:
     return Cells(parse_kernel(TEXT), {}, threads=8, blocks=2)
 
 
-def put(store: Store, owner: int, element: int, data: int) -> None:
+def put(store: CellStore, owner: int, element: int, data: int) -> None:
     Cells.write(store, Cells.cells(store, np.array([owner]), np.array([element])), Terms(np.array([9]), np.array([data])))
 
 
-def got(store: Store, owner: int, element: int) -> tuple[int, bool]:
+def got(store: CellStore, owner: int, element: int) -> tuple[int, bool]:
     found, whole = Cells.read(store, Cells.cells(store, np.array([owner]), np.array([element])))
     return int(found.data[0]), whole is None or bool(whole[0])
 

@@ -24,7 +24,7 @@ from examples import (
 )
 from taskfuse import MemoryType as M
 from taskfuse import ParallelType as P
-from taskfuse.check.refuted import Budget, TooLarge
+from taskfuse.check.refuted import TooLarge, WorkBudget
 from taskfuse.check.values.execution import Finding, Witness, execute
 from taskfuse.dtypes import DType
 from taskfuse.ir.combine import COMBINES
@@ -42,8 +42,8 @@ from tests.products import PRODUCTS, WARP_PRODUCTS, Product, WarpProduct
 Sizes = dict[str, int]
 
 
-def wide() -> Budget:
-    return Budget(10**6, 10**9)
+def wide() -> WorkBudget:
+    return WorkBudget(10**6, 10**9)
 
 
 def found(kernel: Kernel, **sizes: int) -> Finding:
@@ -107,7 +107,7 @@ def test_random_cases_hold(first: int) -> None:
         case = seeded_case(seed)
         if case.kernel is not None:
             try:
-                assert execute(case.kernel, case.sizes, Budget(4_000, 10**7)) is None, case.report()
+                assert execute(case.kernel, case.sizes, WorkBudget(4_000, 10**7)) is None, case.report()
             except TooLarge:
                 continue
 
@@ -119,7 +119,7 @@ def test_a_kernel_without_witness_says_nothing_of_values() -> None:
 
 def test_a_large_launch_is_not_looked_at() -> None:
     with pytest.raises(TooLarge):
-        execute(tf.lower(pipeline.build()), {"M": 2, "N": 65}, Budget(20, 20))
+        execute(tf.lower(pipeline.build()), {"M": 2, "N": 65}, WorkBudget(20, 20))
 
 
 # -- pointwise ----------------------------------------------------------------------------------------------------------------------

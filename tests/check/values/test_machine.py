@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskfuse.check.refuted import Budget, Refuted
-from taskfuse.check.values.barriers import Barriers
-from taskfuse.check.values.lanes import Lanes, Launch
-from taskfuse.check.values.machine import Machine
+from taskfuse.check.refuted import Refuted, WorkBudget
+from taskfuse.check.values.barriers import LaunchBarriers
+from taskfuse.check.values.lanes import ExecutedLanes, ExecutedLaunch
+from taskfuse.check.values.machine import LaunchExecution
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.kir.nodes import Compute, For, If, Stmt
@@ -21,15 +21,15 @@ INDICES = ("threadIdx.x", "blockIdx.x")
 
 def trace(kernel: Kernel, *, apart: bool = False) -> dict[tuple[int, int], list[int]]:
     """The registers that each thread of each block writes, one after another."""
-    launch = Launch(kernel, {})
+    launch = ExecutedLaunch(kernel, {})
     found: dict[tuple[int, int], list[int]] = {(b, t): [] for b in range(launch.blocks) for t in range(launch.threads)}
 
-    def execute(stmt: Stmt, lanes: Lanes) -> None:
+    def execute(stmt: Stmt, lanes: ExecutedLanes) -> None:
         assert isinstance(stmt, Compute)
         for number, k in zip(lanes.ids.tolist(), lanes.values(stmt.out.index[0]).tolist(), strict=True):
             found[divmod(number, launch.per)].append(k)
 
-    Machine(kernel, launch, Barriers(kernel, launch, {}), Budget(10**6, 10**9), execute, lambda _: apart).run()
+    LaunchExecution(kernel, launch, LaunchBarriers(kernel, launch, {}), WorkBudget(10**6, 10**9), execute, lambda _: apart).run()
     return found
 
 
@@ -103,13 +103,13 @@ def test_nobody_passes_a_barrier_before_all_have_come() -> None:
     order: list[int] = []
     text = HEAD.format(block=4) + "IF threadIdx.x == 0:\n  FOR i in 0..3:\n    r[i] = copy(0.0)\nSYNC block\nr[9] = copy(0.0)\n"
     kernel = parse_kernel(text)
-    launch = Launch(kernel, {})
+    launch = ExecutedLaunch(kernel, {})
 
-    def execute(stmt: Stmt, lanes: Lanes) -> None:
+    def execute(stmt: Stmt, lanes: ExecutedLanes) -> None:
         assert isinstance(stmt, Compute)
         order.extend(np.unique(lanes.values(stmt.out.index[0])).tolist())
 
-    Machine(kernel, launch, Barriers(kernel, launch, {}), Budget(10**6, 10**9), execute, lambda _: False).run()
+    LaunchExecution(kernel, launch, LaunchBarriers(kernel, launch, {}), WorkBudget(10**6, 10**9), execute, lambda _: False).run()
     assert order[-1] == 9
     assert order.count(9) == 1
     assert set(order[:-1]) == {0, 1, 2}

@@ -13,7 +13,7 @@ from taskfuse.check import Layer, Verdict
 from taskfuse.ir.scalar import const, minimum, parse_expr, substitute, sym
 from taskfuse.kir import Kernel, map_expressions, map_stmts
 from taskfuse.kir.nodes import Branch, Choose, Compute, For, If, Stmt
-from taskfuse.kir.operands import Access, Case, Content
+from taskfuse.kir.operands import Access, ChoiceCase, Content
 
 
 def edited(kernel: Kernel, new: Callable[[Any], Stmt | tuple[Stmt, ...]]) -> Kernel:
@@ -126,7 +126,7 @@ def test_a_choice_has_a_case_everywhere() -> None:
         if not isinstance(s, Choose):
             return s
         case = s.cases[1]
-        return replace(s, cases=(s.cases[0], Case(parse_expr("i0 >= N && i0 + 1 < N + 5"), case.operand), s.cases[2]))
+        return replace(s, cases=(s.cases[0], ChoiceCase(parse_expr("i0 >= N && i0 + 1 < N + 5"), case.operand), s.cases[2]))
 
     assert gaps(edited(kernel, tight)) == ["in some place no case of its choice may hold"]
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskfuse.check.values.partial_results import Cells, places, writers_of
+from taskfuse.check.values.partial_results import ThreadSets, places, writers_of
 
 THREADS = 6
 numbers = st.lists(st.integers(0, 2), min_size=THREADS, max_size=THREADS)
@@ -13,7 +13,7 @@ numbers = st.lists(st.integers(0, 2), min_size=THREADS, max_size=THREADS)
 @given(st.lists(st.tuples(numbers, numbers), max_size=2), st.lists(st.booleans(), min_size=THREADS, max_size=THREADS), numbers, numbers)
 def test_writers(axes: list[tuple[list[int], list[int]]], wrote: list[bool], sets: list[int], of: list[int]) -> None:
     stored, read = [np.array(s) for s, _ in axes], [np.array(r) for _, r in axes]
-    cells = Cells(np.array(sets, np.uint64)[:, None], np.array(wrote), np.array(of), {}, {})
+    cells = ThreadSets(np.array(sets, np.uint64)[:, None], np.array(wrote), np.array(of), {}, {})
     writers, apart = writers_of(stored, read, cells)
     for t, w in enumerate(writers.tolist()):
         found = [s for s in range(THREADS) if wrote[s] and all(there[s] == here[t] for there, here in zip(stored, read, strict=True))]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskfuse.check.values.elements import Elements
-from taskfuse.check.values.partials import INITIAL, Fold, Partials
+from taskfuse.check.values.partials import INITIAL, Fold, PartialNodes
 from taskfuse.check.values.terms import Terms, constant, tensor_tag
 from taskfuse.dtypes import float16, float32
 from taskfuse.kir import parse_kernel
@@ -31,12 +31,12 @@ FOR i in 0..3:
 ELEMENTS = Elements(parse_kernel(TEXT), {})
 
 
-def partials() -> tuple[Partials, dict[str, Fold]]:
-    found = Partials(ELEMENTS)
+def partials() -> tuple[PartialNodes, dict[str, Fold]]:
+    found = PartialNodes(ELEMENTS)
     return found, {f.tensor.name: f for f in found.folds.values()}
 
 
-def joined(p: Partials, fold: Fold, points: list[int], chance: random.Random) -> int:
+def joined(p: PartialNodes, fold: Fold, points: list[int], chance: random.Random) -> int:
     """The node of some terms, joined in any order."""
     nodes, known = p.nodes(fold, Terms(np.full(len(points), fold.body), np.array(points)))
     assert known.all()
@@ -102,7 +102,7 @@ def test_points_whose_terms_are_neutral_by_definition_may_be_left_out() -> None:
         "  DEFINE p: float32[2, 3] = pick(x[3*i0 + i1] if i1 < clamp(n[i0 of 2], 0, 3), otherwise 0.0)\n"
         "  DEFINE y: float32[2] over (2, 3) at (i0) = reduce add of copy(p[i0, i1]) from 0.0\n\ny[0] = copy(0.0)\n"
     )
-    p = Partials(Elements(parse_kernel(text), {"n": np.array([1, 2])}))
+    p = PartialNodes(Elements(parse_kernel(text), {"n": np.array([1, 2])}))
     (fold,) = p.folds.values()
     assert fold.without is not None
     assert fold.without.tolist() == [False, True, True, False, False, True]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskfuse.check.bounded_variables import Element, Trip
+from taskfuse.check.bounded_variables import BoundedElement, Trip
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.values.questions import equal, inside, proves
 from taskfuse.ir.scalar import Expr, const, evaluate, parse_expr, sym
@@ -17,7 +17,7 @@ TERMS = ("i", "j", "N", "i//2", "i % 2", "(i + N)//2", "i*N", "min(i, j)", "max(
 
 
 def known(conditions: list[str]) -> Constraints:
-    trips = Trip(sym("i"), const(0), parse_expr("N + 2"), ()), Element(sym("j"), (0, 3))
+    trips = Trip(sym("i"), const(0), parse_expr("N + 2"), ()), BoundedElement(sym("j"), (0, 3))
     return KNOWN.given(*trips, *map(parse_expr, conditions))
 
 

@@ -2,7 +2,7 @@
 
 from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.values.claims import Place
-from taskfuse.check.values.written import Storage, Writing, bytes_behind
+from taskfuse.check.values.written import BufferStorage, Writing, bytes_behind
 from taskfuse.ir.scalar import const, parse_expr, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import parse_kernel
@@ -43,5 +43,5 @@ def test_registers_are_those_of_the_thread_and_global_memory_those_of_all_blocks
 
 
 def test_bytes_from_one_index_to_the_next() -> None:
-    storage = Storage(MemoryType.Shared, (const(2), const(3), const(5)), 4)
+    storage = BufferStorage(MemoryType.Shared, (const(2), const(3), const(5)), 4)
     assert [bytes_behind(storage, axes) for axes in range(4)] == [120, 60, 20, 4]

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from taskfuse.testing.machine.barriers import Barriers
-from taskfuse.testing.machine.engines import Engines
+from taskfuse.testing.machine.barriers import MachineBarriers
+from taskfuse.testing.machine.engines import MachineEngines
 from taskfuse.testing.machine.fault import FaultFound, FaultKind
-from taskfuse.testing.machine.memory import Memory
-from taskfuse.testing.machine.threads import Threads
+from taskfuse.testing.machine.memory import MachineMemory
+from taskfuse.testing.machine.threads import MachineThreads
 
 
 class Parts:
@@ -22,12 +22,12 @@ class Parts:
     """
 
     def __init__(self, blocks: int = 1, block_threads: int = 64, slots: int = 2) -> None:
-        self.threads = Threads(blocks * block_threads, blocks * slots)
+        self.threads = MachineThreads(blocks * block_threads, blocks * slots)
         self.woken: list[int] = []
         self.pending: list[Callable[[], None]] = []
-        self.barriers = Barriers(self.threads, blocks, block_threads, slots, self.woken.extend)
-        self.memory = Memory(self.threads)
-        self.engines = Engines(self.threads, self.memory, self.barriers, 4, 4, self.pending.append)
+        self.barriers = MachineBarriers(self.threads, blocks, block_threads, slots, self.woken.extend)
+        self.memory = MachineMemory(self.threads)
+        self.engines = MachineEngines(self.threads, self.memory, self.barriers, 4, 4, self.pending.append)
 
     def fence(self, t: int) -> None:
         """A proxy fence for Shared memory."""

@@ -7,20 +7,20 @@ import pytest
 
 from taskfuse.ir.shared_layouts import SWIZZLES, Major, operand_offsets, swizzled
 from taskfuse.ir.types import MemoryType
-from taskfuse.testing.machine.engines import Batches, Box, Product, Registers, Tile
+from taskfuse.testing.machine.engines import Batches, Box, MachineRegisters, MachineTile, WgmmaFactors
 from taskfuse.testing.machine.fault import FaultKind
-from taskfuse.testing.machine.launch import GLOBAL, Place
-from taskfuse.testing.machine.memory import Operation
+from taskfuse.testing.machine.launch import GLOBAL, MachinePlace
+from taskfuse.testing.machine.memory import MachineOperation
 from taskfuse.testing.machine.threads import Clock
 from tests.testing.machine.machines import Parts, fault
 
-TENSOR = Place("x", MemoryType.Global, 4, (4, 32), GLOBAL, is_input=True)
-OUT = Place("y", MemoryType.Global, 4, (4, 32), GLOBAL + 4096)
-SLOT = Place("s", MemoryType.Shared, 4, (2, 4, 32), 1024)
+TENSOR = MachinePlace("x", MemoryType.Global, 4, (4, 32), GLOBAL, is_input=True)
+OUT = MachinePlace("y", MemoryType.Global, 4, (4, 32), GLOBAL + 4096)
+SLOT = MachinePlace("s", MemoryType.Shared, 4, (2, 4, 32), 1024)
 
 
-def operation(bit: int) -> Operation:
-    return Operation(Clock([]), bit, bit + 1, 0, 0)
+def operation(bit: int) -> MachineOperation:
+    return MachineOperation(Clock([]), bit, bit + 1, 0, 0)
 
 
 # -- queues -------------------------------------------------------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ def test_a_tile_reads_the_bytes_that_its_layout_says(swizzle: int, major: Major)
     """Against the other table of layouts: the same 16 bytes, of each row, at each step."""
     span = swizzle or 16
     lbo, sbo = (128, 256) if swizzle == 0 else (8 * span if major is Major.MN else 0, 8 * span * (2 if major is Major.MN else 1))
-    tile = Tile(4096, swizzle, lbo, sbo, major, 2, SLOT)
+    tile = MachineTile(4096, swizzle, lbo, sbo, major, 2, SLOT)
     found = {tile.swizzled(c) for c in tile.chunks(0, 64)}
     places = operand_offsets(64, 16, 2, swizzle, lbo, sbo, major) + 4096
     expected = {int(a) // 16 * 16 for a in np.asarray(swizzled(places, swizzle)).ravel()}
@@ -57,7 +57,7 @@ def test_a_tile_reads_the_bytes_that_its_layout_says(swizzle: int, major: Major)
 # -- bulk copies --------------------------------------------------------------------------------------------------------------------------
 
 
-def box(*coords: int, shape: tuple[int, ...] = (2, 32), tensor: Place = TENSOR, swizzle: int = 0) -> Box:
+def box(*coords: int, shape: tuple[int, ...] = (2, 32), tensor: MachinePlace = TENSOR, swizzle: int = 0) -> Box:
     return Box(tensor, coords, shape, swizzle)
 
 
@@ -84,7 +84,7 @@ def test_a_box_counts_whole_and_touches_what_lies_in_the_tensor() -> None:
 def test_boxes_that_there_are_not() -> None:
     parts = Parts()
     store = parts.engines.store
-    empty = Place("e", MemoryType.Global, 4, (0, 32), GLOBAL)
+    empty = MachinePlace("e", MemoryType.Global, 4, (0, 32), GLOBAL)
     assert fault(lambda: store(0, 1, 1024, SLOT, box(0, 0, tensor=empty)), FaultKind.BOUNDS).startswith("a copy of 'e', which has no element")
     assert fault(lambda: store(0, 1, 1024, SLOT, box(0, 1, tensor=OUT)), FaultKind.ALIGNMENT) == "a box at 1 along the last axis of 'y'"
     assert fault(lambda: store(0, 1, 1024 + 1024, SLOT, box(0, 0, tensor=OUT)), FaultKind.BOUNDS) == "a box of 256 bytes leaves 's'"
@@ -138,13 +138,13 @@ def test_copies_are_done_for_who_waits_or_for_who_waits_for_an_arrival() -> None
 # -- wgmma --------------------------------------------------------------------------------------------------------------------------------
 
 
-OPERAND = Place("t", MemoryType.Shared, 2, (64, 64), 0)
+OPERAND = MachinePlace("t", MemoryType.Shared, 2, (64, 64), 0)
 GROUP = range(128)
 
 
-def product(first: int = 0, n: int = 64, b: int = 0) -> Product:
-    tile = Tile(b, 128, 0, 1024, Major.K, 2, OPERAND)
-    return Product(Registers("acc", first, n // 2), (n,), Tile(0, 128, 0, 1024, Major.K, 2, OPERAND), tile, n, False)
+def product(first: int = 0, n: int = 64, b: int = 0) -> WgmmaFactors:
+    tile = MachineTile(b, 128, 0, 1024, Major.K, 2, OPERAND)
+    return WgmmaFactors(MachineRegisters("acc", first, n // 2), (n,), MachineTile(0, 128, 0, 1024, Major.K, 2, OPERAND), tile, n, False)
 
 
 def fenced() -> Parts:

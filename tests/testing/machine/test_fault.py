@@ -2,18 +2,18 @@
 
 import pytest
 
-from taskfuse.testing.machine.fault import Fault, FaultFound, FaultKind
+from taskfuse.testing.machine.fault import FaultFound, FaultKind, MachineFault
 
 
 @pytest.mark.parametrize(
     ("fault", "text"),
     [
-        (Fault(FaultKind.RACE, "two writes", 3, "s[0] = copy(1.0)"), "race: two writes\n  thread 3: s[0] = copy(1.0)"),
-        (Fault(FaultKind.PARTIAL, "half", None, "at its end"), "part of a warp: half\n  at its end"),
-        (Fault(FaultKind.VALUE, "x", 0, "s", "extents {}, schedule 0"), "no value: x\n  thread 0: s\n  extents {}, schedule 0"),
+        (MachineFault(FaultKind.RACE, "two writes", 3, "s[0] = copy(1.0)"), "race: two writes\n  thread 3: s[0] = copy(1.0)"),
+        (MachineFault(FaultKind.PARTIAL, "half", None, "at its end"), "part of a warp: half\n  at its end"),
+        (MachineFault(FaultKind.VALUE, "x", 0, "s", "extents {}, schedule 0"), "no value: x\n  thread 0: s\n  extents {}, schedule 0"),
     ],
 )
-def test_a_fault_in_words(fault: Fault, text: str) -> None:
+def test_a_fault_in_words(fault: MachineFault, text: str) -> None:
     assert str(fault) == text
 
 

@@ -7,7 +7,7 @@ import pytest
 from taskfuse.ir.scalar import parse_expr
 from taskfuse.kir import parse_kernel
 from taskfuse.testing.machine.fault import NoLaunch
-from taskfuse.testing.machine.launch import GLOBAL, MOST_THREADS, Launch
+from taskfuse.testing.machine.launch import GLOBAL, MOST_THREADS, MachineLaunch
 
 TEXT = """\
 KERNEL k(x: float32[N, 8], c: int32) -> (y: bfloat16[N])
@@ -25,12 +25,12 @@ y[0] = copy(0.0)
 """
 
 
-def launch(extents: Mapping[str, int] | None = None, *changes: tuple[str, str]) -> Launch:
+def launch(extents: Mapping[str, int] | None = None, *changes: tuple[str, str]) -> MachineLaunch:
     text = TEXT
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
-    return Launch(parse_kernel(text), extents if extents is not None else {"N": 6})
+    return MachineLaunch(parse_kernel(text), extents if extents is not None else {"N": 6})
 
 
 def test_numbers() -> None:

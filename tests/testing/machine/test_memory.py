@@ -1,7 +1,7 @@
 """Cells: accesses that nothing orders, and writes that no fence shows to engines."""
 
 from taskfuse.testing.machine.fault import FaultKind
-from taskfuse.testing.machine.memory import Operation
+from taskfuse.testing.machine.memory import MachineOperation
 from tests.testing.machine.machines import Parts, fault
 
 
@@ -38,7 +38,7 @@ def test_other_cells_are_nobodys_business() -> None:
     assert fault(lambda: parts.memory.read_all(2, range(3, 5), 2), FaultKind.RACE)
 
 
-def operation(parts: Parts, t: int, *, generic: bool = False) -> Operation:
+def operation(parts: Parts, t: int, *, generic: bool = False) -> MachineOperation:
     return parts.memory.operation(parts.threads.clock([t]), t, 9, generic=generic)
 
 

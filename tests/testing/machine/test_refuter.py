@@ -8,7 +8,7 @@ import pytest
 
 from taskfuse.kir import parse_kernel
 from taskfuse.testing.machine import FaultKind, find_fault, refuter
-from taskfuse.testing.machine.machine import Machine, Order
+from taskfuse.testing.machine.machine import Order, SecondMachine
 
 TEXT = """\
 KERNEL k(x: float32[N]) -> (y: float32[N])
@@ -28,7 +28,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Order, int]]:
     """The launches that are run: N, the order, the seed."""
     found: list[tuple[int, Order, int]] = []
 
-    class Noted(Machine):
+    class Noted(SecondMachine):
         def __init__(self, code: Any, launch: Any, order: Order, seed: int, most_steps: int) -> None:
             found.append((launch.values["N"], order, seed))
             super().__init__(code, launch, order, seed, most_steps)

@@ -1,20 +1,20 @@
 """Vector clocks: who knows what of whom."""
 
-from taskfuse.testing.machine.threads import Clock, Threads, joined
+from taskfuse.testing.machine.threads import Clock, MachineThreads, joined
 
 
-def knows(threads: Threads, t: int, other: int, epoch: int) -> bool:
+def knows(threads: MachineThreads, t: int, other: int, epoch: int) -> bool:
     return threads.base[t].known[other] >= epoch
 
 
 def test_nobody_knows_anybody_at_first() -> None:
-    threads = Threads(3, 1)
+    threads = MachineThreads(3, 1)
     assert not knows(threads, 0, 1, threads.own[1])
     assert len(threads.base[0].known) == 7  # memory, control, an mbarrier
 
 
 def test_who_meets_knows_what_was_done_before_and_nothing_since() -> None:
-    threads = Threads(3, 0)
+    threads = MachineThreads(3, 0)
     before = threads.own[1]
     threads.meet([0, 1])
     assert knows(threads, 0, 1, before)
@@ -25,7 +25,7 @@ def test_who_meets_knows_what_was_done_before_and_nothing_since() -> None:
 
 
 def test_what_is_published_is_learned_by_who_waits() -> None:
-    threads = Threads(2, 0)
+    threads = MachineThreads(2, 0)
     before = threads.own[0]
     clock = threads.clock([0])
     assert threads.own[0] == before + 1
@@ -36,7 +36,7 @@ def test_what_is_published_is_learned_by_who_waits() -> None:
 
 
 def test_passing_together_is_control_and_no_memory() -> None:
-    threads = Threads(2, 0)
+    threads = MachineThreads(2, 0)
     before = threads.own[1]
     threads.pass_together([0, 1])
     assert not knows(threads, 0, 1, before)
@@ -52,7 +52,7 @@ def test_a_join_knows_what_any_knows() -> None:
 
 
 def test_what_is_merged_belongs_to_nobody_else() -> None:
-    threads = Threads(2, 0)
+    threads = MachineThreads(2, 0)
     made = threads.merged([threads.publish(0)], done=4)
     assert made.known is not threads.base[0].known
     assert made.done == 4
@@ -60,7 +60,7 @@ def test_what_is_merged_belongs_to_nobody_else() -> None:
 
 
 def test_finished_operations() -> None:
-    threads = Threads(2, 0)
+    threads = MachineThreads(2, 0)
     base = threads.base[1]
     threads.finish(0, 6)
     assert threads.base[0].done == 6

@@ -13,7 +13,7 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.operands import Access
-from taskfuse.testing.machine.writer import Writer, cells, entry, python_text
+from taskfuse.testing.machine.writer import PythonWriter, cells, entry, python_text
 from tests.ir.scalar.generated import EXPRESSIONS, NAMES, NONZERO
 
 
@@ -89,8 +89,8 @@ class Calls:
         return lambda *args: self.said.append((name, *args))
 
 
-def written(k: Kernel) -> Writer:
-    made = Writer(k)
+def written(k: Kernel) -> PythonWriter:
+    made = PythonWriter(k)
     made.storage = {p.name: p for p in (*k.inputs, *k.outputs)} | {b.name: b for b in k.buffers}
     made.slots = {"b": (3, 2)}
     made.depth = 0
@@ -98,7 +98,7 @@ def written(k: Kernel) -> Writer:
     return made
 
 
-def executed(made: Writer, **values: int) -> list[tuple[Any, ...]]:
+def executed(made: PythonWriter, **values: int) -> list[tuple[Any, ...]]:
     """The calls of the written lines; all shapes are 64, all tensors begin at 1000 times their number."""
     calls = Calls()
     calls.memory = Calls()

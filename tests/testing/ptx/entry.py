@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskfuse.testing.ptx.nodes import Function, Instruction
+from taskfuse.testing.ptx.nodes import PtxFunction, PtxInstruction
 from taskfuse.testing.ptx.text import read
 
 TEXT = """\
@@ -27,11 +27,11 @@ BODY	ret;
 """
 
 
-def function(body: str) -> Function:
+def function(body: str) -> PtxFunction:
     """The function with some lines."""
     return read(TEXT.replace("BODY", body))
 
 
-def instruction(line: str) -> Instruction:
+def instruction(line: str) -> PtxInstruction:
     """The one instruction of a line."""
     return function(line + "\n").code[2]

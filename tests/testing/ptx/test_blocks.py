@@ -3,7 +3,7 @@
 import pytest
 
 from taskfuse.testing.ptx.blocks import between, blocks, joins, target
-from taskfuse.testing.ptx.nodes import Instruction, Integer, PtxError
+from taskfuse.testing.ptx.nodes import Integer, PtxError, PtxInstruction
 from tests.testing.ptx.entry import function
 
 IF = "setp.eq.s32 %p1, %r1, 0;\n@%p1 bra $A;\nmov.u32 %r3, 1;\n$A:\nmov.u32 %r4, 1;\n"
@@ -40,4 +40,4 @@ def test_a_loop_is_behind_its_own_branch() -> None:
 
 def test_a_branch_jumps_to_a_label() -> None:
     with pytest.raises(PtxError, match="PTX line 4: a branch to what is not a label"):
-        target(Instruction(4, ("bra",), (Integer(3),)))
+        target(PtxInstruction(4, ("bra",), (Integer(3),)))

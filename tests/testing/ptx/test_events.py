@@ -2,13 +2,13 @@
 
 import pytest
 
-from taskfuse.testing.ptx.events import RANK, UNORDERED, Kind, Place
+from taskfuse.testing.ptx.events import RANK, UNORDERED, Kind, PtxPlace
 
 
 @pytest.mark.parametrize(
-    ("place", "text"), [(Place("full", 8), "full+8"), (Place("full", 0, 0), "full+0 of block 0"), (Place("full", 0, 3), "full+0 of block 3")]
+    ("place", "text"), [(PtxPlace("full", 8), "full+8"), (PtxPlace("full", 0, 0), "full+0 of block 0"), (PtxPlace("full", 0, 3), "full+0 of block 3")]
 )
-def test_a_place(place: Place, text: str) -> None:
+def test_a_place(place: PtxPlace, text: str) -> None:
     assert str(place) == text
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from taskfuse.testing.ptx import expected
-from taskfuse.testing.ptx.events import ANY, Kind, Lanes, Place
-from taskfuse.testing.ptx.expected import Trace, Traces
+from taskfuse.testing.ptx.events import ANY, Kind, PtxPlace, WarpLanes
+from taskfuse.testing.ptx.expected import ExpectedTrace, Traces
 from taskfuse.testing.ptx.launch import SHARED_AT, TENSORS_AT
 from taskfuse.testing.ptx.machine import TooLong
 from tests.testing.ptx.launched import launched
@@ -27,7 +27,7 @@ def traces(body: str, n: int = 4, block: str = "(64, 1, 1)") -> Traces:
     return Traces(launched(HEAD.format(block=block) + body.strip("\n") + "\n", N=n))
 
 
-def trace(body: str, thread: int = 3, n: int = 4, block: int = 0) -> Trace:
+def trace(body: str, thread: int = 3, n: int = 4, block: int = 0) -> ExpectedTrace:
     return traces(body, n).thread((block, 0, 0), (thread, 0, 0))
 
 
@@ -61,7 +61,7 @@ def test_vectors_and_choices() -> None:
 def test_loops_branches_and_cursors() -> None:
     text = "c = CURSOR(slots 2, slot 0, parity 1)\nFOR k in 0..N:\n  IF threadIdx.x == 3:\n    WAIT b[c.slot] parity c.parity\n  c.advance(1)"
     waits = steps(text, n=3)
-    operands = [(Place("b", 0), 1), (Place("b", 8), 1), (Place("b", 0), 0)]
+    operands = [(PtxPlace("b", 0), 1), (PtxPlace("b", 8), 1), (PtxPlace("b", 0), 0)]
     assert waits == [(Kind.WAIT, "acquire cta shared::cta", *o) for o in operands for _ in range(2)]  # first it does not pass, then it does
     assert [s.result for s in trace(text, n=1).steps] == [0, 1]
     assert steps(text, thread=4) == []
@@ -80,10 +80,10 @@ def test_a_thread_that_does_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_mbarriers() -> None:
     text = "INIT b[1] count 7\nARRIVE b[0]\nEXPECT b[1] bytes 32*N\nARRIVE.async b[0]"
     assert steps(text) == [
-        (Kind.INIT, Place("b", 8), 7),
-        (Kind.ARRIVE, "release cta shared::cta", Place("b", 0), 1),
-        (Kind.EXPECT, "release cta shared::cta", Place("b", 8), 128),
-        (Kind.COPY_ARRIVE, "noinc.shared", Place("b", 0)),
+        (Kind.INIT, PtxPlace("b", 8), 7),
+        (Kind.ARRIVE, "release cta shared::cta", PtxPlace("b", 0), 1),
+        (Kind.EXPECT, "release cta shared::cta", PtxPlace("b", 8), 128),
+        (Kind.COPY_ARRIVE, "noinc.shared", PtxPlace("b", 0)),
     ]
 
 
@@ -107,7 +107,7 @@ def test_barriers_of_some() -> None:
     assert steps("SYNC named 3, 32") == [(Kind.BARRIER, 3, 32)]
     ((kind, lanes),) = steps("SYNC warp")
     assert kind is Kind.WARP_BARRIER
-    assert isinstance(lanes, Lanes)
+    assert isinstance(lanes, WarpLanes)
 
 
 def test_a_barrier_of_the_grid_is_one_thread_of_each_block_between_two_of_the_block() -> None:
@@ -115,7 +115,7 @@ def test_a_barrier_of_the_grid_is_one_thread_of_each_block_between_two_of_the_bl
     assert [s[0] for s in steps(text, thread=5)] == [Kind.BARRIER] * 2
     first = steps(text, thread=0)
     assert [s[0] for s in first] == [Kind.BARRIER, Kind.FENCE, Kind.COUNT, Kind.ACQUIRE, Kind.ACQUIRE, Kind.BARRIER]
-    assert first[2][2:] == (Place("done", 0), 1)
+    assert first[2][2:] == (PtxPlace("done", 0), 1)
     results = [s.result for s in trace(text, thread=0).steps]
     assert results[2] // 2 == 2  # in the third round of two blocks
     assert results[3:5] == [5, 6]  # it waits for the end of that round
@@ -139,11 +139,11 @@ def test_the_lanes_that_come_to_a_statement_so_often() -> None:
     made = traces("FOR k in 0..threadIdx.x:\n  SYNC warp", block="(40, 1, 1)")
     (step, *more) = made.thread((0, 0, 0), (3, 0, 0)).steps
     (lanes,) = step.operands
-    assert isinstance(lanes, Lanes)
+    assert isinstance(lanes, WarpLanes)
     assert len(more) == 2
     assert made.lanes((0, 0, 0), (3, 0, 0), lanes) == ((1 << 32) - 2, (1 << 32) - 1)  # all but the first, which has no trip
     later = more[-1].operands[0]
-    assert isinstance(later, Lanes)
+    assert isinstance(later, WarpLanes)
     assert made.lanes((0, 0, 0), (3, 0, 0), later) == ((1 << 32) - 8, (1 << 32) - 1)
     assert made.lanes((0, 0, 0), (35, 0, 0), lanes) == (0xFF, 0xFF)  # a warp of 8 lanes
 

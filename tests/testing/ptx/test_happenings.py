@@ -5,7 +5,7 @@ import pytest
 from taskfuse.testing.ptx.events import Kind
 from taskfuse.testing.ptx.happenings import happening
 from taskfuse.testing.ptx.nodes import PtxError
-from taskfuse.testing.ptx.operands import Happening, Reader
+from taskfuse.testing.ptx.operands import Happening, OperandReader
 from tests.testing.ptx.entry import instruction
 
 VALUES = {f"r__r{k}": 100 + k for k in range(9)} | {f"r__rd{k}": 200 + k for k in range(9)} | {"threads": 64}
@@ -71,7 +71,7 @@ CASES: list[tuple[str, Kind, tuple[object, ...]]] = [
 
 
 def of(line: str) -> Happening | None:
-    return happening(Reader(instruction(line)))
+    return happening(OperandReader(instruction(line)))
 
 
 @pytest.mark.parametrize(("line", "kind", "operands"), CASES, ids=[c[0].split(" ")[0] for c in CASES])

@@ -7,8 +7,8 @@ import pytest
 from taskfuse.cuda.source import emit
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.kir.variant import ArgumentLayout, Variant
-from taskfuse.testing.ptx.launch import DATA_AT, PARAMS_AT, SHARED_AT, TENSORS_AT, Launch, blocks, extents, launches, linear, row_major, threads
-from taskfuse.testing.ptx.nodes import Data, Function, Param
+from taskfuse.testing.ptx.launch import DATA_AT, PARAMS_AT, SHARED_AT, TENSORS_AT, PtxLaunch, blocks, extents, launches, linear, row_major, threads
+from taskfuse.testing.ptx.nodes import Data, Param, PtxFunction
 from taskfuse.testing.ptx.unknown import UNKNOWN
 
 TEXT = """\
@@ -23,19 +23,19 @@ y[blockIdx.x, 0] = copy(s[0])
 """
 
 
-def function(sizes: tuple[int, ...], **data: Data) -> Function:
+def function(sizes: tuple[int, ...], **data: Data) -> PtxFunction:
     params = tuple(Param(f"p{k}", size, min(size, 8)) for k, size in enumerate(sizes))
-    return Function("k", params, (), {}, {}, data, "sm_90a", {})
+    return PtxFunction("k", params, (), {}, {}, data, "sm_90a", {})
 
 
-def launch(n: int = 4, *forms: ArgumentLayout, text: str = TEXT, **data: Data) -> Launch | None:
+def launch(n: int = 4, *forms: ArgumentLayout, text: str = TEXT, **data: Data) -> PtxLaunch | None:
     kernel: Kernel = parse_kernel(text)
     source = emit(kernel, Variant(forms or (ArgumentLayout.DENSE, ArgumentLayout.DENSE), False))
     sizes = {"PointerArgument": 8, "IntegerArgument": 4, "StrideArgument": 4, "DivisorArgument": 12}
     return launches(kernel, source, function(tuple(sizes[type(a).__name__] for a in source.arguments), **data), {"N": n})
 
 
-def made(n: int = 4, *forms: ArgumentLayout, text: str = TEXT, **data: Data) -> Launch:
+def made(n: int = 4, *forms: ArgumentLayout, text: str = TEXT, **data: Data) -> PtxLaunch:
     found = launch(n, *forms, text=text, **data)
     assert found is not None
     return found

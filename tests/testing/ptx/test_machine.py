@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from taskfuse.testing.ptx.events import Kind
-from taskfuse.testing.ptx.machine import Machine, TooLong, machine
+from taskfuse.testing.ptx.machine import PtxMachine, TooLong, machine
 from taskfuse.testing.ptx.nodes import PtxError
 from taskfuse.testing.ptx.text import read
 from taskfuse.testing.ptx.unknown import UNKNOWN, Unknown, Value
@@ -38,7 +38,7 @@ class Log:
 
 
 @cache
-def made(body: str) -> Machine:
+def made(body: str) -> PtxMachine:
     return machine(read(TEXT.replace("BODY", body)))
 
 

@@ -1,6 +1,6 @@
 """Nodes of PTX: what errors say, and sizes of types."""
 
-from taskfuse.testing.ptx.nodes import SIZES, Instruction, PtxError
+from taskfuse.testing.ptx.nodes import SIZES, PtxError, PtxInstruction
 
 
 def test_an_error_names_the_line() -> None:
@@ -8,7 +8,7 @@ def test_an_error_names_the_line() -> None:
 
 
 def test_an_instruction_in_words() -> None:
-    assert str(Instruction(3, ("ld", "global", "u32"), ())) == "line 3: ld.global.u32"
+    assert str(PtxInstruction(3, ("ld", "global", "u32"), ())) == "line 3: ld.global.u32"
 
 
 def test_bytes_of_types() -> None:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from taskfuse.testing.ptx.nodes import Float, Integer, Memory, PtxError, Register, Symbol, Vector
-from taskfuse.testing.ptx.operands import Reader, identifier, names, registers
+from taskfuse.testing.ptx.nodes import Float, Integer, PtxAddress, PtxError, Register, Symbol, Vector
+from taskfuse.testing.ptx.operands import OperandReader, identifier, names, registers
 from tests.testing.ptx.entry import instruction
 
 R, S = Register("%r1"), Register("%tid.x")
-READER = Reader(instruction("mov.u32 %r3, 1;"))
+READER = OperandReader(instruction("mov.u32 %r3, 1;"))
 
 
 def test_identifiers() -> None:
@@ -17,7 +17,7 @@ def test_identifiers() -> None:
 
 
 def test_registers_of_an_operand() -> None:
-    operand = Vector((R, Memory(S, 4, (R, Integer(1))), Float("0f0"), Symbol("x")))
+    operand = Vector((R, PtxAddress(S, 4, (R, Integer(1))), Float("0f0"), Symbol("x")))
     assert list(registers(operand)) == [R, S, R]
     assert names(operand, R) == {identifier(R), identifier(S)}
 
@@ -38,13 +38,13 @@ def test_signed(value: int, bits: int, expected: int) -> None:
 
 
 def test_addresses() -> None:
-    assert READER.address(Memory(R)) == identifier(R)
-    assert eval(READER.address(Memory(R, -4)), {identifier(R): 100}) == 96
+    assert READER.address(PtxAddress(R)) == identifier(R)
+    assert eval(READER.address(PtxAddress(R, -4)), {identifier(R): 100}) == 96
 
 
 def test_what_is_not_such_an_operand() -> None:
     for call, text in (
-        (lambda: READER.value(Memory(R)), "mov.u32: a plain operand is expected"),
+        (lambda: READER.value(PtxAddress(R)), "mov.u32: a plain operand is expected"),
         (lambda: READER.address(R), "mov.u32: an address is expected"),
         (lambda: READER.register(Integer(1)), "mov.u32: a register is expected"),
     ):

@@ -4,7 +4,7 @@ import pytest
 
 from taskfuse.testing.ptx.events import Kind
 from taskfuse.testing.ptx.nodes import PtxError, Register
-from taskfuse.testing.ptx.operands import Access, Compute, Happening, Operation
+from taskfuse.testing.ptx.operands import Happening, Operation, PtxAccess, PtxComputation
 from taskfuse.testing.ptx.operations import operations
 from tests.testing.ptx.entry import instruction
 
@@ -16,7 +16,7 @@ def of(line: str) -> Operation:
 
 def test_integers_are_computed() -> None:
     found = of("add.s32 %r3, %r1, -1;")
-    assert isinstance(found, Compute)
+    assert isinstance(found, PtxComputation)
     assert found.out == Register("%r3")
     assert found.value is not None
     assert eval(found.value, {"r__r1": 5}) == 4
@@ -26,20 +26,20 @@ def test_integers_are_computed() -> None:
 @pytest.mark.parametrize("line", ["add.f32 %r3, %r1, %r2;", "ex2.approx.ftz.f32 %r3, %r1;", "setp.lt.f32 %p1, %r1, %r2;", "cvt.rn.bf16x2.f32 %r3, %r1, %r2;"])
 def test_floats_are_unknown(line: str) -> None:
     found = of(line)
-    assert isinstance(found, Compute)
+    assert isinstance(found, PtxComputation)
     assert (found.value, found.reads) == (None, frozenset())
 
 
 def test_halves_of_a_register() -> None:
     low, high = operations(instruction("mov.b64 {%r3, %r4}, %rd1;"))
-    assert isinstance(low, Compute)
-    assert isinstance(high, Compute)
+    assert isinstance(low, PtxComputation)
+    assert isinstance(high, PtxComputation)
     assert low.value is not None
     assert high.value is not None
     value = {"r__rd1": 7 << 32 | 5}
     assert (eval(low.value, value), eval(high.value, value)) == (5, 7)
     (only,) = operations(instruction("mov.b64 {_, %r4}, %rd1;"))
-    assert isinstance(only, Compute)
+    assert isinstance(only, PtxComputation)
     assert only.out == Register("%r4")
 
 
@@ -55,13 +55,13 @@ def test_halves_of_a_register() -> None:
 )
 def test_accesses(line: str, store: bool, space: str, size: int, outs: tuple[str, ...]) -> None:
     found = of(line)
-    assert isinstance(found, Access)
+    assert isinstance(found, PtxAccess)
     assert (found.store, found.space, found.size, tuple(r.name for r in found.outs)) == (store, space, size, outs)
 
 
 def test_an_address_is_what_is_read() -> None:
     found = of("st.shared.u32 [%r1+8], %r2;")
-    assert isinstance(found, Access)
+    assert isinstance(found, PtxAccess)
     assert eval(found.address, {"r__r1": 100}) == 108
     assert found.reads == {"r__r1"}  # not what is stored
 

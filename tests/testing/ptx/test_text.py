@@ -2,7 +2,7 @@
 
 import pytest
 
-from taskfuse.testing.ptx.nodes import Data, Float, Integer, Memory, PtxError, Register, Symbol, Vector
+from taskfuse.testing.ptx.nodes import Data, Float, Integer, PtxAddress, PtxError, Register, Symbol, Vector
 from taskfuse.testing.ptx.text import read
 from tests.testing.ptx.entry import TEXT, function, instruction
 
@@ -16,12 +16,12 @@ def test_a_function() -> None:
 
 
 def test_operands() -> None:
-    assert instruction("ld.shared.v2.f32 {%r3, %r4}, [%r1+-4];").operands == (Vector((Register("%r3"), Register("%r4"))), Memory(Register("%r1"), -4))
+    assert instruction("ld.shared.v2.f32 {%r3, %r4}, [%r1+-4];").operands == (Vector((Register("%r3"), Register("%r4"))), PtxAddress(Register("%r1"), -4))
     assert instruction("mov.f32 %r3, 0f3F800000;").operands[1] == Float("0f3F800000")
     assert instruction("mov.u32 %r3, 0x1FU;").operands[1] == Integer(31)
     assert instruction("mov.u64 %rd1, shared;").operands[1] == Symbol("shared")
     box = instruction("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r1, %r2}], [%r3];")
-    assert box.operands[0] == Memory(Register("%rd1"), 0, (Register("%r1"), Register("%r2")))
+    assert box.operands[0] == PtxAddress(Register("%rd1"), 0, (Register("%r1"), Register("%r2")))
     assert box.opcode[-2:] == ("shared::cta", "bulk_group")
 
 
