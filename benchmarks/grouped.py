@@ -2,7 +2,8 @@
 
 ``python benchmarks/grouped.py [PART ...] [--write] [--seed N] [--count N]``. Parts: ``text`` (the four problems of CUTLASS's page on grouped kernel
 schedulers, on 108 blocks in the given order and sorted by k, and as the cost model chooses), ``depth`` (four such problems with one k, from 64 to 4096),
-``random`` (2 to 12 products with unequal extents, from a seed). A time is that of one of 10 calls in a CUDA graph, the median of 20 replays; ours and theirs
+``random`` (2 to 12 products with unequal extents, from a seed), ``triangle`` (the lower triangle of a symmetric result as a list of its rows of tiles, as in
+examples/syr2k.py, beside the whole result by cuBLAS and by ours). A time is that of one of 10 calls in a CUDA graph, the median of 20 replays; ours and theirs
 are replayed in turn, so that throttling hits both. Inputs are random, outputs are poisoned with NaN, then compared with a float32 product.
 """
 
@@ -25,7 +26,9 @@ TEXT: tuple[Shape, ...] = ((1152, 768, 128), (1152, 768, 1024), (768, 1152, 128)
 BLOCKS = 108
 """Of the text's GPU: one on each multiprocessor."""
 DEPTHS = (64, 128, 256, 512, 1024, 2048, 4096)
-PARTS = ("text", "depth", "random")
+PARTS = ("text", "depth", "random", "triangle")
+TRIANGLES = ((1024, 1024), (2048, 2048))
+"""Extent of the result, terms of each sum."""
 
 
 def fusion_of(shapes: Sequence[Shape]) -> tf.Fusion:
@@ -125,6 +128,24 @@ def draws(count: int, seed: int) -> list[str]:
     return [*lines, f"geometric mean {statistics.geometric_mean(ratios):.2f}"]
 
 
+def triangle() -> list[str]:
+    """Rows of tiles of a triangle; the whole result has almost twice as many tiles."""
+    lines = ["triangle     k   tiles   ours  whole, ours  whole, cuBLAS  ratio"]
+    return [*lines, *(_triangle(n, k) for n, k in TRIANGLES)]
+
+
+def _triangle(n: int, k: int) -> str:
+    call, _ = Products([(128, first + 128, k) for first in range(0, n, 128)]).kernel(ProductsConfig(128, 128, stages=6, is_sorted=False))
+    a, b = (torch.randn((n, k), device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    out = torch.empty((n, n), device="cuda", dtype=torch.bfloat16)
+    fusion = fusion_of([(n, n, k)])
+    tf.schedulers.matmul(fusion)
+    run: Any = tf.compile(fusion, backend="cuda")
+    ours, whole, theirs = in_turn([call, lambda: run(a, b, out=out), lambda: torch.mm(a, b.T, out=out)])
+    tiles = sum(range(1, n // 128 + 1))
+    return f"{n:8} {k:5}  {tiles:6} {ours:6.2f}  {whole:11.2f}  {theirs:13.2f}  {theirs / ours:5.2f}"
+
+
 def main() -> None:
     """Run the parts."""
     arguments = parser(__doc__)
@@ -134,7 +155,7 @@ def main() -> None:
     options = arguments.parse_args()
     parts = options.parts or PARTS
     lines: list[str] = []
-    for name, measure in (("text", text), ("depth", depth), ("random", lambda: draws(options.count, options.seed))):
+    for name, measure in (("text", text), ("depth", depth), ("random", lambda: draws(options.count, options.seed)), ("triangle", triangle)):
         if name in parts:
             lines += [*([""] if lines else []), *measure()]
     publish("grouped", lines, options)

@@ -7,11 +7,12 @@ docs/memory-model.md the machine. The argument has four layers:
   by induction for all trip counts, the obligations of every wait for phase k of a barrier: completion of k-1 happens before it (E), it happens
   before completion of k+1 (L), and every arrival counted in k comes after completion of k-1 (A).
 * *order* (``order``, ``registers``): one order of all synchronization in which every wait comes after everything it waits for.
-* *address* (``accesses``, ``relation``, ``linear``, ``races``, ``bounds``): two conflicting accesses never touch one element, are one thread's, or are ordered.
-* *values* (``values``): every element of every output is what the kernel's definitions give.
+* *address* (``accesses``, ``relation``, ``linear``, ``races``, ``bounds``): two conflicting accesses never touch the same element, are made by one thread,
+  or are ordered.
+* *values* (``values``): every element of every output has the value that the kernel's definitions give.
 
-If an obligation is open, small launches are searched for a counterexample (``counterexample``), but only once the verdict or its text is read.
-``verify(kernel, extents)`` makes the same argument at given extents, where every trip count is known.
+If an obligation is not proved, the checker searches small launches for a counterexample (``counterexample``), lazily, when the verdict or its
+text is read. ``verify(kernel, extents)`` makes the same argument at given extents, where every trip count is known.
 """
 
 from taskfuse.check.verify import verify

@@ -1,7 +1,7 @@
-"""Is an access over before a later one begins, on every path between them?
+"""The order of two accesses: one completes before the other begins, on every path between them.
 
-A barrier of both threads stands between them; asynchronous accesses begin when they are issued and end at a wait_group; a generic write that an engine
-then sees needs the proxy fence of its writer.
+A barrier of both threads must be between them. Asynchronous accesses begin when they are issued and end at a wait_group; a generic write that an
+engine then reads needs a proxy fence by its writer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from taskfuse.kir.synchronization import BarrierScope, Commit, FenceProxyAsync, 
 
 
 class AccessOrder:
-    """What barriers, wait_groups and fences order in one kernel."""
+    """The order that barriers, wait_groups and fences establish in one kernel."""
 
     def __init__(self, threads: Threads, barriers: Barriers, rings: Rings, paths: Paths) -> None:
         self.chains = Chains(threads, barriers, paths, rings.once)
@@ -35,7 +35,7 @@ class AccessOrder:
         self._tables: dict[tuple[int, tuple[int, ...]], AccessTable | None] = {}
 
     def missing(self, steps: list[PathStep], a: Use, b: Use, equal: frozenset[str]) -> str:
-        """What is missing between ``a`` and a later ``b``; empty if they are ordered."""
+        """The synchronization that is missing between ``a`` and a later ``b``; empty if they are ordered."""
         if self.ordered(steps, a, b, equal):
             return ""
         fence = self.ordered(steps, a, b, equal, fenced=False)
@@ -64,7 +64,7 @@ class AccessOrder:
         return a.memory is MemoryType.Global and self.chains.across_blocks(steps[start:], a, b, common)
 
     def over(self, steps: list[PathStep], a: Use, b: Use, *, fenced: bool = True) -> int | None:
-        """How many statements are passed until ``a`` is over, and can be seen by ``b``: a wait_group, and a fence if one is required. ``None``: never."""
+        """The number of statements passed until ``a`` is complete and visible to ``b``: past a wait_group, and a fence if required. ``None``: never."""
         start = 0
         if a.engine.is_async:
             found = None if a.engine.queue is None else self.retired(steps, a.engine.queue, a, reads=not a.is_write)
@@ -97,7 +97,7 @@ class AccessOrder:
         return ordered_by(m, shared, equal, lambda: self.pairs(a, b, equal), self._threads)
 
     def pairs(self, a: Use, b: Use, equal: frozenset[str]) -> Pairs | None:
-        """Which threads may make the two; ``equal``: what their relation says."""
+        """The pairs of threads that may make the two accesses; ``equal``: the equalities of their relation."""
         places = a.place, b.place
         if places not in self._known:
             self._known[places] = Pairs.of(a, b, equal, self._tables)
@@ -119,7 +119,7 @@ class AccessOrder:
         return False
 
     def overlapping_stores(self, a: Use, equal: frozenset[str]) -> str:
-        """A bulk store that may overlap an earlier one of the same thread: their order is open."""
+        """A bulk store that may overlap an earlier one of the same thread: the two are not ordered."""
         for loop in common_loops(a.node, a.node):
             assert isinstance(loop.stmt, For)
             if loop.stmt.var not in equal and not self.ordered(self._paths.around(a.node, a.node, loop), a, a, equal):
@@ -157,7 +157,7 @@ def fence_text(u: Use) -> str:
 
 
 def common_conditions(a: Node, b: Node) -> set[Expr]:
-    """What holds in the innermost block around both."""
+    """The conditions of the innermost block around both."""
     found: set[Expr] = set()
     for x, y in zip(a.path, b.path, strict=False):
         found = set(x.block.context.conditions) if x.block is y.block else found

@@ -1,4 +1,4 @@
-"""What statements access in memory that threads share.
+"""The accesses of statements to memory that threads share.
 
 An access is a set of elements: one expression per axis, over loop variables, thread and block indices, cursors, and *element* symbols, which range
 over what one instruction accesses. An axis without an expression is accessed as a whole. Element symbols have the same names in all statements, so
@@ -26,7 +26,7 @@ from taskfuse.target import WARP
 
 
 class Engine(Enum):
-    """Who makes an access: the thread itself, or an engine at a later time."""
+    """The agent of an access: the thread itself, or an engine at a later time."""
 
     THREAD = "the thread"
     COPY = "an asynchronous copy"
@@ -36,17 +36,17 @@ class Engine(Enum):
 
     @property
     def is_async(self) -> bool:
-        """Made at any time after the statement, up to a wait_group or the completion of a barrier."""
+        """True if the access may happen at any time after the statement, up to a wait_group or the completion of a barrier."""
         return self is not Engine.THREAD
 
     @property
     def is_async_proxy(self) -> bool:
-        """Made by the asynchronous proxy."""
+        """True if the asynchronous proxy makes the access."""
         return self in (Engine.LOAD, Engine.STORE, Engine.TENSOR)
 
     @property
     def queue(self) -> Queue | None:
-        """The queue whose waits for wait for it."""
+        """The queue whose waits cover the access."""
         return _QUEUES.get(self)
 
 
@@ -54,7 +54,8 @@ _QUEUES = {Engine.COPY: Queue.COPY, Engine.STORE: Queue.BULK, Engine.TENSOR: Que
 
 
 class Partners(Enum):
-    """With which accesses one is compared. The rows of a ``stmatrix`` are one thing to another one, and another to everything else."""
+    """Which accesses an access is compared with. Rows of a ``stmatrix`` are described in one way for another ``stmatrix`` and in
+    another way for all other accesses."""
 
     ALL = "all"
     STORES = "rows that lanes of a stmatrix address"
@@ -87,7 +88,7 @@ class Use:
     partners: Partners = Partners.ALL
 
     def conflicts_with(self, other: Use) -> bool:
-        """True if the two are to be compared: one of them writes, and neither leaves the other out."""
+        """True if the two must be compared: one of them writes, and neither excludes the other."""
         if Partners.STORES in (self.partners, other.partners):
             return self.partners is other.partners
         return (self.is_write or other.is_write) and Partners.ALL in (self.partners, other.partners)
@@ -99,7 +100,7 @@ class Use:
 
     @property
     def text(self) -> str:
-        """The element as text."""
+        """The accessed element, as text."""
         return f"{self.buffer}[{', '.join('..' if e is None else str(e) for e in self.index)}]"
 
 
@@ -171,7 +172,7 @@ class Uses:
     ) -> None:
         memory = self.memory.get(buffer)
         if memory is not None and not context.ranges.empty:
-            buffer = self.in_place.get(buffer, buffer)  # one array has one name
+            buffer = self.in_place.get(buffer, buffer)  # each array has one name
             where = buffer, index, context.conditions, context.constraints, context.loops
             place = self._places.setdefault(where, len(self._places))
             self.all.append(Use(node, buffer, memory, index, write, engine, context, len(self.all), place, span, partners))

@@ -32,7 +32,7 @@ from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 TENSORS = "tensors begin, and their rows follow each other, at multiples of the bytes that vectors and tensor maps move: the launch checks it"
 COORDINATE_BYTES = 16
-"""A bulk copy begins at a multiple of so many bytes along the last axis of its tensor."""
+"""A bulk copy begins at a multiple of this many bytes along the last axis of its tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def aligned(tree: StatementTree) -> Iterator[Obligation]:
 
 
 def needs(node: Node, storage: BufferLayouts) -> Iterator[Need]:
-    """What the accesses of a statement need."""
+    """The alignment that the accesses of a statement need."""
     match node.stmt:
         case VectorCopy(out=out, source=source, width=width) | AsyncCopy(out=out, source=source, width=width) | Gather(out=out, source=source, width=width):
             size = width * storage.sizes[out.buffer]
@@ -121,7 +121,7 @@ def of_tile(d: Descriptor, rows: int, k: int, start: Expr, itemsize: int) -> Ite
 
 
 class _Questions:
-    """What was asked before, by what is known there."""
+    """Answers to earlier questions, by context."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, Expr, int, int], bool] = {}
@@ -156,7 +156,7 @@ def _is_multiple(need: Need, context: Context) -> bool:
 
 
 def _reason(need: Need, context: Context, buffers: dict[str, Buffer], questions: _Questions) -> str:
-    """What is wrong with an access; empty if it is aligned."""
+    """Why an access may be misaligned; empty if it is aligned."""
     buffer = buffers.get(need.access.buffer)
     if need.begins and buffer is not None and MEDIA[buffer.memory].is_placed and not begins_at(buffer, need.of, context):
         return f"{need.what} needs multiples of {need.of} bytes, and the buffer is aligned to {buffer.align}"

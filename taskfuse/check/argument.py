@@ -29,7 +29,8 @@ class Argument:
             k += 1
 
     def _look(self) -> None:
-        """Obligations up to the next one that is not proved, which is all that a proof has: in one pause, for a pause ends with a look at what is new."""
+        """Evaluate obligations up to the next one that is not proved (in a proof, all of them), in one pause of the garbage collector: ending a pause costs a
+        collection of new objects."""
         with PAUSE:
             for o in self._rest:
                 self._known.append(o)
@@ -38,7 +39,7 @@ class Argument:
 
 
 def all_proved(obligations: Iterable[Obligation]) -> list[Obligation] | None:
-    """Some obligations if all are proved; ``None``, and no look at the rest, if one is not."""
+    """The obligations if all are proved; ``None``, without evaluating the rest, if one is not."""
     found: list[Obligation] = []
     for o in obligations:
         if o.verdict is not Verdict.PROVED:

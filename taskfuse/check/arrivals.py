@@ -18,7 +18,7 @@ from taskfuse.kir.synchronization import Expect
 
 
 class Arrivals:
-    """Sums over the statements of a kernel. Each method raises :class:`NotRing` where one is not what it should be.
+    """Sums over the statements of a kernel. Each method raises :class:`NotRing` if a sum is wrong.
 
     Attributes:
         initial: what each mbarrier is initialized with.
@@ -107,7 +107,7 @@ class Arrivals:
 
 
 def _trips(loops: tuple[Node, ...]) -> Expr:
-    """How often the innermost of some loops is run."""
+    """The number of executions of the innermost of some loops."""
     total: Expr = const(1)
     for loop in loops:
         assert isinstance(loop.stmt, For)

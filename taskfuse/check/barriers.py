@@ -47,7 +47,7 @@ class BarrierSite:
         """The indices on which threads of one block must agree to synchronize there; ``None`` if a few indices do not decide it."""
         match self.scope:
             case BarrierScope.BLOCK:
-                everyone = isinstance(self.node.stmt, Barrier)  # who comes to a barrier of the block is all of it
+                everyone = isinstance(self.node.stmt, Barrier)  # a block barrier has all threads of the block
                 return SyncPoint(self.node, frozenset(() if everyone else self.participants), frozenset())
             case BarrierScope.NAMED:
                 assert self.id is not None
@@ -57,12 +57,12 @@ class BarrierSite:
 
 
 class Barriers:
-    """The barriers of a kernel, those that are well formed.
+    """The well-formed barriers of a kernel.
 
     Attributes:
         at: by node.
         mbarriers: names of the mbarriers at which everybody arrives and waits.
-        obligations: what was shown of them.
+        obligations: the obligations about them.
     """
 
     def __init__(self, tree: StatementTree, threads: Threads) -> None:
@@ -158,7 +158,7 @@ class Barriers:
                 self._hold(m)
 
     def _group(self, m: BarrierSite, number: Expr, count: Expr) -> str:
-        """Why the groups of a named barrier are not as large as its count; empty if they are."""
+        """Why the groups of a named barrier differ in size from its count; empty if they do not."""
         threads = self.threads
         if not isinstance(count, Const) or count.value % WARP:
             return f"a count of {count} is not whole warps"
@@ -319,7 +319,7 @@ class Barriers:
 
 
 def never(_: Expr) -> bool:
-    """Nothing is known of any expression."""
+    """True for no expression."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""Variables with bounds: the iteration of a loop, and the element that an instruction touches; what may be assumed besides conditions."""
+"""Variables with bounds: iterations of loops, and elements that an instruction touches; assumptions in addition to conditions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Trip:
     """``start <= symbol < stop``: an iteration of a loop.
 
     Attributes:
-        implied: what else holds in an iteration.
+        implied: other conditions that hold in an iteration.
     """
 
     symbol: Expr
@@ -68,7 +68,7 @@ class BoundedElement:
 
 
 Assumption = Trip | BoundedElement | Expr
-"""What may be assumed at a statement; an expression is a condition."""
+"""An assumption at a statement; an expression is a condition."""
 
 
 def share_of(loop: For) -> Expr | None:

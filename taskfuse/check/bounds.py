@@ -1,4 +1,4 @@
-"""Bounds: no index leaves its extent. All other rules are about elements; they say something about addresses only inside the extents."""
+"""Bounds: no index leaves its extent. All other rules are about elements; they imply facts about addresses only inside the extents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def inside(tree: StatementTree) -> Iterator[Obligation]:
     for node in tree.leaves():
         for access, width, context in touched(node):
             shape = shapes[access.buffer]
-            if (access.buffer in local and not shape) or context.ranges.empty:  # of an operand that nobody ever reads
+            if (access.buffer in local and not shape) or context.ranges.empty:  # of an operand that is never read
                 continue
             count += 1
             for axis, (e, extent) in enumerate(zip(access.index, shape, strict=True)):
@@ -225,7 +225,7 @@ def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
 
 
 def within(context: Context, stmt: Gather) -> Context:
-    """What holds where a gather reads: its values are inside their extents."""
+    """The context in which a gather reads: its values are inside their extents."""
     return context.under(tuple(c for symbol, extent in own_symbols(stmt).items() for c in (ge(sym(symbol), 0), lt(sym(symbol), extent))))
 
 

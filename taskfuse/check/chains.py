@@ -21,7 +21,7 @@ from taskfuse.ir.scalar import Expr
 from taskfuse.kir.synchronization import Arrive, ArriveAsync, BarrierScope, Expect, Wait
 
 Done = Callable[[list[PathStep], Use, Use], int | None]
-"""How many of some statements are passed until an access is over, and can be seen by another one; ``None``: it is not."""
+"""The number of statements passed until an access is complete and visible to another one; ``None``: never."""
 
 
 class Chains:

@@ -1,4 +1,4 @@
-"""Mbarriers and semaphores of a launch, with the clocks of their phases: what may come too early."""
+"""Mbarriers and semaphores of a launch, with the clocks of their phases; finds waits and arrivals that may come too early."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of symbols at a place in the code: constant bounds and facts, built from one assumption after another.
+"""The knowledge about symbols at a point of the code: constant bounds and facts, built by adding assumptions one by one.
 
 Many places share this knowledge: roles repeat loops, and copies of an unrolled loop repeat guards. A question depends only on assumptions that
 mention its symbols, directly or through others. Asked under these alone, with loop variables and elements numbered, it is one question at all these places.
@@ -19,7 +19,8 @@ from taskfuse.ir.scalar import Compare, CompareOp, Expr, Facts, lt, prove, subst
 
 
 class Constraints:
-    """What follows from a list of assumptions. Immutable; the same assumption added to the same constraints gives the same object, so that memories stay warm.
+    """The consequences of a list of assumptions. Immutable; the same assumption added to the same constraints gives the same object, which keeps its
+    caches.
 
     A condition that constant bounds imply adds nothing: the constraints stay the same object.
 
@@ -50,7 +51,7 @@ class Constraints:
 
     @property
     def facts(self) -> Facts:
-        """All of it, for the prover."""
+        """All facts, for the prover."""
         if self._facts is None:
             assert self.under is not None
             facts = self.under.facts
@@ -113,7 +114,7 @@ class Constraints:
         return found
 
     def about(self, question: Expr) -> tuple[Constraints, Expr]:
-        """What bears on a question and nothing else, with trips and elements numbered, and the question in these terms."""
+        """The constraints that a question depends on, with iterations and elements numbered, and the question in these terms."""
         found = self._questions.get(question)
         if found is None:
             found = self._questions[question] = self._narrowed(self._bearing(question.free), question)

@@ -93,17 +93,17 @@ class Demand:
 
     @property
     def bound(self) -> str:
-        """What the value has to be."""
+        """The required bounds, as text."""
         return f"at least {self.low}" if self.high is None else f"in {self.low}..{self.high + 1}"
 
     @property
     def reason(self) -> str:
-        """What is not known."""
+        """The unproved demand, as text."""
         return f"{self.what} {self.value} is not known to be {self.bound}"
 
 
 def demands(e: Expr) -> tuple[Demand, ...]:
-    """What has to hold for an expression to have a value."""
+    """The demands under which an expression has a value."""
     found = _DEMANDS.get(e)
     if found is None:
         found = _DEMANDS[e] = tuple(_demands(e))

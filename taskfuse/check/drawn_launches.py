@@ -1,4 +1,4 @@
-"""Launches that are looked at: extents, and tables, inputs whose elements decide which work there is."""
+"""Sample launches: extents, and tables (inputs whose elements decide the amount of work)."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Pairs:
 
     @property
     def empty(self) -> bool:
-        """There is no such pair."""
+        """True if no such pair exists."""
         return bool(self.values) and not len(self.leaders)
 
     def one_thread(self, equal: frozenset[str]) -> bool:

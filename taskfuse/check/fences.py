@@ -26,7 +26,7 @@ def operands(kernel: Kernel) -> set[str]:
 
 
 class Fences:
-    """What each thread has not fenced.
+    """The register accesses that each thread has not fenced.
 
     Args:
         sizes: elements of each array that wgmmas use.
@@ -86,7 +86,7 @@ class Fences:
         return _first(threads, self._never[threads])
 
     def open(self, buffer: str, threads: Ints, first: Ints, count: int) -> int | None:
-        """A thread that has touched one of ``count`` elements from its ``first`` on, and not fenced it."""
+        """A thread that has accessed one of ``count`` elements from its ``first`` on without a fence since then."""
         return _first(threads, np.any(self._touched[buffer][threads[:, None], first[:, None] + np.arange(count)], axis=1))
 
 

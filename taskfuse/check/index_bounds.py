@@ -1,4 +1,4 @@
-"""Indices in a box: what conditions say of the ends of each, and how many points satisfy them."""
+"""Indices in a box: the bounds that conditions imply for each, and the number of points that satisfy them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from taskfuse.ir.scalar import (
 )
 
 MAX_POINTS = 1 << 22
-"""What is enumerated: more, such as all blocks of a large grid, is counted by intervals."""
+"""Limit of enumerated points; larger boxes, such as all blocks of a large grid, are counted by intervals."""
 MAX_PERIOD = 1 << 12
 """Of conditions on remainders."""
 

@@ -1,4 +1,4 @@
-"""The statements for which the proof has rules, and the rules that are a fact about the class. A kernel with any other statement is outside the model."""
+"""The statement classes for which the proof has rules, and rules that hold for a whole class. A kernel with any other statement is outside the model."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from taskfuse.target import WARP, WARPGROUP
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the proof knows of the statements of one class. What they access is known from their fields (:mod:`taskfuse.kir.fields`).
+    """The proof's rules for the statements of one class. What they access is known from their fields (:mod:`taskfuse.kir.fields`).
 
     Attributes:
         together: how many consecutive threads execute one together, so that the threads of a warp wait for each other there; 0: each thread for itself.
-        orders: whether it may order what stands before it and what stands behind it: paths keep such statements.
+        orders: whether it may order the statements before it and after it: paths keep such statements.
     """
 
     together: int = 0
@@ -53,7 +53,7 @@ RULES: Mapping[type[Stmt], Rules] = {
     **dict.fromkeys((Mma, LdMatrix, StMatrix, Shuffle), Rules(WARP, orders=True)),
     **dict.fromkeys((Wgmma, WgmmaFence, SetMaxNReg, Commit, WaitGroup), Rules(WARPGROUP, orders=True)),
 }
-"""A class is added together with what else the layers must know of it: what it does to a barrier, a queue, or the accesses of others."""
+"""To add a class, also add its effects on barriers, queues and other accesses to the layers."""
 
 KNOWN: frozenset[type] = frozenset(RULES)
 ORDERING = tuple(kind for kind, rules in RULES.items() if rules.orders)

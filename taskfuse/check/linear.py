@@ -5,7 +5,7 @@ allow) until a contradiction is left. The inequalities are the bounds and condit
 minima and maxima. Products of atoms are atoms of their own; what is known of them are products of an inequality with factors that are not negative.
 
 Some of these have conditions, which are questions of their own, down to a *depth*; at a depth of 1, intervals alone answer them. A question is asked in
-rising order of what it costs: of one inequality, at a depth of 1, in full. Each way uses inequalities that hold, so any of them may say yes.
+rising order of what it costs: of one inequality, at a depth of 1, in full. Each way uses only valid inequalities, so a yes of any of them suffices.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Key = frozenset[tuple[Expr, int]]
 
 
 class Linear:
-    """Questions under what is known, with what was asked before."""
+    """Questions under some constraints, with the answers to earlier questions."""
 
     def __init__(self, constraints: Constraints) -> None:
         self.ranges = constraints.ranges

@@ -39,7 +39,7 @@ class Masks:
                 pass
 
     def of(self, conditions: Iterable[Expr]) -> Mask | None:
-        """Which threads satisfy conditions; ``None`` if that is not a matter of constants."""
+        """The threads that satisfy conditions; ``None`` if this depends on more than constants."""
         if self.shape is None:
             return None
         found: Mask | None = None

@@ -26,7 +26,7 @@ QUEUED = (Commit, WaitGroup, LdMatrix, StMatrix, TmaLoad, TmaStore, Wgmma)
 
 
 def in_blocks(kernel: Kernel, facts: Facts, ranges: Ranges) -> tuple[Stmt, ...]:
-    """The body with indices written as what they are.
+    """The body with indices in normal form.
 
     A block's place in its cluster is a remainder of its place in the grid, the place itself in one of one cluster; a thread index of extent 1 is 0.
     """

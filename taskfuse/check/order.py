@@ -1,4 +1,4 @@
-"""No deadlock: one order of all synchronization in which every wait comes after everything that it needs.
+"""No deadlock: an order of all synchronization in which every wait comes after everything that it needs.
 
 Loops that the ends of a ring share are superimposed, iteration by iteration. What remains at each level is a finite graph: program order inside each
 thread, and an edge from the arrivals of a position to the waits for it. If the graph has no cycle at any level, it has a topological order, and ordering
@@ -28,7 +28,7 @@ from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 
 class _Merged:
-    """Which loops are laid on top of each other."""
+    """Which loops are superimposed."""
 
     def __init__(self) -> None:
         self._parent: dict[Node, Node] = {}
@@ -54,7 +54,7 @@ class _Span:
 
 
 class _Level:
-    """One iteration of some loops laid on top of each other, as a graph.
+    """One iteration of some superimposed loops, as a graph.
 
     Attributes:
         successors: of statements, and of loops as a whole, what comes directly after; keys of the inner mapping, in order.

@@ -1,4 +1,4 @@
-"""Which statements every execution passes between two statements.
+"""The statements that every execution passes between two statements.
 
 Between an execution of ``a`` and a later one of ``b``, in the same iteration of their common loops or across a common loop's back edge, control passes
 certain statements in any case: those after ``a`` in the blocks around it, then those before ``b``. Arms are entered if thread indices alone select

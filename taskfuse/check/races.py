@@ -99,7 +99,7 @@ class Races:
         return "" if relation.excluded() or relation.apart(a, b) else reason
 
     def _relation(self, a: Use, b: Use) -> Relation:
-        """What two accesses have in common: the same for all accesses at these two places, such as those of an unrolled loop's copies."""
+        """The relation of two accesses: the same for all accesses at these two places, such as copies of an unrolled loop."""
         places = a.place, b.place
         found = self._relations.get(places)
         if found is None:

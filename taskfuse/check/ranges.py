@@ -1,8 +1,8 @@
 """Constant bounds of index expressions, from the conditions that hold at a place.
 
-A deliberately small interval arithmetic: most races are decided over constants, and the prover of ``taskfuse.ir.scalar`` is asked only where these bounds
-do not suffice. It shares nothing with the intervals of :mod:`taskfuse.ir.scalar.intervals`, by which lowering and the CUDA backend choose indices and
-their widths, so that a mistake there is not repeated here.
+A deliberately small interval arithmetic: constants decide most races, and the prover of ``taskfuse.ir.scalar`` runs only where these bounds do not
+suffice. It shares nothing with the intervals of :mod:`taskfuse.ir.scalar.intervals`, by which lowering and the CUDA backend choose indices and their
+widths, so that a mistake there is not repeated here.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from taskfuse.ir.scalar import (
 )
 
 Span = tuple[int | None, int | None]
-"""Inclusive bounds; ``None``: none is known."""
+"""Inclusive bounds; ``None``: no known bound."""
 
 OPEN: Span = (None, None)
 NO_NAMES: frozenset[str] = frozenset()
 MEMORY = 1 << 14
-"""Conditions of which it is remembered what they say: they are the same in many places, and in many kernels."""
+"""Most conditions in the cache of their bounds; many places and kernels share conditions."""
 
 
 def terms_of(e: Expr) -> tuple[tuple[tuple[Expr, int], ...], int]:

@@ -1,4 +1,4 @@
-"""What a search for a counterexample ends with: one, or too much work."""
+"""The exceptions that end a search for a counterexample: a counterexample, or too much work."""
 
 from __future__ import annotations
 

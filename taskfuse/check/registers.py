@@ -28,7 +28,7 @@ ACCUMULATORS, OPERANDS = "accumulators", "operand registers"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Registers of a Local array, from ``first`` to ``last`` (inclusive), constant bounds; ``what``: what they are to a wgmma."""
+    """Registers of a Local array, from ``first`` to ``last`` (inclusive), constant bounds; ``what``: their role in a wgmma."""
 
     buffer: str
     first: int

@@ -1,4 +1,4 @@
-"""What two accesses of one element have in common.
+"""The relation of two accesses to one element: equal indices and expressions.
 
 Two accesses ``a`` and ``b`` are made by any threads in any iterations. If they touch one element, their indices are equal axis by axis; from
 such an equation follow equalities of *digits*: ``32*i + x`` with ``0 <= x < 32`` is equal on both sides only if ``i`` and ``x`` are. The closure

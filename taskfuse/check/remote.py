@@ -94,7 +94,7 @@ def _landings(clusters: Clusters, u: Use, shape: Sequence[Expr]) -> tuple[list[i
 
 
 def before_exit(tree: StatementTree, paths: Paths, barriers: Barriers, rings: Iterable[str]) -> list[Obligation]:
-    """What reaches other blocks is part of a ring, and a barrier of the cluster comes after it: no block exits before.
+    """Every access to another block is part of a ring, and a cluster barrier follows it, so that no block exits before.
 
     Args:
         rings: the mbarriers of rings across blocks.

@@ -1,4 +1,4 @@
-"""Order between roles: what follows a position of a ring, at its consumers and at theirs.
+"""Order between roles: the statements that follow a position of a ring, at its consumers and transitively at theirs.
 
 What precedes an arrival at a position comes before all that a consumer does behind its wait for that position; if the consumer then arrives at a
 position of another ring, also before what the consumers of that one do behind *their* wait. Ends of a ring share their loops, so positions are

@@ -1,4 +1,4 @@
-"""Accesses between the wait and the release of a position of a ring: who has the slot is alone with it."""
+"""Sections of rings: between the wait and the release of a position, its owner has exclusive access to the slot."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Sections:
     def pair(self, a: Use, b: Use) -> tuple[Section | None, Section | None]:
         """Where two accesses lie in one ring, if they do: that of the cursors in their indices, or one of a single slot, whatever they are of.
 
-        Who has the slot of a ring that has no other one is alone with all that belongs to it, by whatever index or name.
+        The owner of the slot of a ring with one slot has exclusive access to all buffers of that ring, under any index or name.
         """
         one, two = self.section(a), self.section(b)
         if a.memory is not MemoryType.Shared or (one is not None and two is not None and one.ring is two.ring):

@@ -63,7 +63,7 @@ class Rings:
         self._arrivals: dict[str, dict[str, list[Node]]] = {}
         self.order_waits: dict[str, list[Node]] = {}
         self.order_arrivals: dict[str, list[Node]] = {}
-        self._single: dict[str, int] = {}  # cursors over one slot, their first parities
+        self._single: dict[str, int] = {}  # cursors over one slot, with their first parities
         self._advances: list[Node] = []
         self._only_waits: dict[str, list[Wait]] = {}
         self.clusters = Clusters(tree)

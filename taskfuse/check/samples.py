@@ -1,4 +1,4 @@
-"""Values of symbols at which everything known holds: a condition that fails at one of them needs no search for a proof.
+"""Sample values of symbols that satisfy all constraints: a condition that fails at one of them needs no search for a proof.
 
 The search takes longest if there is no proof. A question that intervals leave open is therefore evaluated at some samples first. They can reject a
 condition, never accept one: nothing is proved by them, and no proof is lost. They are drawn item by item: extents from their declarations,

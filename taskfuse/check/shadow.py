@@ -1,4 +1,4 @@
-"""The elements of a launch: the last write and reads of each, and which clocks know of them.
+"""The elements of a launch: the last write and reads of each, with their clocks.
 
 An access that does not know of an earlier conflicting one is a race. An asynchronous engine also sees generic writes only after a fence of the writer.
 """

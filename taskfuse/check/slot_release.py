@@ -1,4 +1,4 @@
-"""Release of a slot: each thread that arrives at a position has waited for it, and what other threads do with the slot precedes that arrival.
+"""Release of a slot: each thread that arrives at a position has waited for it, and other threads' accesses to the slot precede that arrival.
 
 A thread of an endpoint either arrives itself, or a barrier synchronizes it with one that arrives, between its accesses to the slot and that arrival.
 """

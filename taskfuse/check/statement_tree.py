@@ -1,4 +1,4 @@
-"""The kernel as a tree of nodes that know their surroundings: conditions, loops, the statements before and after.
+"""The kernel as a tree of nodes with their contexts: conditions, loops, the statements before and after.
 
 Loops without code vanish, and so do those that never have an iteration, or always one. Unrolled loops that number slots of a ring are copied out, and if
 necessary those that hold asynchronous operations. An arm of a chain also carries the negations of the arms before it, unless its own condition
@@ -45,7 +45,7 @@ Conditions = tuple[Expr, ...]
 
 @dataclass(slots=True, eq=False)
 class Context:
-    """What holds in a block of statements.
+    """The assumptions in a block of statements.
 
     Attributes:
         conditions: conjuncts of the arms around it, outermost first.
@@ -96,7 +96,7 @@ class StatementBlock:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A statement in its place.
+    """A statement with its position in the tree.
 
     Attributes:
         number: position in the order of the text.
@@ -114,7 +114,7 @@ class Node:
 
     @property
     def context(self) -> Context:
-        """What holds where it is executed."""
+        """The context in which it is executed."""
         return self.block.context
 
     @property

@@ -55,3 +55,34 @@ def test_each_that_is_torn_is_told_with_its_role() -> None:
     found = structure(f"IF threadIdx.x < 16:  # few\n  {SHUFFLE}\n{SHUFFLE}")
     (one,) = convergence(found.tree, found.threads)
     assert one.notes == (f"{SHUFFLE} in few",)
+
+
+PRODUCT = """\
+KERNEL k(x: float32[4]) -> (y: float32[4])
+  GRID (4, 1, 1)  BLOCK {block}
+  LOCAL acc: float32[32]
+  SHARED s: bfloat16[2, 64, 64] align 1024
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("accumulate", "offset", "row", "reason"),
+    [
+        ("true", "0", "0", ""),
+        ("blockIdx.x > 0", "32*threadIdx.y", "threadIdx.y", ""),
+        ("threadIdx.x < 128", "0", "0", ""),
+        ("threadIdx.x < 64", "0", "0", "threads of one warpgroup may give it different operands: threadIdx.x < 64"),
+        ("threadIdx.x//32 > 0", "0", "0", "threads of one warpgroup may give it different operands: threadIdx.x//32 > 0"),
+        ("threadIdx.y > 0", "0", "0", ""),
+        ("true", "2*threadIdx.x", "0", "threads of one warpgroup may give it different operands: 2*threadIdx.x"),
+        ("true", "0", "threadIdx.x//64", "threads of one warpgroup may give it different operands: threadIdx.x//64"),
+    ],
+)
+def test_operands_of_a_warpgroup(accumulate: str, offset: str, row: str, reason: str) -> None:
+    """One instruction of all its threads: each tile, and whether it accumulates, has one value for them."""
+    good, bad = (f"desc(s[{r}, 0, 0] + {o}, swizzle 128, lbo 0, sbo 1024, major K)" for r, o in (("1", "0"), (row, offset)))
+    for tiles in (f"{good}, {bad}", f"{bad}, {good}"):
+        body = f"WGMMA.m64n64k16.bfloat16 acc[0], {tiles}, accumulate {accumulate}"
+        found = structure(body, "(128, 2, 1)", PRODUCT)
+        assert [o.reason if o.verdict is not Verdict.PROVED else "" for o in convergence(found.tree, found.threads)] == [reason]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+import textwrap
+from collections.abc import Callable, Iterator
 from dataclasses import fields
+from typing import Any, get_args
 
 import pytest
 
@@ -11,8 +16,10 @@ import taskfuse as tf
 from examples import pipeline
 from taskfuse.cuda import nvrtc
 from taskfuse.cuda.source import emit
-from taskfuse.cuda.synchronization import CALLS
+from taskfuse.cuda.statements import Statements
+from taskfuse.cuda.synchronization import CALLS, Synchronization
 from taskfuse.errors import VerifyError
+from taskfuse.kir.nodes import Stmt
 from tests.cuda.adding import ADD, checked
 
 
@@ -20,6 +27,24 @@ def test_calls_name_fields() -> None:
     """A statement that is one call of a helper says which of its fields are the arguments."""
     for kind, call in CALLS.items():
         assert set(call.fields) <= {field.name for field in fields(kind)}
+
+
+def test_every_statement_has_its_row() -> None:
+    """One of three prints a statement: the case of its class in a dispatch, or the table of calls. None has two rows, and none is missing."""
+    cases = [cls for dispatch in (Statements._print, Synchronization.print) for cls in patterns(dispatch)]
+    assert {*cases, *(kind.__name__ for kind in CALLS)} == {kind.__name__ for kind in kinds(Stmt)}
+    assert not [kind for kind in CALLS if kind.__name__ in cases]
+
+
+def kinds(union: Any) -> Iterator[type]:
+    for part in get_args(union):
+        yield from kinds(part) if get_args(part) else (part,)
+
+
+def patterns(dispatch: Callable[..., Any]) -> set[str]:
+    """The classes that the outer match of a function names."""
+    (found,) = [n for n in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(dispatch)))) if isinstance(n, ast.Match)]
+    return {ast.unparse(case.pattern.cls) for case in found.cases if isinstance(case.pattern, ast.MatchClass)}
 
 
 def test_a_warp_meets_with_all_its_lanes() -> None:

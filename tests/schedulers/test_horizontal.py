@@ -249,3 +249,33 @@ def test_one_name_for_two_kinds_of_thing_cannot_be_shared() -> None:
     assert text_of(lambda: tf.horizontal([f, softmax()], shared=["x"])) == (
         "fusion 'horizontal': 'x' is shared, but not one kind of thing\nnote: f: dimension\nnote: softmax: input\nhelp: give them different names"
     )
+
+
+def product(m: int, n: int, k: int) -> tf.Fusion:
+    with tf.Fusion("product") as fusion:
+        a, b = (tf.define_tensor([rows, k], dtype=tf.bfloat16, name=name) for rows, name in ((m, "a"), (n, "b")))
+        fusion.add_output(tf.cast(tf.matmul(a, b.T, dtype=tf.float32), tf.bfloat16))
+    return fusion
+
+
+def test_matrix_products_are_one_list_of_tiles() -> None:
+    """All blocks walk it; arguments and outputs are in the order of the fusions, whatever the order of the list."""
+    fusions = [product(256, 128, 64), product(128, 384, 512)]
+    assert tf.horizontal_cost(fusions).pays
+    joined = tf.horizontal(fusions, name="both")
+    assert [str(tv) for tv in joined.inputs] == [
+        *("product_1_a: bfloat16[256, 64]", "product_1_b: bfloat16[128, 64]"),
+        *("product_2_a: bfloat16[128, 512]", "product_2_b: bfloat16[384, 512]"),
+    ]
+    proved(tf.lower(joined))
+    assert [g.name for g in joined.tasks.groups() if g.ptype is not None] == ["roles"]
+
+
+def test_tf_compile_makes_one_list_of_the_products_of_a_fusion() -> None:
+    with tf.Fusion("two") as fusion:
+        for name, n, k in (("q", 128, 64), ("k", 64, 192)):
+            x, w = (tf.define_tensor([rows, k], dtype=tf.bfloat16, name=f"{kind}{name}") for rows, kind in ((130, "x"), (n, "w")))
+            fusion.add_output(tf.cast(tf.matmul(x, w.T, dtype=tf.float32), tf.bfloat16))
+    run = tf.compile(fusion, backend="sim")
+    assert run.schedule is not None
+    assert run.schedule.scheduler == "products"

@@ -1,1 +1,1 @@
-"""The value layer: every element of every output is what the kernel's definitions say, in every interleaving (docs/proof.md, "Values")."""
+"""The value layer: every element of every output has the value that the kernel's definitions give, in every interleaving (docs/proof.md, "Values")."""

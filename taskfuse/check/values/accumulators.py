@@ -1,4 +1,4 @@
-"""Accumulators: registers in which statements take the terms of a reduction, and which of them other statements touch."""
+"""Accumulators: registers in which statements accumulate the terms of a reduction, and the accesses of other statements to them."""
 
 from __future__ import annotations
 

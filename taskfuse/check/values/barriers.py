@@ -1,4 +1,4 @@
-"""Where the threads of a run wait for each other: barriers, mbarriers, semaphores. Asynchronous operations end as soon as they are issued."""
+"""Synchronization between the threads of a run: barriers, mbarriers, semaphores. Asynchronous operations complete as soon as they are issued."""
 
 from __future__ import annotations
 

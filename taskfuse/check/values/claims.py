@@ -1,4 +1,4 @@
-"""What statements claim to write, and what they must read for that: the meaning of each instruction, element by element.
+"""The elements that statements claim to write, and the elements that they must read for that: the semantics of each instruction, element by element.
 
 A :class:`Place` is a set of elements: a buffer, and an index over the symbols around a statement and over *points*, symbols that number what one
 instruction accesses. It also names the tensor and the element that each of them holds. Fragments, boxes and matrix descriptors are written as

@@ -1,4 +1,4 @@
-"""What computations make of reductions and scans: terms at points of the iteration space, and partial results joined."""
+"""Computations of reductions and scans: terms at points of the iteration space, and combinations of partial results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What computations of threads make of terms.
+"""The effect of threads' computations on terms.
 
 The claim of a statement names a tensor and an index, and so the definition to compare with; the term follows from the operands' own terms. A
 computation that differs from the definition gives a wrong term, which is reported if it reaches an output.

@@ -1,4 +1,4 @@
-"""What statements that copy make of terms: choices, vectors, shuffles, gathers. A copy claims nothing: a term is the same wherever it lies."""
+"""The effect of copying statements on terms: choices, vectors, shuffles, gathers. A copy claims nothing: a term is the same wherever it lies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from taskfuse.kir.products import Shuffle
 from taskfuse.kir.witness import Find
 
 SAMPLES = 64
-"""How many values of an index that is data are tried for each thread, if not all."""
+"""Values of a data-dependent index that are tried per thread, if not all."""
 MOST = 1 << 20
 """How many are tried for all threads of a statement."""
 ROWS = 1 << 14

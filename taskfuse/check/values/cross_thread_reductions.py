@@ -1,4 +1,4 @@
-"""Which threads' partial results a thread holds after all have been joined: the steps between, executed for all threads of a block at once.
+"""The threads whose partial results a thread holds after a cross-thread reduction: the combining steps, executed for all threads of a block at once.
 
 Shuffles, trees over Shared memory and slots of warps are straight-line code over registers and workspaces. Each register and each element of a workspace
 holds a set of threads: those whose accumulators are in it. A step joins two disjoint sets, and what it reads has been written.

@@ -34,7 +34,7 @@ POINTS = 1 << 22
 
 
 def meaningless(tree: StatementTree) -> Iterator[Obligation]:
-    """What is not known of a kernel's definitions; nothing if each means something."""
+    """Unproved demands of a kernel's definitions; none if every definition is meaningful."""
     kernel = tree.kernel
     shapes: dict[str, Shape] = {p.name: p.shape for p in kernel.inputs}
     root = declared(kernel, (p for p in kernel.params if isinstance(p, HostParam))).constraints
@@ -54,7 +54,7 @@ def _point(space: Shape) -> Shape:
 
 
 def _reads(d: Definition, kernel: Kernel, shapes: Shapes, root: Constraints) -> str:
-    """What may be read that does not exist; empty if nothing."""
+    """The elements that may be read outside a tensor, as text; empty if there are none."""
     around = _point(d.space)
     for index, shape, conditions in _accesses(d, shapes):
         if all(_is_axis(e, n, d.space) for e, n in zip(index, shape, strict=True)):

@@ -211,7 +211,8 @@ def _split(v: Visits, a: Expr, n: Expr, constraints: Constraints) -> Visits | No
 
     spans: dict[str, Span] = {name: (written(lo), None if hi is None else written(hi)) for name, (lo, hi) in v.spans.items() if name != a.name}
     spans |= {str(q): (const(0), const(most)), str(r): (const(0), n)}
-    return replace(v, point=tuple(map(written, v.point)), spans=spans, conditions=tuple(map(written, v.conditions)))
+    ranges = v.ranges.with_spans({q: (0, most - 1), r: (0, n.value - 1)})
+    return replace(v, point=tuple(map(written, v.point)), spans=spans, conditions=tuple(map(written, v.conditions)), ranges=ranges)
 
 
 def _grouped(v: Visits, r: Expr, h: Expr, constraints: Constraints) -> Visits | None:

@@ -242,7 +242,7 @@ def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...], needed: t
         spans |= {n: (const(0), e) for n, e in zip(names, extents, strict=True)}
     exists = (*inside(place.element, shape), *nonempty(shape, node.context.ranges), *needed)
     free = {n for e in place.element for n in e.free} | {n for c in node.conditions for n in c.free}
-    again = [n for n in node.loops if isinstance(n.stmt, For) and n.stmt.var not in free and n.runs()]  # a thread stores the same again
+    again = [n for n in node.loops if isinstance(n.stmt, For) and n.stmt.var not in free and (n.runs() or _needed_runs(n, place, exists))]  # stores again
     inner, spans = _dealt([n for n in node.loops if n not in again], spans, free)
     spans, conditions = runs(node, inner, spans, dict(place.points), exists)
     threads = [c for c in conditions if c.free <= THREADS]
@@ -254,6 +254,16 @@ def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...], needed: t
     left = tuple(substitute(c, fixed) for c in conditions if c not in threads)
     spans = {n: s for n, s in spans.items() if n not in fixed}
     return Visits(node, tuple(substitute(e, fixed) for e in place.element), spans, left, node.context.ranges, rows or None)
+
+
+def _needed_runs(loop: Node, place: Place, exists: tuple[Expr, ...]) -> bool:
+    """True only if a loop that nothing else around a statement depends on has an iteration wherever the element that is stored exists."""
+    stmt, node = loop.stmt, place.node
+    assert isinstance(stmt, For)
+    bounds = (e for n in node.loops if isinstance(n.stmt, For) for e in (n.stmt.start, n.stmt.stop, n.stmt.step))
+    if any(stmt.var in e.free for e in bounds):
+        return False
+    return proves(known_of(node, dict(place.points), (stmt.var,)).given(*exists), lt(stmt.start, stmt.stop))
 
 
 def apart(v: Visits) -> Visits:

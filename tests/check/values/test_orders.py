@@ -135,6 +135,34 @@ def test_digits_of_a_number_that_threads_have_no_part_in() -> None:
         assert not ordered(DIGITS, p=f"{wrong}, {LAST}").verify().is_proved
 
 
+PAIRS = {
+    "trips": "ceildiv({tiles} - blockIdx.x//2, 2)",
+    "number": "(blockIdx.x//2 + 2*w)",
+    "columns": "ceildiv(N, 64)",
+    "group": "(w//(4*{columns}))",
+    "place": "(blockIdx.x//2 + 2*(w % (4*{columns})))",
+    "column": "64*({place}//{height}) + 32*(blockIdx.x % 2) + threadIdx.x",
+}
+OTHER_PAIRS = {
+    "pairs of other blocks": {"column": "64*({place}//{height}) + 32*(blockIdx.x//2) + threadIdx.x"},
+    "one half twice": {"column": "64*({place}//{height}) + threadIdx.x"},
+    "the last tile is left out": {"trips": "ceildiv({tiles} - 1 - blockIdx.x//2, 2)"},
+}
+
+
+def test_pairs_of_blocks_take_tiles_together() -> None:
+    kernel = ordered(GROUPS.replace("GRID (3", "GRID (4"), **PAIRS)
+    kernel.verify().require()
+    verify(kernel, SIZES[1]).require()
+
+
+@pytest.mark.parametrize("name", OTHER_PAIRS)
+def test_other_pairs_leave_tiles_out(name: str) -> None:
+    kernel = ordered(GROUPS.replace("GRID (3", "GRID (4"), **{**PAIRS, **OTHER_PAIRS[name]})
+    assert gaps(kernel)
+    assert not verify(kernel, SIZES[1]).is_proved
+
+
 BATCHES = """\
 KERNEL copied(x: float32[B, {m}, {n}]) -> (y: float32[B, {m}, {n}])
   DIM {dims}

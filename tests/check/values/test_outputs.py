@@ -146,3 +146,23 @@ def test_blocks_that_take_every_fifth_element_from_a_rotated_start() -> None:
 def test_elements_that_no_block_takes(old: str, new: str) -> None:
     assert old in DEALT
     assert not tf.parse_kernel(DEALT.replace(old, new)).verify().is_proved
+
+
+TURNS = """\
+KERNEL k(x: float32[M]) -> (y: float32[M])
+  DIM M min 1 max 2
+  GRID (4, 1, 1)  BLOCK (1, 1, 1)
+  DEFINE y: float32[M] = neg(x[i0])
+
+FOR i in 0..{trips}:
+  y[blockIdx.x] = neg(x[blockIdx.x])  ~ value y[blockIdx.x]
+"""
+
+
+def test_a_loop_that_runs_wherever_an_element_exists_leaves_nothing_out() -> None:
+    tf.parse_kernel(TURNS.format(trips="ceildiv(M - blockIdx.x, 4)")).verify().require()
+
+
+@pytest.mark.parametrize("trips", ["ceildiv(M - 1 - blockIdx.x, 4)", "(M - blockIdx.x)//2"])
+def test_a_loop_that_may_not_run_leaves_elements_out(trips: str) -> None:
+    assert gaps(TURNS.format(trips=trips))
