@@ -54,8 +54,6 @@ TOGETHER = tuple(
     for package, modules in (
         ("ir", "array_methods calls expr fusion task_tree tasks tensor"),  # a tensor has a definition, which reads tensors; both a fusion
         ("sim", "agent barriers block engines observer"),  # an agent runs in a block, whose barriers and queues hold agents
-        ("check", "constraints linear samples"),
-        ("check", "pingpong rings"),
     )
 )
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 ELSEWHERE: dict[str, str] = {
     "tests/check": """
-        check/accesses check/endpoints check/traversals check/counterexample check/order check/races check/tma_prefetch check/trace
+        check/traversals check/counterexample check/order check/races check/tma_prefetch check/trace
     """,
     "tests/check/values": """
         check/values/claims check/values/products check/values/runs check/values/state check/values/tiles check/values/verify

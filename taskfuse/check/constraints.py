@@ -7,7 +7,6 @@ mention its symbols, directly or through others. Asked under these alone, with l
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +16,6 @@ from taskfuse.check.ranges import Ranges, without_floor
 from taskfuse.check.samples import fails
 from taskfuse.check.tables import Tables
 from taskfuse.ir.scalar import Compare, CompareOp, Expr, Facts, lt, prove, substitute
-
-if TYPE_CHECKING:
-    from taskfuse.check.linear import Linear
 
 
 class Constraints:
@@ -42,7 +38,7 @@ class Constraints:
     def __init__(self, ranges: Ranges, facts: Facts | None, assumptions: tuple[Assumption, ...] = (), under: Constraints | None = None) -> None:
         self.ranges = ranges
         self.assumptions = assumptions
-        self.linear: Linear | None = None
+        self.linear: object = None
         self.samples: Mapping[str, NDArray[np.int64]] | None = None
         self._facts = facts
         self._empty: bool | None = None

@@ -42,9 +42,10 @@ class Linear:
     @staticmethod
     def of(constraints: Constraints) -> Linear:
         """The one of some constraints."""
-        if constraints.linear is None:
-            constraints.linear = Linear(constraints)
-        return constraints.linear
+        found = constraints.linear
+        if not isinstance(found, Linear):
+            constraints.linear = found = Linear(constraints)
+        return found
 
     def nonnegative(self, form: Expr, depth: int = DEPTH) -> bool:
         """True only if ``form >= 0`` wherever what is known holds."""

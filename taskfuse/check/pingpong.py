@@ -12,21 +12,52 @@ remaining releases wait for no other instance.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from taskfuse.check.barriers import uneven
-from taskfuse.check.statement_tree import THREADS, Conditions, Node
+from taskfuse.check.barriers import Barriers, BarrierSite, uneven
+from taskfuse.check.slot_release import SlotRelease
+from taskfuse.check.statement_tree import THREADS, Conditions, Node, StatementTree
+from taskfuse.check.threads import Threads
 from taskfuse.check.traversals import Choice, CursorTree, NotRing, Part, PingpongTurn, Repeat, Visit, at_instance, parse, visits
 from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, prove, select, substitute, sym, xor
 from taskfuse.kir.nodes import For
 from taskfuse.kir.synchronization import Advance, Arrive, BarrierScope, Cursor, CursorInit, CursorPart, Wait
 
-if TYPE_CHECKING:
-    from taskfuse.check.barriers import BarrierSite
-    from taskfuse.check.rings import Rings
+
+class CursorUses(Protocol):
+    """The statements of a kernel that use cursors and mbarriers; see :class:`~taskfuse.check.rings.Rings`.
+
+    Attributes:
+        slots: of each array of mbarriers.
+        order_waits, order_arrivals: those at mbarriers that put instances in order.
+    """
+
+    tree: StatementTree
+    threads: Threads
+    barriers: Barriers
+    slots: dict[str, int]
+    slot_release: SlotRelease
+    order_waits: dict[str, list[Node]]
+    order_arrivals: dict[str, list[Node]]
+
+    def ops(self, cursor: str) -> list[Node]:
+        """Waits, arrivals and advances with a cursor."""
+        ...
+
+    def inits(self, cursor: str) -> list[Node]:
+        """Where a cursor starts."""
+        ...
+
+    def counts(self, name: str) -> list[Expr]:
+        """What an mbarrier is initialized with."""
+        ...
+
+    def skeleton(self, ops: set[Node]) -> list[CursorTree]:
+        """Nodes with the loops and uniform conditions around them."""
+        ...
 
 
-def distributed(rings: Rings, cursor: str, who: Conditions, *, arrives: bool) -> tuple[tuple[Part, ...], PingpongTurn]:
+def distributed(rings: CursorUses, cursor: str, who: Conditions, *, arrives: bool) -> tuple[tuple[Part, ...], PingpongTurn]:
     """The positions of a consumer whose instances share a ring; ``arrives``: it also releases them with this cursor.
 
     Where several turns are taken around one another, its own is the nearest to where it advances that has the form.
@@ -46,7 +77,7 @@ def distributed(rings: Rings, cursor: str, who: Conditions, *, arrives: bool) ->
     raise failure
 
 
-def trailing(rings: Rings, cursor: str, pingpong: PingpongTurn) -> tuple[tuple[Part, ...], PingpongTurn]:
+def trailing(rings: CursorUses, cursor: str, pingpong: PingpongTurn) -> tuple[tuple[Part, ...], PingpongTurn]:
     """The positions of the cursor that releases, of instances that share a ring; the turns, with all that stands between its advances.
 
     Raises:
@@ -64,7 +95,7 @@ def trailing(rings: Rings, cursor: str, pingpong: PingpongTurn) -> tuple[tuple[P
     return _wrapped(body, trees, _instances(traversal, pingpong.index, pingpong.count)), pingpong
 
 
-def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, *, arrives: bool) -> tuple[tuple[Part, ...], PingpongTurn]:
+def _by_turn(rings: CursorUses, cursor: str, who: Conditions, name: str, *, arrives: bool) -> tuple[tuple[Part, ...], PingpongTurn]:
     """The positions, if one turn orders them. Raises :class:`NotRing` if it does not."""
     threads = rings.threads
     takes, gives = rings.order_waits[name], rings.order_arrivals.get(name, [])
@@ -148,7 +179,7 @@ def _equal(a: Expr, b: Expr, facts: Facts) -> bool:
     return a is b or prove(eq(a, b), facts)
 
 
-def _check_alone(rings: Rings, pingpong: PingpongTurn) -> None:
+def _check_alone(rings: CursorUses, pingpong: PingpongTurn) -> None:
     """Instances take what stands between their first and last advance one after another: no barrier in between may need several of them."""
     for node in rings.tree.leaves():
         site = rings.barriers.at.get(node)
@@ -158,7 +189,7 @@ def _check_alone(rings: Rings, pingpong: PingpongTurn) -> None:
             raise NotRing("a barrier of several instances stands where one holds the turn", pingpong.take, node, pingpong.give)
 
 
-def _check_token(rings: Rings, name: str, count: int, w: Expr, take: Node, give: Node, who: Conditions) -> None:
+def _check_token(rings: CursorUses, name: str, count: int, w: Expr, take: Node, give: Node, who: Conditions) -> None:
     """The turn goes round: taken and passed once per iteration, by whole instances, from 0 on."""
     threads = rings.threads
     assert isinstance(take.stmt, Wait)
@@ -199,7 +230,7 @@ def _check_token(rings: Rings, name: str, count: int, w: Expr, take: Node, give:
         raise NotRing("threads that took the turn are not synchronized with the one that passes it", take, give)
 
 
-def _within(rings: Rings, site: BarrierSite, w: Expr, k: int) -> bool:
+def _within(rings: CursorUses, site: BarrierSite, w: Expr, k: int) -> bool:
     """No barrier group has threads of instance ``k`` and of another one."""
     threads = rings.threads
     values = threads.values(w)

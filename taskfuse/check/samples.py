@@ -8,16 +8,13 @@ threads and blocks from the launch, iterations between the bounds of their loops
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.bounded_variables import BoundedElement, Trip
 from taskfuse.ir.scalar import Const, Expr, Facts, evaluate, sym
-
-if TYPE_CHECKING:
-    from taskfuse.check.constraints import Constraints
 
 Ints = NDArray[np.int64]
 Table = Mapping[str, Ints]
@@ -28,7 +25,24 @@ NEAR, FAR, MOST = 8, 400, 1 << 10
 _RANDOM = np.random.default_rng(7).random((61, ROWS))
 
 
-def fails(constraints: Constraints, condition: Expr) -> bool:
+class Sampled(Protocol):
+    """What is known at a place, as far as samples need it; see :class:`~taskfuse.check.constraints.Constraints`."""
+
+    samples: Mapping[str, Ints] | None
+    assumptions: tuple[Expr | Trip | BoundedElement, ...]
+
+    @property
+    def facts(self) -> Facts:
+        """All of it, as facts."""
+        ...
+
+    @property
+    def under(self) -> Sampled | None:
+        """What the last assumption was added to."""
+        ...
+
+
+def fails(constraints: Sampled, condition: Expr) -> bool:
     """True only if a condition does not follow from what is known, as one that has no value at all."""
     table = _table(constraints)
     if not condition.free <= table.keys() or not _rows(table):
@@ -40,7 +54,7 @@ def fails(constraints: Constraints, condition: Expr) -> bool:
         return True
 
 
-def _table(constraints: Constraints) -> Table:
+def _table(constraints: Sampled) -> Table:
     """Symbols that something is known of, each with as many values as the others; none if no sample is known."""
     if constraints.samples is None:
         constraints.samples = _root(constraints.facts) if constraints.under is None else _with(_table(constraints.under), constraints)
@@ -56,7 +70,7 @@ def _random(table: Table) -> NDArray[np.float64]:
     return _RANDOM[len(table) % len(_RANDOM), : _rows(table)]
 
 
-def _with(table: Table, constraints: Constraints) -> Table:
+def _with(table: Table, constraints: Sampled) -> Table:
     """A table with one more item."""
     if not _rows(table):
         return table

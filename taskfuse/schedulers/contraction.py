@@ -15,7 +15,7 @@ from taskfuse.ir.contraction import MatrixAxes, axes_of_index, computes, factors
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, View, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import TRUE, Const, const, ge, is_multiple, prove
+from taskfuse.ir.scalar import ONE, TRUE, Const, const, ge, is_multiple, prove
 from taskfuse.ir.storage import has_code, made_from, producers, reads_of, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.loads import copy_bytes, is_bulk
@@ -327,7 +327,9 @@ def _operand(fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: 
     if any(u is not expr and u in exprs for u in storage_uses(fusion, tv)):
         raise refuse(fusion, "matmul", f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
     positions = [iteration_position(e) for e in read.index]
-    whole = [expr.output.root[p].extent is n if p is not None else isinstance(e, Const) for e, p, n in zip(read.index, positions, tv.shape, strict=True)]
+    whole = [
+        expr.output.root[p].extent is n if p is not None else isinstance(e, Const) and n is ONE for e, p, n in zip(read.index, positions, tv.shape, strict=True)
+    ]
     chosen = [axes_of_index([e]).issubset(axes.batch) or axes_of_index([e - iteration_symbol(row)]).issubset(axes.batch) for e in read.index]
     if not all(w or c for w, c in zip(whole, chosen, strict=True)) or not whole[-1] or read.valid is not TRUE:
         index = ", ".join(map(str, read.index))

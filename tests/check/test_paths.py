@@ -2,7 +2,7 @@
 
 import pytest
 
-from taskfuse.check.paths import Paths, Region, SyncPoint, SyncPoints, common_loops
+from taskfuse.check.paths import PathRegion, Paths, SyncPoint, SyncPoints, common_loops
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.structure import Structure
 from taskfuse.kir.nodes import Compute, For
@@ -19,7 +19,7 @@ def ends(body: str) -> tuple[Structure, Paths, Node, Node]:
     return found, Paths(found.tree), a, b
 
 
-def forward(body: str) -> list[tuple[str, Region]] | None:
+def forward(body: str) -> list[tuple[str, PathRegion]] | None:
     _, paths, a, b = ends(body)
     steps = paths.forward(a, b)
     return None if steps is None else [(s.node.text, s.region) for s in steps]
@@ -28,18 +28,18 @@ def forward(body: str) -> list[tuple[str, Region]] | None:
 @pytest.mark.parametrize(
     ("body", "passed"),
     [
-        (f"{A}\nSYNC block\n{B}", [("SYNC block", Region.BETWEEN)]),
-        (f"SYNC block\n{A}\nSYNC warp\n{B}\nSYNC block", [("SYNC warp", Region.BETWEEN)]),
-        (f"IF blockIdx.x < 2:\n  {A}\n  SYNC warp\nSYNC block\n{B}", [("SYNC warp", Region.AFTER), ("SYNC block", Region.BETWEEN)]),
-        (f"{A}\nIF blockIdx.x < 2:\n  SYNC warp\n  {B}", [("SYNC warp", Region.BEFORE)]),
-        (f"{A}\nFOR i in 0..4:\n  SYNC warp\n{B}", [("SYNC warp", Region.BETWEEN)]),
+        (f"{A}\nSYNC block\n{B}", [("SYNC block", PathRegion.BETWEEN)]),
+        (f"SYNC block\n{A}\nSYNC warp\n{B}\nSYNC block", [("SYNC warp", PathRegion.BETWEEN)]),
+        (f"IF blockIdx.x < 2:\n  {A}\n  SYNC warp\nSYNC block\n{B}", [("SYNC warp", PathRegion.AFTER), ("SYNC block", PathRegion.BETWEEN)]),
+        (f"{A}\nIF blockIdx.x < 2:\n  SYNC warp\n  {B}", [("SYNC warp", PathRegion.BEFORE)]),
+        (f"{A}\nFOR i in 0..4:\n  SYNC warp\n{B}", [("SYNC warp", PathRegion.BETWEEN)]),
         (f"{A}\nFOR i in 1..N:\n  SYNC warp\n{B}", []),  # it may have no iteration
-        (f"{A}\nIF threadIdx.x < 32:\n  SYNC warp\n{B}", [("SYNC warp", Region.BETWEEN)]),  # of its threads
+        (f"{A}\nIF threadIdx.x < 32:\n  SYNC warp\n{B}", [("SYNC warp", PathRegion.BETWEEN)]),  # of its threads
         (f"{A}\nIF blockIdx.x < 2:\n  SYNC block\n{B}", []),  # of some blocks alone
-        (f"IF blockIdx.x < 2:\n  {A}\nIF blockIdx.x < 2:\n  SYNC block\n{B}", [("SYNC block", Region.BETWEEN)]),  # of those where it was
+        (f"IF blockIdx.x < 2:\n  {A}\nIF blockIdx.x < 2:\n  SYNC block\n{B}", [("SYNC block", PathRegion.BETWEEN)]),  # of those where it was
     ],
 )
-def test_forward(body: str, passed: list[tuple[str, Region]]) -> None:
+def test_forward(body: str, passed: list[tuple[str, PathRegion]]) -> None:
     assert forward(body) == passed
 
 

@@ -26,7 +26,7 @@ def test_bulk(first: int) -> None:
             pytest.fail(failure(reproduction(seed), error, budget=200), pytrace=False)
 
 
-@pytest.mark.parametrize("first", range(0, 20, 10))
+@pytest.mark.parametrize("first", range(0, 40, 10))
 def test_every_function_of_the_tables(first: int) -> None:
     for seed in range(first, first + 10):
         try:

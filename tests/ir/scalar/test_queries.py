@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from taskfuse.ir.scalar import Expr, evaluate, is_multiple, minimum
+from taskfuse.ir.scalar import Expr, evaluate, is_multiple, minimum, sym, unsafe_divisor
 from tests.ir.scalar.generated import EXPRESSIONS, NEST, NEST_POINTS
 from tests.ir.scalar.nests import DIMS, N, S, x
 
@@ -24,3 +24,12 @@ def test_values_are_the_multiples_that_they_are_said_to_be(e: Expr, points: list
     for k in (2, 3, 4):
         if is_multiple(e, k, NEST):
             assert all(evaluate(e, point) % k == 0 for point in points)
+
+
+def test_a_divisor_that_may_be_zero_is_found_wherever_it_stands() -> None:
+    m = sym("M")
+    facts = DIMS.with_range("N", 1, None)
+    assert unsafe_divisor(7 // N + m % N, facts) is None
+    assert unsafe_divisor(m // 4, facts) is None
+    assert unsafe_divisor(N + 3 * (N // m), facts) is m
+    assert unsafe_divisor(N % (N - 1), facts) is N - 1

@@ -5,7 +5,7 @@ import pytest
 from taskfuse.errors import TaskfuseError
 from taskfuse.kir import parse_kernel, to_text
 from taskfuse.testing.chooser import RandomChooser
-from taskfuse.testing.small.tables import tabled
+from taskfuse.testing.small.tables import OF_TYPES, THROUGH, tabled
 from taskfuse.testing.small.text import Small
 
 
@@ -36,3 +36,9 @@ def test_rows_of_every_form_with_and_without_an_end_that_is_kept() -> None:
     for s in found:
         assert s.extents
         assert all(set(sizes) == {e.name for e in s.kernel.extents} for sizes in s.extents)
+
+
+def test_terms_pass_through_types_and_sums_begin_with_constants_of_them() -> None:
+    texts = "\n".join(s.kernel.text(witness=True) for seed in range(120) if (s := made(seed)) is not None)
+    for part in (*(f"copy.{dtype}(" for dtype in THROUGH), *OF_TYPES[2:]):
+        assert part in texts
