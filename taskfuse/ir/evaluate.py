@@ -151,12 +151,12 @@ class _Reference:
             if array.size and isinstance(update, Update):
                 result = self.updated(result, update, place)
             elif array.size:
-                grid = self.grid(array.shape)
-                valid = np.broadcast_to(np.asarray(evaluate_expr(part.valid, grid), np.bool_), array.shape)
+                shape = array.shape or (1,)  # as in a selection
+                valid = np.broadcast_to(np.asarray(evaluate_expr(part.valid, self.grid(array.shape)), np.bool_), shape)
                 points = np.nonzero(valid)
                 here = {**self.symbols, **{f"i{k}": p for k, p in enumerate(points)}}
-                index = tuple(_checked(evaluate_expr(e, here), n) for e, n in zip(place, space, strict=True))
-                result[index] = array[points]
+                index = (_checked(evaluate_expr(e, here), n) for e, n in zip(place, space, strict=True))
+                result[tuple(np.broadcast_to(e, points[0].shape) for e in index)] = array.reshape(shape)[points]
         return result
 
     def updated(self, whole: Array, update: Update, place: Sequence[Expr]) -> Array:
