@@ -77,8 +77,8 @@ here spilled nothing. 192 x 128 did in silu(a @ b) * c alone. Of 388 with 8-bit 
 bias or a residual."""
 GROUPS = (1, 2, 4, 8, 16)
 USUAL, NEARLY = 8, 1.05
-"""Of groups that touch nearly the least, that nearest to the usual one: 32768 x 4096 x 2048 in tiles of 128 x 128 took 787 us in groups of 8, and 894 us in those
-of 16, which touch 4 % less (an H100)."""
+"""Of groups that touch nearly the least, that nearest to the usual one: 32768 x 4096 x 2048 in tiles of 128 x 128 took 787 us in groups of 8, and 894 us in
+those of 16, which touch 4 % less (an H100)."""
 
 
 @dataclass(frozen=True, slots=True)
