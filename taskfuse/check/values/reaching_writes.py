@@ -58,9 +58,10 @@ class ReachingWrites:
             Open: it is not known to.
         """
         self._last.hits = []
+        given = tuple(given)
         if past:
-            self.writes.check_part(want, given := tuple(given))
-        self._find(self.writes.whole(want), given, past=past)
+            self.writes.check_part(want, given)
+        self._find(self.writes.whole(want, given), given, past=past)
         return tuple(self._last.hits)
 
     def _find(self, want: Place, given: Iterable[Expr], *, past: bool) -> None:
