@@ -19,7 +19,7 @@ from taskfuse.ir.row_tiles import RowTiles
 from taskfuse.ir.scalar import Const, Expr, conjuncts, const, le, lt, private, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declarations import Buffer, TensorMapParam, TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, TmaLoad, TmaStore, Update, VectorCopy
 from taskfuse.kir.operands import Access, Descriptor, Operand, Queue
 from taskfuse.kir.products import LdMatrix, StMatrix, Wgmma
 from taskfuse.kir.walk import accesses, own_symbols
@@ -73,6 +73,7 @@ class Use:
         span: symbols of ``index`` that run over the elements of the instruction.
         number: position among all accesses of the kernel.
         place: number of its index, of what is known where it happens and of the loops around it. Of two accesses these decide what they have in common.
+        atomic: the function that combines the element with something in one step: two such accesses by one function commute.
         partners: with which others it is compared.
     """
 
@@ -86,12 +87,15 @@ class Use:
     number: int
     place: int
     span: tuple[str, ...] = ()
+    atomic: str = ""
     partners: Partners = Partners.ALL
 
     def conflicts_with(self, other: Use) -> bool:
         """True if the two must be compared: one of them writes, and neither excludes the other."""
         if Partners.STORES in (self.partners, other.partners):
             return self.partners is other.partners
+        if self.atomic and self.atomic == other.atomic:
+            return False
         return (self.is_write or other.is_write) and Partners.ALL in (self.partners, other.partners)
 
     @property
@@ -173,13 +177,15 @@ class Uses:
         context: Context,
         span: tuple[str, ...] = (),
         partners: Partners = Partners.ALL,
+        *,
+        atomic: str = "",
     ) -> None:
         memory = self.memory.get(buffer)
         if memory is not None and not context.ranges.empty:
             buffer = self.in_place.get(buffer, buffer)  # each array has one name
             where = buffer, index, context.conditions, context.constraints, context.loops
             place = self._places.setdefault(where, len(self._places))
-            self.all.append(Use(node, buffer, memory, index, write, engine, context, len(self.all), place, span, partners))
+            self.all.append(Use(node, buffer, memory, index, write, engine, context, len(self.all), place, span, atomic, partners))
 
     def _operand(self, node: Node, operand: Operand, context: Context) -> None:
         if isinstance(operand, Access):
@@ -242,6 +248,11 @@ class Uses:
                 index = index if width == 1 else (*index[:-1], None)
                 self._add(node, source.buffer, index, False, Engine.THREAD, context)
                 self._vector(node, out, width, True)
+            case Update(out=out, combine=combine, source=source, values=values):
+                for operand in (source, *(v.source for v in values)):
+                    self._operand(node, operand, context)
+                index = tuple(None if e.free & own_symbols(node.stmt).keys() else e for e in out.index)
+                self._add(node, out.buffer, index, True, Engine.THREAD, context, atomic=combine.name)
             case VectorCopy(out=out, source=source, width=width):
                 self._vector(node, source, width, False)
                 self._vector(node, out, width, True)

@@ -39,11 +39,11 @@ from taskfuse.ir.scalar import (
 )
 from taskfuse.kir import Kernel, barrier_slots, expressions, held, stmt_text, walk
 from taskfuse.kir.declarations import HostParam, TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Choose, For, Gather, If, Stmt
+from taskfuse.kir.nodes import AsyncCopy, Choose, For, Gather, If, Stmt, Update
 from taskfuse.kir.operands import Access, IndexOf, Operand
 from taskfuse.kir.synchronization import Advance, InitBarrier
 from taskfuse.kir.walk import definition_expressions
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Send, Whole
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 Conditions = tuple[Expr, ...]
@@ -188,6 +188,12 @@ def of_statement(stmt: Stmt, slots: Mapping[str, int]) -> Iterator[Demand]:
                 yield from demands(e)
             if not _is_at_least(count, 1):
                 yield Demand("counts", f"the count of {slot.name}:", count, 1)
+        case Update(out=out, source=source, values=found):
+            for e in (*source.index, *(e for v in found for e in (*v.source.index, v.extent))):
+                yield from demands(e)
+            inside = tuple(c for v in found for c in (ge(sym(v.symbol), 0), lt(sym(v.symbol), v.extent)))
+            for e in out.index:
+                yield from _under(inside, demands(e))
         case Gather(out=out, source=source, values=found):
             for e in (*out.index, *(e for v in found for e in (*v.source.index, v.extent))):
                 yield from demands(e)
@@ -233,6 +239,9 @@ def of_definition(d: Definition) -> Iterator[Demand]:
             yield from _under(inside, (x for e in (*extents, *(e for v in values for e in v.index)) for x in demands(e)))
             found = (c for k, n in enumerate(extents) for c in (ge(sym(f"v{k}"), 0), lt(sym(f"v{k}"), n)))
             yield from _under((*inside, *found), (x for e in source.index for x in demands(e)))
+        case Send(operand=operand, values=values, extents=extents):
+            sent = (*_operand(operand), *extents, *(e for v in values for e in v.index))
+            yield from _under(inside, (x for e in sent for x in demands(e)))
         case Whole(places=places, conditions=conditions):
             for place, condition in zip(places, conditions, strict=True):
                 yield from demands(condition)

@@ -19,7 +19,7 @@ from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, matrices
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE
 from taskfuse.kir import Kernel, stmt_text
-from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, Update, VectorCopy
 from taskfuse.kir.operands import Access, Descriptor, Queue, SemaphoreSlot
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.synchronization import (
@@ -171,6 +171,9 @@ class Trace:
                     self._access(stmt, v.source, ids, write=False)
                 self._access(stmt, out, ids, write=True, width=width)
                 self._touched.begin_at(stmt, out, ids, width * self._touched.sizes[out.buffer])
+            case Update(source=source, values=found):
+                for access in (source, *(v.source for v in found)):  # which element it changes depends on data
+                    self._access(stmt, access, ids, write=False)
             case VectorCopy(out=out, source=source, width=width):
                 self._access(stmt, source, ids, write=False, width=width)
                 self._access(stmt, out, ids, write=True, width=width)

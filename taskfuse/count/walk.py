@@ -23,7 +23,7 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, Update, VectorCopy
 from taskfuse.kir.operands import Access
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, CursorInit, Wait
@@ -137,7 +137,7 @@ class _Walk:
 
     def loads(self, body: tuple[Stmt, ...]) -> bool:
         """Whether threads wait for Global memory in a body."""
-        found = (a for s in walk(body) if isinstance(s, Compute | Choose | Gather | VectorCopy) for a in accesses(s)[1])
+        found = (a for s in walk(body) if isinstance(s, Compute | Choose | Gather | Update | VectorCopy) for a in accesses(s)[1])
         return any(self.places[a.buffer].memory is MemoryType.Global for a in found)
 
     def _statement(self, stmt: Stmt, at: Evaluation, times: Array, loops: tuple[_Trip, ...]) -> None:
@@ -163,6 +163,16 @@ class _Walk:
                 self._access(stmt.source, stmt.width, 0, Evaluation(env), times, loops)
                 self._access(stmt.out, stmt.width, 1, at, times, loops)
                 self.chain += LOAD_CYCLES * (1 if not loops else 0)
+                self.instructions += 3 * warp
+                return
+            case Update(values=values):
+                env = dict(at.env)
+                for v in values:
+                    self._access(v.source, 1, 0, at, times, loops)
+                for symbol, extent in own_symbols(stmt).items():
+                    env[symbol] = (self.random.random(times.shape) * at.of(extent)).astype(np.int64)
+                self._access(stmt.source, 1, 0, at, times, loops)
+                self._access(stmt.out, 1, 1, Evaluation(env), times, loops)
                 self.instructions += 3 * warp
                 return
             case Wgmma() | Mma():

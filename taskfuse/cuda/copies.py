@@ -1,4 +1,4 @@
-"""Statements that copy elements without conversion: vectors, gathers, asynchronous copies of threads, bulk copies."""
+"""Statements that copy elements without conversion: vectors, gathers, asynchronous copies of threads, bulk copies; and updates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from taskfuse.dtypes import int64
 from taskfuse.ir.scalar import TRUE, ZERO, Facts, is_multiple, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.clusters import ranks
-from taskfuse.kir.nodes import AsyncCopy, Gather, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Gather, TmaLoad, TmaStore, Update, VectorCopy
 from taskfuse.kir.operands import Access
 from taskfuse.kir.variant import ArgumentLayout
 
@@ -53,13 +53,7 @@ def gather(w: Writer, stmt: Gather, scope: TextScope) -> None:
     inner = replace(scope, depth=scope.depth + 1)
     deep = replace(scope, depth=scope.depth + 2)
     w.line(scope, "{")
-    conditions: list[str] = []
-    for v in stmt.values:
-        at, end = w.names.alias(f"{v.symbol} value", f"{v.symbol}_value"), scope.indices.wide_text(v.extent, Level.SHIFT)
-        w.line(inner, f"long long {at} = {bare(w.operand(v.source, int64, inner))};")
-        w.line(inner, f"if ({at} < 0) {at} += {end};")
-        conditions.append(f"{at} >= 0 && {at} < {end}")
-    w.line(inner, f"if ({' && '.join(conditions)}) {{")
+    w.line(inner, f"if ({_inside(w, stmt, inner)}) {{")
     found = _found(w, stmt, deep)
     dtype = w.places[stmt.out.buffer].dtype
     if stmt.width == 1:
@@ -78,8 +72,35 @@ def gather(w: Writer, stmt: Gather, scope: TextScope) -> None:
     w.line(scope, "}")
 
 
-def _found(w: Writer, stmt: Gather, scope: TextScope) -> TextScope:
-    """The scope in which the symbols of a gather have their values."""
+def update(w: Writer, stmt: Update, scope: TextScope) -> None:
+    """The values, then, if all are inside their extents, one instruction."""
+    helper = ptx.update(stmt.combine, w.places[stmt.out.buffer].dtype)
+    if not stmt.values:
+        w.call(scope, helper, w.address(stmt.out, scope), w.element(stmt.source, scope))
+        return
+    inner = replace(scope, depth=scope.depth + 1)
+    deep = replace(scope, depth=scope.depth + 2)
+    w.line(scope, "{")
+    w.line(inner, f"if ({_inside(w, stmt, inner)}) {{")
+    found = _found(w, stmt, deep)
+    w.call(deep, helper, w.address(stmt.out, found), w.element(stmt.source, deep))
+    w.line(inner, "}")
+    w.line(scope, "}")
+
+
+def _inside(w: Writer, stmt: Gather | Update, scope: TextScope) -> str:
+    """The condition that all values, which are read here, are inside their extents."""
+    conditions: list[str] = []
+    for v in stmt.values:
+        at, end = w.names.alias(f"{v.symbol} value", f"{v.symbol}_value"), scope.indices.wide_text(v.extent, Level.SHIFT)
+        w.line(scope, f"long long {at} = {bare(w.operand(v.source, int64, scope))};")
+        w.line(scope, f"if ({at} < 0) {at} += {end};")
+        conditions.append(f"{at} >= 0 && {at} < {end}")
+    return " && ".join(conditions)
+
+
+def _found(w: Writer, stmt: Gather | Update, scope: TextScope) -> TextScope:
+    """The scope in which the symbols of a statement have their values."""
     indices = scope.indices
     wide = {v.symbol for v in stmt.values if indices.wide and indices.ranges.of(v.extent)[1] > INT32[1]}
     for v in stmt.values:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.instructions import SHARED_ADDRESS
 from taskfuse.cuda.text import Helper, HelperCall
+from taskfuse.dtypes import DType, int64
+from taskfuse.ir.combine import Combine
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.synchronization import ArriveAsync
 
@@ -37,6 +40,29 @@ def store_vector_if(size: int) -> Helper:
 __device__ __forceinline__ void {name}(bool condition, void* out, const void* source) {{
   asm volatile("{{ .reg .pred p; setp.ne.b32 p, %0, 0; @p st.global.{ptype} [%1], %2; }}"
                :: "r"((int)condition), "l"(out), "{constraint}"(*reinterpret_cast<const {ctype}*>(source)) : "memory");
+}}""",
+    )
+
+
+# -- updates (PTX ISA, "red") -----------------------------------------------------------------------------------------------------------
+
+_FUNCTIONS = {"add": "add", "maximum": "max", "minimum": "min", "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
+_REGISTERS = {"f32": "f", "f64": "d", "s32": "r", "u32": "r", "b32": "r", "s64": "l", "u64": "l", "b64": "l"}
+
+
+def update(combine: Combine, dtype: DType) -> Helper:
+    """Combines an element in Global memory with a value, in one step that orders nothing."""
+    function = _FUNCTIONS[combine.name]
+    kind = "b" if function in ("and", "or", "xor") else "f" if dtype.is_float else "u" if dtype.min_value == 0 else "s"
+    if function == "add" and dtype is int64:  # two's complement: there is one sum of 64 bits
+        kind = "u"
+    ptype = f"{kind}{dtype.bits}"
+    name = f"update_{function}_{ptype}"
+    return Helper(
+        name,
+        f"""\
+__device__ __forceinline__ void {name}({c_type(dtype)}* out, {c_type(dtype)} value) {{
+  asm volatile("red.relaxed.gpu.global.{function}.{ptype} [%0], %1;" ::"l"(__cvta_generic_to_global(out)), "{_REGISTERS[ptype]}"(value) : "memory");
 }}""",
     )
 

@@ -21,7 +21,7 @@ from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Elemen
 from taskfuse.ir.types import THREAD_TYPES
 from taskfuse.kir import Kernel, walk
 from taskfuse.kir.declarations import Buffer
-from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, Update, VectorCopy
 from taskfuse.kir.operands import Access, Descriptor, Queue
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.synchronization import Acquire, Arrive, ArriveAsync, Barrier, Commit, Expect, FenceProxyAsync, Release, Wait, WaitGroup, WgmmaFence
@@ -150,6 +150,8 @@ class StatementPrinter:
                 copies.vector_copy(w, stmt, scope)
             case Gather():
                 copies.gather(w, stmt, scope)
+            case Update():
+                copies.update(w, stmt, scope)
             case AsyncCopy():
                 copies.async_copy(w, stmt, scope)
             case TmaLoad():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from taskfuse.dtypes import DType, bool_
+from taskfuse.dtypes import DType, bool_, float32, float64, int32, int64, uint32, uint64
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
 
@@ -62,3 +62,27 @@ COMBINES: dict[str, Combine] = {
         _combine("bitwise_xor", _zero),
     )
 }
+
+
+ATOMIC: dict[str, tuple[DType, ...]] = {
+    "add": (float32, float64, int32, uint32, int64, uint64),
+    "maximum": (int32, uint32, int64, uint64),
+    "minimum": (int32, uint32, int64, uint64),
+    "bitwise_and": (int32, uint32, int64, uint64),
+    "bitwise_or": (int32, uint32, int64, uint64),
+    "bitwise_xor": (int32, uint32, int64, uint64),
+}
+"""What sm_80 combines with an element in Global memory in one step (PTX ISA, "red"): dtypes by function.
+
+Floats of 16 bits are not among them: each step would round, so they are summed in float32.
+"""
+
+
+def is_atomic(combine: Combine, dtype: DType) -> bool:
+    """True if an element in Global memory is combined in one step."""
+    return dtype in ATOMIC.get(combine.name, ())
+
+
+def depends_on_order(combine: Combine, dtype: DType) -> bool:
+    """True if the order in which elements are combined shows in the result: each step of a sum or product of floats rounds."""
+    return dtype.is_float and combine.name in ("add", "mul")

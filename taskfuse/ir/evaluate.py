@@ -19,7 +19,24 @@ from taskfuse.ir.arguments import Argument, bind_symbols, check_count, scalar_ar
 from taskfuse.ir.axes import Axis, Rasterize, iteration_position, iteration_symbol, value_symbol
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View, operand_dtype
+from taskfuse.ir.expr import (
+    Assemble,
+    Finder,
+    Gather,
+    IndexValue,
+    Literal,
+    MathExpr,
+    Operand,
+    Pointwise,
+    Read,
+    Reduction,
+    ScalarRead,
+    Scan,
+    Select,
+    Update,
+    View,
+    operand_dtype,
+)
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.scalar import evaluate as evaluate_expr
@@ -27,6 +44,7 @@ from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ir.values import NATIVE, Values
 
 Array = npt.NDArray[Any]
+_RANKS = 256  # terms of one element that are combined at once
 
 
 def evaluate(fusion: Fusion, arguments: Sequence[Argument], values: Values = NATIVE) -> tuple[Array, ...]:
@@ -86,6 +104,8 @@ class _Reference:
                 return self.assemble(expr, space)
             case Gather():
                 return self.gather(expr, space)
+            case Update():
+                return np.broadcast_to(self.operand(expr.operands[1], space), space)
             case Scan():
                 return self.scan(expr, space)
 
@@ -127,26 +147,56 @@ class _Reference:
         result = np.zeros(space, self.values.storage(expr.output.dtype))
         for part, place in zip(expr.parts, expr.places, strict=True):
             array = self.tensors[part.tensor]
-            if array.size:
-                grid = self.grid(array.shape)
-                valid = np.broadcast_to(np.asarray(evaluate_expr(part.valid, grid), np.bool_), array.shape)
+            update = part.tensor.definition
+            if array.size and isinstance(update, Update):
+                result = self.updated(result, update, place)
+            elif array.size:
+                shape = array.shape or (1,)  # as in a selection
+                valid = np.broadcast_to(np.asarray(evaluate_expr(part.valid, self.grid(array.shape)), np.bool_), shape)
                 points = np.nonzero(valid)
                 here = {**self.symbols, **{f"i{k}": p for k, p in enumerate(points)}}
-                index = tuple(_checked(evaluate_expr(e, here), n) for e, n in zip(place, space, strict=True))
-                result[index] = array[points]
+                index = (_checked(evaluate_expr(e, here), n) for e, n in zip(place, space, strict=True))
+                result[tuple(np.broadcast_to(e, points[0].shape) for e in index)] = array.reshape(shape)[points]
         return result
 
-    def gather(self, expr: Gather, space: tuple[int, ...]) -> Array:
-        table, *values = expr.operands
-        assert isinstance(table, Read)
+    def updated(self, whole: Array, update: Update, place: Sequence[Expr]) -> Array:
+        """``whole`` combined with all points of an update, those of one element first with each other."""
+        array, dtype = self.tensors[update.output], update.output.dtype
+        grid, inside = self.found(update, array.shape)
+        here = np.broadcast_to(inside, array.shape)
+        index = (_checked(evaluate_expr(e, grid), n) for e, n in zip(place, whole.shape, strict=True)) if here.any() else ()
+        chosen = tuple(np.broadcast_to(e, array.shape)[here] for e in index)
+        if not here.any():
+            return whole
+        cells = np.ravel_multi_index(chosen, whole.shape) if chosen else np.zeros(int(here.sum()), np.int64)
+        order = np.argsort(cells, kind="stable")
+        cells, terms = cells[order], array[here][order]
+        rank = np.arange(len(cells)) - np.searchsorted(cells, cells)
+        flat = whole.reshape(-1).copy()
+        for first in range(0, int(rank.max()) + 1, _RANKS):
+            some = (rank >= first) & (rank < first + _RANKS)
+            touched, row = np.unique(cells[some], return_inverse=True)
+            table = np.full((len(touched), _RANKS), self.values.literal(update.combine.neutral(dtype), dtype))
+            table[row, rank[some] - first] = terms[some]
+            flat[touched] = self.values.combine(update.combine, flat[touched], self.values.reduce(update.combine, table, (1,), dtype), dtype)
+        return flat.reshape(whole.shape)
+
+    def found(self, expr: Finder, space: tuple[int, ...]) -> tuple[dict[str, Any], Array]:
+        """The symbols of an op map with values, and for which points all values are inside their extents; they are 0 elsewhere."""
         grid = self.grid(space)
         inside = np.ones((1,) * len(space), np.bool_)
-        for k, (value, extent) in enumerate(zip(values, expr.extents, strict=True)):
+        for k, (value, extent) in enumerate(zip(expr.operands[-len(expr.extents) :], expr.extents, strict=True)):
             size = self.integer(extent)
             found = self.operand(value, space).astype(np.int64)
             found = found + size * (found < 0)
             inside = inside & (found >= 0) & (found < size)
             grid[str(value_symbol(k))] = np.where((found >= 0) & (found < size), found, 0)
+        return grid, inside
+
+    def gather(self, expr: Gather, space: tuple[int, ...]) -> Array:
+        table = expr.operands[0]
+        assert isinstance(table, Read)
+        grid, inside = self.found(expr, space)
         array = self.tensors[table.tensor]
         if not inside.any():
             return np.zeros(space, array.dtype)

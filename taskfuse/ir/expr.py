@@ -2,8 +2,8 @@
 
 Every expression states its **op map**: its iteration space is the root domain of its output (result axes and, for a reduction, reduction
 axes), and each operand says which element of its tensor an iteration reads, as integer expressions over the iteration symbols
-``i0, i1, ...`` (one per root axis, in order). Lowering knows these maps and never asks which op it is. The one map that depends on data is
-that of :class:`Gather`: it also has symbols ``v0, v1, ...`` for values that it reads.
+``i0, i1, ...`` (one per root axis, in order). Lowering knows these maps and never asks which op it is. The maps that depend on data are
+those of :class:`Gather` and :class:`Update`: they also have symbols ``v0, v1, ...`` for values that they read.
 """
 
 from __future__ import annotations
@@ -136,6 +136,9 @@ class View:
 class Assemble:
     """The scatter form of ``cat``: each operand tensor *is* a slice of the output's storage; nothing is executed.
 
+    Parts that are an :class:`Update` come last, behind one part that is all of the output: each of their points is combined with the element at its place,
+    which has the symbols of its values, or with none where a value is outside. Several may have one place. All other parts have different places.
+
     Attributes:
         parts: reads of the parts, each at its own index symbols ``i0...``; elements that are not valid there belong to no element of the output.
         places: per part, the output's index from the part's index symbols.
@@ -170,6 +173,33 @@ class Gather:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Update:
+    """``output[i...]`` = a value, on its way to the element of another tensor that data names: a part of an :class:`Assemble` (``scatter_add``).
+
+    Its code combines the value with that element where it lies, in one step that no other comes between. Values mean what they mean in a :class:`Gather`;
+    where one is outside there is no such element, and nothing is done.
+
+    Attributes:
+        operands: the element that it is combined with, of the first part of the assembly, over ``i0, i1, ...`` and ``v0, v1, ...``; the value; then the
+            integer that each ``v`` is.
+        extents: per ``v``, what it counts in.
+    """
+
+    output: TensorView
+    combine: Combine
+    operands: tuple[Operand, ...]
+    extents: tuple[Expr, ...]
+    location: Location | None = None
+
+    @property
+    def target(self) -> Read:
+        """The element that it is combined with."""
+        first = self.operands[0]
+        assert isinstance(first, Read)
+        return first
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Scan:
     """``output[..., i, ...] = combine over all j <= i of operand[..., j, ...]``, computed in the output's dtype.
 
@@ -185,7 +215,9 @@ class Scan:
     location: Location | None = None
 
 
-MathExpr = Pointwise | Select | Reduction | View | Assemble | Gather | Scan
+MathExpr = Pointwise | Select | Reduction | View | Assemble | Gather | Update | Scan
+Finder = Gather | Update
+"""Expressions whose maps have symbols of values."""
 
 
 def reads(expr: MathExpr) -> tuple[Read, ...]:
@@ -219,6 +251,8 @@ def op_text(expr: MathExpr) -> str:
             return "assemble"
         case Gather():
             return "gather"
+        case Update():
+            return f"update {expr.combine.name}"
         case Scan():
             return f"scan {expr.combine.name}"
 
@@ -249,7 +283,7 @@ def map_exprs(expr: MathExpr) -> Iterator[Expr]:
         case Assemble():
             for place in expr.places:
                 yield from place
-        case Gather():
+        case Gather() | Update():
             yield from expr.extents
         case _:
             pass
@@ -289,7 +323,7 @@ def rebuilt(
             return replace(expr, output=made, operand=read(expr.operand))
         case Assemble():
             return replace(expr, output=made, parts=tuple(map(read, expr.parts)), places=tuple(tuple(map(index, place)) for place in expr.places))
-        case Gather():
+        case Gather() | Update():
             return replace(expr, output=made, operands=tuple(map(operand, expr.operands)), extents=tuple(map(index, expr.extents)))
         case Pointwise() | Select() | Reduction() | Scan():
             return replace(expr, output=made, operands=tuple(map(operand, expr.operands)))

@@ -45,6 +45,7 @@ from taskfuse.ir.syntax import (
     TensorText,
     TransformText,
     TransformWord,
+    UpdateText,
     ValueText,
     ValueWord,
     ViewText,
@@ -211,7 +212,15 @@ class _Grammar(FusionReader):
                 parts = self.bracketed(self.part, "(", ")")
                 return AssembleText(tuple(read for read, _ in parts), tuple(place for _, place in parts))
             case ValueWord.GATHER:
-                return self.gather()
+                self.expect("(")
+                table = self.read(self.tensor_name())
+                return GatherText(table, *self.found())
+            case ValueWord.UPDATE:
+                combine = self.word("combining function", COMBINES)
+                self.expect("(")
+                target = self.read(self.tensor_name())
+                self.expect(",")
+                return UpdateText(combine, target, self.operand(dtype), *self.found())
             case ValueWord.SCAN:
                 combine = self.word("combining function", COMBINES)
                 self.expect("of")
@@ -228,9 +237,8 @@ class _Grammar(FusionReader):
                 self.expect("init")
                 return ReductionText(combine, body, operands, over, self.literal(dtype))
 
-    def gather(self) -> GatherText:
-        self.expect("(")
-        table = self.read(self.tensor_name())
+    def found(self) -> tuple[tuple[ReadText, ...], tuple[Expr, ...]]:
+        """The values that have symbols, and what each counts in, up to the end of the operands."""
         values: list[ReadText] = []
         extents: list[Expr] = []
         while self.take(","):
@@ -240,7 +248,7 @@ class _Grammar(FusionReader):
             self.expect("of")
             extents.append(self.expression())
         self.expect(")")
-        return GatherText(table, tuple(values), tuple(extents))
+        return tuple(values), tuple(extents)
 
     def elementwise(self) -> Elementwise:
         return self.word("elementwise function", ELEMENTWISE)

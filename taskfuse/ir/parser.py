@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from taskfuse.errors import FusionError, TaskError
 from taskfuse.ir.axes import Axis, AxisKind, Transform, axis, is_map_symbol, iteration_symbol
 from taskfuse.ir.dims import Dim
-from taskfuse.ir.expr import Assemble, Gather, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View
+from taskfuse.ir.expr import Assemble, Gather, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, Update, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.grammar import read_fusion
 from taskfuse.ir.scalar import Expr, Token, integers_of, lookups_of, shape_text
@@ -33,6 +33,7 @@ from taskfuse.ir.syntax import (
     TaskText,
     TensorText,
     TransformText,
+    UpdateText,
     ViewText,
     default_outputs,
     make_transform,
@@ -354,7 +355,9 @@ class _Builder:
             case AssembleText():
                 parts = tuple(self._read(p, None, above) for p in t.value.parts)
                 for p, part, place in zip(t.value.parts, parts, t.value.places, strict=True):
-                    self._check_symbols(p.name.token, place, part.tensor.ndim)
+                    update = self.fusion.definition(part.tensor)
+                    values = len(update.extents) if isinstance(update, Update) else 0
+                    self._check_symbols(p.name.token, place, part.tensor.ndim, values)
                     if len(place) != tv.ndim:
                         raise p.name.token.error(f"{tv.name} has {_axes_text(tv.ndim)}, the place of {p.name.text} has {len(place)}")
                 return Assemble(tv, parts, t.value.places, location)
@@ -362,6 +365,11 @@ class _Builder:
                 self._check_symbols(t.name.token, extents, 0)
                 reads = (self._read(table, space, above, len(values)), *(self._read(v, space, above) for v in values))
                 return Gather(tv, reads, extents, location)
+            case UpdateText(combine=combine, target=target, operand=operand, values=values, extents=extents):
+                self._check_symbols(t.name.token, extents, 0)
+                into = self._read(target, space, above, len(values))
+                reads = tuple(self._read(v, space, above) for v in values)
+                return Update(tv, combine, (into, *operands((operand,)), *reads), extents, location)
             case ScanText(combine=combine, operand=operand, axis=axis, token=token):
                 if axis >= space:
                     raise token.error(f"{tv.name} has {_axes_text(space)}, there is no i{axis}")

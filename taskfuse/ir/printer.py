@@ -16,6 +16,7 @@ from taskfuse.ir.axes import Axis, AxisKind, Rasterize, Transform, is_map_symbol
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.expr import (
     Assemble,
+    Finder,
     Gather,
     IndexValue,
     Literal,
@@ -27,6 +28,7 @@ from taskfuse.ir.expr import (
     ScalarRead,
     Scan,
     Select,
+    Update,
     View,
     map_exprs,
     reads,
@@ -215,14 +217,18 @@ class _Printer:
                 parts = (f"{_read(p, len(p.tensor.logical))} -> {_exprs(place)}" for p, place in zip(expr.parts, expr.places, strict=True))
                 return f"assemble({', '.join(parts)})"
             case Gather():
-                return self._gather(expr, space, dtype)
+                return f"gather({self._found(expr, space, dtype)})"
+            case Update():
+                return f"update {expr.combine.name}({self._found(expr, space, dtype)})"
             case Scan():
                 return f"scan {expr.combine.name} of {self._operands(expr.operands, space, dtype)} along {iteration_symbol(expr.axis)}"
 
-    def _gather(self, expr: Gather, space: int, dtype: DType) -> str:
-        table, *values = (_operand(o, space, dtype) for o in expr.operands)
-        found = (f"{value_symbol(k)} = {value} of {extent}" for k, (value, extent) in enumerate(zip(values, expr.extents, strict=True)))
-        return f"gather({table}, {', '.join(found)})"
+    def _found(self, expr: Finder, space: int, dtype: DType) -> str:
+        """Operands, of which the last are values that have symbols."""
+        texts = [_operand(o, space, dtype) for o in expr.operands]
+        first = len(texts) - len(expr.extents)
+        found = (f"{value_symbol(k)} = {value} of {extent}" for k, (value, extent) in enumerate(zip(texts[first:], expr.extents, strict=True)))
+        return ", ".join((*texts[:first], *found))
 
     def _operands(self, operands: Sequence[Operand], space: int, dtype: DType) -> str:
         return ", ".join(_operand(o, space, dtype) for o in operands)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from taskfuse.ir.axes import iteration_point, iteration_symbol
-from taskfuse.ir.expr import Assemble, Gather, MathExpr, Operand, Read, View, rebuilt
+from taskfuse.ir.expr import Assemble, Gather, MathExpr, Operand, Read, Update, View, rebuilt
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, Facts, and_, const, ge, is_multiple, prove, simplify, substitute
@@ -66,8 +66,8 @@ def needed(fusion: Fusion) -> tuple[MathExpr, ...]:
 
 
 def table(fusion: Fusion, expr: MathExpr) -> TensorView | None:
-    """The tensor that a gather reads at a computed index; ``None`` for other expressions."""
-    if not isinstance(expr, Gather):
+    """The tensor that a gather reads, or an update changes, at a computed index; ``None`` for other expressions."""
+    if not isinstance(expr, Gather | Update):
         return None
     first = expr.operands[0]
     assert isinstance(first, Read)

@@ -46,6 +46,7 @@ class ValueWord(Enum):
     VIEW = "view"
     ASSEMBLE = "assemble"
     GATHER = "gather"
+    UPDATE = "update"
     SCAN = "scan"
 
 
@@ -222,6 +223,17 @@ class GatherText:
 
 
 @dataclass(frozen=True, slots=True)
+class UpdateText:
+    """``update combine(target, operand, v0 = value of extent, ...)``."""
+
+    combine: Combine
+    target: ReadText
+    operand: OperandText
+    values: tuple[ReadText, ...]
+    extents: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ScanText:
     """``scan combine of operand along i1``."""
 
@@ -231,7 +243,7 @@ class ScanText:
     token: Token
 
 
-ValueText = PointwiseText | SelectText | ReductionText | ViewText | AssembleText | GatherText | ScanText
+ValueText = PointwiseText | SelectText | ReductionText | ViewText | AssembleText | GatherText | UpdateText | ScanText
 
 
 @dataclass(frozen=True, slots=True)

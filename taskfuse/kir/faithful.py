@@ -15,7 +15,7 @@ from typing import cast
 from taskfuse.errors import VerifyError
 from taskfuse.ir.axes import Axis, Rasterize, iteration_point
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View, operand_dtype
+from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Scan, Select, Update, View, operand_dtype
 from taskfuse.ir.expr import Operand as Wanted
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, Expr, and_, substitute
@@ -23,7 +23,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.kir.declarations import IntegerParam, Param, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Send, Whole
 
 
 class Unfaithful(Exception):
@@ -116,6 +116,10 @@ class _Comparison:
             case Gather(), Find() as rule:
                 _equal("extents of the values", expr.extents, rule.extents)
                 self._operands(expr.operands, (rule.source, *rule.values))
+            case Update(), Send() as rule:
+                _equal("combine", expr.combine, rule.combine)
+                _equal("extents of the values", expr.extents, rule.extents)
+                self._operands(expr.operands[1:], (rule.operand, *rule.values))
             case Assemble(), Whole() as rule:
                 _equal("places of the parts", expr.places, rule.places)
                 _equal("conditions of the parts", tuple(part.valid for part in expr.parts), rule.conditions)

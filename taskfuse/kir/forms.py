@@ -155,6 +155,7 @@ class RuleWord(Enum):
     REDUCE = "reduce"
     SCAN = "scan"
     FIND = "find"
+    SEND = "send"
     WHOLE = "whole"
 
 

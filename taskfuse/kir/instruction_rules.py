@@ -1,8 +1,9 @@
-"""Rules of instructions on many elements: vectors, gathers, cp.async, TMA, shuffles; wgmma, mma, ldmatrix, stmatrix. Limits are those of the PTX ISA."""
+"""Rules of instructions on many elements, and of updates: vectors, gathers, cp.async, TMA, shuffles; products and their fragments. Limits: PTX ISA."""
 
 from __future__ import annotations
 
 from taskfuse.dtypes import DType, uint64
+from taskfuse.ir.combine import is_atomic
 from taskfuse.ir.fragments import MATRIX_COUNTS, Fragment, matrices
 from taskfuse.ir.matrix_instructions import Family, find, rows, shapes, spans
 from taskfuse.ir.scalar import Const
@@ -10,7 +11,7 @@ from taskfuse.ir.shared_layouts import SWIZZLES, Major, operand_alignment, swizz
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declaration_rules import NO_NAME
 from taskfuse.kir.declarations import Buffer
-from taskfuse.kir.nodes import AsyncCopy, Gather, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Gather, TmaLoad, TmaStore, Update, VectorCopy
 from taskfuse.kir.operands import Access, Descriptor
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
@@ -138,9 +139,9 @@ def vector_copies_are_vectors(subject: VectorCopy, scope: Scope) -> str | None:
     return None
 
 
-def values_have_symbols(subject: Gather, scope: Scope) -> str | None:
-    """Each value has a symbol of its own, which nothing but the index that is read has."""
-    if not subject.values:
+def values_have_symbols(subject: Gather | Update, scope: Scope) -> str | None:
+    """Each value has a symbol of its own, which nothing but the index that it is for has: what a gather reads, and what an update changes."""
+    if isinstance(subject, Gather) and not subject.values:
         return "a gather without values"
     symbols = [v.symbol for v in subject.values]
     for symbol in symbols:
@@ -148,17 +149,19 @@ def values_have_symbols(subject: Gather, scope: Scope) -> str | None:
             return NO_NAME.format(symbol)
         if symbol in scope.symbols or symbol in scope.declarations.cursors or scope.declarations.is_declared(symbol) or symbols.count(symbol) > 1:
             return f"the symbol '{symbol}' is already defined here"
-    outside = (*subject.out.index, *(e for v in subject.values for e in (*v.source.index, v.extent)))
+    other, does = (subject.out, "read") if isinstance(subject, Gather) else (subject.source, "updated")
+    outside = (*other.index, *(e for v in subject.values for e in (*v.source.index, v.extent)))
     used = next((s for s in symbols if any(s in e.free for e in outside)), None)
-    return None if used is None else f"'{used}' is used outside the index that is read"
+    return None if used is None else f"'{used}' is used outside the index that is {does}"
 
 
-def values_are_integers(subject: Gather, scope: Scope) -> str | None:
+def values_are_integers(subject: Gather | Update, scope: Scope) -> str | None:
     """A value is an integer that 64 bits with a sign hold."""
     for v in subject.values:
         dtype = scope.declarations.dtype(v.source.buffer)
         if dtype is None or not dtype.is_integer or dtype is uint64:
-            return f"a value of a gather is an integer of at most 64 bits with a sign, and '{v.source.buffer}' is {dtype}"
+            what = "a gather" if isinstance(subject, Gather) else "an update"
+            return f"a value of {what} is an integer of at most 64 bits with a sign, and '{v.source.buffer}' is {dtype}"
     return None
 
 
@@ -174,6 +177,19 @@ def gathers_are_vectors(subject: Gather, scope: Scope) -> str | None:
         return f"a vector of {width} {to}: widths are 2, 4, 8 and 16, and at most {VECTOR_BYTES} bytes"
     if not out.index or not source.index or any(v.symbol in source.index[-1].free for v in subject.values):
         return "a gather of vectors needs a last axis on both sides, at an index without values"
+    return None
+
+
+def updates_are_atomic(subject: Update, scope: Scope) -> str | None:
+    """PTX ISA, "red": an element in Global memory, of a type that the device combines in one step; without conversion."""
+    d, out, source = scope.declarations, subject.out, subject.source
+    if d.memory(out.buffer) is not MemoryType.Global:
+        return f"an update is of an element in Global memory, and '{out.buffer}' is not"
+    to, of = d.dtype(out.buffer), d.dtype(source.buffer)
+    if to is None or to is not of:
+        return f"an update does not convert: '{out.buffer}' is {to}, '{source.buffer}' is {of}"
+    if not is_atomic(subject.combine, to):
+        return f"no device combines {to} by {subject.combine.name} in one step"
     return None
 
 
@@ -232,6 +248,7 @@ INSTRUCTION_RULES: tuple[StatementRule, ...] = (
     values_have_symbols,
     values_are_integers,
     gathers_are_vectors,
+    updates_are_atomic,
     async_copies_fill_shared_memory,
     tma_copies_between_global_and_shared,
     shuffles_exchange_registers,

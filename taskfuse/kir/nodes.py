@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from taskfuse.dtypes import DType
+from taskfuse.ir.combine import Combine
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.scalar import TRUE, Expr
 from taskfuse.ir.types import ParallelType
-from taskfuse.kir.operands import Access, BarrierSlot, ChoiceCase, GatherValue, Located, MapName, Operand, WritingStmt, Written
+from taskfuse.kir.operands import Access, BarrierSlot, ChoiceCase, GatherValue, Located, MapName, Operand, Updated, WritingStmt, Written
 from taskfuse.kir.products import WarpStmt
 from taskfuse.kir.synchronization import SyncStmt
 
@@ -97,6 +98,20 @@ class Gather(WritingStmt):
 
 
 @dataclass(frozen=True, slots=True)
+class Update(WritingStmt):
+    """An element in Global memory combined with ``source`` where it lies, in one step that no access of another thread comes between (PTX ISA, "red").
+
+    The symbols mean something in ``out`` alone. Where one of them is outside its ``[0, extent)``, nothing is done. It orders nothing.
+    """
+
+    FORM: ClassVar[str] = "UPDATE {out} by {combine} of {source}[ at {values}]"
+    out: Updated
+    combine: Combine
+    source: Access
+    values: tuple[GatherValue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class VectorCopy(WritingStmt):
     """``width`` elements, consecutive along the last index of both sides, copied by one instruction; both addresses aligned to its size."""
 
@@ -157,5 +172,5 @@ class TmaStore(WritingStmt):
     source: Access
 
 
-Stmt = For | Bind | If | Compute | Choose | Gather | VectorCopy | AsyncCopy | TmaLoad | TmaStore | WarpStmt | SyncStmt
+Stmt = For | Bind | If | Compute | Choose | Gather | Update | VectorCopy | AsyncCopy | TmaLoad | TmaStore | WarpStmt | SyncStmt
 """The closed set of all statements."""

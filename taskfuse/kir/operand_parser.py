@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from taskfuse.dtypes import DTYPES, DType
 from taskfuse.errors import ParseError
+from taskfuse.ir.combine import COMBINES, Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.reader import TokenReader
@@ -185,6 +186,7 @@ class OperandParser:
             BarrierSlot: self.slot,
             SemaphoreSlot: self.semaphore,
             Queue: self.queue,
+            Combine: self.combine,
         }
 
     def operand(self, dtype: DType) -> Operand:
@@ -256,6 +258,10 @@ class OperandParser:
     def map(self) -> str:
         token = self.reader.word("a tensor map")
         return known(token, token.text, self.names.maps, "tensor map").name
+
+    def combine(self) -> Combine:
+        token = self.reader.word("a function that combines")
+        return known(token, token.text, COMBINES, "function that combines")
 
     def queue(self) -> Queue:
         token = self.reader.word("a queue")

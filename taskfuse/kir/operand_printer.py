@@ -8,6 +8,7 @@ from typing import Any
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.axes import iteration_point
+from taskfuse.ir.combine import Combine
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, Expr, const
@@ -27,7 +28,7 @@ from taskfuse.kir.operands import (
     ScalarValue,
     SemaphoreSlot,
 )
-from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
+from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Send, Whole
 
 FENCED = {memory: medium.fence for memory, medium in MEDIA.items() if medium.fence is not None}
 """What a fence between proxies covers."""
@@ -59,6 +60,7 @@ VALUES: dict[object, Callable[[Any], str]] = {
     BarrierSlot: _slot,
     SemaphoreSlot: _counter,
     Queue: lambda queue: queue.value,
+    Combine: lambda combine: combine.name,
     MemoryType: FENCED.__getitem__,
 }
 
@@ -154,11 +156,16 @@ def _rule(d: Definition) -> str:
             suffix = "" if dtype is d.dtype else f".{dtype}"
             return f"{RuleWord.SCAN.value} {combine.name}{suffix} along {axis} of {operand(term, dtype)}"
         case Find(source=source, values=values, extents=extents):
-            found = ", ".join(f"{element(v)} of {e}" for v, e in zip(values, extents, strict=False))
-            return f"{RuleWord.FIND.value} {element(source)} at {found}"
+            return f"{RuleWord.FIND.value} {element(source)} at {_counted(values, extents)}"
+        case Send(combine=combine, operand=sent, values=values, extents=extents):
+            return f"{RuleWord.SEND.value} {combine.name} of {operand(sent, d.dtype)} at {_counted(values, extents)}"
         case Whole(parts=parts, places=places, conditions=conditions):
             made = (f"{p} at ({listed(at)}){'' if c is TRUE else f' if {c}'}" for p, at, c in zip(parts, places, conditions, strict=False))
             return f"{RuleWord.WHOLE.value} {', '.join(made)}"
+
+
+def _counted(values: tuple[Access, ...], extents: tuple[Expr, ...]) -> str:
+    return ", ".join(f"{_OPERANDS.access(v)} of {e}" for v, e in zip(values, extents, strict=False))
 
 
 def holds_text(h: Holds) -> str:

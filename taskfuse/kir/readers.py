@@ -16,6 +16,7 @@ from taskfuse.kir.kernel import CudaReader, Kernel
 from taskfuse.kir.parser import parse_kernel
 from taskfuse.kir.printer import to_text
 from taskfuse.kir.verify import verify_kernel
+from taskfuse.kir.walk import is_deterministic
 from taskfuse.reports.certificate import Certificate
 from taskfuse.reports.exploration import Exploration
 from taskfuse.reports.timeline import Timeline
@@ -54,6 +55,10 @@ class KirReaders:
     def verify(self, kernel: Kernel, extents: Mapping[str, int] | None) -> Certificate:
         """Raises :class:`UnsupportedError`: the static proof is another package's."""
         raise UnsupportedError(what="a proof with kernel IR alone", reason="the checker is not loaded", help="import taskfuse")
+
+    def is_deterministic(self, kernel: Kernel) -> bool:
+        """:func:`taskfuse.kir.walk.is_deterministic`."""
+        return is_deterministic(kernel)
 
     def channels(self, kernel: Kernel) -> ChannelTable:
         """:func:`taskfuse.kir.channels.channels`."""

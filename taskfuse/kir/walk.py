@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 
+from taskfuse.ir.combine import depends_on_order
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.fields import ExprMap, fields_of, map_access, map_operand
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import Bind, For, Gather, If, Stmt
+from taskfuse.kir.nodes import Bind, For, Gather, If, Stmt, Update
 from taskfuse.kir.operands import Access, BarrierSlot, ChoiceCase, Holds, Operand, WritingStmt
 from taskfuse.kir.synchronization import Cursor, CursorPart
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Send, Whole
 from taskfuse.location import Location
 
 Body = tuple[Stmt, ...]
@@ -85,7 +86,7 @@ def accesses(stmt: Stmt) -> tuple[Accesses, Accesses]:
 
     An access of an operation on many elements is its first element: ``width`` for a vector or asynchronous copy, the box for TMA, ``n/2``
     accumulators and the operand tiles for wgmma, the registers and the rows of a lane for ldmatrix and stmatrix. wgmma and mma read their
-    accumulators too. What a gather reads from is at an index with the symbols of its values.
+    accumulators too. What a gather reads from, and what an update changes, is at an index with the symbols of its values.
     """
     found = fields_of(type(stmt))
     written = tuple([getattr(stmt, name) for name in found.written])
@@ -101,7 +102,7 @@ def all_accesses(stmt: Stmt) -> Accesses:
 def expressions(stmt: Stmt) -> list[Expr]:
     """Every integer expression of a statement itself, the conditions of branches and cases included, in the order of its fields.
 
-    Those of a gather may have symbols that mean something in it alone: :func:`own_symbols`.
+    Those of a gather or an update may have symbols that mean something in it alone: :func:`own_symbols`.
     """
     return [e for name, kind in fields_of(type(stmt)).kinds for e in kind.expressions(getattr(stmt, name))]
 
@@ -153,6 +154,9 @@ def map_definition(d: Definition, f: ExprMap) -> Definition:
             rule = replace(d.rule, operand=map_operand(d.rule.operand, f))
         case Find():
             rule = Find(map_access(d.rule.source, f), tuple(map_access(a, f) for a in d.rule.values), each(d.rule.extents))
+        case Send():
+            sent = map_operand(d.rule.operand, f)
+            rule = replace(d.rule, operand=sent, values=tuple(map_access(a, f) for a in d.rule.values), extents=each(d.rule.extents))
         case Whole():
             rule = replace(d.rule, places=tuple(map(each, d.rule.places)), conditions=each(d.rule.conditions))
     return replace(d, shape=each(d.shape), space=each(d.space), place=each(d.place), rule=rule)
@@ -165,7 +169,13 @@ def held(stmt: Stmt) -> Holds | None:
 
 def own_symbols(stmt: Stmt) -> dict[str, Expr]:
     """The symbols that mean something in a statement itself alone, each in ``[0, extent)`` where it is used."""
-    return {v.symbol: v.extent for v in stmt.values} if isinstance(stmt, Gather) else {}
+    return {v.symbol: v.extent for v in stmt.values} if isinstance(stmt, Gather | Update) else {}
+
+
+def is_deterministic(kernel: Kernel) -> bool:
+    """True if the results depend on the arguments alone: no update is by a function whose rounding shows the order in which terms come."""
+    dtypes = {d.name: d.dtype for d in (*kernel.inputs, *kernel.outputs, *kernel.buffers)}
+    return not any(depends_on_order(s.combine, dtypes[s.out.buffer]) for s in walk(kernel) if isinstance(s, Update))
 
 
 def barrier_slots(stmt: Stmt) -> tuple[BarrierSlot, ...]:

@@ -68,15 +68,28 @@ class Find:
 
 
 @dataclass(frozen=True, slots=True)
+class Send:
+    """``operand``, on its way to the place that the tensor has as a part of a :class:`Whole`, where elements are combined by ``combine``.
+
+    The place may have the symbols ``v0``, ``v1``, ...: the integers ``values``, counted from the end if negative. None where one is outside its extent.
+    """
+
+    combine: Combine
+    operand: Operand
+    values: tuple[Access, ...]
+    extents: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Whole:
-    """Made of parts: the element ``i0, i1, ...`` of a part is that at its place, if the part's condition holds there."""
+    """Made of parts: the element ``i0, i1, ...`` of a part is that at its place, if the part's condition holds there; those sent are combined with it."""
 
     parts: tuple[str, ...]
     places: tuple[tuple[Expr, ...], ...]
     conditions: tuple[Expr, ...]
 
 
-Rule = Apply | Pick | Reduce | Accumulate | Find | Whole
+Rule = Apply | Pick | Reduce | Accumulate | Find | Send | Whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from taskfuse.kir.forms import RULE_WORDS, RuleWord
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operand_parser import DeclaredNames, KernelReader, OperandParser, known, operation
 from taskfuse.kir.operands import Access, Content, Holds, WritingStmt
-from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole, wrong_index
+from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Send, Whole, wrong_index
 
 CONTENTS = {c.value: c for c in Content}
 
@@ -62,6 +62,8 @@ class WitnessParser(OperandParser):
                 return self.scan(dtype)
             case RuleWord.FIND:
                 return self.find()
+            case RuleWord.SEND:
+                return self.send(dtype)
             case RuleWord.WHOLE:
                 return self.whole()
             case None:
@@ -71,8 +73,7 @@ class WitnessParser(OperandParser):
 
     def reduction(self, dtype: DType) -> Reduce:
         reader = self.reader
-        token = reader.word("a function that combines")
-        combine = known(token, token.text, COMBINES, "function that combines")
+        combine = self.combine()
         reader.expect("of")
         body, wide = operation(reader.word("an operation"), dtype)
         reader.expect("(")
@@ -91,13 +92,22 @@ class WitnessParser(OperandParser):
         return Accumulate(combine, self.operand(wide), axis, wide)
 
     def find(self) -> Find:
-        reader = self.reader
         source = self.access()
-        reader.expect("at")
+        return Find(source, *self.counted())
+
+    def send(self, dtype: DType) -> Send:
+        combine = self.combine()
+        self.reader.expect("of")
+        operand = self.operand(dtype)
+        return Send(combine, operand, *self.counted())
+
+    def counted(self) -> tuple[tuple[Access, ...], tuple[Expr, ...]]:
+        """``at`` some integers, and what each is counted from."""
+        self.reader.expect("at")
         found = [self.value()]
-        while reader.take(","):
+        while self.reader.take(","):
             found.append(self.value())
-        return Find(source, tuple(v for v, _ in found), tuple(e for _, e in found))
+        return tuple(v for v, _ in found), tuple(e for _, e in found)
 
     def value(self) -> tuple[Access, Expr]:
         """An integer, and the extent that it is counted from if negative."""

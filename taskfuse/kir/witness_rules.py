@@ -15,12 +15,12 @@ from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS
 from taskfuse.ir.scalar import Expr, is_boolean
 from taskfuse.kir.declaration_rules import NO_NAME
 from taskfuse.kir.declarations import TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, TmaLoad, TmaStore, Update, VectorCopy
 from taskfuse.kir.operand_printer import listed
 from taskfuse.kir.operands import Access, Content, Holds, Immediate, IndexOf, Operand, ScalarValue, WritingStmt
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.scope import Declarations, Scope
-from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Whole, wrong_index
+from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Send, Whole, wrong_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,8 @@ def rules_are_complete(d: Definition, above: Above) -> str | None:
             return None if axis in range(len(d.space)) else f"'{d.tensor}' has {len(d.space)} axes, and none that is number {axis}"
         case Find(values=values, extents=extents):
             return None if values and len(values) == len(extents) else f"'{d.tensor}' is found at {len(values)} values with {len(extents)} extents"
+        case Send(values=values, extents=extents):
+            return None if values and len(values) == len(extents) else f"'{d.tensor}' is sent to {len(values)} values with {len(extents)} extents"
         case Whole(parts=parts, places=places, conditions=conditions):
             wrong = next((c for c in conditions if not is_boolean(c)), None)
             if not parts or not len(parts) == len(places) == len(conditions):
@@ -147,6 +149,8 @@ def symbols_have_a_meaning(d: Definition, above: Above) -> str | None:
         case Find(source=source, values=values, extents=sizes):
             found = frozenset(str(value_symbol(k)) for k in range(len(values)))
             name = _foreign(source.index, point | found) or _foreign((e for v in values for e in v.index), point) or _foreign(sizes, extents)
+        case Send(operand=operand, values=values, extents=sizes):
+            name = _foreign(_expressions((operand, *values)), point) or _foreign(sizes, extents)
         case Whole():
             name = None  # of its parts: parts_fit
         case Pick(cases=cases):
@@ -161,7 +165,7 @@ def symbols_have_a_meaning(d: Definition, above: Above) -> str | None:
 
 def values_are_integers(d: Definition, above: Above) -> str | None:
     """What an index may be."""
-    for v in d.rule.values if isinstance(d.rule, Find) else ():
+    for v in d.rule.values if isinstance(d.rule, Find | Send) else ():
         dtype = above.tensors[v.buffer].dtype
         if not dtype.is_integer or dtype is uint64:
             return f"an index is an integer of at most 64 bits with a sign, and '{v.buffer}' is {dtype}"
@@ -178,7 +182,9 @@ def parts_fit(d: Definition, above: Above) -> str | None:
             return f"there is no input, or tensor that is defined above, '{part}'"
         if len(place) != len(d.shape):
             return f"'{d.tensor}' has {len(d.shape)} axes, and the place of '{part}' in it {len(place)} indices"
-        name = _foreign((*place, condition), _point(len(found.shape)) | above.declarations.extents | above.declarations.tables.keys())
+        rule = found.rule if isinstance(found, Definition) else None
+        values = frozenset(str(value_symbol(k)) for k in range(len(rule.values))) if isinstance(rule, Send) else frozenset[str]()
+        name = _foreign((*place, condition), _point(len(found.shape)) | above.declarations.extents | above.declarations.tables.keys() | values)
         if name is not None:
             return f"'{name}' is not defined in the place of '{part}', which has {len(found.shape)} axes"
         if (misread := next(filter(None, map(above.declarations.misread, (*place, condition))), None)) is not None:
@@ -207,6 +213,8 @@ def _operands(d: Definition) -> tuple[Operand, ...]:
             return (operand,)
         case Find(source=source, values=values):
             return (source, *values)
+        case Send(operand=operand, values=values):
+            return (operand, *values)
         case Whole():
             return ()
 
@@ -285,6 +293,10 @@ def contents_fit_statements(stmt: WritingStmt, holds: Holds, definition: Definit
     match stmt:
         case Mma() | Wgmma() if content is not Content.TERM:
             return f"a product of matrices adds terms: it stands for 'term', not for '{content.value}'"
+        case Update() if not isinstance(definition.rule, Send) or content is not Content.VALUE:
+            return f"this sends elements to another tensor: they stand for 'value' of one that is sent, not for '{content.value}' of '{holds.tensor}'"
+        case WritingStmt() if isinstance(definition.rule, Send) and not isinstance(stmt, Update):
+            return f"'{holds.tensor}' is sent to another tensor: an UPDATE does so"
         case Choose() | Shuffle() if content is Content.TERM:
             return "this adds nothing to what was there, so it stands for no 'term'"
         case Gather() | VectorCopy() | AsyncCopy() | TmaLoad() | TmaStore() | LdMatrix() | StMatrix() if content is not Content.VALUE:

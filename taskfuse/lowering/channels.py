@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from taskfuse.errors import LoweringError
-from taskfuse.ir.expr import Assemble
+from taskfuse.ir.expr import Assemble, Update
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, Expr, const, eq, is_multiple, maximum, prove, simplify
@@ -168,17 +168,19 @@ class Channels:
         for expr in self.fusion.exprs():
             if not isinstance(expr, Assemble):
                 continue
+            updates = [p.tensor for p in expr.parts if isinstance(self.fusion.definition(p.tensor), Update)]
             for part in made_from(self.fusion, expr.output):
-                for use in storage_uses(self.fusion, expr.output):
-                    if part not in self.tree.place or not has_code(self.fusion, use):
+                readers = [use.output for use in storage_uses(self.fusion, expr.output) if has_code(self.fusion, use)]
+                for reader in (*readers, *(u for u in updates if u is not part)):
+                    if part not in self.tree.place:
                         continue
-                    made, read = self.tree.path(part), self.tree.path(use.output)
+                    made, read = self.tree.path(part), self.tree.path(reader)
                     group = [n for n in made if n in read][-1]
                     if isinstance(group, Group) and is_vertical(group):
                         raise LoweringError(
                             what=expr.output.name,
-                            reason=f"{part.name} stores its part in Global memory, and {use.output.name} reads it in another member of {group.name}",
-                            help="use the gather form of cat there, or put the parts and their readers into one member",
+                            reason=f"{part.name} stores its part in Global memory, and {reader.name} uses it in another member of {group.name}",
+                            help="use the gather form there (unscatter), or put the parts and their readers into one member",
                             location=expr.location,
                         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taskfuse.ir.axes import Axis, Rasterize, Resize, Split, is_map_symbol, iteration_symbol, value_symbol
-from taskfuse.ir.expr import Assemble, Gather, Read, Reduction
+from taskfuse.ir.expr import Assemble, Gather, Read, Reduction, Update
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, Expr, Facts, conjuncts, const, elements_of, eq, ge, lt, minimum, prove, simplify, substitute, sym
@@ -129,9 +129,9 @@ class IndexMaps:
         }
 
     def value_symbols(self, tv: TensorView) -> tuple[Expr, ...]:
-        """The symbols of the values that a gather reads, in its statement."""
+        """The symbols of the values that a gather or an update reads, in its statement."""
         expr = self.fusion.definition(tv)
-        return tuple(sym(f"{tv.name}.v{k}") for k in range(len(expr.extents))) if isinstance(expr, Gather) else ()
+        return tuple(sym(f"{tv.name}.v{k}") for k in range(len(expr.extents))) if isinstance(expr, Gather | Update) else ()
 
     def _build(self, tv: TensorView, loops: dict[Axis, Expr], memory: MemoryType | None, outside: bool = False) -> IndexMap:
         start, facts, guards = self._of_loop_axes(tv, loops, memory, outside)

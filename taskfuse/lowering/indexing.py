@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import Protocol
 
-from taskfuse.ir.axes import Axis, iteration_position
-from taskfuse.ir.expr import Assemble, Gather, Read, Reduction
+from taskfuse.ir.axes import Axis, iteration_position, value_symbol
+from taskfuse.ir.expr import Assemble, Gather, Read, Reduction, Update
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, Facts, const, eq, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands, storage_uses
@@ -161,9 +161,10 @@ class Indexer:
 
     def _in_assembly(self, tv: TensorView, index: tuple[Expr, ...], facts: Facts) -> Access:
         """The element of a part of an assembly: a place in the storage of the whole."""
+        values = {str(value_symbol(k)): s for k, s in enumerate(self.index_maps.value_symbols(tv))}
         while tv in self.placed:
             tv, place = self.placed[tv]
-            point = {f"i{k}": e for k, e in enumerate(index)}
+            point = {f"i{k}": e for k, e in enumerate(index)} | values
             index = tuple(simplify(substitute(e, point), facts) for e in place)
         return Access(tv.name, index)
 
@@ -178,7 +179,7 @@ class Indexer:
         valid = simplify(substitute(read.valid, point), index_map.facts)
         facts = index_map.facts if isinstance(valid, Const) else index_map.facts.with_assumption(valid)
         expr = self.fusion.definition(consumer)
-        if isinstance(expr, Gather) and has_values(read):
+        if isinstance(expr, Gather | Update) and has_values(read):
             for symbol, extent in zip(self.index_maps.value_symbols(consumer), expr.extents, strict=True):
                 facts = facts.with_range(str(symbol), 0, extent - 1)
         logical = tuple(simplify(substitute(e, point), facts) for e in read.index)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.axes import Axis, AxisKind, axis
-from taskfuse.ir.expr import Assemble, MathExpr, Read, rebuilt
+from taskfuse.ir.expr import Assemble, MathExpr, Read, Update, rebuilt
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.storage import has_code, producers, resolve
@@ -26,8 +26,11 @@ from taskfuse.schedule.replay import replay
 
 
 def check_supported(fusion: Fusion) -> None:
-    """The laws of tasks and groups, turns that can be taken, no roles in blocks of a cluster. Raises :class:`TaskfuseError`."""
+    """The laws of tasks and groups, turns that can be taken, no roles in blocks of a cluster, updates of a part. Raises :class:`TaskfuseError`."""
     fusion.check()
+    for expr in fusion.exprs():
+        if isinstance(expr, Update):
+            _check_update(fusion, expr)
     for group in fusion.tasks.groups():
         check_pingpong(group)
         if group.ptype is not None and group.ptype.is_cluster and is_vertical(group):
@@ -37,6 +40,21 @@ def check_supported(fusion: Fusion) -> None:
                 help="parallelize it on a thread or block index type",
                 location=group.location,
             )
+
+
+def _check_update(fusion: Fusion, expr: Update) -> None:
+    """What is updated is the first part of the assembly that the update is a part of, and nothing else reads either."""
+    tv, first = expr.output, expr.target.tensor
+    wholes = tv.uses
+    whole = wholes[0] if len(wholes) == 1 and isinstance(wholes[0], Assemble) else None
+    if whole is None or whole.parts[0].tensor is not first or tv.is_output or first.is_output:
+        reason = f"it updates {first.name}, and is not a part behind it of one tensor alone"
+    elif any(use is not whole and not (isinstance(use, Update) and use.target.tensor is first) for use in first.uses):
+        reason = f"it updates {first.name}, which others read"
+    else:
+        return
+    help = "call unscatter() before other calls; or make no copies of what is updated, and of updates"
+    raise UnsupportedError(what=f"the update {tv.name}", reason=reason, help=help, location=expr.location)
 
 
 def prepare(fusion: Fusion) -> Fusion:
@@ -77,6 +95,9 @@ def _own_parts(fusion: Fusion) -> None:
             taken.add(tv)
             parts.append(Read(tv, part.index, part.valid))
         fusion.define(replace(expr, parts=tuple(parts)))
+        for part in parts:
+            if isinstance(update := fusion.definition(part.tensor), Update):  # of the element where it lies, which may be a copy
+                fusion.define(replace(update, operands=(replace(update.target, tensor=parts[0].tensor), *update.operands[1:])))
 
 
 def _separate(fusion: Fusion, tree: Tree, group: Group, tv: TensorView) -> bool:

@@ -15,7 +15,7 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.atoms import Bounds, Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View, operand_dtype
+from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Scan, Select, Update, View, operand_dtype
 from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, ge, prove, simplify, substitute
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
@@ -119,6 +119,8 @@ class Statements:
             return self._builders[atom.instruction](self, tv)
         if isinstance(expr, Scan):
             return self._next_total(tv, expr)
+        if isinstance(expr, Update):
+            return [self._update(tv, expr)]
         if not isinstance(expr, Reduction):
             return self.plain(tv)
         index_map = self.tails.widened(tv, self.indexer.index_maps.reading(tv))
@@ -162,7 +164,7 @@ class Statements:
                 stmt = Compute(out, COPY, tuple(operands), tv.dtype)
             case Gather():
                 stmt = self.gather(tv, expr, out, operands)
-            case Assemble() | Reduction() | Scan():
+            case Assemble() | Reduction() | Scan() | Update():
                 raise AssertionError("no plain code")
         valid, wide = self.past_the_end(tv, index_map)
         if valid is not TRUE:
@@ -195,9 +197,20 @@ class Statements:
     def gather(self, tv: TensorView, expr: Gather, out: Access, operands: Sequence[Operand], width: int = 1) -> kir.Gather:
         """The statement of a gather: elements at an index that the other operands say."""
         source, *values = (o for o in operands if isinstance(o, Access))
+        return kir.Gather(out, source, self._found(tv, expr.extents, values), width)
+
+    def _found(self, tv: TensorView, extents: Sequence[Expr], values: Sequence[Access]) -> tuple[GatherValue, ...]:
         symbols = self.indexer.index_maps.value_symbols(tv)
-        found = (GatherValue(str(symbols[k]), value, extent) for k, (value, extent) in enumerate(zip(values, expr.extents, strict=True)))
-        return kir.Gather(out, source, tuple(found), width)
+        return tuple(GatherValue(str(s), value, extent) for s, value, extent in zip(symbols, values, extents, strict=True))
+
+    def _update(self, tv: TensorView, expr: Update) -> PStmt:
+        """The statement of an update: the element that it is combined with lies in the assembly."""
+        index_map = self.indexer.index_maps.of(tv)
+        (target, source, *values), _ = self.operands(tv, index_map)
+        if not isinstance(target, Access) or not isinstance(source, Access):
+            raise refused(tv, "what it combines with an element is a constant", "make it a tensor: tf.full(...)")
+        found = self._found(tv, expr.extents, [v for v in values if isinstance(v, Access)])
+        return self.statement(tv, kir.Update(self.indexer.write(tv, index_map), expr.combine, source, found), index_map, index_map.guards)
 
     def _is_gathered(self, tv: TensorView) -> bool:
         """True if an atom reads all registers of ``tv``, also those of elements that do not exist."""
@@ -295,6 +308,8 @@ class Statements:
                 writes, reads = (stmt.out,), tuple(c.operand for c in stmt.cases if isinstance(c.operand, Access))
             case kir.Gather():
                 writes, reads = (stmt.out,), (stmt.source, *(v.source for v in stmt.values))
+            case kir.Update():
+                writes, reads = (stmt.out,), (stmt.out, stmt.source, *(v.source for v in stmt.values))
             case VectorCopy() | AsyncCopy() | Shuffle():
                 writes, reads = (stmt.out,), (stmt.source,)
             case _:

@@ -22,7 +22,7 @@ from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import GRID_TYPES, MemoryType, ParallelType
 from taskfuse.kir.declarations import Buffer
-from taskfuse.kir.nodes import Stmt
+from taskfuse.kir.nodes import Stmt, Update
 from taskfuse.kir.operands import Access, Queue
 from taskfuse.kir.synchronization import Barrier, BarrierScope, FenceProxyAsync, WaitGroup
 from taskfuse.lowering.barriers import ONE, PlanBarriers
@@ -73,6 +73,11 @@ class _Use:
     stmt: PStmt
     access: Access
     is_write: bool
+
+    @property
+    def is_update(self) -> bool:
+        """True for what an update combines with something: nothing need order such accesses among themselves."""
+        return isinstance(self.stmt.stmt, Update) and self.access == self.stmt.stmt.out
 
     @property
     def queue(self) -> Queue | None:
@@ -142,7 +147,7 @@ class Synchronizer:
             found = [u for n in group for u in uses[n]]
             for i, a in enumerate(found):
                 for b in found[i + 1 :]:
-                    if (a.is_write or b.is_write) and not (a.is_write and b.is_write and a.access.buffer in apart):
+                    if (a.is_write or b.is_write) and not (a.is_write and b.is_write and a.access.buffer in apart) and not (a.is_update and b.is_update):
                         needs += self._needs(a, b)
         self._satisfy(needs)
         check_trips(plan)

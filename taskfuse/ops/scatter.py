@@ -6,25 +6,25 @@ element: their values are combined, and where nothing combines them, the last po
 An index counts from the end where it is negative, and a point whose index is outside [-n, n) writes nothing: a kernel never writes outside a tensor.
 Numbers of segments and bins count from 0 only.
 
-As a fusion this is a reduction over the points, of which those that name another element contribute the neutral element: every element of the result
-looks at every point. It is deterministic, and its work is the product of both.
+There are two forms. In *gather form* every element of the result looks at every point, a reduction in which points that name another element
+contribute the neutral element (:mod:`taskfuse.ops.points`). In *scatter form* every point is combined with its element where that lies, in one step
+(:class:`~taskfuse.ir.expr.Update`). Sums are made in scatter form, which ``tv.unscatter()`` turns into the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from taskfuse.dtypes import DType, bool_, int64, result_type
 from taskfuse.errors import FusionError
-from taskfuse.ir.axes import AxisKind, iteration_symbol, value_symbol
 from taskfuse.ir.axes import axis as new_axis
-from taskfuse.ir.combine import COMBINES, Combine
+from taskfuse.ir.axes import iteration_symbol, value_symbol
+from taskfuse.ir.combine import COMBINES, Combine, is_atomic
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import IndexValue, Literal, Operand, Read, Reduction
-from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, IntLike, le, prove, shape_text
+from taskfuse.ir.expr import Assemble, IndexValue, Literal, Operand, Read, Update
+from taskfuse.ir.expr import operand_dtype as operand_type
+from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, IntLike, le, prove, shape_text, substitute
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import (
@@ -49,6 +49,7 @@ from taskfuse.ops.create import extent
 from taskfuse.ops.gather import check_along, check_indices, define_gather
 from taskfuse.ops.jagged import jagged_to_padded_dense
 from taskfuse.ops.keywords import axial
+from taskfuse.ops.points import Points, gathered
 from taskfuse.ops.reduce import reduce_axes
 from taskfuse.ops.registry import OpKind, indexed, op
 from taskfuse.ops.select import pad
@@ -73,99 +74,70 @@ class ScatterReduce(Enum):
         return COMBINES[{"sum": "add", "prod": "mul", "amax": "maximum", "amin": "minimum"}[self.value]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Write:
-    """Where the points of one axis write.
+def _points(whole: Shape, indices: Sequence[TensorView], axes: Sequence[int], space: Shape, along: int) -> Points:
+    """The points of indices, one for each written axis of the whole.
 
-    Attributes:
-        indices: one per written axis of the base, over the axes of the points, of extent 1 where it does not depend on one.
-        axes: those axes of the base.
-        points: extents of the points.
-        along: the axis of the points that no axis of the base follows. Its other axes are those of the base that are not written, in order.
-        wraps: true if negative indices count from the end.
+    Args:
+        indices: over the axes of the points, of extent 1 where they do not depend on one.
+        axes: the axes of the whole that they say.
+        space: extents of the points.
+        along: the axis of the points that no axis of the whole follows. Its other axes are those of the whole that are not written, in order.
     """
-
-    indices: tuple[TensorView, ...]
-    axes: tuple[int, ...]
-    points: Shape
-    along: int
-    wraps: bool = True
-
-    def reached(self, whole: Shape) -> Shape:
-        """Extents of the base that the points reach: theirs, where an axis of the base follows one of them."""
-        followed = {d: n for d, n in zip(self.order(len(whole)), self.points, strict=True) if d < len(whole)}
-        return tuple(followed.get(d, e) for d, e in enumerate(whole))
-
-    def order(self, ndim: int) -> tuple[int, ...]:
-        """Per axis of the points, the axis of the base that follows it; for ``along``, ``ndim``: it comes last where both are iterated over."""
-        kept = [d for d in range(ndim) if d not in self.axes]
-        return (*kept[: self.along], ndim, *kept[self.along :])
-
-    def at(self, ndim: int) -> tuple[Expr, ...]:
-        """The point that an iteration over the axes of the base, then ``along``, is about."""
-        return tuple(map(iteration_symbol, self.order(ndim)))
+    others = iter([a for a in range(len(space)) if a != along])
+    place = tuple(value_symbol(axes.index(d)) if d in axes else iteration_symbol(next(others)) for d in range(len(whole)))
+    values = (Read(tv, tuple(ZERO if e is ONE else iteration_symbol(a) for a, e in enumerate(tv.shape))) for tv in indices)
+    return Points(space, place, tuple(values), tuple(whole[d] for d in axes))
 
 
-def _named(fusion: Fusion, whole: Shape, write: _Write) -> TensorView:
-    """Whether a point names an element, over the axes of the base, then ``along``: it is computed where it is needed, and is no table in memory."""
-    ndim = len(whole)
-    space = (*write.reached(whole), write.points[write.along])
-    found: TensorView | None = None
-    for tv, axis in zip(write.indices, write.axes, strict=True):
-        read = Read(tv, tuple(ZERO if e is ONE else here for e, here in zip(tv.shape, write.at(ndim), strict=True)))
-        here = iteration_symbol(axis)
-        same = _equal(fusion, space, read, here)
-        if write.wraps and tv.dtype.min_value < 0:
-            same = pointwise(ELEMENTWISE["logical_or"], (same, _equal(fusion, space, read, here - whole[axis])))
-        found = same if found is None else pointwise(ELEMENTWISE["logical_and"], (found, same))
-    assert found is not None
-    return found
-
-
-def _equal(fusion: Fusion, shape: Shape, read: Read, number: Expr) -> TensorView:
-    return define_pointwise(fusion, ELEMENTWISE["eq"], shape, (read, IndexValue(number)), bool_)
-
-
-def _over_points(fusion: Fusion, whole: Shape, write: _Write, combine: Combine, value: Operand, neutral: Literal) -> TensorView:
-    """``combine`` of ``value`` at the points that name an element, for every element that they reach."""
-    location = caller()
-    named = _named(fusion, whole, write)
-    root = [*map(new_axis, write.reached(whole)), new_axis(write.points[write.along], AxisKind.REDUCTION)]
-    out = fusion.new_tensor(root, neutral.dtype, location=location)
-    return fusion.define(Reduction(out, combine, ELEMENTWISE["where"], (broadcast_read(named, named.shape), value, neutral), neutral, location))
-
-
-def _whole(x: TensorView, base: TensorView, filler: int | float | bool) -> TensorView:
-    """``x``, what points reach, as all of the base."""
-    missing = [(0, n - e) for n, e in zip(base.shape, x.shape, strict=True)]
-    return x if all(after is ZERO for _, after in missing) else pad(x, missing, filler)
-
-
-def _combined(base: TensorView, write: _Write, source: Operand, combine: Combine) -> TensorView:
+def _combined(base: TensorView, points: Points, source: Operand, combine: Combine) -> TensorView:
     """``base`` combined with the source at the points."""
     wide = base.dtype.compute
+    if combine is COMBINES["add"] and is_atomic(combine, wide):
+        return cast_tensor(_sent(base, points, source, combine, wide), base.dtype)
     neutral = Literal(combine.neutral(wide), wide)
-    found = _over_points(base.fusion, base.shape, write, combine, _at(source, write, base.ndim), neutral)
-    return cast_tensor(pointwise(combine.op, (cast_tensor(base, wide), _whole(found, base, neutral.value))), base.dtype)
+    found = gathered(base.fusion, base.shape, points, combine, source, neutral)
+    return cast_tensor(pointwise(combine.op, (cast_tensor(base, wide), found)), base.dtype)
 
 
-def _replaced(base: TensorView, write: _Write, source: Operand) -> TensorView:
-    """``base`` with the source of the last point that names an element."""
-    nobody = Literal(-1, int64)
-    last = _over_points(base.fusion, base.shape, write, COMBINES["maximum"], IndexValue(iteration_symbol(base.ndim)), nobody)
+def _sent(base: TensorView, points: Points, source: Operand, combine: Combine, wide: DType) -> TensorView:
+    """The same in scatter form: a copy of ``base``, and the source on its way to it."""
+    fusion = base.fusion
+    row = ELEMENTWISE["copy" if base.dtype is wide else "cast"]
+    start = define_pointwise(fusion, row, base.shape, (broadcast_read(base, base.shape),), wide)
+    match source:
+        case Read(tensor, index):
+            value = Read(cast_tensor(tensor, wide), index)
+        case _:
+            term = define_pointwise(fusion, ELEMENTWISE["copy" if operand_type(source) is wide else "cast"], points.space, (source,), wide)
+            value = broadcast_read(term, term.shape)
+    location = caller()
+    sent = fusion.new_tensor([new_axis(e) for e in points.space], wide, location=location)
+    update = fusion.define(Update(sent, combine, (Read(start, points.place), value, *points.values), points.extents, location))
+    whole = fusion.new_tensor([new_axis(e) for e in base.shape], wide, location=location)
+    parts = broadcast_read(start, start.shape), broadcast_read(update, update.shape)
+    return fusion.define(Assemble(whole, parts, (_first(base.shape), points.place), location))
+
+
+def _replaced(base: TensorView, points: Points, source: Operand, along: int) -> TensorView:
+    """``base`` with the source of the last point along an axis that names an element."""
+    fusion, nobody = base.fusion, Literal(-1, int64)
+    last = gathered(fusion, base.shape, points, COMBINES["maximum"], IndexValue(iteration_symbol(along)), nobody)
     written = pointwise(ELEMENTWISE["ge"], (last, 0))
     match source:
-        case Read(tensor):
-            index = list(write.at(base.ndim))
-            index[write.along] = value_symbol(0)
-            value = define_gather(tensor, last.shape, index, [(broadcast_read(last, last.shape), write.points[write.along])])
+        case Read(tensor, index):
+            at = {str(iteration_symbol(a)): iteration_symbol(d) for d, a in enumerate(points.follows) if a is not None}
+            at[str(iteration_symbol(along))] = value_symbol(0)
+            reached = points.reached(base.shape)
+            found = define_gather(tensor, reached, [substitute(e, at) for e in index], [(Read(last, _first(reached)), points.space[along])])
+            behind = [(ZERO, n - e) for n, e in zip(base.shape, reached, strict=True)]
+            value = found if all(n is ZERO for _, n in behind) else pad(found, behind, 0)
         case _:
-            value = define_pointwise(base.fusion, ELEMENTWISE["copy"], last.shape, (source,), base.dtype)
-    return pointwise(ELEMENTWISE["where"], (_whole(written, base, False), _whole(value, base, 0), base))
+            value = define_pointwise(fusion, ELEMENTWISE["copy"], base.shape, (source,), base.dtype)
+    return pointwise(ELEMENTWISE["where"], (written, value, base))
 
 
-def _at(source: Operand, write: _Write, ndim: int) -> Operand:
-    return Read(source.tensor, write.at(ndim)) if isinstance(source, Read) else source
+def _first(shape: Shape) -> Shape:
+    return tuple(map(iteration_symbol, range(len(shape))))
 
 
 def _source(op: str, base: TensorView, source: Source) -> Operand:
@@ -211,9 +183,9 @@ def _scatter(op: str, x: TensorView, dim: int, indices: TensorView, source: Sour
     if isinstance(source, TensorView) and not _is_within(indices, source, facts):
         raise shape_error(op, f"{described(indices)} is not provably within {described(source)}", "slice the indices")
     with x.fusion.call():
-        write = _Write((indices,), (place,), indices.shape, place)
+        points = _points(x.shape, (indices,), (place,), indices.shape, place)
         value = _source(op, x, source)
-        return _replaced(x, write, value) if combine is None else _combined(x, write, value, combine)
+        return _replaced(x, points, value, place) if combine is None else _combined(x, points, value, combine)
 
 
 def _is_within(a: TensorView, b: TensorView, facts: Facts) -> bool:
@@ -326,13 +298,13 @@ def _put(op: str, x: TensorView, given: Sequence[TensorView | None], values: Sou
         count: Expr = ONE
         for e in common:
             count = count * e
-        points = (*before, count, *after)
+        space = (*before, count, *after)
         flat = [_flat(broadcast_to(tv, list(common)), (*(ONE,) * len(before), count, *(ONE,) * len(after))) for tv in indices]
         if isinstance(value, Read):
-            moved = _flat(broadcast_to(value.tensor, list(whole)), points)
+            moved = _flat(broadcast_to(value.tensor, list(whole)), space)
             value = broadcast_read(moved, moved.shape)
-        write = _Write(tuple(flat), axes, points, len(before))
-        return _replaced(x, write, value) if combine is None else _combined(x, write, value, combine)
+        points = _points(x.shape, flat, axes, space, len(before))
+        return _replaced(x, points, value, len(before)) if combine is None else _combined(x, points, value, combine)
 
 
 def _broadcasts(shape: Shape, whole: Shape) -> bool:
@@ -383,12 +355,17 @@ def _segmented(op: str, values: TensorView, segments: TensorView, count: object)
     fusion = values.fusion
     numbers = extent(op, fusion, count)
     with fusion.call():
+        if segments.dtype.min_value < 0:
+            inside = pointwise(ELEMENTWISE["ge"], (segments, 0))
+            segments = pointwise(ELEMENTWISE["where"], (inside, cast_tensor(segments, int64), numbers))
         index = _flat(segments, (segments.shape[0], *(ONE,) * (values.ndim - 1)))
-        write = _Write((index,), (0,), values.shape, 0, wraps=False)
-        wide = values.dtype.compute
-        neutral = Literal(COMBINES["add"].neutral(wide), wide)
-        found = _over_points(fusion, (numbers, *values.shape[1:]), write, COMBINES["add"], Read(values, write.at(values.ndim)), neutral)
-        return cast_tensor(found, values.dtype)
+        base = define_pointwise(fusion, ELEMENTWISE["copy"], (numbers, *values.shape[1:]), (_neutral(values.dtype),), values.dtype)
+        points = _points(base.shape, (index,), (0,), values.shape, 0)
+        return _combined(base, points, broadcast_read(values, values.shape), COMBINES["add"])
+
+
+def _neutral(dtype: DType) -> Literal:
+    return Literal(COMBINES["add"].neutral(dtype), dtype)
 
 
 @op(OpKind.SCATTER, _counting, torch="")

@@ -56,6 +56,11 @@ class Executable(ABC):
         """The certificate of each of ``kernels``."""
 
     @property
+    def is_deterministic(self) -> bool:
+        """True if the results depend on the arguments alone: no kernel adds floats in the order of time."""
+        return all(kernel.is_deterministic for kernel in self.kernels)
+
+    @property
     def specializations(self) -> tuple[Specialization, ...]:
         """The specializations made so far (docs/automatic.md)."""
         return ()

@@ -1,15 +1,21 @@
-"""unscatter: a tensor that is assembled from parts becomes a concatenation in gather form: the loops of the result select the part that has an element.
+"""unscatter: a tensor that is assembled from parts becomes code in gather form: the loops of the result select the part that has an element.
 
 The inverse of :mod:`taskfuse.schedule.scatter`. It is needed where another tensor is assembled from the same parts, or where the loops of the parts do
 not suit a reader of the whole.
+
+Where a part is an update, the loops of the result find the points that go to an element: a reduction over all of them (:mod:`taskfuse.ops.points`), which is
+then combined with the first part. Nothing is updated then, and the result does not depend on an order.
 """
 
 from __future__ import annotations
 
-from taskfuse.ir.axes import iteration_symbol
-from taskfuse.ir.expr import Assemble, Read, Select
+from taskfuse.ir.axes import axis, iteration_symbol
+from taskfuse.ir.expr import Assemble, Literal, Pointwise, Read, Select, Update
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, and_, eq, le, lt, substitute, sym
 from taskfuse.ir.tensor import TensorView
+from taskfuse.ops.build import broadcast_read
+from taskfuse.ops.points import Points, gathered
+from taskfuse.schedule.caching import join_task
 from taskfuse.schedule.call import Call
 
 
@@ -25,8 +31,33 @@ def unscatter(tv: TensorView) -> TensorView:
     if not isinstance(expr, Assemble):
         raise call.error("it is not assembled of parts", "tf.cat(..., form='scatter') and tv.scatter() assemble tensors")
     fusion.check()
+    updates = [e for part in expr.parts if isinstance(e := fusion.definition(part.tensor), Update)]
+    if updates:
+        return _gathered(call, expr, updates)
     operands = tuple(_operand(call, part, place) for part, place in zip(expr.parts, expr.places, strict=True))
     fusion.define(Select(tv, "cat", operands, expr.location))
+    return tv
+
+
+def _gathered(call: Call, expr: Assemble, updates: list[Update]) -> TensorView:
+    """The first part combined with what goes to each of its elements."""
+    tv, fusion = call.tv, call.tv.fusion
+    points: list[Points] = []
+    for update, place in zip(updates, expr.places[1:], strict=True):
+        values = tuple(v for v in update.operands[2:] if isinstance(v, Read))
+        points.append(Points(tuple(a.extent for a in update.output.root), place, values, update.extents))
+    if not all(p.is_plain() for p in points):
+        raise call.error("a point goes to an element that is neither on an axis of its own nor one that a tensor names")
+    found: Read = expr.parts[0]
+    for k, (update, mine) in enumerate(zip(updates, points, strict=True)):
+        neutral = Literal(update.combine.neutral(tv.dtype), tv.dtype)
+        terms = gathered(fusion, tuple(tv.shape), mine, update.combine, update.operands[1], neutral)
+        join_task(terms, tv)
+        last = k == len(updates) - 1
+        out = tv if last else fusion.new_tensor([axis(e) for e in tv.shape], tv.dtype, location=expr.location)
+        made = Pointwise(out, update.combine.op, (found, broadcast_read(terms, terms.shape)), expr.location)
+        found = broadcast_read(fusion.define(made), tv.shape)
+    fusion.remove_unread([u.output for u in updates])
     return tv
 
 
@@ -35,17 +66,17 @@ def _operand(call: Call, part: Read, place: tuple[Expr, ...]) -> Read:
     own = {str(iteration_symbol(k)): extent for k, extent in enumerate(part.tensor.shape)}
     index: dict[str, Expr] = {}
     valid: Expr = TRUE
-    for d, (e, axis) in enumerate(zip(place, call.tv.root, strict=True)):
+    for d, (e, own_axis) in enumerate(zip(place, call.tv.root, strict=True)):
         here = iteration_symbol(d)
         names = [name for name in e.free if name in own]
         if not names:
-            valid = and_(valid, TRUE if axis.extent is ONE and e is ZERO else eq(here, e))
+            valid = and_(valid, TRUE if own_axis.extent is ONE and e is ZERO else eq(here, e))
             continue
         start = e - sym(names[0])
         if len(names) > 1 or names[0] in index or not start.free.isdisjoint(own):
             raise call.error(f"a part lies at {e} of axis {d}, which is not a single axis of the part")
         end = start + own[names[0]]
-        valid = and_(valid, TRUE if start is ZERO else le(start, here), TRUE if end is axis.extent else lt(here, end))
+        valid = and_(valid, TRUE if start is ZERO else le(start, here), TRUE if end is own_axis.extent else lt(here, end))
         index[names[0]] = here - start
     if any(name not in index and extent is not ONE for name, extent in own.items()):
         raise call.error(f"{part.tensor.name} has an axis that is not an axis of {call.tv.name}")

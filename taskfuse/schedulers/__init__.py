@@ -15,6 +15,7 @@ from taskfuse.schedulers.propose import partition
 from taskfuse.schedulers.reduction import reduction
 from taskfuse.schedulers.rows import RowConfig
 from taskfuse.schedulers.scan import ScanConfig, scan
+from taskfuse.schedulers.scatter import ScatterConfig, scatter
 from taskfuse.schedulers.schedule import Chosen, Option, Schedule
 from taskfuse.schedulers.simt_gemm import SimtGemmConfig, simt_gemm
 from taskfuse.schedulers.transpose import TransposeConfig, transpose
@@ -34,6 +35,7 @@ __all__ = [
     "ProductsConfig",
     "RowConfig",
     "ScanConfig",
+    "ScatterConfig",
     "Schedule",
     "SimtGemmConfig",
     "TransposeConfig",
@@ -48,6 +50,7 @@ __all__ = [
     "products",
     "reduction",
     "scan",
+    "scatter",
     "simt_gemm",
     "transpose",
     "tune",

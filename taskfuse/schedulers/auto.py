@@ -21,12 +21,13 @@ from taskfuse.schedulers.products import products
 from taskfuse.schedulers.reduction import offer as reduction_offer
 from taskfuse.schedulers.reduction import reduction
 from taskfuse.schedulers.scan import scan
+from taskfuse.schedulers.scatter import scatter
 from taskfuse.schedulers.schedule import Chosen, Scheduler, Sizes
 from taskfuse.schedulers.simt_gemm import simt_gemm
 from taskfuse.schedulers.transpose import transpose
 from taskfuse.target import DEFAULT, Target
 
-SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, products, simt_gemm, reduction, normalization, scan, cat, transpose, pointwise, fallback)
+SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, products, simt_gemm, reduction, normalization, scan, cat, transpose, pointwise, scatter, fallback)
 """The most specialized first; the last takes what the others refuse."""
 
 OFFERS: Final[Mapping[Scheduler, Offering]] = {reduction: reduction_offer, normalization: normalization_offer, fallback: fallback_offer}

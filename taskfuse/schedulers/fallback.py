@@ -12,7 +12,7 @@ from functools import partial
 from math import prod
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.expr import Assemble, Gather, MathExpr, Read, Reduction, Scan
+from taskfuse.ir.expr import Assemble, Gather, MathExpr, Read, Reduction, Scan, Update
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.storage import needed, reads_of, storage_reads, table
@@ -167,7 +167,8 @@ def _separate(script: Script, root: TensorView, roots: tuple[TensorView, ...], o
         reads = reads_of(fusion, reader)
         for tv in dict.fromkeys(r.tensor for r in reads):
             here = all(is_aligned(r, reader) for r in reads if r.tensor is tv)
-            if tv.is_input or (owner.get(tv) is root and tv is not root and here):
+            changed = isinstance(expr := _definition(fusion, reader), Update) and tv is table(fusion, expr)
+            if tv.is_input or changed or (owner.get(tv) is root and tv is not root and here):
                 continue
             made = (tv,) if here and tv not in owner and not among(tv, roots) else script.recompute(tv, [reader])
             for new in made:

@@ -26,6 +26,7 @@ from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.long_products import chunk_long_products
 from taskfuse.schedulers.long_scans import chunk_long_scans
 from taskfuse.schedulers.roofline import bytes_of, instructions, roofline
+from taskfuse.schedulers.scatter import is_updated
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.segment_search import Search
@@ -103,6 +104,9 @@ def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, tri
     if not budget.is_spent and (chunked := chunk_long_products(best_form.fusion, extent)) is not None:
         chunked.lines[:0] = best_form.moves
         search(chunked)
+    form = _gathered(fusion)
+    if not budget.is_spent and form is not None and roofline(form.fusion, extent) < best_form.us:
+        search(form)
     try:
         best = _best(searches, reason)
     except UnsupportedError:
@@ -138,6 +142,15 @@ def _unscattered(fusion: Fusion) -> Script | None:
     script = Script(copy_fusion(fusion)[0])
     for expr in script.fusion.exprs():
         if isinstance(expr, Assemble):
+            script.unscatter(expr.output)
+    return script if script.lines else None
+
+
+def _gathered(fusion: Fusion) -> Script | None:
+    """A copy in which every element looks at what is sent to it; ``None`` if nothing is sent."""
+    script = Script(copy_fusion(fusion)[0])
+    for expr in script.fusion.exprs():
+        if is_updated(script.fusion, expr.output):
             script.unscatter(expr.output)
     return script if script.lines else None
 

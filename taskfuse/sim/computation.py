@@ -1,21 +1,21 @@
-"""Instructions that compute and copy elements, gathers included."""
+"""Instructions that compute and copy elements, gathers and updates included."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from taskfuse.dtypes import DType, int64
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.kir.nodes import Choose, Compute, Gather, VectorCopy
-from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.nodes import Choose, Compute, Gather, Update, VectorCopy
+from taskfuse.kir.operands import Access, GatherValue, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.collectives import check_addresses, check_alignment
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Env, Lanes
-from taskfuse.sim.memory import Site, StorePlace, place_of, read, write
+from taskfuse.sim.memory import Site, StorePlace, place_of, read, update, write
 from taskfuse.sim.names import Meaning, Meanings, Names
 from taskfuse.sim.region import Region
 
@@ -133,24 +133,39 @@ class ValueSite(Site):
         return [c.evaluate({**env, **lanes.index}) for c in self.codes]
 
 
+Found = Callable[[Agent], tuple[Any, dict[str, Any]]]
+
+
+def _found(names: Names, values: Sequence[GatherValue]) -> Found:
+    """The values of a statement: for which lanes all are inside their extents, and what they are."""
+    sites = [(v.symbol, names.site(v.source), names.expr(v.extent)) for v in values]
+
+    def run(agent: Agent) -> tuple[Any, dict[str, Any]]:
+        everyone, env, memory = agent.lanes, agent.env, agent.block.memory
+        inside = np.ones(everyone.count, np.bool_)
+        found: dict[str, Any] = {}
+        for symbol, site, extent in sites:
+            end = extent.at(everyone, env)
+            value = np.broadcast_to(np.asarray(read(memory, site, everyone, env)).astype(np.int64), everyone.count)
+            found[symbol] = value = value + end * (value < 0)
+            inside &= (value >= 0) & (value < end)
+        return inside, found
+
+    return run
+
+
 def gather(names: Names, stmt: Gather) -> Instruction:
     """Every lane whose values are inside their extents reads, the others write 0."""
     out = names.site(stmt.out, stmt.width)
     source = ValueSite(names.numbers[stmt.source.buffer], tuple(map(names.expr, stmt.source.index)), stmt.width)
-    values = [(v.symbol, names.site(v.source), names.expr(v.extent)) for v in stmt.values]
+    values = _found(names, stmt.values)
     storage = names.values.storage(names.dtypes[stmt.out.buffer])
     size = stmt.width * names.dtypes[stmt.out.buffer].itemsize
     signal = Signal.POINT if names.is_point(stmt.out, stmt.source, *(v.source for v in stmt.values)) else None
 
     def run(agent: Agent) -> Signal | None:
         everyone, env, memory = agent.lanes, agent.env, agent.block.memory
-        inside = np.ones(everyone.count, np.bool_)
-        found: dict[str, Any] = {}
-        for symbol, site, extent in values:
-            end = extent.at(everyone, env)
-            value = np.broadcast_to(np.asarray(read(memory, site, everyone, env)).astype(np.int64), everyone.count)
-            found[symbol] = value = value + end * (value < 0)
-            inside &= (value >= 0) & (value < end)
+        inside, found = values(agent)
         shape = (everyone.count,) if stmt.width == 1 else (everyone.count, stmt.width)
         result = np.zeros(shape, storage)
         if inside.any():
@@ -168,4 +183,32 @@ def gather(names: Names, stmt: Gather) -> Instruction:
     return run
 
 
-MEANINGS: Meanings = {Compute: Meaning(compute), Choose: Meaning(choose), VectorCopy: Meaning(vector_copy), Gather: Meaning(gather)}
+def update_element(names: Names, stmt: Update) -> Instruction:
+    """Every lane whose values are inside their extents combines its element, one after the other; the others do nothing."""
+    out = ValueSite(names.numbers[stmt.out.buffer], tuple(map(names.expr, stmt.out.index)))
+    source, values, dtype, combine = names.site(stmt.source), _found(names, stmt.values), names.dtypes[stmt.out.buffer], stmt.combine
+
+    def combined(a: Any, b: Any) -> Any:
+        return names.values.combine(combine, a, b, dtype)
+
+    def run(agent: Agent) -> Signal | None:
+        everyone, env, memory = agent.lanes, agent.env, agent.block.memory
+        inside, found = values(agent)
+        value = np.broadcast_to(read(memory, source, everyone, env), everyone.count)
+        if inside.any():
+            agent.lanes = agent.block.machine.table.get(everyone.ids[inside])
+            agent.env = {**env, **{symbol: v[inside] for symbol, v in found.items()}}
+            update(memory, out, agent.lanes, agent.env, value[inside], combined)
+            agent.lanes, agent.env = everyone, env
+        return Signal.POINT
+
+    return run
+
+
+MEANINGS: Meanings = {
+    Compute: Meaning(compute),
+    Choose: Meaning(choose),
+    VectorCopy: Meaning(vector_copy),
+    Gather: Meaning(gather),
+    Update: Meaning(update_element),
+}

@@ -80,6 +80,7 @@ class RunStep:
         prior: steps that come before it in every run: program order.
         past: steps that happen before it, and itself.
         reads, writes: what it uses, as bit sets per object.
+        updates: what it combines with something in one step: such steps commute with each other.
         phases: (barrier, phase) of what it counted.
     """
 
@@ -88,11 +89,17 @@ class RunStep:
     past: Steps
     reads: dict[Object, int] = field(default_factory=lambda: dict[Object, int]())
     writes: dict[Object, int] = field(default_factory=lambda: dict[Object, int]())
+    updates: dict[Object, int] = field(default_factory=lambda: dict[Object, int]())
     phases: list[tuple[Barrier, int]] = field(default_factory=lambda: list[tuple[Barrier, int]]())
 
     def conflicts(self, other: RunStep) -> bool:
-        """True if one writes what the other uses."""
-        return _overlap(self.writes, other.writes) or _overlap(self.writes, other.reads) or _overlap(self.reads, other.writes)
+        """True if one writes what the other uses; steps that both update it do not."""
+        if _overlap(self.writes, other.writes) or _overlap(self.writes, other.reads) or _overlap(self.reads, other.writes):
+            return True
+        if not (self.updates or other.updates):
+            return False
+        pairs = ((self.updates, other.writes), (self.updates, other.reads), (self.writes, other.updates), (self.reads, other.updates))
+        return any(_overlap(a, b) for a, b in pairs)
 
 
 def _bounds(index: slice) -> tuple[int, int, int]:
@@ -219,7 +226,7 @@ class HappensBefore(Observer):
     def _conflicts(self, number: int, step: RunStep) -> None:
         """Order the step after those that it conflicts with; each that program order leaves open is a race."""
         candidates = 0
-        for what in step.writes:
+        for what in (*step.writes, *step.updates):
             candidates |= self._users[what]
         for what in step.reads:
             candidates |= self._writers[what]
@@ -227,9 +234,9 @@ class HappensBefore(Observer):
             if step.conflicts(self.steps[k]):
                 self._race(k, number)
                 step.past |= self.steps[k].past
-        for what in (*step.reads, *step.writes):
+        for what in (*step.reads, *step.writes, *step.updates):
             self._users[what] |= 1 << number
-        for what in step.writes:
+        for what in (*step.writes, *step.updates):
             self._writers[what] |= 1 << number
 
     # -- memory -----------------------------------------------------------------------------------------------------------------------
@@ -261,6 +268,10 @@ class HappensBefore(Observer):
         bits = self._shared_bits(region, index) if shared else self._bits(index, 1, 1)
         uses = self.steps[-1].writes if write else self.steps[-1].reads
         uses[what] = uses.get(what, 0) | bits
+
+    def update(self, memory: Memory, region: Region, index: Index) -> None:
+        what, uses = ("global", region.array), self.steps[-1].updates
+        uses[what] = uses.get(what, 0) | self._bits(index, 1, 1)
 
     def visibility(self, memory: Memory, region: Region, index: Index) -> None:
         shared = MEDIA[region.memory].is_placed

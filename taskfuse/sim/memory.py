@@ -7,6 +7,7 @@ Marks are never cleared, so a place that was found valid is not checked again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -87,6 +88,10 @@ class AccessObserver(Protocol):
 
     def access(self, memory: Memory, region: Region, index: Any, write: bool) -> None:
         """Elements of ``region``, at ``index`` of its store, are read or written (or must not be, by anybody else, from now on)."""
+        ...
+
+    def update(self, memory: Memory, region: Region, index: Any) -> None:
+        """Elements of ``region``, in Global memory, are combined with something, each in one step."""
         ...
 
     def visibility(self, memory: Memory, region: Region, index: Any) -> None:
@@ -275,6 +280,27 @@ def write(memory: Memory, site: Site, lanes: Lanes, env: Env, value: Any) -> Non
     if place not in memory.known:
         store.valid[place.index] = store.full
         memory.known.add(place)
+
+
+def update(memory: Memory, site: Site, lanes: Lanes, env: Env, value: Any, combined: Callable[[Array, Array], Array]) -> None:
+    """Combine elements in Global memory with values, lane by lane. Raises :class:`Fault` if one was never written."""
+    store, region = memory.stores[site.buffer], memory.regions[site.buffer]
+    place = site.place(lanes, env, region)
+    if store.valid is None:
+        raise Fault(f"write to {region}")
+    if memory.observer is not None:
+        memory.observer.update(memory, region, place.index)
+    if np.any(missing := store.valid[place.index] != store.full):
+        thread = int(lanes.ids[int(np.argmax(_per_lane(missing, lanes)))])
+        raise Fault(f"update of uninitialized {region}", thread=thread, notes=(f"index {site.index_text(lanes, env, thread)}",))
+    if store.published is not None:
+        store.published.write(place.index, memory.number, lanes, region)
+    index = np.arange(*place.index.indices(store.data.size)) if isinstance(place.index, slice) else np.asarray(place.index)
+    left, terms = (np.broadcast_to(a, lanes.count) for a in (index, np.asarray(value)))
+    while left.size:
+        cells, first = np.unique(left, return_index=True)
+        store.data[cells] = combined(store.data[cells], terms[first])
+        left, terms = np.delete(left, first), np.delete(terms, first)
 
 
 def stamp(memory: Memory, proxy: Proxy, place: StorePlace, lanes: Lanes, region: Region) -> None:

@@ -39,6 +39,9 @@ class Observer:
     def access(self, memory: Memory, region: Region, index: Any, write: bool) -> None:
         """Elements of ``region``, at ``index`` of its store, are read or written (or must not be, by anybody else, from now on)."""
 
+    def update(self, memory: Memory, region: Region, index: Any) -> None:
+        """Elements of ``region``, in Global memory, are combined with something, each in one step."""
+
     def visibility(self, memory: Memory, region: Region, index: Any) -> None:
         """It is looked up whether these elements of a Shared region, or a tensor, are visible to the asynchronous proxy."""
 

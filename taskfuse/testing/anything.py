@@ -49,6 +49,7 @@ ANYTHING = CaseOptions(
     elements=900,
     empty=10,
     gathers=8,
+    scatters=6,
     scans=5,
     positions=3,
     einsums=4,

@@ -15,7 +15,7 @@ from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.scalar import Expr, const, not_
 from taskfuse.kir import Kernel
 from taskfuse.kir.operands import Access, ChoiceCase, Immediate, IndexOf, Operand
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Send, Whole
 
 Change = Callable[[Kernel, Definition], Iterator[Definition]]
 
@@ -46,6 +46,8 @@ def operands_of(rule: Rule) -> tuple[Operand, ...]:
             return (operand,)
         case Find(source=source, values=values):
             return (source, *values)
+        case Send(operand=operand, values=values):
+            return (operand, *values)
         case Whole(parts=parts, places=places):
             return tuple(Access(p, e) for p, e in zip(parts, places, strict=True))
 
@@ -62,6 +64,8 @@ def with_operands(rule: Rule, operands: tuple[Operand, ...]) -> Rule:
             return replace(rule, operand=operands[0])
         case Find():
             return replace(rule, source=accesses[0], values=tuple(accesses[1:]))
+        case Send():
+            return replace(rule, operand=operands[0], values=tuple(o for o in operands[1:] if isinstance(o, Access)))
         case Whole():
             return replace(rule, parts=tuple(a.buffer for a in accesses), places=tuple(a.index for a in accesses))
 
@@ -121,7 +125,7 @@ def _swapped(kernel: Kernel, d: Definition) -> Iterator[Definition]:
             pairs = range(1 if op.commutative else 0, len(operands) - 1)
         case Pick() | Whole():
             pairs = range(len(operands) - 1)
-        case Accumulate() | Find():
+        case Accumulate() | Find() | Send():
             return
     for k in pairs:
         yield replace(d, rule=with_operands(d.rule, (*operands[:k], operands[k + 1], operands[k], *operands[k + 2 :])))
@@ -134,7 +138,7 @@ def _functions(kernel: Kernel, d: Definition) -> Iterator[Definition]:
         case Reduce(body=body, combine=combine):
             yield from (replace(d, rule=replace(d.rule, body=other)) for other in _alike(body))
             yield from (replace(d, rule=replace(d.rule, combine=other)) for other in COMBINES.values() if other.op.rule is combine.op.rule)
-        case Accumulate(combine=combine):
+        case Accumulate(combine=combine) | Send(combine=combine):
             yield from (replace(d, rule=replace(d.rule, combine=other)) for other in COMBINES.values() if other.op.rule is combine.op.rule)
         case _:
             pass

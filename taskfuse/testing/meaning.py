@@ -19,7 +19,7 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import ScalarParam
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.walk import looked_up
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Send, Whole
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -39,6 +39,8 @@ def meaning(kernel: Kernel, arguments: Sequence[Array | int | float], sizes: Map
     for d in kernel.definitions:
         found.tensors[d.tensor] = found.computed(d)
         found.dtypes[d.tensor] = d.dtype
+        if isinstance(d.rule, Send):
+            found.sent[d.tensor] = d.rule
     return tuple(found.tensors[p.name] for p in kernel.outputs)
 
 
@@ -47,6 +49,7 @@ class _Meaning:
 
     def __init__(self, kernel: Kernel, arguments: Sequence[Array | int | float], sizes: Mapping[str, int], values: Values) -> None:
         self.values = values
+        self.sent: dict[str, Send] = {}
         tables = {p.name: np.asarray(arguments[k]).astype(np.int64) for k, p in enumerate(kernel.inputs) if p.name in looked_up(kernel)}
         self.sizes: dict[str, Any] = {**sizes, **tables}
         scalars = [p for p in kernel.params if isinstance(p, ScalarParam)]
@@ -81,11 +84,16 @@ class _Meaning:
                 return v.cast(v.accumulate(combine, terms, axis, dtype), dtype, d.dtype)
             case Find() as rule:
                 return self._found(d, rule, point, count).reshape(shape)
+            case Send(operand=operand):
+                return np.broadcast_to(v.cast(self._operand(operand, point, count), self._dtype(operand), d.dtype), count).reshape(shape)
             case Whole(parts=parts, places=places, conditions=conditions):
                 found = np.zeros(shape, v.storage(d.dtype))
                 for part, place, condition in zip(parts, places, conditions, strict=True):
-                    array = self.tensors[part]
-                    points = self._points(array.shape)
+                    array, points = self.tensors[part], self._points(self.tensors[part].shape)
+                    sent = self.sent.get(part)
+                    if sent is not None:
+                        found = self._combined(found, array.reshape(-1), sent, place, points)
+                        continue
                     mine = np.flatnonzero(np.broadcast_to(np.asarray(evaluate(condition, points), np.bool_), array.size))
                     found[self._index(place, shape, self._some(points, mine), len(mine))] = array.reshape(-1)[mine]
                 return found
@@ -105,8 +113,18 @@ class _Meaning:
             total = found.astype(storage).reshape(shape)
         return v.cast(total, rule.dtype, d.dtype)
 
-    def _found(self, d: Definition, rule: Find, point: dict[str, Any], count: int) -> Array:
-        """An element at computed indices: negative ones count from the end, and one out of range gives 0."""
+    def _combined(self, whole: Array, terms: Array, rule: Send, place: tuple[Expr, ...], point: dict[str, Any]) -> Array:
+        """Every term combined with the element that it is sent to. Floats are summed in float64 and rounded once."""
+        symbols, inside = self._values(rule, point, terms.size)
+        mine = np.flatnonzero(inside)
+        to = self._index(place, whole.shape, self._some(symbols, mine), len(mine))
+        wide = whole.astype(np.float64 if whole.dtype.kind not in "biu" else whole.dtype)
+        with np.errstate(all="ignore"):
+            cast(np.ufunc, rule.combine.op.function).at(wide, to, terms[mine].astype(wide.dtype))
+            return wide.astype(whole.dtype)
+
+    def _values(self, rule: Find | Send, point: dict[str, Any], count: int) -> tuple[dict[str, Any], Array]:
+        """The symbols of a rule with values, and where all of these are inside; they are 0 elsewhere."""
         inside = np.ones(count, np.bool_)
         symbols = dict(point)
         for k, (value, extent) in enumerate(zip(rule.values, rule.extents, strict=True)):
@@ -116,6 +134,11 @@ class _Meaning:
             good = (at >= 0) & (at < n)
             inside &= good
             symbols[f"v{k}"] = np.where(good, at, 0)
+        return symbols, inside
+
+    def _found(self, d: Definition, rule: Find, point: dict[str, Any], count: int) -> Array:
+        """An element at the integers that are found, counted from the end where negative; 0 where one is outside."""
+        symbols, inside = self._values(rule, point, count)
         found = np.zeros(count, self.values.storage(d.dtype))
         mine = np.flatnonzero(inside)
         here = self._some(symbols, mine)

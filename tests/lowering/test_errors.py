@@ -65,8 +65,8 @@ def test_parts_of_a_scattered_cat_do_not_travel_through_a_channel() -> None:
     agrees(build(tf.CatForm.GATHER), numbers(4, 8), numbers(3, 8))
     agrees(build(tf.CatForm.SCATTER, vertical=False), numbers(4, 8), numbers(3, 8))
     assert lowering(build(tf.CatForm.SCATTER)) == (
-        "cannot lower tv4: tv2 stores its part in Global memory, and tv5 reads it in another member of g\n"
-        "help: use the gather form of cat there, or put the parts and their readers into one member"
+        "cannot lower tv4: tv2 stores its part in Global memory, and tv5 uses it in another member of g\n"
+        "help: use the gather form there (unscatter), or put the parts and their readers into one member"
     )
 
 

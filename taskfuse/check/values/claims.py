@@ -19,7 +19,7 @@ from taskfuse.ir.scalar import Const, Expr, const, evaluate, simplify, substitut
 from taskfuse.ir.shared_layouts import operand_offset
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, Stmt, TmaLoad, TmaStore, Update, VectorCopy
 from taskfuse.kir.operands import Access, Content, Descriptor, Holds, Operand
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.witness import Apply
@@ -73,7 +73,7 @@ class Instructions:
         """What a statement writes, and what it says that this is."""
         stmt = node.stmt
         match stmt:
-            case Compute() | Choose() | Shuffle():
+            case Compute() | Choose() | Shuffle() | Update():
                 return Place(node, stmt.out.buffer, stmt.out.index, holds.tensor, holds.index, content=holds.content)
             case Gather() | VectorCopy() | AsyncCopy():
                 return self._vector(node, stmt.out, stmt.width, holds.tensor, holds.index)

@@ -21,7 +21,7 @@ from taskfuse.ir.scalar import TRUE, Const, Expr, conjuncts, const, evaluate, ge
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.operands import Access, Operand
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Send, Whole
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 Shape = tuple[Expr, ...]
@@ -38,8 +38,14 @@ def meaningless(tree: StatementTree) -> Iterator[Obligation]:
     kernel = tree.kernel
     shapes: dict[str, Shape] = {p.name: p.shape for p in kernel.inputs}
     root = declared(kernel, (p for p in kernel.params if isinstance(p, HostParam))).constraints
+    sent: dict[str, Definition] = {}
     for d in kernel.definitions:
-        reason = _parts(d, d.rule, shapes, kernel, root) if isinstance(d.rule, Whole) else _reads(d, kernel, shapes, root)
+        if isinstance(d.rule, Whole):
+            reason = _sent(d, d.rule, sent, root) or _parts(d, _without(d.rule, sent), shapes, kernel, root)
+        else:
+            reason = _reads(d, kernel, shapes, root)
+        if isinstance(d.rule, Send):
+            sent[d.tensor] = d
         if reason:
             yield Obligation(Layer.VALUES, f"definition of {d.tensor}", Verdict.OUTSIDE, reason)
         shapes[d.tensor] = d.shape
@@ -89,6 +95,8 @@ def _accesses(d: Definition, shapes: Shapes) -> Reads:
             yield from _each(values, shapes, ())
             found = inside(tuple(sym(f"v{k}") for k in range(len(extents))), extents)
             yield from _each((source,), shapes, found)
+        case Send(operand=operand, values=values):
+            yield from _each((operand, *values), shapes, ())
         case Whole():
             pass
 
@@ -124,6 +132,37 @@ def _numbers(shape: Shape, kernel: Kernel) -> tuple[int, ...] | None:
 
 def _points(space: tuple[int, ...]) -> dict[str, Ints]:
     return {f"i{k}": axis.reshape(-1) for k, axis in enumerate(np.indices(space, np.int64))}
+
+
+# -- what is sent -------------------------------------------------------------------------------------------------------------------------
+
+
+def _sent(d: Definition, rule: Whole, sent: dict[str, Definition], root: Constraints) -> str:
+    """Why the parts that are sent to a tensor may mean nothing; empty if they mean something."""
+    combines: set[str] = set()
+    if not sent.keys().isdisjoint(rule.parts) and any(c is not TRUE for c in rule.conditions):
+        return "something is sent to it, and parts of it are there under conditions"
+    for part, place in zip(rule.parts, rule.places, strict=True):
+        own = sent.get(part)
+        if own is None or not isinstance(own.rule, Send):
+            continue
+        if own.dtype is not d.dtype:
+            return f"{part} has elements of {own.dtype}, and is sent to elements of {d.dtype}"
+        combines.add(own.rule.combine.name)
+        values = inside(tuple(sym(f"v{k}") for k in range(len(own.rule.values))), own.rule.extents)
+        known = root.given(*_point(own.shape), *values)
+        wrong = next((c for c in inside(place, d.shape) if not proves(known, c)), None)
+        if wrong is not None:
+            return f"{part} may be sent outside: it is not known that {wrong}"
+    if len(combines) > 1:
+        return f"its elements are combined by {' and by '.join(sorted(combines))}, in no order"
+    return ""
+
+
+def _without(rule: Whole, sent: Mapping[str, Definition]) -> Whole:
+    """The parts that are not sent."""
+    kept = [found for found in zip(rule.parts, rule.places, rule.conditions, strict=True) if found[0] not in sent]
+    return Whole(tuple(part for part, _, _ in kept), tuple(place for _, place, _ in kept), tuple(condition for _, _, condition in kept))
 
 
 # -- what is made of parts ---------------------------------------------------------------------------------------------------------------

@@ -27,9 +27,9 @@ from taskfuse.check.values.machine import LaunchExecution
 from taskfuse.check.values.state import RunState
 from taskfuse.check.values.terms import NOTHING, WRONG, Terms
 from taskfuse.ir.scalar import TableIndexError, evaluate
-from taskfuse.kir import Kernel, accesses
+from taskfuse.kir import Kernel, accesses, walk
 from taskfuse.kir.declarations import HostParam
-from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, Stmt, TmaLoad, TmaStore, Update, VectorCopy
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 
 
@@ -69,6 +69,8 @@ def execute(kernel: Kernel, extents: Mapping[str, int], budget: WorkBudget | Non
     """
     if not kernel.definitions:
         return Witness.MISSING
+    if any(isinstance(s, Update) for s in walk(kernel)):
+        raise TooLarge("which elements are updated depends on data")
     symbols = dict(extents)
     try:
         for p in kernel.params:

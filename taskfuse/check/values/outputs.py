@@ -50,7 +50,7 @@ class Outputs:
             return
         if any(e is const(0) for e in definition.shape):
             return
-        self._launched(name, definition.shape)
+        launched(self.tree, name, definition.shape)
         visits = [stores(self.tree, place, definition.shape, self._needed(place)) for place in self._stores.get(name, [])]
         if not visits:
             raise Open(f"{name} is never stored")
@@ -62,15 +62,6 @@ class Outputs:
         condition = self._belonging.get(place.tensor, TRUE)
         return conjuncts(substitute(condition, {f"i{k}": e for k, e in enumerate(place.element)}))
 
-    def _launched(self, name: str, shape: tuple[Expr, ...]) -> None:
-        """There are blocks and threads wherever an output has elements. Raises :class:`Open`."""
-        kernel = self.tree.kernel
-        context = declared(kernel, (p for p in kernel.params if isinstance(p, HostParam)))
-        context = context.under(nonempty(shape, context.ranges))
-        for e, what in (*((e, "blocks") for e in kernel.grid), *((e, "threads") for e in kernel.block)):
-            if not at_least(e, 1, context):
-                raise Open(f"{name} may have elements although there are no {what}: {e} is not known to be at least 1")
-
     def identity(self, place: Place) -> None:
         """An element of an output is stored at its own index, wherever that is inside it (:mod:`taskfuse.check.bounds`). Raises :class:`Open`."""
         if place.tensor in self._belonging:
@@ -81,3 +72,13 @@ class Outputs:
         for k, (e, wanted) in enumerate(zip(place.index, place.element, strict=True)):
             if not equal(constraints, e, wanted):
                 raise Open(f"it stores element {wanted} of {place.tensor} at index {e} of {place.buffer} on axis {k}", place.node)
+
+
+def launched(tree: StatementTree, name: str, shape: tuple[Expr, ...]) -> None:
+    """There are blocks and threads wherever a tensor has elements. Raises :class:`Open`."""
+    kernel = tree.kernel
+    context = declared(kernel, (p for p in kernel.params if isinstance(p, HostParam)))
+    context = context.under(nonempty(shape, context.ranges))
+    for e, what in (*((e, "blocks") for e in kernel.grid), *((e, "threads") for e in kernel.block)):
+        if not at_least(e, 1, context):
+            raise Open(f"{name} may have elements although there are no {what}: {e} is not known to be at least 1")

@@ -23,6 +23,7 @@ from taskfuse.check.values.last_write import LastWrite, Look, around, in_other_a
 from taskfuse.check.values.questions import equal, inside, known_at, nonempty
 from taskfuse.check.values.runs import stores
 from taskfuse.check.values.solve import Open
+from taskfuse.check.values.updates import Updates
 from taskfuse.check.values.writes import Writes
 from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.scalar import Expr, Sym, const, eq, ge, sym
@@ -36,8 +37,9 @@ ROWS = 1 << 21
 class ReachingWrites:
     """Which writes the reads of a kernel find."""
 
-    def __init__(self, writes: Writes, rings: Rings, multibuffers: MultiBuffers) -> None:
+    def __init__(self, writes: Writes, rings: Rings, multibuffers: MultiBuffers, updates: Updates) -> None:
         self.writes = writes
+        self._updates = updates
         self._multibuffers = multibuffers
         self._last = LastWrite(writes)
         self._consumers = {e.cursor + ".slot": (r, e) for r in rings.rings for e in r.consumers}
@@ -59,6 +61,11 @@ class ReachingWrites:
         """
         self._last.hits = []
         given = tuple(given)
+        if want.buffer in self._updates.tensors:
+            if past:
+                raise Open(f"{want.buffer}, which is updated, is read past its end", want.node)
+            self._updates.read(want)
+            return ()
         if past:
             self.writes.check_part(want, given)
         self._find(self.writes.whole(want, given), given, past=past)

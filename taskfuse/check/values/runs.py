@@ -227,11 +227,12 @@ def _dealt(loops: list[Node], spans: dict[str, Span], used: Container[str]) -> t
     return left, spans
 
 
-def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...], needed: tuple[Expr, ...] = ()) -> Visits:
+def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...], needed: tuple[Expr, ...] = (), *, each: bool = False) -> Visits:
     """The elements that a statement stores, by all blocks, threads and iterations.
 
     Args:
         needed: conditions of the elements that are asked for.
+        each: every execution counts, also one that does the same again.
 
     Raises:
         Open: it is not known.
@@ -242,7 +243,8 @@ def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...], needed: t
         spans |= {n: (const(0), e) for n, e in zip(names, extents, strict=True)}
     exists = (*inside(place.element, shape), *nonempty(shape, node.context.ranges), *needed)
     free = {n for e in place.element for n in e.free} | {n for c in node.conditions for n in c.free}
-    again = [n for n in node.loops if isinstance(n.stmt, For) and n.stmt.var not in free and (n.runs() or _needed_runs(n, place, exists))]  # stores again
+    loops = () if each else node.loops
+    again = [n for n in loops if isinstance(n.stmt, For) and n.stmt.var not in free and (n.runs() or _needed_runs(n, place, exists))]  # stores again
     inner, spans = _dealt([n for n in node.loops if n not in again], spans, free)
     spans, conditions = runs(node, inner, spans, dict(place.points), exists)
     threads = [c for c in conditions if c.free <= THREADS]

@@ -22,10 +22,10 @@ from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.scalar import TRUE, Expr, conjuncts, ge, lt, not_, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaStore, VectorCopy
-from taskfuse.kir.operands import Access, ChoiceCase, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaStore, Update, VectorCopy
+from taskfuse.kir.operands import Access, ChoiceCase, Content, GatherValue, Holds, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
-from taskfuse.kir.witness import Accumulate, Apply, Find, Pick, Reduce
+from taskfuse.kir.witness import Accumulate, Apply, Find, Pick, Reduce, Send
 
 COPY, FMA, MUL = ELEMENTWISE["copy"], ELEMENTWISE["fma"], ELEMENTWISE["mul"]
 
@@ -122,6 +122,8 @@ class CheckedStatements:
                 self._picked(w, rule, exists)
             case Find() as rule:
                 self._found(w, rule, exists)
+            case Send() as rule:
+                self._sent(w, rule, exists)
             case _:
                 raise Open("its tensor is made of parts", w.node)
 
@@ -278,15 +280,31 @@ class CheckedStatements:
         if not isinstance(stmt, Gather) or len(stmt.values) != len(rule.values):
             raise Open("it is not a gather of as many values", w.node)
         point = {f"i{k}": e for k, e in enumerate(w.holds.index)}
-        for k, (value, want, extent) in enumerate(zip(stmt.values, rule.values, rule.extents, strict=True)):
-            if value.extent is not extent and not equal(w.node.context.constraints, value.extent, extent):
-                raise Open(f"value {k} counts in {value.extent}, not in {extent}", w.node)
-            self._operand(w.node, value.source, want, w.holds.index, exists)
+        self._values(w, stmt.values, rule, exists)
         symbols = {f"v{k}": sym(v.symbol) for k, v in enumerate(stmt.values)}
         there = (c for v in stmt.values for c in (ge(sym(v.symbol), 0), lt(sym(v.symbol), v.extent)))  # elsewhere both find 0
         element = tuple(substitute(e, {**point, **symbols}) for e in rule.source.index)
         want = self.instructions.vector(w.node, stmt.source, stmt.width, rule.source.buffer, element)
         self.read(want, (*exists, *there))
+
+    def _values(self, w: Written, values: tuple[GatherValue, ...], rule: Find | Send, exists: tuple[Expr, ...]) -> None:
+        """The integers that say an index are those of the definition."""
+        for k, (value, want, extent) in enumerate(zip(values, rule.values, rule.extents, strict=True)):
+            if value.extent is not extent and not equal(w.node.context.constraints, value.extent, extent):
+                raise Open(f"value {k} counts in {value.extent}, not in {extent}", w.node)
+            self._operand(w.node, value.source, want, w.holds.index, exists)
+
+    def _sent(self, w: Written, rule: Send, exists: tuple[Expr, ...]) -> None:
+        """An update combines what the definition does, with the element that it names (:mod:`taskfuse.check.values.updates`)."""
+        stmt = w.node.stmt
+        if not isinstance(stmt, Update) or len(stmt.values) != len(rule.values):
+            raise Open("it is not an update at as many values", w.node)
+        if stmt.combine is not rule.combine:
+            raise Open(f"it combines by {stmt.combine}, and {w.holds.tensor} is combined by {rule.combine}", w.node)
+        if w.place.buffer not in self.writes.updated:
+            raise Open(f"{w.place.buffer} is no tensor that something is sent to", w.node)
+        self._values(w, stmt.values, rule, exists)
+        self._operand(w.node, stmt.source, rule.operand, w.holds.index, exists)
 
     # -- terms ------------------------------------------------------------------------------------------------------------------------
 

@@ -18,9 +18,10 @@ from taskfuse.check.values.reductions import Reductions
 from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.statements import CheckedStatements, Written
+from taskfuse.check.values.updates import Updates
 from taskfuse.check.values.writes import Writes
 from taskfuse.kir import Kernel, held
-from taskfuse.kir.nodes import Gather
+from taskfuse.kir.nodes import Gather, Update
 from taskfuse.kir.operands import Content, WritingStmt
 from taskfuse.kir.walk import looked_up
 from taskfuse.kir.witness import Accumulate
@@ -48,7 +49,7 @@ def right(structure: Structure) -> Iterator[Obligation]:
     found: list[Obligation] = []
     left: list[Node | None] = []
     gathers = any(isinstance(n.stmt, Gather) for n in structure.tree.leaves())  # which of them is open decides whether a run would do
-    runs = not looked_up(kernel)
+    runs = not looked_up(kernel) and not any(isinstance(n.stmt, Update) for n in structure.tree.leaves())
     for o, node in checked:
         found.append(o)
         if o.verdict is not Verdict.PROVED:
@@ -117,8 +118,8 @@ def _symbolic(structure: Structure) -> Iterator[Checked]:
     instructions = Instructions(kernel)
     writes = Writes(tree, instructions)
     reductions, scans = Reductions(writes, instructions), Scans(writes, instructions)
-    outputs = Outputs(tree, writes, instructions)
-    statements = CheckedStatements(kernel, writes, ReachingWrites(writes, rings, multibuffers), instructions, reductions, scans)
+    outputs, updates = Outputs(tree, writes, instructions), Updates(writes, instructions)
+    statements = CheckedStatements(kernel, writes, ReachingWrites(writes, rings, multibuffers, updates), instructions, reductions, scans)
     names = {p.name for p in kernel.outputs}
     failed = False
     written: list[Written] = []
@@ -138,7 +139,14 @@ def _symbolic(structure: Structure) -> Iterator[Checked]:
         yield Obligation(Layer.VALUES, "accumulators", Verdict.OUTSIDE, error.reason, _notes(error)), error.nodes[0]
     for w in written:
         try:
-            if w.place.buffer in names:
+            if w.place.buffer in updates.tensors:
+                updates.enter(w.node, w.holds)
+        except Open as error:
+            failed = True
+            yield _open(w.node, error), w.node
+    for w in written:
+        try:
+            if w.place.buffer in names - updates.tensors:
                 outputs.enter(w.place, w.holds)
                 outputs.identity(w.place)
             statements.check(w)
@@ -156,7 +164,10 @@ def _symbolic(structure: Structure) -> Iterator[Checked]:
             yield _open(node, error), node
     for name in sorted(names):
         try:
-            outputs.check(name)
+            if name in updates.tensors:
+                updates.check(name)
+            else:
+                outputs.check(name)
         except Open as error:
             failed = True
             yield Obligation(Layer.VALUES, f"output {name}", Verdict.OUTSIDE, error.reason, _notes(error)), None

@@ -16,7 +16,7 @@ from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, MemoryType
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import TmaLoad
 from taskfuse.kir.operands import Content, Holds
-from taskfuse.kir.witness import Definition, Whole
+from taskfuse.kir.witness import Definition, Send, Whole
 
 
 class Writes:
@@ -27,6 +27,7 @@ class Writes:
         storages: how buffers and arguments lie.
         definitions: what the tensors are.
         inputs: those that no statement writes.
+        updated: tensors of parts that are sent to them: none of their elements is one of a part.
     """
 
     def __init__(self, tree: StatementTree, instructions: Instructions) -> None:
@@ -39,11 +40,14 @@ class Writes:
         self.inputs = {p.name: p for p in kernel.params if isinstance(p, TensorParam) and not p.is_output}
         self.storages = {b.name: BufferStorage(b.memory, b.shape, b.dtype.itemsize) for b in kernel.buffers}
         self.storages |= {p.name: BufferStorage(MemoryType.Global, p.shape, p.dtype.itemsize) for p in kernel.params if isinstance(p, TensorParam)}
+        wholes = [(d.tensor, d.rule) for d in kernel.definitions if isinstance(d.rule, Whole)]
+        sent = {d.tensor for d in kernel.definitions if isinstance(d.rule, Send)}
+        self.updated = frozenset(name for name, rule in wholes if not sent.isdisjoint(rule.parts))
         self._wholes = {
-            part: (d.tensor, place, condition)
-            for d in kernel.definitions
-            if isinstance(d.rule, Whole)
-            for part, place, condition in zip(d.rule.parts, d.rule.places, d.rule.conditions, strict=True)
+            part: (name, place, condition)
+            for name, rule in wholes
+            if name not in self.updated
+            for part, place, condition in zip(rule.parts, rule.places, rule.conditions, strict=True)
         }
 
     def claim(self, node: Node, holds: Holds) -> Place:

@@ -45,6 +45,7 @@ class MachineMemory:
     def __init__(self, threads: MachineThreads) -> None:
         self.threads = threads
         self.cells: dict[int, tuple[list[Stamp], dict[int, Stamp]]] = {}
+        self.updates: dict[int, dict[int, Stamp]] = {}
         self.operations: list[MachineOperation] = []
         self._bits: dict[int, MachineOperation] = {}
 
@@ -60,6 +61,8 @@ class MachineMemory:
 
     def read(self, t: int, cell: int, site: int) -> None:
         """A thread reads."""
+        if cell in self.updates:
+            self._updated(t, cell, site, "an update and a read")
         threads = self.threads
         found = self.cells.get(cell)
         if found is None:
@@ -72,6 +75,9 @@ class MachineMemory:
 
     def write(self, t: int, cell: int, site: int) -> None:
         """A thread writes."""
+        if cell in self.updates:
+            self._updated(t, cell, site, "an update and a write")
+            del self.updates[cell]
         threads = self.threads
         found = self.cells.get(cell)
         if found is not None:
@@ -83,6 +89,26 @@ class MachineMemory:
                 if c != t and not ((known[c] >= e) if c >= 0 else done >> ~c & 1):
                     raise self._race("a read and a write", t, site, other)
         self.cells[cell] = [(t, threads.own[t], site)], {}
+
+    def update(self, t: int, cells: Iterable[int], site: int) -> None:
+        """A thread combines an element with something in one step: ordered with reads and writes, and with no other update."""
+        for cell in cells:
+            writes, reads = self.cells.setdefault(cell, ([], {}))
+            for stamp in writes:
+                self._ordered(t, stamp, site, "a write and an update")
+            for stamp in reads.values():
+                self._ordered(t, stamp, site, "a read and an update")
+            self.updates.setdefault(cell, {})[t] = t, self.threads.own[t], site
+
+    def _updated(self, t: int, cell: int, site: int, what: str) -> None:
+        for stamp in self.updates[cell].values():
+            self._ordered(t, stamp, site, what)
+
+    def _ordered(self, t: int, stamp: Stamp, site: int, what: str) -> None:
+        c, e, other = stamp
+        base = self.threads.base[t]
+        if c != t and not ((base.known[c] >= e) if c >= 0 else base.done >> ~c & 1):
+            raise self._race(what, t, site, other)
 
     def read_all(self, t: int, cells: Iterable[int], site: int) -> None:
         """A thread reads several cells."""
@@ -105,7 +131,7 @@ class MachineMemory:
             found = self.cells.get(cell)
             if found is None:
                 found = self.cells[cell] = [], {}
-            for stamp in found[0]:
+            for stamp in (*found[0], *self.updates.get(cell, {}).values()):
                 self._check_write(op, stamp, fences, "a write and a read")
             found[1][~op.read_bit] = ~op.read_bit, 0, op.site
 
@@ -114,7 +140,7 @@ class MachineMemory:
         for cell in cells:
             found = self.cells.get(cell)
             if found is not None:
-                for stamp in found[0]:
+                for stamp in (*found[0], *self.updates.pop(cell, {}).values()):
                     self._check_write(op, stamp, fences, "two writes")
                 for c, e, other in found[1].values():
                     if not ((op.clock.known[c] >= e) if c >= 0 else op.clock.done >> ~c & 1):

@@ -6,14 +6,15 @@ The function knows nothing of other threads. What it does to memory, barriers an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import CodeType
 
 from taskfuse.ir.scalar import TRUE, Const, Expr
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.kir import Kernel, walk
-from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
-from taskfuse.kir.operands import Access, Descriptor, Queue
+from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, Update, VectorCopy
+from taskfuse.kir.operands import Access, Descriptor, GatherValue, Queue
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.synchronization import (
     Acquire,
@@ -107,6 +108,8 @@ class _Compiler(PythonWriter):
                 self.choose(s)
             case Gather():
                 self.gather(s)
+            case Update():
+                self.update(s)
             case VectorCopy(out=out, source=source, width=width):
                 size = width * self.storage[out.buffer].dtype.itemsize
                 self.touch(source, "read", width, size)
@@ -149,16 +152,27 @@ class _Compiler(PythonWriter):
                 self.operand(case.operand)
         self.touch(s.out, "write")
 
-    def gather(self, s: Gather) -> None:
+    def found(self, values: Sequence[GatherValue]) -> str:
+        """The condition that all values are inside their extents: they may be any."""
         inside: list[str] = []
-        for found in s.values:
+        for found in values:
             self.touch(found.source, "read")
             extent = self.held(found.extent)
             symbol = self.name(found.symbol)
             self.add(f"{symbol} = m.anything({extent})")
             inside.append(f"0 <= {symbol} < {extent}")
+        return " and ".join(inside) or "True"
+
+    def update(self, s: Update) -> None:
+        self.touch(s.source, "read")
+        with self.block(f"if {self.found(s.values)}:"):
+            size = self.storage[s.out.buffer].dtype.itemsize
+            self.add(f"m.memory.update(t, {self.cells_of(s.out, self.address(s.out), size)}, {self.site})")
+
+    def gather(self, s: Gather) -> None:
+        inside = self.found(s.values)
         size = s.width * self.storage[s.out.buffer].dtype.itemsize
-        with self.block(f"if {' and '.join(inside) or 'True'}:"):
+        with self.block(f"if {inside}:"):
             self.touch(s.source, "read", s.width, size if s.width > 1 else 0)
         self.touch(s.out, "write", s.width, size if s.width > 1 else 0)
 

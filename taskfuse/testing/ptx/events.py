@@ -41,6 +41,7 @@ class Kind(Enum):
     STORE_MATRIX = auto()  # modifiers, address
     REGISTERS = auto()  # modifiers, count
     FENCE = auto()  # modifiers
+    UPDATE = auto()  # modifiers, element, value
     RELEASE = auto()  # modifiers, counter, increment
     ACQUIRE = auto()  # modifiers, counter; gives its value
     COUNT = auto()  # modifiers, counter, increment; gives the value before

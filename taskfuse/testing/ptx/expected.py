@@ -18,7 +18,7 @@ from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir import accesses, walk
 from taskfuse.kir.clusters import peers
-from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, Update, VectorCopy
 from taskfuse.kir.operands import Access, BarrierSlot, Descriptor, Queue
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.scope import kernel_facts
@@ -165,6 +165,9 @@ class _Walk:
                 self._env[f"{name}.phase"] += wraps
             case Compute() | Choose() | VectorCopy() | Gather():
                 self._moves(stmt)
+            case Update(values=values) if values:  # whether it changes something, and what, data says
+                for access in (stmt.source, *(v.source for v in values)):
+                    self._touch(access, 1, store=False)
             case _:
                 for kind, operands, result in self._steps(stmt):
                     self._step(stmt, kind, operands, result)
@@ -281,6 +284,8 @@ class _Walk:
                 a, b = stmt.dtype, stmt.b_dtype or stmt.dtype
                 acc = "s32" if a.is_integer else "f32"
                 yield Kind.MMA, (f"m16n8k{k}.row.col.{acc}.{_TYPES[str(a)]}.{_TYPES[str(b)]}.{acc}",), 0
+            case Update(out=out):
+                yield Kind.UPDATE, (ANY, r.address(out, env), ANY), 0
             case LdMatrix(source=source):
                 yield Kind.LOAD_MATRIX, (_matrices(stmt), r.address(source, env)), 0
             case StMatrix(out=out):

@@ -210,6 +210,8 @@ class _Builder:
                         case PtxAccess(outs=outs, space=space):
                             written |= {identifier(out) for out in outs}
                             touches = touches or space in ("shared", "global", "generic")
+                        case Happening(kind=Kind.UPDATE):  # of an element that data names, or of none
+                            touches = True
                         case Happening():
                             self.lines.append(f"{pad}raise PtxError({last.line}, 'data decides whether line {i.line} is executed: {'.'.join(i.opcode)}')")
                             return
@@ -238,6 +240,8 @@ class _Builder:
                 return [f"{identifier(out)} = U"]
             case PtxAccess(outs=outs):
                 return [f"{identifier(out)} = U" for out in outs if identifier(out) in self.needed] + ["watcher.uncertain()"]
+            case Happening(kind=Kind.UPDATE):
+                return ["watcher.uncertain()"]
             case Happening():
                 return [f"raise PtxError({i.line}, 'data decides whether this is executed: {'.'.join(i.opcode)}')"]
 

@@ -64,6 +64,7 @@ CASES: list[tuple[str, Kind, tuple[object, ...]]] = [
     ("setmaxnreg.dec.sync.aligned.u32 40;", Kind.REGISTERS, ("dec", 40)),
     ("fence.proxy.async.shared::cta;", Kind.FENCE, ("proxy.async.shared::cta",)),
     ("membar.gl;", Kind.FENCE, ("sc.gpu",)),
+    ("red.relaxed.gpu.global.add.f32 [%rd1], %r2;", Kind.UPDATE, ("gpu.global.add.f32", 201, 102)),
     ("red.release.gpu.global.add.u64 [%rd1], %rd2;", Kind.RELEASE, ("release.gpu.global.add.u64", 201, 202)),
     ("ld.acquire.gpu.global.u64 %rd1, [%rd2];", Kind.ACQUIRE, ("gpu.global.u64", 202)),
     ("atom.global.add.u64 %rd1, [%rd2], 1;", Kind.COUNT, ("global.add.u64", 202, 1)),

@@ -1,0 +1,108 @@
+"""Writes at computed indices, scheduled automatically, against torch: run op by op and compiled.
+
+``python benchmarks/scatter.py [--write]``. Gradients of embeddings, sums of segments, counts; updates in place (scatter form) and, where that is no more
+than 1e11 steps, every element looking at every point (gather form). Medians of 30 rounds, by CUDA events, all runners in one process. Results are compared
+with torch in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from reporting import gpu_median, parser, publish
+
+import taskfuse as tf
+from taskfuse.schedulers.scatter import is_updated
+
+MOST = 1e11
+
+
+def embedding(rows: int, tokens: int, width: int, skew: bool, dtype: str) -> tuple[str, Callable[..., Any], Callable[..., Any], list[Any], float]:
+    """The gradient of an embedding."""
+    numbers = torch.randint(0, rows, (tokens,), device="cuda")
+    if skew:
+        numbers = (rows * torch.rand(tokens, device="cuda") ** 8).long()
+    gradient = torch.randn(tokens, width, device="cuda").to(getattr(torch, dtype))
+
+    def theirs(g: Any, t: Any) -> Any:
+        return torch.ops.aten.embedding_dense_backward(g, t, rows, -1, False)
+
+    name = f"embedding backward {rows} x {width}, {tokens} tokens{', skewed' * skew} {dtype}"
+    return name, lambda g, t: tf.segment_sum(g, t, rows), theirs, [gradient, numbers], float(rows * tokens * width)
+
+
+def index_add(rows: int, points: int, width: int) -> tuple[str, Callable[..., Any], Callable[..., Any], list[Any], float]:
+    """Slices added to a tensor."""
+    x, s = torch.randn(rows, width, device="cuda"), torch.randn(points, width, device="cuda")
+    i = torch.randint(0, rows, (points,), device="cuda")
+    work = float(rows * points * width)
+    return f"index_add {rows} x {width}, {points} points", lambda a, b, c: tf.index_add(a, 0, b, c), lambda a, b, c: a.index_add(0, b, c), [x, i, s], work
+
+
+def scatter_add(rows: int, columns: int) -> tuple[str, Callable[..., Any], Callable[..., Any], list[Any], float]:
+    """Elements added along columns."""
+    x, s = torch.zeros(rows, columns, device="cuda"), torch.randn(rows, columns, device="cuda")
+    i = torch.randint(0, columns, (rows, columns), device="cuda")
+    work = float(rows * columns * columns)
+    return f"scatter_add {rows} x {columns}", lambda a, b, c: tf.scatter_add(a, 1, b, c), lambda a, b, c: a.scatter_add(1, b, c), [x, i, s], work
+
+
+def bincount(bins: int, count: int) -> tuple[str, Callable[..., Any], Callable[..., Any], list[Any], float]:
+    """A histogram."""
+    i = torch.randint(0, bins, (count,), device="cuda")
+    ones = torch.ones(count, dtype=torch.int64, device="cuda")
+
+    def theirs(b: Any) -> Any:
+        return torch.zeros(bins, dtype=torch.int64, device="cuda").index_add(0, b, ones)
+
+    return f"bincount {bins}, {count} numbers", lambda b: tf.bincount(b, bins), theirs, [i], float(bins * count)
+
+
+def time_of(call: Callable[..., Any], arguments: list[Any]) -> float:
+    """Microseconds."""
+    return float(gpu_median([lambda: call(*arguments)]))
+
+
+def main() -> None:
+    """All of it."""
+    options = parser(__doc__).parse_args()
+    lines = [f"{'':62} {'eager':>9} {'compiled':>9} {'automatic':>10} {'gather':>9}  schedule; compiled / automatic"]
+    cases = [
+        embedding(50257, 8192, 768, False, "float32"),
+        embedding(50257, 8192, 768, True, "float32"),
+        embedding(32000, 16384, 4096, False, "bfloat16"),
+        embedding(1000, 65536, 64, False, "float32"),
+        index_add(10000, 50000, 128),
+        index_add(64, 100000, 32),
+        scatter_add(4096, 1024),
+        bincount(64, 1 << 20),
+        bincount(1 << 16, 1 << 22),
+    ]
+    for name, ours, theirs, arguments, work in cases:
+        wide = [a.double() if a.is_floating_point() else a for a in arguments]
+        wanted = theirs(*wide)
+        times = [time_of(theirs, arguments), time_of(torch.compile(theirs), arguments)]
+        schedule = ""
+        for gather in (False, True):
+            if gather and work > MOST:
+                times.append(float("nan"))
+                continue
+            with tf.Fusion("scatter") as fusion:
+                fusion.add_output(ours(*(tf.define_tensor(list(a.shape), str(a.dtype).removeprefix("torch.")) for a in arguments)))
+            for tv in [tv for tv in fusion.tensors() if is_updated(fusion, tv)] if gather else ():
+                tv.unscatter()
+            run = tf.compile(fusion)
+            (found,) = run(*arguments)
+            error = (found.double() - wanted.double()).abs().max().item() / max(1.0, wanted.abs().max().item())
+            assert error < (1e-2 if found.dtype is torch.bfloat16 else 1e-4), (name, gather, error)
+            schedule = schedule or run.schedule.scheduler
+            times.append(time_of(run, arguments))
+        lines.append(f"{name:62} {times[0]:9.1f} {times[1]:9.1f} {times[2]:10.1f} {times[3]:9.1f}  {schedule}; {times[1] / times[2]:.2f}")
+        print(lines[-1], flush=True)
+    publish("scatter", lines, options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Tensors that points are sent to: one part is stored as it is, and then each point of the others is combined with the element that data names, once.
+
+An element is then its own value in the first part, combined with that of every point that goes to it, in whatever order: each point is sent by one
+execution of one statement, to the place that its definition says for any value of the data, and nothing else is done to the element in between. Updates are
+made in one step, so none is lost; the other layers show that all stores are ordered before all updates, and these before all reads.
+"""
+
+from __future__ import annotations
+
+from taskfuse.check.paths import common_loops
+from taskfuse.check.statement_tree import Node
+from taskfuse.check.values.claims import Instructions, Place
+from taskfuse.check.values.cover import covered
+from taskfuse.check.values.last_write import in_other_arm
+from taskfuse.check.values.outputs import launched
+from taskfuse.check.values.questions import equal, inside, known_at, nonempty, proves
+from taskfuse.check.values.runs import stores
+from taskfuse.check.values.solve import Open
+from taskfuse.check.values.writes import Writes
+from taskfuse.ir.scalar import const, ge, lt, substitute, sym
+from taskfuse.kir.nodes import For, Update
+from taskfuse.kir.operands import Content, Holds
+from taskfuse.kir.witness import Send, Whole
+
+
+class Updates:
+    """Such tensors of a kernel. They lie in storage of their own name.
+
+    Attributes:
+        tensors: their names.
+    """
+
+    def __init__(self, writes: Writes, instructions: Instructions) -> None:
+        self.writes = writes
+        self.instructions = instructions
+        self._rules: dict[str, Whole] = {d.tensor: d.rule for d in writes.definitions.values() if isinstance(d.rule, Whole) and d.tensor in writes.updated}
+        self.tensors = frozenset(self._rules)
+        self._stored: dict[str, list[Place]] = {}
+        self._sent: dict[tuple[str, str], list[Place]] = {}
+        self._known: dict[str, Open | None] = {}
+
+    def enter(self, node: Node, holds: Holds) -> None:
+        """A write to the storage of such a tensor: a store of the part that is not sent, or an update. Raises :class:`Open`."""
+        place = self.instructions.written(node, holds)
+        whole = place.buffer
+        rule = self._rules[whole]
+        if holds.content is not Content.VALUE or holds.tensor not in rule.parts:
+            raise Open(f"it writes {holds.tensor}, which is no part of {whole}", node)
+        at = rule.places[rule.parts.index(holds.tensor)]
+        point = {f"i{k}": e for k, e in enumerate(place.element)}
+        if isinstance(node.stmt, Update):
+            definition = self.writes.definitions[holds.tensor]
+            known = known_at(place)
+            missing = next((c for c in inside(holds.index, definition.shape) if not proves(known, c)), None)
+            if missing is not None:
+                raise Open(f"it may send a point that does not exist: it is not known that {missing}", node)
+            point |= {f"v{k}": sym(v.symbol) for k, v in enumerate(node.stmt.values)}
+            given = tuple(c for v in node.stmt.values for c in (ge(sym(v.symbol), 0), lt(sym(v.symbol), v.extent)))
+            self._sent.setdefault((whole, holds.tensor), []).append(place)
+        else:
+            given = inside(place.index, self.writes.shape(whole))
+            self._stored.setdefault(whole, []).append(place)
+        constraints = known_at(place).given(*given)
+        for k, (e, wanted) in enumerate(zip(place.index, (substitute(e, point) for e in at), strict=True)):
+            if not equal(constraints, e, wanted):
+                raise Open(f"it writes to index {e} of {whole} on axis {k}, where {wanted} is the place of {holds.tensor}", node)
+
+    def check(self, whole: str) -> None:
+        """Every element is stored, and then every point is sent once. Raises :class:`Open`."""
+        if whole not in self._known:
+            try:
+                self._check(whole)
+                self._known[whole] = None
+            except Open as error:
+                self._known[whole] = error.with_traceback(None)
+        error = self._known[whole]
+        if error is not None:
+            raise error
+
+    def read(self, want: Place) -> None:
+        """A read finds an element of the whole, complete: it stands behind all writes. Raises :class:`Open`."""
+        whole = want.buffer
+        if want.tensor != whole:
+            raise Open(f"it reads {want.tensor} where {whole} is updated", want.node)
+        constraints = known_at(want).given(*inside(want.element, self.writes.shape(whole)))
+        for k, (e, wanted) in enumerate(zip(want.index, want.element, strict=True)):
+            if not equal(constraints, e, wanted):
+                raise Open(f"it reads index {e} of {whole} on axis {k}, where {wanted} is wanted", want.node)
+        for place in self._writes(whole):
+            _behind(place.node, want.node, f"{whole} may be read before it is complete")
+        self.check(whole)
+
+    def _writes(self, whole: str) -> list[Place]:
+        return [*self._stored.get(whole, []), *(p for part in self._rules[whole].parts for p in self._sent.get((whole, part), []))]
+
+    def _check(self, whole: str) -> None:
+        rule, tree = self._rules[whole], self.writes.tree
+        root = tree.root.context.constraints
+        for part in rule.parts:
+            definition = self.writes.definitions[part]
+            if any(e is const(0) for e in definition.shape):
+                continue
+            launched(tree, part, definition.shape)
+            is_sent = isinstance(definition.rule, Send)
+            places = self._sent.get((whole, part), []) if is_sent else [p for p in self._stored.get(whole, []) if p.tensor == part]
+            if not places:
+                raise Open(f"{part} is never {'sent' if is_sent else 'stored'}")
+            visits = [stores(tree, place, definition.shape, each=is_sent) for place in places]
+            covered(visits, definition.shape, root.given(*nonempty(definition.shape, root.ranges)), again=not is_sent)
+        for store in self._stored.get(whole, []):
+            for part in rule.parts:
+                for update in self._sent.get((whole, part), []):
+                    _behind(store.node, update.node, f"{whole} may be updated before it is stored")
+
+
+def _behind(first: Node, second: Node, otherwise: str) -> None:
+    """One statement is over before another begins: it stands before it, in no loop around both. Raises :class:`Open`."""
+    loops = [n for n in common_loops(first, second) if isinstance(n.stmt, For)]
+    if loops or first.number >= second.number or in_other_arm(first, second):
+        raise Open(otherwise, second, first)
