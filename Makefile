@@ -20,7 +20,7 @@ PROGRAMS := founding horizontal_fusion nested_groups pipeline stream block_roles
 INSTRUCTIONS := wgmma:bf16 wgmma:e4m3 wgmma:tf32 wgmma:registers wgmma:blocks wgmma:threads wgmma:stored wgmma:persistent wgmma:cluster mma:ldmatrix mma:stmatrix mma:cp.async
 TENSOR_CORES := "products 7" "products 10" "streams 17" "products 20" "products 6" "products 3" "products 2" "products 14" gemm gemm_cluster
 
-.PHONY: help demo test suite lint types fuzz anything compiles faults agreement refutation maps bench-compile bench-proof gpu golden clean
+.PHONY: help demo test suite lint types fuzz anything lists compiles faults agreement refutation maps bench-compile bench-proof gpu golden clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | while IFS='#' read -r name text; do printf '%-22s %s\n' "$$name" "$$text"; done
@@ -45,6 +45,9 @@ fuzz: $(VENV)/.dev ## run N=10000 random fusions against NumPy; a failure prints
 
 anything: $(VENV)/.dev ## tf.compile of N=10000 random fusions of all ops: kernels are made, proved, and right
 	$(PY) -m taskfuse.testing.anything --seeds 0 $(N)
+
+lists: $(VENV)/.dev ## prove the kernels of N=10000 random lists of unlike products (tf.schedulers.products)
+	$(PY) -m taskfuse.testing.lists --seeds 0 $(N)
 
 compiles: $(VENV)/.dev ## compile the kernels of N=10000 random fusions with NVRTC, and compare their PTX with kernel IR (no GPU)
 	$(PY) -m taskfuse.testing.fuzz --mix everything --ptx --cases $(N)

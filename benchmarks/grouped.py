@@ -20,8 +20,8 @@ from reporting import in_turn, parser, publish
 
 import taskfuse as tf
 from taskfuse.schedulers import ProductsConfig
+from taskfuse.testing.lists import Shape, draw_shapes, list_of
 
-Shape = tuple[int, int, int]
 TEXT: tuple[Shape, ...] = ((1152, 768, 128), (1152, 768, 1024), (768, 1152, 128), (768, 1152, 1024))
 BLOCKS = 108
 """Of the text's GPU: one on each multiprocessor."""
@@ -29,16 +29,6 @@ DEPTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 PARTS = ("text", "depth", "random", "triangle")
 TRIANGLES = ((1024, 1024), (2048, 2048))
 """Extent of the result, terms of each sum."""
-
-
-def fusion_of(shapes: Sequence[Shape]) -> tf.Fusion:
-    """The products, which nobody scheduled."""
-    with tf.Fusion("products") as fusion:
-        for k, (m, n, depth) in enumerate(shapes):
-            a = tf.define_tensor([m, depth], dtype=tf.bfloat16, name=f"a{k}")
-            b = tf.define_tensor([n, depth], dtype=tf.bfloat16, name=f"b{k}")
-            fusion.add_output(tf.cast(tf.matmul(a, b.T, dtype=tf.float32), tf.bfloat16))
-    return fusion
 
 
 class Products:
@@ -56,7 +46,7 @@ class Products:
 
     def kernel(self, config: ProductsConfig | None) -> tuple[Callable[[], object], tf.schedulers.Chosen[ProductsConfig]]:
         """A call of our kernel, whose results are checked."""
-        fusion = fusion_of(self.shapes)
+        fusion = list_of(self.shapes)
         chosen = tf.schedulers.products(fusion, config)
         run: Any = tf.compile(fusion, backend="cuda")
         args = [x for pair in self.factors for x in pair]
@@ -118,7 +108,7 @@ def draws(count: int, seed: int) -> list[str]:
     rng = random.Random(seed)
     lines, ratios = ["random lists   products  gflop   ours  expected  cuBLAS  ratio"], list[float]()
     for case in range(count):
-        shapes = [(rng.randint(1, 2048), 8 * rng.randint(1, 256), 8 * rng.randint(1, 256)) for _ in range(rng.randint(2, 12))]
+        shapes = draw_shapes(rng)
         products = Products(shapes, seed + case)
         call, chosen = products.kernel(None)
         ours, theirs = in_turn([call, products.cublas])
@@ -138,7 +128,7 @@ def _triangle(n: int, k: int) -> str:
     call, _ = Products([(128, first + 128, k) for first in range(0, n, 128)]).kernel(ProductsConfig(128, 128, stages=6, is_sorted=False))
     a, b = (torch.randn((n, k), device="cuda", dtype=torch.bfloat16) for _ in range(2))
     out = torch.empty((n, n), device="cuda", dtype=torch.bfloat16)
-    fusion = fusion_of([(n, n, k)])
+    fusion = list_of([(n, n, k)])
     tf.schedulers.matmul(fusion)
     run: Any = tf.compile(fusion, backend="cuda")
     ours, whole, theirs = in_turn([call, lambda: run(a, b, out=out), lambda: torch.mm(a, b.T, out=out)])

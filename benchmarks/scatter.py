@@ -29,24 +29,39 @@ def embedding(rows: int, tokens: int, width: int, skew: bool, dtype: str) -> tup
     def theirs(g: Any, t: Any) -> Any:
         return torch.ops.aten.embedding_dense_backward(g, t, rows, -1, False)
 
+    def ours(g: tf.TensorView, t: tf.TensorView) -> tf.TensorView:
+        return tf.segment_sum(g, t, rows)
+
     name = f"embedding backward {rows} x {width}, {tokens} tokens{', skewed' * skew} {dtype}"
-    return name, lambda g, t: tf.segment_sum(g, t, rows), theirs, [gradient, numbers], float(rows * tokens * width)
+    return name, ours, theirs, [gradient, numbers], float(rows * tokens * width)
 
 
 def index_add(rows: int, points: int, width: int) -> tuple[str, Callable[..., Any], Callable[..., Any], list[Any], float]:
     """Slices added to a tensor."""
     x, s = torch.randn(rows, width, device="cuda"), torch.randn(points, width, device="cuda")
     i = torch.randint(0, rows, (points,), device="cuda")
-    work = float(rows * points * width)
-    return f"index_add {rows} x {width}, {points} points", lambda a, b, c: tf.index_add(a, 0, b, c), lambda a, b, c: a.index_add(0, b, c), [x, i, s], work
+
+    def ours(a: tf.TensorView, b: tf.TensorView, c: tf.TensorView) -> tf.TensorView:
+        return tf.index_add(a, 0, b, c)
+
+    def theirs(a: Any, b: Any, c: Any) -> Any:
+        return a.index_add(0, b, c)
+
+    return f"index_add {rows} x {width}, {points} points", ours, theirs, [x, i, s], float(rows * points * width)
 
 
 def scatter_add(rows: int, columns: int) -> tuple[str, Callable[..., Any], Callable[..., Any], list[Any], float]:
     """Elements added along columns."""
     x, s = torch.zeros(rows, columns, device="cuda"), torch.randn(rows, columns, device="cuda")
     i = torch.randint(0, columns, (rows, columns), device="cuda")
-    work = float(rows * columns * columns)
-    return f"scatter_add {rows} x {columns}", lambda a, b, c: tf.scatter_add(a, 1, b, c), lambda a, b, c: a.scatter_add(1, b, c), [x, i, s], work
+
+    def ours(a: tf.TensorView, b: tf.TensorView, c: tf.TensorView) -> tf.TensorView:
+        return tf.scatter_add(a, 1, b, c)
+
+    def theirs(a: Any, b: Any, c: Any) -> Any:
+        return a.scatter_add(1, b, c)
+
+    return f"scatter_add {rows} x {columns}", ours, theirs, [x, i, s], float(rows * columns * columns)
 
 
 def bincount(bins: int, count: int) -> tuple[str, Callable[..., Any], Callable[..., Any], list[Any], float]:
@@ -57,7 +72,10 @@ def bincount(bins: int, count: int) -> tuple[str, Callable[..., Any], Callable[.
     def theirs(b: Any) -> Any:
         return torch.zeros(bins, dtype=torch.int64, device="cuda").index_add(0, b, ones)
 
-    return f"bincount {bins}, {count} numbers", lambda b: tf.bincount(b, bins), theirs, [i], float(bins * count)
+    def ours(b: tf.TensorView) -> tf.TensorView:
+        return tf.bincount(b, bins)
+
+    return f"bincount {bins}, {count} numbers", ours, theirs, [i], float(bins * count)
 
 
 def time_of(call: Callable[..., Any], arguments: list[Any]) -> float:
@@ -97,7 +115,7 @@ def main() -> None:
             (found,) = run(*arguments)
             error = (found.double() - wanted.double()).abs().max().item() / max(1.0, wanted.abs().max().item())
             assert error < (1e-2 if found.dtype is torch.bfloat16 else 1e-4), (name, gather, error)
-            schedule = schedule or run.schedule.scheduler
+            schedule = schedule or (run.schedule.scheduler if run.schedule is not None else "")
             times.append(time_of(run, arguments))
         lines.append(f"{name:62} {times[0]:9.1f} {times[1]:9.1f} {times[2]:10.1f} {times[3]:9.1f}  {schedule}; {times[1] / times[2]:.2f}")
         print(lines[-1], flush=True)

@@ -179,7 +179,8 @@ class Sequencer:
         found: list[tuple[TensorView, TensorView]] = []
         for one, two in (pair for some in sharers.values() for pair in pairwise(some)):
             readers = [[u.output for u in storage_uses(self.fusion, tv) if u.output in self._rank] for tv in (one, two)]
-            found += [(one, two), *product(*readers)]
+            found.append((one, two))
+            found += product(readers[0], readers[1])
         return found
 
     def sequence(self) -> tuple[Item, ...]:

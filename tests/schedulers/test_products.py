@@ -1,5 +1,6 @@
 """Several unlike products on one list of tiles: proved with values, simulated, compiled; what is refused."""
 
+import random
 from collections.abc import Sequence
 
 import ml_dtypes
@@ -10,6 +11,7 @@ import taskfuse as tf
 from taskfuse.errors import UnsupportedError
 from taskfuse.reports.resources import Resources
 from taskfuse.schedulers import ProductsConfig
+from taskfuse.testing.lists import draw_shapes, list_kernel
 from tests.proofs import proved
 
 Shape = tuple[int | str, int, int]
@@ -73,6 +75,17 @@ def test_the_four_problems_of_the_page() -> None:
     assert (found.spill_stores, found.spill_loads, found.stack) == (0, 0, 0)
     unsorted = tf.schedulers.products(listed(TEXT), ProductsConfig(128, 128, stages=6, blocks=108, is_sorted=False))
     assert unsorted.us > 1.3 * chosen.us
+
+
+def test_the_only_tiles_are_those_of_few_blocks() -> None:
+    """Most blocks take no tile of the first product, and the boxes that are stored are too many to write down one by one."""
+    proved(list_kernel([(717, 56, 64), (1353, 1936, 64)], ProductsConfig(192, 128, warpgroups=3, stages=3, is_sorted=False)))
+
+
+@pytest.mark.parametrize("seed", [10, 17, 32])
+def test_random_lists(seed: int) -> None:
+    """With a number of tiles along an axis that no power of two divides, and blocks that begin anywhere."""
+    proved(list_kernel(draw_shapes(random.Random(seed), 4)))
 
 
 def test_a_factor_of_several_products_is_one_input() -> None:

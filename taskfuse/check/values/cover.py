@@ -110,21 +110,21 @@ def _turned(v: Visits, axes: Mapping[int, Expr]) -> Visits:
 
 
 def _all_of(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints, again: bool) -> bool:
-    """The same, of all points."""
-    try:
-        return _covered([named(v, constraints, every=False, again=again) for v in visits], extents, constraints, again)
-    except Open:
-        pass
-    try:
-        return _covered([named(v, constraints, every=False, again=again) for v in visits], extents, constraints, again, above=True)
-    except Open as error:
-        others = [named(v, constraints, every=True, again=again) for v in visits]
-        if all(a is b for a, b in zip(others, visits, strict=True)):
-            raise
-        try:
-            return _covered(others, extents, constraints, again)
-        except Open:
-            raise error from None
+    """The same, of all points: in several words, from the fewest digits on."""
+    first: Open | None = None
+    said: list[list[Visits]] = []
+    for every in (False, True):
+        named_visits = [named(v, constraints, every=every, again=again) for v in visits]
+        if any(all(a is b for a, b in zip(named_visits, others, strict=True)) for others in said):
+            continue
+        said.append(named_visits)
+        for above in (False, True):
+            try:
+                return _covered(named_visits, extents, constraints, again, above=above)
+            except Open as error:
+                first = first or error
+    assert first is not None
+    raise first
 
 
 def _covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints, again: bool, *, above: bool = False) -> bool:
@@ -260,7 +260,8 @@ def _form(v: Visits, constraints: Constraints, *, above: bool) -> _Form:
     few: dict[str, tuple[int, int]] = {}
     size = 1 if v.rows is None else max(1, next(iter(v.rows.values())).size)
     weighed = {n for e in v.point for term, _ in terms_of(e)[0] if not term.free <= v.spans.keys() for n in term.free}
-    for name in sorted(v.spans.keys() - bound, key=lambda n: (_count(v, n), n)):
+    low = _weights(v) if above else {}
+    for name in sorted(v.spans.keys() - bound, key=lambda n: (low.get(n, 0), _count(v, n), n)):
         count = _count(v, name)
         lo = _first(v, name)
         if name not in tied and name not in weighed and lo is not None and size * count <= LIMIT:
@@ -300,6 +301,14 @@ def _form(v: Visits, constraints: Constraints, *, above: bool) -> _Form:
         if name not in used and (stop is None or not equal(constraints, stop - start, const(1))):
             raise Open(f"its points are visited again in each iteration of {name}", v.node)
     return _Form(columns or [np.zeros(table.count, np.int64)], weights, places if tiles is not None else None)
+
+
+def _weights(v: Visits) -> dict[str, int]:
+    """What symbols that stand by themselves weigh along an axis: the table has room for the low ones first, as those above it may be digits."""
+    found: dict[str, int] = {}
+    for e in v.point:
+        found |= {t.name: k for t, k in terms_of(e)[0] if isinstance(t, Sym)}
+    return found
 
 
 def _above(v: Visits, few: Mapping[str, tuple[int, int]], many: Mapping[str, Span]) -> list[str]:

@@ -6,7 +6,7 @@ For a statement that stores into memory that all blocks share, these ranges are 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,18 +83,22 @@ def runs(
     """
     spans = dict(spans) | {name: (const(0), const(n)) for name, n in points.items()}
     conditions: list[Expr] = []
-    inner = list(loops)
-    for n in inner:
+    late: set[str] = set()  # their bounds depend on others that run, or on a condition: these are conditions
+    trips: list[Trip] = []
+    for n in loops:
         s = n.stmt
         assert isinstance(s, For)
         stop: Expr = s.stop
-        if isinstance(stop, Select) and proves(n.context.constraints, le(stop.b, s.start)):
-            conditions += conjuncts(stop.cond)
+        while isinstance(stop, Select) and proves(n.context.constraints, le(stop.b, s.start)):
+            conditions += (c for c in conjuncts(stop.cond) if not proves(n.context.constraints, c))  # what is around the loop says the others
             stop = stop.a
+            late.add(s.var)
+        if s.var in late:
+            trips.append(Trip.of(replace(s, stop=stop)))
         spans[s.var] = s.start, stop
         if s.step is not const(1):
             conditions.append(eq((sym(s.var) - s.start) % s.step, 0))
-    late: set[str] = set()  # their bounds depend on others that run: these bounds are conditions
+    running = frozenset(spans)
     for name, (start, end) in list(spans.items()):
         if not start.free.isdisjoint(spans):
             least, _ = node.context.ranges.of(start)
@@ -105,16 +109,22 @@ def runs(
             spans[name] = const(least), end
         if end is not None and not end.free.isdisjoint(spans):
             late.add(name)
-            conditions.append(lt(sym(name), end))
+            conditions.append(_before(name, end, spans))
             spans[name] = spans[name][0], None
     conditions += [part for c in node.conditions for part in conjuncts(c)]
-    kept = set(held)
+    ended = ((name, spans[name][0], node.context.ranges.of(sym(name))) for name in sorted(late) if spans[name][1] is None)  # when they stop is a condition
+    single = {name: (start, const(lo)) for name, start, (lo, hi) in ended if lo is not None and lo == hi}
+    only: dict[str, Expr] = {name: value for name, (_, value) in single.items()}
+    if single:  # loops with one iteration at most: their conditions say when they have one
+        conditions = [substitute(c, only) for c in (*conditions, *(le(start, value) for start, value in single.values()))]
+        spans |= {name: (value, value + 1) for name, value in only.items()}
+    kept = {substitute(c, only) if only else c for c in held}
     listed = all(isinstance(e, Const) for e in node.context.kernel.block)  # threads are written down one by one
     spans, conditions = _tightened(spans, conditions, node.context.constraints.about(const(0))[0], THREADS if listed else frozenset())
-    around = known_of(node, points, late).given(*exists)
+    around = known_of(node, points, late).given(*exists, *(t for t in trips if (t.start + t.stop).free.isdisjoint(running)))
     left: list[Expr] = []
     for c in conditions:
-        if c in kept or (c.free.isdisjoint(spans) and proves(node.context.constraints, c) and c not in node.conditions):
+        if c in kept:
             continue
         if c.free <= THREADS and c.free:
             left.append(c)
@@ -125,6 +135,20 @@ def runs(
         else:
             raise Open(f"it is executed under {c} only", node)
     return spans, left
+
+
+def _before(name: str, end: Expr, running: Container[str]) -> Expr:
+    """That a symbol is less than the end of its span, without a quotient: ``x < a//g + c`` is ``g*(x - c) + g <= a``; what runs on the left."""
+    quotients = [(t.a, t.b.value, t) for t, k in terms_of(end)[0] if k == 1 and isinstance(t, FloorDiv) and isinstance(t.b, Const) and t.b.value > 0]
+    if len(quotients) != 1:
+        return lt(sym(name), end)
+    ((a, g, quotient),) = quotients
+    form = a - (sym(name) - (end - quotient) + 1) * g  # at least 0
+    left: Expr = const(0)
+    for term, k in terms_of(form)[0]:
+        if any(n in running for n in term.free):
+            left = left - term * k
+    return le(left, form + left)
 
 
 def known_of(node: Node, points: Mapping[str, int], without: Iterable[str] = ()) -> Constraints:

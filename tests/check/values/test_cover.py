@@ -1,5 +1,6 @@
 """Points that are visited once: what is said to be covered is, at small extents, iteration by iteration; and what leaves points out is told."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -132,6 +133,27 @@ def test_points_behind_the_end_are_told() -> None:
 
 def test_points_in_front_of_the_first_are_told() -> None:
     assert covered([visits(["N - 1 - 4*i - j"], i="(N + 3)//4", j=4)], expressions(["N"]), KNOWN)
+
+
+def boxes(tiles: int, across: int, copies: Sequence[int] = (0, 1)) -> list[Visits]:
+    """Copies of a box of 64 points by two rows of 64, in each of the tiles that a number runs through: more points than a table has."""
+    return [visits([f"j + 64*t + 128*(w % {across})", f"i + 128*(w//{across}) + {64 * c}"], w=tiles, i=64, j=64, t=2) for c in copies]
+
+
+def test_tiles_of_many_points() -> None:
+    """9 of them along an axis: what weighs least is written down, and quotient and remainder are digits above it."""
+    assert covered(boxes(144, 9), expressions(["1066", "1952"]), KNOWN)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [boxes(143, 9), boxes(144, 8), boxes(144, 9, [0]), boxes(144, 9, [0, 0])],
+    ids=["one less", "of fewer in a row", "half of each", "that half twice"],
+)
+@pytest.mark.parametrize("again", [False, True])
+def test_tiles_that_leave_points_out(made: list[Visits], again: bool) -> None:
+    with pytest.raises(Open):
+        covered(made, expressions(["1066", "1952"]), KNOWN, again=again)
 
 
 WRONG = {

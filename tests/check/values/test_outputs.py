@@ -166,3 +166,67 @@ def test_a_loop_that_runs_wherever_an_element_exists_leaves_nothing_out() -> Non
 @pytest.mark.parametrize("trips", ["ceildiv(M - 1 - blockIdx.x, 4)", "(M - blockIdx.x)//2"])
 def test_a_loop_that_may_not_run_leaves_elements_out(trips: str) -> None:
     assert gaps(TURNS.format(trips=trips))
+
+
+CONDITIONAL = """\
+KERNEL k(x: float32[N]) -> (y: float32[N])
+  DIM N min 1
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  DEFINE y: float32[N] = neg(x[i0])
+
+FOR w in 0..{stop}:
+  y[w] = neg(x[w])  ~ value y[w]
+"""
+
+
+@pytest.mark.parametrize("stop", ["select(N > 0, N, 0)", "select(N > 0, select(N + 1 > 1, N, 0), 0)", "select(N >= 0 && N != 0, N, -1)"])
+def test_a_loop_whose_condition_holds_in_any_case_stores_all(stop: str) -> None:
+    tf.parse_kernel(CONDITIONAL.format(stop=stop)).verify().require()
+
+
+@pytest.mark.parametrize(
+    ("stop", "reason"),
+    [
+        ("select(N > 5, N, 0)", "executed under N > 5 only"),
+        ("select(N > 0, select(N > 5, N, 0), 0)", "executed under N > 5 only"),
+        ("select(N > 5, N, -1)", "executed under N > 5 only"),
+        ("select(N != 5, N, 0)", "executed under N != 5 only"),
+        ("select(N % 3 == 0, N, 0)", "executed under N % 3 == 0 only"),
+    ],
+)
+def test_an_iteration_is_no_reason_for_the_condition_of_its_loop(stop: str, reason: str) -> None:
+    assert any(reason in gap for gap in gaps(CONDITIONAL.format(stop=stop)))
+
+
+ROW, COLUMN = "3*blockIdx.x + threadIdx.y - 1", "256*j + threadIdx.x"
+SOME_BLOCKS = f"""\
+KERNEL k(x: float32[6, 256*N]) -> (y: float32[6, 256*N])
+  DIM N min 1
+  GRID (2000, 1, 1)  BLOCK (256, 4, 1)
+  DEFINE y: float32[6, 256*N] = neg(x[i0, i1])
+
+IF threadIdx.y >= 1:
+  FOR i in 0..(1 - blockIdx.x)//2000 + 1:
+    FOR j in 0..N:
+      y[{ROW}, {COLUMN}] = neg(x[{ROW}, {COLUMN}])  ~ value y[{ROW}, {COLUMN}]
+"""
+
+
+def test_a_loop_of_one_iteration_in_some_blocks() -> None:
+    tf.parse_kernel(SOME_BLOCKS).verify().require()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("(1 - blockIdx.x)", "(0 - blockIdx.x)", "point [3, 0] is not visited"),
+        ("      y[", "      IF N - i > 1:\n        y[", "executed under N > 1 only"),  # not implied by itself
+        ("      y[", "      IF blockIdx.x + i < 1:\n        y[", "point [3, 0] is not visited"),
+        ("0..N:", "0..N - i - blockIdx.x:", "which points j < N - blockIdx.x leaves"),
+        ("FOR i in 0", "FOR i in N - 1", "executed under N - 1 <= 0 only"),
+    ],
+)
+def test_a_loop_of_one_iteration_in_too_few_blocks(old: str, new: str, reason: str) -> None:
+    assert old in SOME_BLOCKS
+    found = gaps(SOME_BLOCKS.replace(old, new, 1))
+    assert any(reason in gap for gap in found), found

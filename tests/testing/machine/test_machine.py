@@ -36,7 +36,8 @@ BEYOND = (
     "wgmma_retired_unfenced.kir",
 )
 """What the machine does not find: wgmmas at registers that others have; a barrier of a warp whose other lanes exit, which it lets pass;
-blocks that are symbols, or sizes that are none; constants that are other numbers in a narrower type, since it computes in one; fences of an initialization whose thread, in its launches, is the one that loads, or comes first."""
+blocks that are symbols, or sizes that are none; constants that are other numbers in a narrower type, since it computes in one;
+fences of an initialization whose thread, in its launches, is the one that loads, or comes first."""
 
 PLAIN = """\
 KERNEL twin(x: float32[64]) -> (y: float32[64])
