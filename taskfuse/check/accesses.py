@@ -15,6 +15,7 @@ from taskfuse.check.statement_tree import THREAD_NAMES, Context, Node, Statement
 from taskfuse.check.tiles import tile_bytes
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS
 from taskfuse.ir.medium import MEDIA
+from taskfuse.ir.row_tiles import RowTiles
 from taskfuse.ir.scalar import Const, Expr, conjuncts, const, le, lt, private, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declarations import Buffer, TensorMapParam, TensorParam
@@ -143,15 +144,18 @@ class Uses:
             self.all = sorted((use for uses in self.by_buffer.values() for use in uses), key=lambda u: u.number)
 
     def _in_tiles(self, uses: list[Use]) -> list[Use]:
-        """Accesses to an array all of whose rows are said by tiles of ragged rows, with tiles and places in them for rows."""
+        """Accesses to an array all of whose rows are said by the same tiles of ragged rows, with tiles and places in them for rows."""
         made: list[Use] = []
+        ways: set[RowTiles] = set()
         for use in uses:
             row = use.index[0] if use.index else None
             found = None if row is None else tile_and_row(self.tree.kernel, row, use.context)
             if found is None:
                 return uses
-            made.append(replace(use, index=(*found, *use.index[1:])))
-        return made
+            tiles, *at = found
+            ways.add(tiles)
+            made.append(replace(use, index=(*at, *use.index[1:])))
+        return made if len(ways) == 1 else uses
 
     def rows(self, buffer: str) -> tuple[Expr, Expr] | None:
         """Where the first of a Shared buffer's rows along axis 0 begins, and how many bytes each has; ``None`` where that is not said."""

@@ -30,7 +30,7 @@ def tiles_of(kernel: Kernel, whole: Definition) -> RowTiles | None:
         return None
     shapes = {p.name: p.shape for p in kernel.inputs} | {d.tensor: d.shape for d in kernel.definitions}
     shape, (place,), (condition,) = shapes[rule.parts[0]], rule.places, rule.conditions
-    if len(shape) < 2 or not isinstance(shape[1], Const):
+    if len(shape) < 2 or not isinstance(shape[1], Const) or shape[1].value < 1:
         return None
     tile, row, *others = (sym(f"i{k}") for k in range(len(shape)))
     for p in kernel.tables:
@@ -44,10 +44,10 @@ def tiles_of(kernel: Kernel, whole: Definition) -> RowTiles | None:
     return None
 
 
-def tile_and_row(kernel: Kernel, index: Expr, context: Context) -> tuple[Expr, Expr] | None:
-    """The tile that an index of rows belongs to in a context, and its place in the tile; ``None`` if it does not say these.
+def tile_and_row(kernel: Kernel, index: Expr, context: Context) -> tuple[RowTiles, Expr, Expr] | None:
+    """The tile that an index of rows belongs to in a context, of which tiles, and its place in it; ``None`` if it does not say these.
 
-    Two indices that say other tiles, or other places in one, are of other rows.
+    Two indices that say other ones of the same tiles, or other places in one, are of other rows.
     """
     constraints = context.constraints
     for found in dict.fromkeys(u for e in (index, *context.conditions) for u in lookups_of(e)):
@@ -59,7 +59,7 @@ def tile_and_row(kernel: Kernel, index: Expr, context: Context) -> tuple[Expr, E
         tiles = RowTiles(found.tensor, found.size - ONE, table.rises[1], found.divisor)
         place = index - simplify(tiles.start(found.sought), constraints.facts)
         if tiles.group(found.sought) is found and not lookups_of(place) and all(map(constraints.proves, conjuncts(tiles.belongs(index, found.sought)))):
-            return found.sought, place
+            return tiles, found.sought, place
     return None
 
 

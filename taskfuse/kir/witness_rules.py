@@ -192,6 +192,15 @@ def parts_fit(d: Definition, above: Above) -> str | None:
     return None
 
 
+def parts_have_one_place(d: Definition, above: Above) -> str | None:
+    """A tensor is a part of one other, at one place: what is stored for it is stored there."""
+    if not isinstance(d.rule, Whole):
+        return None
+    others = {part: t.tensor for t in above.tensors.values() if isinstance(t, Definition) and isinstance(t.rule, Whole) for part in t.rule.parts}
+    again = next((part for k, part in enumerate(d.rule.parts) if part in others or part in d.rule.parts[:k]), None)
+    return None if again is None else f"'{again}' is a part of '{others.get(again, d.tensor)}' already: copy it"
+
+
 def _operands(d: Definition) -> tuple[Operand, ...]:
     match d.rule:
         case Apply(operands=operands):
@@ -246,6 +255,7 @@ DEFINITION_RULES: tuple[DefinitionRule, ...] = (
     symbols_have_a_meaning,
     values_are_integers,
     parts_fit,
+    parts_have_one_place,
 )
 
 

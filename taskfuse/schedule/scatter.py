@@ -142,11 +142,12 @@ def _tiles(tv: TensorView, read: Read) -> tuple[_Part] | None:
 
 def rows_of(read: Read, tv: TensorView) -> RowTiles | None:
     """The tiles of ragged rows that ``tv`` reads row by row, if that is what it does."""
-    if read.tensor.ndim != tv.ndim + 1 or read.valid is not TRUE or not isinstance(size := read.tensor.shape[1], Const):
+    if read.tensor.ndim != tv.ndim + 1 or read.valid is not TRUE or not isinstance(size := read.tensor.shape[1], Const) or size.value < 1:
         return None
     row, *others = iteration_point(tv.ndim)
+    promised = {x.name: known for x, known in tv.fusion.tables.items() if known.rises and known.low is ZERO}
     for found in lookups_of(read.index[0]):
-        if isinstance(found, UpperBound) and found.sought is row:
+        if isinstance(found, UpperBound) and found.sought is row and found.tensor.name in promised and promised[found.tensor.name].high is found.high:
             tiles = RowTiles(found.tensor, found.size - 1, found.high, size.value)
             if read.index == (tiles.tile(row), tiles.place(row), *others) and read.tensor.shape[0] is tiles.count and tv.shape[0] is tiles.rows:
                 return tiles

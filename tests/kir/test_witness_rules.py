@@ -91,12 +91,14 @@ BAD_DEFINITIONS = [
         "an index is an integer of at most 64 bits with a sign, and 's' is float32",
         "z: float32[N] = find x[i0, v0] at j[i0] of 4",
     ),
-    ("z: float32[N, 4] = whole p at (i0)", "'z' has 2 axes, and the place of 'p' in it 1 indices", "z: float32[N, 4] = whole p at (i0, 3 - i1)"),
+    ("z: float32[N, 4] = whole p at (i0)", "'z' has 2 axes, and the place of 'p' in it 1 indices", "z: float32[N, 4] = whole t at (i0, 3 - i1)"),
     (
         "z: float32[N, 4] = whole p at (i0, i2)",
         "'i2' is not defined in the place of 'p', which has 2 axes",
-        "z: float32[N, 4] = whole p at (i0, i1), q at (i0, i1)",
+        "z: float32[N, 4] = whole t at (i0, i1), w at (i0, i1)",
     ),
+    ("z: float32[N, 4] = whole p at (i0, i1)", "'p' is a part of 'w' already: copy it", "z: float32[N, 4] = whole t at (i0, i1)"),
+    ("z: float32[N, 4] = whole t at (i0, i1), t at (i0, 3 - i1)", "'t' is a part of 'z' already: copy it", "z: float32[N, 4] = whole t at (i0, 3 - i1)"),
     ("z: int8[N] = copy(300)", "300 is not a value of int8", "z: int8[N] = copy(30)"),
 ]
 

@@ -76,6 +76,7 @@ ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {
     "segment_sum": lambda x, at: tf.segment_sum(x, at[0], 3),
     "masked_fill": lambda x, mask: tf.masked_fill(x, mask, False),
     "bmm": lambda a, b: tf.bmm(tf.reshape(a, [1, 2, 2]), tf.reshape(b, [1, 2, 2])),
+    "grouped_matmul": lambda a, b: tf.grouped_matmul(a, tf.reshape(b, [1, 2, 2]), tf.table("offsets", 2, 2, rising=True)),
 }
 # How each op that is not an elementwise function is called on tensors [2, 2] of some dtypes.
 CALLS: dict[str, Callable[..., Any]] = {
@@ -95,6 +96,7 @@ OPERANDS = {
     "bmm": 2,
     "outer": 2,
     "matmul": 2,
+    "grouped_matmul": 2,
     "einsum": 2,
     "cat": 2,
     "stack": 2,

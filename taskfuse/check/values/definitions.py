@@ -146,8 +146,6 @@ def _sent(d: Definition, rule: Whole, sent: dict[str, Definition], root: Constra
         own = sent.get(part)
         if own is None or not isinstance(own.rule, Send):
             continue
-        if rule.parts.count(part) > 1:
-            return f"{part} is sent twice"
         if own.dtype is not d.dtype:
             return f"{part} has elements of {own.dtype}, and is sent to elements of {d.dtype}"
         combines.add(own.rule.combine.name)
@@ -179,7 +177,8 @@ def _parts(d: Definition, rule: Whole, shapes: Shapes, kernel: Kernel, root: Con
         return ""
     sizes = [_whole_numbers(shapes[part]) for part in rule.parts]
     shape = _whole_numbers(d.shape)
-    if shape is None or prod(shape) > POINTS or None in sizes:
+    names = {name for place in rule.places for e in place for name in e.free}
+    if shape is None or prod(shape) > POINTS or None in sizes or not names <= {f"i{k}" for part in rule.parts for k in range(len(shapes[part]))}:
         return "it is not known that each element belongs to one part"
     times = np.zeros(shape, np.int64)
     for size, place in zip(sizes, rule.places, strict=True):

@@ -64,6 +64,8 @@ class Outputs:
 
     def identity(self, place: Place) -> None:
         """An element of an output is stored at its own index, wherever that is inside it (:mod:`taskfuse.check.bounds`). Raises :class:`Open`."""
+        if place.tensor in self._belonging:
+            raise Open(f"it may store an element of {place.tensor} that does not belong to {place.buffer}", place.node)
         if place.tensor != place.buffer:
             raise Open(f"it stores {place.tensor} in {place.buffer}", place.node)
         constraints = known_at(place).given(*inside(place.index, self.writes.shape(place.tensor)))

@@ -60,14 +60,15 @@ class ReachingWrites:
             Open: it is not known to.
         """
         self._last.hits = []
+        given = tuple(given)
         if want.buffer in self._updates.tensors:
             if past:
                 raise Open(f"{want.buffer}, which is updated, is read past its end", want.node)
             self._updates.read(want)
             return ()
         if past:
-            self.writes.check_part(want, given := tuple(given))
-        self._find(self.writes.whole(want), given, past=past)
+            self.writes.check_part(want, given)
+        self._find(self.writes.whole(want, given), given, past=past)
         return tuple(self._last.hits)
 
     def _find(self, want: Place, given: Iterable[Expr], *, past: bool) -> None:

@@ -11,7 +11,7 @@ from taskfuse.check.values.overlaid_storage import OverlaidStorage
 from taskfuse.check.values.questions import inside, known_at, proves
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.written import BufferStorage
-from taskfuse.ir.scalar import Const, Expr, not_, substitute
+from taskfuse.ir.scalar import TRUE, Const, Expr, conjuncts, not_, substitute
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, MemoryType
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import TmaLoad
@@ -43,7 +43,12 @@ class Writes:
         wholes = [(d.tensor, d.rule) for d in kernel.definitions if isinstance(d.rule, Whole)]
         sent = {d.tensor for d in kernel.definitions if isinstance(d.rule, Send)}
         self.updated = frozenset(name for name, rule in wholes if not sent.isdisjoint(rule.parts))
-        self._wholes = {part: (name, place) for name, rule in wholes if name not in self.updated for part, place in zip(rule.parts, rule.places, strict=True)}
+        self._wholes = {
+            part: (name, place, condition)
+            for name, rule in wholes
+            if name not in self.updated
+            for part, place, condition in zip(rule.parts, rule.places, rule.conditions, strict=True)
+        }
 
     def claim(self, node: Node, holds: Holds) -> Place:
         """A write, entered."""
@@ -59,22 +64,38 @@ class Writes:
             self.claims.setdefault(place.buffer, []).append(place)
         return place
 
-    def whole(self, place: Place) -> Place:
+    def whole(self, place: Place, given: Iterable[Expr] = ()) -> Place:
         """The same elements as those of the outermost tensor that theirs is a part of."""
-        while place.content is Content.VALUE and place.tensor in self._wholes:
-            place = self._outer(place)
+        while (outer := self._outer(place, given)) is not None:
+            place = outer
         return place
 
-    def _outer(self, place: Place) -> Place:
-        """The same elements as those of what their tensor is a part of."""
-        tensor, at = self._wholes[place.tensor]
+    def _outer(self, place: Place, given: Iterable[Expr]) -> Place | None:
+        """The same elements as those of what their tensor is a part of; ``None`` if it is a part of nothing, or some may not belong to it.
+
+        Where not all elements of a part belong to the whole, this is asked in the whole's own array; in others they are the part's.
+        """
+        if place.content is not Content.VALUE or place.tensor not in self._wholes:
+            return None
+        tensor, at, condition = self._wholes[place.tensor]
         point = {f"i{k}": e for k, e in enumerate(place.element)}
+        if condition is not TRUE:
+            if place.buffer != self._outermost(tensor):
+                return None
+            known = known_at(place).given(*given, *inside(place.element, self.shape(place.tensor)))
+            if not all(proves(known, c) for c in conjuncts(substitute(condition, point))):
+                return None
         return replace(place, tensor=tensor, element=tuple(substitute(e, point) for e in at))
+
+    def _outermost(self, tensor: str) -> str:
+        while tensor in self._wholes:
+            tensor = self._wholes[tensor][0]
+        return tensor
 
     def check_part(self, place: Place, given: Iterable[Expr]) -> None:
         """Behind the end of a part its whole has no element, which would be another part's. Raises :class:`Open`."""
-        while place.content is Content.VALUE and place.tensor in self._wholes:
-            whole = self._outer(place)
+        given = tuple(given)
+        while (whole := self._outer(place, given)) is not None:
             around = known_at(place).given(*given)
             others = inside(whole.element, self.shape(whole.tensor))
             for c in inside(place.element, self.shape(place.tensor)):

@@ -347,6 +347,8 @@ class _Parser:
         self.expect(")")
         if divisor < 1:
             raise token.error(f"elements of '{token.text}' are divided by {divisor}")
+        if step < 0:
+            raise token.error(f"elements of '{token.text}' fall by {-step} from each to the next")
         return upper_bound(sym(token.text), size, low, high, sought, divisor=divisor, step=step)
 
     def tensor(self) -> Token:
