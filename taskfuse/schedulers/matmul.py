@@ -7,11 +7,13 @@ from math import prod
 
 from taskfuse.dtypes import DType, float32
 from taskfuse.ir.elementwise_function import DTypeRule
-from taskfuse.ir.expr import Pointwise
+from taskfuse.ir.expr import Pointwise, Read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family, accumulator_dtype
+from taskfuse.ir.storage import resolve
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.scatter import ragged_rows
+from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.config import MatmulConfig
 from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
@@ -55,11 +57,11 @@ def matmul(
     """
     check_call(fusion, "matmul", config, MatmulConfig)
     script = Script(fusion)
-    if ragged := ragged_rows(fusion):
-        find(_by_tiles(copy_fusion(fusion)[0]))
-        script.comment("ragged rows are stored tile by tile")
-        for tv in ragged:
-            script.scatter(tv)
+    if ragged_rows(fusion):
+        copy = copy_fusion(fusion)[0]
+        _by_tiles(Script(copy))
+        find(copy)
+        _by_tiles(script)
     product = find(fusion)
     check_types(fusion, product, tf32)
     problem = problem_of(fusion, product, sizes, target)
@@ -83,10 +85,17 @@ def matmul(
     return Chosen("matmul", size_of(problem), option, alternatives, config is not None, script.text, _expected(problem, option), _notes(fusion, product))
 
 
-def _by_tiles(fusion: Fusion) -> Fusion:
+def _by_tiles(script: Script) -> None:
+    """Store ragged rows tile by tile, and read what belongs to them at the axes of tiles."""
+    fusion = script.fusion
+    script.comment("ragged rows are stored tile by tile")
     for tv in ragged_rows(fusion):
-        tv.scatter()
-    return fusion
+        script.scatter(tv)
+    for expr in (e for e in fusion.exprs() if isinstance(e, Pointwise)):
+        for k, operand in enumerate(expr.operands):
+            read = resolve(fusion, operand) if isinstance(operand, Read) else None
+            if read is not None and read.tensor.is_input and not is_whole(expr, read, own_index(fusion, expr, read)):
+                script.through_view(expr.output, k)
 
 
 def size_of(p: Problem) -> str:

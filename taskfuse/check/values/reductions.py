@@ -35,6 +35,7 @@ from taskfuse.check.values.written import Writing
 from taskfuse.ir.scalar import (
     Const,
     Expr,
+    Select,
     Sym,
     conjuncts,
     const,
@@ -279,8 +280,12 @@ class Reductions:
         ]
 
     def _held(self, t: Term, constraints: Constraints, joined: Joined | None) -> list[Expr]:
-        """The conditions around a term that hold where its result is read. Conditions of terms that are joined are checked thread by thread."""
-        found: list[Expr] = []
+        """The conditions around a term, and those under which its loops have iterations, that hold where its result is read.
+
+        Conditions of terms that are joined are checked thread by thread.
+        """
+        stops = (n.stmt.stop for n in t.node.loops if isinstance(n.stmt, For))
+        found = [part for stop in stops if isinstance(stop, Select) for part in conjuncts(stop.cond) if proves(constraints, part)]
         for c in t.node.conditions:
             for part in conjuncts(c):
                 holds = proves(constraints, part)
