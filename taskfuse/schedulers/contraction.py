@@ -16,7 +16,7 @@ from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, View, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, TRUE, Const, const, ge, is_multiple, prove
-from taskfuse.ir.storage import has_code, made_from, producers, reads_of, storage_reads, storage_uses
+from taskfuse.ir.storage import has_code, made_from, producers, reads_of, resolve, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.loads import copy_bytes, is_bulk
 from taskfuse.schedulers.schedule import refuse
@@ -69,7 +69,7 @@ class EpilogueInput:
     """An input that the epilogue reads.
 
     Attributes:
-        tensor: the input.
+        tensor: the input, or the view through which it is read elsewhere than at axes of the product.
         is_paired: two neighbors along n are one access.
         is_wide: it has rows and columns: an element is read once.
     """
@@ -351,9 +351,18 @@ def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: Tens
 
 
 def _sides(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]], axes: MatrixAxes) -> tuple[EpilogueInput, ...]:
-    inputs = dict.fromkeys(read.tensor for _, read in _reads(fusion, epilogue) if read.tensor.is_input)
+    found: dict[TensorView, dict[int, int]] = {}
+    for tv in epilogue:
+        for given in reads(fusion.definition(tv)):
+            read = resolve(fusion, given)
+            if not read.tensor.is_input:
+                continue
+            if fusion.is_view(given.tensor) and not all(isinstance(e, Const) or iteration_position(e) is not None for e in read.index):
+                own = ((axis, iteration_position(e)) for axis, e in enumerate(given.index))
+                found[given.tensor] = {axis: NOWHERE if p is None else places.get(tv, {}).get(p, NOWHERE) for axis, p in own}
+            elif SEVERAL not in (at := places.get(read.tensor, {})).values():
+                found[read.tensor] = at
     facts = fusion.facts()
-    found = {tv: at for tv in inputs if SEVERAL not in (at := places.get(tv, {})).values()}
     return tuple(
         EpilogueInput(tv, at.get(tv.ndim - 1) == axes.n and is_multiple(tv.shape[-1], 2, facts), {axes.m, axes.n} <= {*at.values()}) for tv, at in found.items()
     )

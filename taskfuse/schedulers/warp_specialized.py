@@ -117,7 +117,7 @@ class WarpSpecialized:
                 script.on(made).set_memory_type(MemoryType.Local)  # of a transposed result: with memory of its own it is a copy
             self.registers.append(made)
         # only the copies are guarded: what computes on registers needs no guard, and the accumulators are read under no branch
-        self.sides = [(script.new(side.tensor, "cache_after"), side.is_paired) for side in product.sides]
+        self.sides = [(self._side(side.tensor), side.is_paired) for side in product.sides]
         for tv in (*(s for s, _ in self.sources), *(s for s, _ in self.staged)):
             script.on(tv).set_memory_type(MemoryType.Shared)
 
@@ -132,6 +132,13 @@ class WarpSpecialized:
             return self.script.through_view(result, operand.position)
         is_shared = is_one or len(storage_uses(self.script.fusion, operand.tensor)) > 1
         return self.script.new(operand.tensor, "cache_after", *([result, operand.position] if is_shared else []))
+
+    def _side(self, tv: TensorView) -> TensorView:
+        """The copy, in registers, of what the epilogue reads."""
+        if not self.script.fusion.is_view(tv):
+            return self.script.new(tv, "cache_after")
+        self.script.on(tv).set_memory_type(MemoryType.Local)
+        return tv
 
     def _forked(self) -> MatrixProduct:
         """The product with the outputs that are read apart from what their readers read, which is computed in their place."""
