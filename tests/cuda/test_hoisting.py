@@ -84,3 +84,13 @@ def test_branches_count_like_their_body() -> None:
 def test_a_cursor_moves(part: str) -> None:
     text = f"c = CURSOR(slots 2, slot 0, parity 0)\ny[c.{part} // N] = copy(x[c.{part} // N])\nc.advance(1)"
     assert named(text) == []
+
+
+def test_searches_are_named_and_what_is_there_for_certain() -> None:
+    head = HEAD.replace("(x:", "(t: int32[5], x:")
+    place = "upper_bound(t[k of 5], threadIdx.x, 0, 64)"
+    found = parse_kernel(head + f"y[{place}] = copy(x[clamp(t[{place} + 1 of 5], 0, 63)])\ny[{place}] = copy(x[clamp(t[{place} + 1 of 5], 0, 63)])\n")
+    names = [str(e) for e in Divisions(found, frozenset()).of(found.body, {})]
+    assert names == [place, f"clamp(t[{place} + 1 of 5], 0, 63)"]
+    bare = parse_kernel(head + "y[0] = copy(x[clamp(t[threadIdx.x of 5], 0, 63)])\ny[1] = copy(x[clamp(t[threadIdx.x of 5], 0, 63)])\n")
+    assert Divisions(bare, frozenset()).of(bare.body, {}) == []  # a thread may have no such element

@@ -54,3 +54,20 @@ def test_a_table_that_is_written_in_place_is_none() -> None:
 def test_definitions_name_tables_as_they_are() -> None:
     with pytest.raises(VerifyError, match=r"'offsets' has G \+ 1 elements, not G"):
         parse_kernel(TEXT.replace("if i1 < clamp(offsets[i0 + 1 of G + 1]", "if i1 < clamp(offsets[i0 + 1 of G]")).check_ir()
+
+
+def test_the_promise_and_the_condition_of_a_part_are_text() -> None:
+    text = """\
+KERNEL k(t: int32[3] rising 0..4) -> (y: int32[4])
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  DEFINE p: int32[6] = copy(7)
+  DEFINE y: int32[4] = whole p at (i0) if i0 < clamp(t[2 of 3], 0, 4)
+
+y[0] = copy(7)  ~ value p[0]
+"""
+    kernel = parse_kernel(text)
+    assert kernel.text(witness=True) == text.rstrip()
+    (table,) = kernel.tables
+    assert table.rises is not None
+    assert list(map(str, table.rises)) == ["0", "4"]
+    assert parse_kernel(text.replace(" rising 0..4", "")).tables[0].rises is None

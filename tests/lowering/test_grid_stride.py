@@ -7,6 +7,7 @@ import pytest
 import taskfuse as tf
 from taskfuse import MemoryType
 from taskfuse import ParallelType as P
+from taskfuse.ir.scalar import Select
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import For, If
 from taskfuse.kir.synchronization import Advance
@@ -391,3 +392,18 @@ def test_a_ring_that_counts_trips_keeps_them() -> None:
     kernel = tf.lower(fusion)
     assert not [s for s in walk(kernel) if isinstance(s, For) and s.start.free]
     agrees(fusion, numbers(7, 32))
+
+
+# -- tiles of ragged rows -------------------------------------------------------------------------------------------------------------
+
+
+def test_tiles_without_rows_run_no_trips() -> None:
+    with tf.Fusion("grouped") as fusion:
+        a, b = tf.define_tensor((150, 128), dtype=tf.bfloat16), tf.define_tensor((3, 128, 64), dtype=tf.bfloat16)
+        fusion.add_output(tf.grouped_matmul(a, b, tf.table("offsets", 4, 150, rising=True)))
+    tf.schedulers.matmul(fusion, tf.schedulers.MatmulConfig(128, 64, stages=2, blocks=2))
+    skipping = [s.stop for s in walk(tf.lower(fusion)) if isinstance(s, For) and isinstance(s.stop, Select) and "upper_bound" in str(s.stop)]
+    assert len(skipping) == 2  # of the role that loads, and of the one that multiplies
+    assert skipping[0] is skipping[1]
+    assert "+ 1 of 4], 0, 150)" in str(skipping[0].cond)
+    assert str(skipping[0].b) == "0"

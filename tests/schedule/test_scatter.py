@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
+from taskfuse.errors import ScheduleError
 from taskfuse.ir.expr import Assemble, Pointwise
 from taskfuse.schedule.scatter import is_concatenation
 from tests.lowering.running import agrees, numbers
@@ -89,3 +90,32 @@ def test_what_is_scheduled_already_stays() -> None:
     fusion, c = joined()
     c.split(0, 2)
     assert refused(lambda: c.scatter(), fusion) == f"scatter({c.name}): {c.name} is scheduled already\nhelp: scatter first"
+
+
+# -- ragged rows ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_ragged_rows_through_elementwise_readers(weighted: bool) -> None:
+    with tf.Fusion("ragged") as fusion:
+        a, b = tf.define_tensor((9, 3), name="a"), tf.define_tensor((3, 3, 2), name="b")
+        product = tf.grouped_matmul(a, b, tf.table("offsets", 4, 9, rising=True))
+        fusion.add_output(product * tf.define_tensor(9, name="w")[:, None] if weighted else tf.relu(product))
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-4, 5, (9, 3)).astype(np.float32), rng.integers(-4, 5, (3, 3, 2)).astype(np.float32), np.array([0, 4, 4, 9], np.int32)]
+    arrays += [rng.integers(-4, 5, 9).astype(np.float32)] if weighted else []
+    (wanted,) = fusion.evaluate(*arrays)
+    product.scatter()
+    assert " if " in str(fusion)
+    for found in (fusion, tf.parse_fusion(str(fusion))):
+        assert (found.evaluate(*arrays)[0] == wanted).all()
+
+
+@pytest.mark.parametrize("table", ["0..9", "0..8 rising", "1..9 rising"])
+def test_rows_of_tables_without_the_promise_stay_in_gather_form(table: str) -> None:
+    with tf.Fusion("ragged") as fusion:
+        a, b = tf.define_tensor((9, 3), name="a"), tf.define_tensor((3, 3, 2), name="b")
+        fusion.add_output(tf.grouped_matmul(a, b, tf.table("offsets", 4, 9, rising=True)))
+    other = tf.parse_fusion(str(fusion).replace("0..9 rising", table))
+    with pytest.raises(ScheduleError, match="nor ragged rows of tiles"):
+        other.outputs[0].scatter()

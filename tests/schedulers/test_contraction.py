@@ -1,9 +1,11 @@
 """The contraction of a fusion, found by structure: its axes, its factors, and what stands behind it."""
 
+import numpy as np
 import pytest
 
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
+from taskfuse.ops.views import view
 from taskfuse.schedulers.contraction import find
 from tests.schedulers.fusions import Build
 from tests.schedulers.tried import built
@@ -164,3 +166,32 @@ def test_refusals(build: Build) -> None:
     assert caught.value.message.startswith("a matmul schedule of fusion 'fusion' is not supported: ")
     assert caught.value.help
     assert str(fusion) == before
+
+
+def grouped(rows: int = 150) -> tf.Fusion:
+    with tf.Fusion("grouped") as fusion:
+        a, b = tensor("a", rows, 64), tensor("b", 3, 64, 64)
+        fusion.add_output(tf.grouped_matmul(a, b, tf.table("offsets", 4, rows, rising=True), dtype=tf.float32))
+    return fusion
+
+
+def test_products_of_groups_of_rows() -> None:
+    fusion = grouped()
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-2, 3, s).astype(tf.bfloat16.numpy) for s in ((150, 64), (3, 64, 64)))
+    table = np.array([0, 5, 5, 150], np.int32)
+    (wanted,) = fusion.evaluate(a, b, table)
+    tf.schedulers.matmul(fusion, tf.schedulers.MatmulConfig(128, 64, stages=2, blocks=2))
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    assert (kernel.simulate(a, b, table)[0] == wanted).all()
+
+
+def test_factors_that_a_table_chooses() -> None:
+    with tf.Fusion("chosen") as fusion:
+        x, b, ids = tensor("x", 3, 64, 64), tensor("b", 4, 64, 64), tf.table("ids", 3, 3)
+        i, j, k = (tf.scalar.sym(f"i{n}") for n in range(3))
+        chosen = view(b, "chosen", (3, 64, 64), (tf.scalar.element(tf.scalar.sym(ids.name), i, 3, 0, 3), j, k))
+        fusion.add_output(tf.matmul(x, chosen, dtype=tf.float32))
+    tf.schedulers.matmul(fusion)
+    tf.lower(fusion).verify().require()

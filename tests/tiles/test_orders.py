@@ -86,3 +86,13 @@ def test_refused(call: object) -> None:
     assert callable(call)
     with pytest.raises(ValueError, match="row"):
         call()
+
+
+@given(EXTENTS, st.integers(1, 12))
+def test_groups_across_matrices(extents: list[int], group: int) -> None:
+    """Rows of tiles of all matrices are one axis of rows."""
+    rows = int(np.prod(extents[:-1]))
+    found = points(tf.tiles.grouped(group, across=True), extents)
+    assert sorted(found) == list(np.ndindex(*extents))
+    plain = points(tf.tiles.grouped(group), [rows, extents[-1]])
+    assert [(int(np.ravel_multi_index(p[:-1], extents[:-1])), p[-1]) for p in found] == plain

@@ -83,6 +83,7 @@ def test_text() -> None:
         ("upper_bound(t[i of 4], w, 0, M)", "expected 'k'"),
         ("upper_bound(t[k of 4] + w, w, 0, M)", "expected an integer"),
         ("upper_bound(t[k of 4]//0, w, 0, M)", "divided by 0"),
+        ("upper_bound(t[k of 4] + -2*k, w, 0, M)", "fall by 2"),
     ],
 )
 def test_what_is_no_text(text: str, wrong: str) -> None:
