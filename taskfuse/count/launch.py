@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import Expr
+from taskfuse.ir.scalar import Expr, const
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
 from taskfuse.kir.declarations import Buffer, HostParam
@@ -90,8 +90,11 @@ class Launch:
         held = min(limits.blocks, limits.warps * WARP // max(threads, WARP), REGISTERS // (registers * max(threads, WARP)))
         if shared:
             held = min(held, limits.shared // (shared + limits.shared - limits.block_shared))
-        used, most = looked_up(kernel), max(symbols.values(), default=1)
-        tables = {p.name: np.linspace(0, most, integer(p.shape[0], symbols)).astype(np.int64) for p in kernel.tables if p.name in used}
+        used, ends = looked_up(kernel), (const(0), const(max(symbols.values(), default=1)))
+        tables: dict[str, Array] = {}
+        for p in (p for p in kernel.tables if p.name in used):
+            low, high = (integer(e, symbols) for e in (ends if p.rises is None else p.rises))
+            tables[p.name] = np.linspace(low, high, integer(p.shape[0], symbols)).astype(np.int64)
         return Launch(symbols, tables, three(kernel.grid), block, three(kernel.cluster), max(1, held, kernel.residents))
 
 

@@ -353,7 +353,8 @@ def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: Tens
 def _sides(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]], axes: MatrixAxes) -> tuple[EpilogueInput, ...]:
     found: dict[TensorView, dict[int, int]] = {}
     for tv in epilogue:
-        for given in reads(fusion.definition(tv)):
+        expr = fusion.definition(tv)
+        for given in () if expr is None else reads(expr):
             read = resolve(fusion, given)
             if not read.tensor.is_input:
                 continue
