@@ -33,7 +33,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Order, int]]:
             found.append((launch.values["N"], order, seed))
             super().__init__(code, launch, order, seed, most_steps)
 
-    monkeypatch.setattr(refuter, "Machine", Noted)
+    monkeypatch.setattr(refuter, "SecondMachine", Noted)
     return found
 
 
