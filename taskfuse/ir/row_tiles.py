@@ -1,7 +1,7 @@
 """Tiles of ragged rows: groups of rows that lie one behind the other, cut into tiles that begin at the first row of each group.
 
 Offsets ``t`` of G groups rise from 0 to M rows. With tiles of d rows, group g has the tiles w from ``t[g]//d + g`` on, as many as it needs: it has
-``t[g + 1]//d + g + 1 - (t[g]//d + g)`` numbers for them, which is never too few and at most two too many. So the tiles of all groups have the numbers 0 to
+``t[g + 1]//d + g + 1 - (t[g]//d + g)`` numbers for them, which is what it needs, or one more. So the tiles of all groups have the numbers 0 to
 M//d + G - 1, whatever the offsets are, and the group of a number is found in the offsets alone (:class:`taskfuse.ir.scalar.UpperBound`).
 
 A tile near the end of the rows begins so far in front of its first row that it lies within the M rows: it holds rows that belong to others, too.

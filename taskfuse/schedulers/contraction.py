@@ -352,6 +352,7 @@ def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: Tens
 
 def _sides(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]], axes: MatrixAxes) -> tuple[EpilogueInput, ...]:
     found: dict[TensorView, dict[int, int]] = {}
+    several: set[TensorView] = set()  # read in two ways: as they lie
     for tv in epilogue:
         expr = fusion.definition(tv)
         for given in () if expr is None else reads(expr):
@@ -360,10 +361,14 @@ def _sides(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[Tensor
                 continue
             if fusion.is_view(given.tensor) and not all(isinstance(e, Const) or iteration_position(e) is not None for e in read.index):
                 own = ((axis, iteration_position(e)) for axis, e in enumerate(given.index))
-                found[given.tensor] = {axis: NOWHERE if p is None else places.get(tv, {}).get(p, NOWHERE) for axis, p in own}
+                at = {axis: NOWHERE if p is None else places.get(tv, {}).get(p, NOWHERE) for axis, p in own}
+                if found.setdefault(given.tensor, at) != at:
+                    several.add(given.tensor)
             elif SEVERAL not in (at := places.get(read.tensor, {})).values():
                 found[read.tensor] = at
     facts = fusion.facts()
     return tuple(
-        EpilogueInput(tv, at.get(tv.ndim - 1) == axes.n and is_multiple(tv.shape[-1], 2, facts), {axes.m, axes.n} <= {*at.values()}) for tv, at in found.items()
+        EpilogueInput(tv, at.get(tv.ndim - 1) == axes.n and is_multiple(tv.shape[-1], 2, facts), {axes.m, axes.n} <= {*at.values()})
+        for tv, at in found.items()
+        if tv not in several
     )

@@ -76,9 +76,6 @@ bfloat16 and float32, and with all layouts and batches, those with more spilled 
 here spilled nothing. 192 x 128 did in silu(a @ b) * c alone. Of 388 with 8-bit and tf32 factors two spilled nevertheless, 4 and 8 bytes: int8 with a
 bias or a residual."""
 GROUPS = (1, 2, 4, 8, 16)
-USUAL, NEARLY = 8, 1.05
-"""Across matrices, of groups that touch nearly the least that nearest to the usual one is taken: 4 groups of 8192 x 4096 x 7168 in tiles of 128 x 128 took
-3.4 ms in groups of 8, and 5.3 ms in those of 16, which touch 4 % less (an H100)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,10 +267,7 @@ def group_of(problem: Problem, config: MatmulConfig, blocks: int) -> int:
         width = min(columns, ceil(at_once / height))
         return min(rows, ceil(at_once / width)) * tile_m + width * config.tile_n
 
-    if not problem.shares_columns:
-        return min(GROUPS, key=lambda group: (touched(group), abs(group - USUAL)))
-    least = min(map(touched, GROUPS))
-    return min((group for group in GROUPS if touched(group) <= NEARLY * least), key=lambda group: (abs(group - USUAL), touched(group)))
+    return min(GROUPS, key=lambda group: (touched(group), abs(group - 8)))
 
 
 @lru_cache(maxsize=256)

@@ -36,6 +36,8 @@ def test_every_row_belongs_to_one_tile_and_lies_in_it(drawn: tuple[int, list[int
         assert evaluate(tiles.tile(r), {**env, "r": row}) == mine
         assert evaluate(tiles.place(r), {**env, "r": row}) == row - start[mine]
         assert [k for k in numbers if evaluate(tiles.belongs(r, w), {**env, "r": row, "w": int(k)})] == [mine]
+    empty = np.bincount(group[first >= end], minlength=len(table) - 1)
+    assert empty.max() <= 1  # a group has as many numbers as it needs, or one more
     assert (start >= 0).all()
     assert rows < size or (start + size <= rows).all()
 
