@@ -34,10 +34,7 @@ from taskfuse.ir.scalar.expr import (
     Xor,
     children,
     const,
-    elements_of,
     free_symbols,
-    integers_of,
-    lookups_of,
     private,
     sym,
     wrap,
@@ -65,6 +62,7 @@ from taskfuse.ir.scalar.logic import (
     upper_bound,
     xor,
 )
+from taskfuse.ir.scalar.lookups import elements_of, integers_of, lookups_of
 from taskfuse.ir.scalar.operators import ceildiv
 from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify, unsafe_divisor
 from taskfuse.ir.scalar.text import parse_expr, parse_tokens, shape_text, to_text

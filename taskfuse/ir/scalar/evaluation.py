@@ -31,10 +31,10 @@ from taskfuse.ir.scalar.expr import (
     UpperBound,
     Xor,
     children,
-    lookups_of,
     wrap,
 )
 from taskfuse.ir.scalar.logic import is_boolean
+from taskfuse.ir.scalar.lookups import lookups_of
 
 Value = int | npt.NDArray[Any]
 
