@@ -240,7 +240,6 @@ inline float __int_as_float(int x) { float y; memcpy(&y, &x, 4); return y; }
 inline double __longlong_as_double(long long x) { double y; memcpy(&y, &x, 8); return y; }
 inline unsigned __float_as_uint(float x) { unsigned y; memcpy(&y, &x, 4); return y; }
 inline long long __double_as_longlong(double x) { long long y; memcpy(&y, &x, 8); return y; }
-inline unsigned __float_as_uint(float x) { unsigned y; memcpy(&y, &x, 4); return y; }
 inline double normcdf(double x) { return erfcl(x * -sqrtl(0.5L)) / 2; }
 inline float normcdff(float x) { return normcdf(x); }
 inline double rsqrt(double x) { return 1 / sqrtl(x); }

@@ -73,9 +73,7 @@ def test_topk_of_a_router_is_one_pass() -> None:
 def test_errors() -> None:
     with tf.Fusion("f"):
         x = tf.define_tensor(["N", 3], name="x")
-        assert message(lambda: tf.topk(x, 4)) == (
-            "topk: dimension 1 of x [N, 3] does not provably have 4 elements\nhelp: give facts with tf.dim(..., min=)"
-        )
+        assert message(lambda: tf.topk(x, 4)) == ("topk: dimension 1 of x [N, 3] does not provably have 4 elements\nhelp: give facts with tf.dim(..., min=)")
         assert message(lambda: tf.topk(x, 2, 0)).startswith("topk: dimension 0 of x [N, 3] does not provably have 2 elements")
         assert message(lambda: tf.topk(x, -1)) == "topk: -1 is not a number of elements\nhelp: use an integer of at least 0"
         assert message(lambda: tf.topk(x, 1, 2)).startswith("topk: axis 2 is out of range")
