@@ -63,6 +63,7 @@ ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "jagged_to_padded_dense": lambda x: tf.jagged_to_padded_dense(x, tf.table("offsets", 3, high=2), 2),
     "bincount": lambda at: tf.bincount(at[0], 3),
     "var_mean": lambda x: tf.var_mean(x)[0],
+    "topk": lambda x: tf.topk(x, 1)[0],
 }
 ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {
     "take": lambda x, at: tf.take(x, at, axis=0),
