@@ -39,6 +39,7 @@ from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.readers import KernelReaders
 from taskfuse.schedule import layouts
 from taskfuse.schedule.allocation import AllocationBuilder, allocation
+from taskfuse.schedule.cascade import cascade
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.propagate import parallelize_like
 from taskfuse.schedule.segment import SegmentedFusion, segment
@@ -74,6 +75,7 @@ __all__: list[str] = [
     "allocation",
     "atoms",
     "bfloat16",
+    "cascade",
     "bool_",
     "compile",
     "copy_fusion",

@@ -43,7 +43,7 @@ from taskfuse.kir.nodes import AsyncCopy, Choose, For, Gather, If, Stmt, Update
 from taskfuse.kir.operands import Access, IndexOf, Operand
 from taskfuse.kir.synchronization import Advance, InitBarrier
 from taskfuse.kir.walk import definition_expressions
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Send, Whole
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 Conditions = tuple[Expr, ...]
@@ -225,7 +225,7 @@ def of_definition(d: Definition) -> Iterator[Demand]:
     yield from _under(inside, chain.from_iterable(map(demands, d.place)))
     before: Conditions
     match d.rule:
-        case Apply(operands=operands) | Reduce(operands=operands):
+        case Apply(operands=operands) | Reduce(operands=operands) | Iterate(operands=operands):
             yield from _under(inside, (x for o in operands for e in _operand(o) for x in demands(e)))
         case Accumulate(operand=operand):
             yield from _under(inside, (x for e in _operand(operand) for x in demands(e)))

@@ -22,6 +22,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import (
     Assemble,
     Finder,
+    Fold,
     Gather,
     IndexValue,
     Literal,
@@ -108,6 +109,8 @@ class _Reference:
                 return np.broadcast_to(self.operand(expr.operands[1], space), space)
             case Scan():
                 return self.scan(expr, space)
+            case Fold():
+                return self.fold(expr, space)
 
     def integer(self, e: Expr) -> int:
         return int(evaluate_expr(e, self.symbols))
@@ -229,7 +232,21 @@ class _Reference:
         (operand,) = expr.operands
         wide = expr.output.dtype.compute
         terms = np.broadcast_to(self.values.cast(self.operand(operand, space), operand_dtype(operand), wide), space)
-        return self.values.cast(self.values.accumulate(expr.combine, terms, expr.axis, wide), wide, expr.output.dtype)
+        totals = self.values.accumulate(expr.combine, terms, expr.axis, wide)
+        if expr.is_exclusive and space[expr.axis]:
+            first = np.broadcast_to(self.values.literal(expr.combine.neutral(wide), wide), [1 if k == expr.axis else n for k, n in enumerate(space)])
+            totals = np.concatenate([first, np.delete(totals, -1, expr.axis)], expr.axis)
+        return self.values.cast(totals, wide, expr.output.dtype)
+
+    def fold(self, expr: Fold, space: tuple[int, ...]) -> Array:
+        wide, k = expr.output.dtype.compute, expr.axis
+        dtypes = [wide, *(operand_dtype(o) for o in expr.operands)]
+        terms = [np.broadcast_to(self.operand(o, space), space) for o in expr.operands]
+        init = self.values.cast(self.values.literal(expr.init.value, expr.init.dtype), expr.init.dtype, wide)
+        state = np.broadcast_to(init, [*space[:k], *space[k + 1 :]])
+        for i in range(space[k]):
+            state = self.values.apply(expr.step, [state, *(np.take(t, i, k) for t in terms)], dtypes, wide, wide)
+        return self.values.cast(state, wide, expr.output.dtype)
 
     def product(self, a: Array, b: Array, space: tuple[int, ...], axes: tuple[int, ...], dtype: DType) -> Array | None:
         """The sum over ``axes`` of ``a * b`` as a batched matrix product; ``None`` if an operand does not vary over all of ``axes``."""

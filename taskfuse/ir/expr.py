@@ -206,6 +206,7 @@ class Scan:
     Attributes:
         operands: the one operand.
         axis: position of i in the iteration space.
+        is_exclusive: over all j < i; the first is the neutral element.
     """
 
     output: TensorView
@@ -213,9 +214,30 @@ class Scan:
     operands: tuple[Operand, ...]
     axis: int
     location: Location | None = None
+    is_exclusive: bool = False
 
 
-MathExpr = Pointwise | Select | Reduction | View | Assemble | Gather | Update | Scan
+@dataclass(frozen=True, slots=True, eq=False)
+class Fold:
+    """``output[result axes]`` = the last of ``s = step(s, operands...)`` for each index of one axis, in order, from ``init`` on; in the output's dtype.
+
+    The steps are those of one axis, the only one that is reduced. No two of them may change places: a fold is not split over threads.
+
+    Attributes:
+        step: its first operand is the state.
+        operands: the others.
+        axis: position of the axis in the iteration space.
+    """
+
+    output: TensorView
+    step: Elementwise
+    operands: tuple[Operand, ...]
+    axis: int
+    init: Literal
+    location: Location | None = None
+
+
+MathExpr = Pointwise | Select | Reduction | View | Assemble | Gather | Update | Scan | Fold
 Finder = Gather | Update
 """Expressions whose maps have symbols of values."""
 
@@ -255,6 +277,8 @@ def op_text(expr: MathExpr) -> str:
             return f"update {expr.combine.name}"
         case Scan():
             return f"scan {expr.combine.name}"
+        case Fold():
+            return f"fold {expr.step.name}"
 
 
 def is_copy(expr: MathExpr) -> bool:
@@ -325,5 +349,5 @@ def rebuilt(
             return replace(expr, output=made, parts=tuple(map(read, expr.parts)), places=tuple(tuple(map(index, place)) for place in expr.places))
         case Gather() | Update():
             return replace(expr, output=made, operands=tuple(map(operand, expr.operands)), extents=tuple(map(index, expr.extents)))
-        case Pointwise() | Select() | Reduction() | Scan():
+        case Pointwise() | Select() | Reduction() | Scan() | Fold():
             return replace(expr, output=made, operands=tuple(map(operand, expr.operands)))

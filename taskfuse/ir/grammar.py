@@ -17,6 +17,7 @@ from taskfuse.ir.scalar import TRUE, Const, Expr, Token, TokenKind, const, sym
 from taskfuse.ir.syntax import (
     AXIS_KINDS,
     CONSTANTS,
+    EXCLUSIVE,
     INDEX,
     INTO,
     STRIDES,
@@ -26,6 +27,7 @@ from taskfuse.ir.syntax import (
     BoundAxis,
     ClauseWord,
     DimText,
+    FoldText,
     FusionText,
     GatherText,
     GroupText,
@@ -227,7 +229,9 @@ class _Grammar(FusionReader):
                 operand = self.operand(dtype)
                 self.expect("along")
                 position, token = self.iteration()
-                return ScanText(combine, operand, position, token)
+                return ScanText(combine, operand, position, self.take(EXCLUSIVE), token)
+            case ValueWord.FOLD:
+                return self.fold(dtype)
             case ValueWord.REDUCE:
                 combine = self.word("combining function", COMBINES)
                 self.expect("of")
@@ -236,6 +240,19 @@ class _Grammar(FusionReader):
                 over = self.some(self.reduced) if self.take("over") else ()
                 self.expect("init")
                 return ReductionText(combine, body, operands, over, self.literal(dtype))
+
+    def fold(self, dtype: DType) -> FoldText:
+        step = self.elementwise()
+        self.expect("of")
+        token = self.token
+        operands = self.bracketed(lambda: self.operand(dtype), "(", ")")
+        if len(operands) + 1 != step.arity:
+            raise token.error(f"'{step.name}' takes {step.arity} operands, and the first one is the state: {step.arity - 1}, not {len(operands)}")
+        self.expect("along")
+        position, token = self.iteration()
+        over = ((position, self.expression(), token),) if self.take(":") else ()
+        self.expect("init")
+        return FoldText(step, operands, position, over, self.literal(dtype), token)
 
     def found(self) -> tuple[tuple[ReadText, ...], tuple[Expr, ...]]:
         """The values that have symbols, and what each counts in, up to the end of the operands."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from taskfuse.errors import FusionError, TaskError
 from taskfuse.ir.axes import Axis, AxisKind, Transform, axis, is_map_symbol, iteration_symbol
 from taskfuse.ir.dims import Dim
-from taskfuse.ir.expr import Assemble, Gather, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, Update, View
+from taskfuse.ir.expr import Assemble, Fold, Gather, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, Update, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.grammar import read_fusion
 from taskfuse.ir.scalar import Expr, Token, integers_of, lookups_of, shape_text
@@ -19,6 +19,7 @@ from taskfuse.ir.syntax import (
     AxisName,
     AxisText,
     BoundAxis,
+    FoldText,
     FusionText,
     GatherText,
     GroupText,
@@ -153,7 +154,7 @@ class _Axes:
 
 def _root(t: TensorText) -> tuple[AxisText, ...]:
     """The root axes of a tensor: as given, else its shape with the reduction axes at their positions."""
-    over = t.value.over if isinstance(t.value, ReductionText) else ()
+    over = t.value.over if isinstance(t.value, ReductionText | FoldText) else ()
     if t.root is not None:
         if over:
             raise over[0][2].error(f"{t.name.text} has a root domain of its own, which tells the reduction axes")
@@ -373,7 +374,11 @@ class _Builder:
             case ScanText(combine=combine, operand=operand, axis=axis, token=token):
                 if axis >= space:
                     raise token.error(f"{tv.name} has {_axes_text(space)}, there is no i{axis}")
-                return Scan(tv, combine, operands((operand,)), axis, location)
+                return Scan(tv, combine, operands((operand,)), axis, location, t.value.is_exclusive)
+            case FoldText(axis=axis, token=token):
+                if [k for k, a in enumerate(tv.root) if a.is_reduction] != [axis]:
+                    raise token.error(f"{tv.name} is folded along i{axis}, which has to be its only reduction axis")
+                return Fold(tv, t.value.step, operands(t.value.operands), axis, t.value.init, location)
             case None:
                 raise AssertionError(tv.name)
 

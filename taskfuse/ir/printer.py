@@ -17,6 +17,7 @@ from taskfuse.ir.dims import Dim
 from taskfuse.ir.expr import (
     Assemble,
     Finder,
+    Fold,
     Gather,
     IndexValue,
     Literal,
@@ -36,7 +37,7 @@ from taskfuse.ir.expr import (
 from taskfuse.ir.fusion import Fusion, Result
 from taskfuse.ir.identity import alike
 from taskfuse.ir.scalar import TRUE, Expr, integers_of
-from taskfuse.ir.syntax import INDEX, INTO, KIND_WORDS, RESERVED, STRIDES, TABLE, ClauseWord, Keyword, arguments_of, default_outputs
+from taskfuse.ir.syntax import EXCLUSIVE, INDEX, INTO, KIND_WORDS, RESERVED, STRIDES, TABLE, ClauseWord, Keyword, arguments_of, default_outputs
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
@@ -179,7 +180,7 @@ class _Printer:
     def _root_follows(self, tv: TensorView) -> bool:
         """True if the shape, with the reduction axes of a reduction, tells the root domain."""
         kinds = {a.kind for a in tv.root} - {AxisKind.ITERATION}
-        plain = isinstance(self.fusion.definition(tv), Reduction)
+        plain = isinstance(self.fusion.definition(tv), Reduction | Fold)
         return tv.logical == tuple(a for a in tv.root if a.kind is AxisKind.ITERATION) and kinds <= ({AxisKind.REDUCTION} if plain else set())
 
     def _axis(self, a: Axis) -> str:
@@ -221,7 +222,12 @@ class _Printer:
             case Update():
                 return f"update {expr.combine.name}({self._found(expr, space, dtype)})"
             case Scan():
-                return f"scan {expr.combine.name} of {self._operands(expr.operands, space, dtype)} along {iteration_symbol(expr.axis)}"
+                text = f"scan {expr.combine.name} of {self._operands(expr.operands, space, dtype)} along {iteration_symbol(expr.axis)}"
+                return f"{text} {EXCLUSIVE}" if expr.is_exclusive else text
+            case Fold():
+                extent = f": {expr.output.root[expr.axis].extent}" if self._root_follows(expr.output) else ""
+                steps = f"({self._operands(expr.operands, space, dtype)}) along {iteration_symbol(expr.axis)}{extent}"
+                return f"fold {expr.step.name} of {steps} init {_literal(expr.init, dtype)}"
 
     def _found(self, expr: Finder, space: int, dtype: DType) -> str:
         """Operands, of which the last are values that have symbols."""

@@ -48,6 +48,7 @@ class ValueWord(Enum):
     GATHER = "gather"
     UPDATE = "update"
     SCAN = "scan"
+    FOLD = "fold"
 
 
 class ClauseWord(Enum):
@@ -78,6 +79,7 @@ class TransformWord(Enum):
 CONSTANTS: dict[str, bool | float] = {"true": True, "false": False, "inf": float("inf"), "nan": float("nan")}
 INDEX = "index"
 STRIDES = "strides"
+EXCLUSIVE = "exclusive"
 TABLE = "table"
 INTO = "into"
 RESERVED = frozenset({*(k.value for k in Keyword), *CONSTANTS, INDEX})
@@ -235,15 +237,28 @@ class UpdateText:
 
 @dataclass(frozen=True, slots=True)
 class ScanText:
-    """``scan combine of operand along i1``."""
+    """``scan combine of operand along i1 [exclusive]``."""
 
     combine: Combine
     operand: OperandText
     axis: int
+    is_exclusive: bool
     token: Token
 
 
-ValueText = PointwiseText | SelectText | ReductionText | ViewText | AssembleText | GatherText | UpdateText | ScanText
+@dataclass(frozen=True, slots=True)
+class FoldText:
+    """``fold step of (operands...) along i1[: T] init literal``; ``over``: position, extent, and where it stands."""
+
+    step: Elementwise
+    operands: tuple[OperandText, ...]
+    axis: int
+    over: tuple[tuple[int, Expr, Token], ...]
+    init: Literal
+    token: Token
+
+
+ValueText = PointwiseText | SelectText | ReductionText | ViewText | AssembleText | GatherText | UpdateText | ScanText | FoldText
 
 
 @dataclass(frozen=True, slots=True)

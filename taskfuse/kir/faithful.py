@@ -15,7 +15,23 @@ from typing import cast
 from taskfuse.errors import VerifyError
 from taskfuse.ir.axes import Axis, Rasterize, iteration_point
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Scan, Select, Update, View, operand_dtype
+from taskfuse.ir.expr import (
+    Assemble,
+    Fold,
+    Gather,
+    IndexValue,
+    Literal,
+    MathExpr,
+    Pointwise,
+    Read,
+    Reduction,
+    ScalarRead,
+    Scan,
+    Select,
+    Update,
+    View,
+    operand_dtype,
+)
 from taskfuse.ir.expr import Operand as Wanted
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, Expr, and_, substitute
@@ -23,7 +39,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.kir.declarations import IntegerParam, Param, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Send, Whole
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole
 
 
 class Unfaithful(Exception):
@@ -111,8 +127,15 @@ class _Comparison:
             case Scan(), Accumulate() as rule:
                 _equal("combine", expr.combine, rule.combine)
                 _equal("axis", expr.axis, rule.axis)
+                _equal("whether it is exclusive", expr.is_exclusive, rule.is_exclusive)
                 _equal("dtype of the sum", wide, rule.dtype)
                 self._operands(expr.operands, (rule.operand,))
+            case Fold(), Iterate() as rule:
+                _equal("step", expr.step.name, rule.op.name)
+                _equal("axis", expr.axis, rule.axis)
+                _equal("start", Immediate(expr.init.value, expr.init.dtype), rule.init)
+                _equal("dtype of the state", wide, rule.dtype)
+                self._operands(expr.operands, rule.operands)
             case Gather(), Find() as rule:
                 _equal("extents of the values", expr.extents, rule.extents)
                 self._operands(expr.operands, (rule.source, *rule.values))

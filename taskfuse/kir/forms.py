@@ -154,6 +154,7 @@ class RuleWord(Enum):
     PICK = "pick"
     REDUCE = "reduce"
     SCAN = "scan"
+    FOLD = "fold"
     FIND = "find"
     SEND = "send"
     WHOLE = "whole"

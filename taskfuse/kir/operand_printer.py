@@ -12,6 +12,7 @@ from taskfuse.ir.combine import Combine
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, Expr, const
+from taskfuse.ir.syntax import EXCLUSIVE
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir.forms import KernelKeyword, RuleWord
 from taskfuse.kir.operands import (
@@ -28,7 +29,7 @@ from taskfuse.kir.operands import (
     ScalarValue,
     SemaphoreSlot,
 )
-from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Send, Whole
+from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole
 
 FENCED = {memory: medium.fence for memory, medium in MEDIA.items() if medium.fence is not None}
 """What a fence between proxies covers."""
@@ -154,7 +155,11 @@ def _rule(d: Definition) -> str:
             return f"{RuleWord.REDUCE.value} {combine.name} of {term} from {immediate_text(init, dtype)}"
         case Accumulate(combine=combine, operand=term, axis=axis, dtype=dtype):
             suffix = "" if dtype is d.dtype else f".{dtype}"
-            return f"{RuleWord.SCAN.value} {combine.name}{suffix} along {axis} of {operand(term, dtype)}"
+            before = f" {EXCLUSIVE}" if d.rule.is_exclusive else ""
+            return f"{RuleWord.SCAN.value} {combine.name}{suffix} along {axis}{before} of {operand(term, dtype)}"
+        case Iterate(op=op, operands=operands, axis=axis, init=init, dtype=dtype):
+            step = _OPERANDS.computation(op, operands, dtype, d.dtype)
+            return f"{RuleWord.FOLD.value} along {axis} of {step} from {immediate_text(init, dtype)}"
         case Find(source=source, values=values, extents=extents):
             return f"{RuleWord.FIND.value} {element(source)} at {_counted(values, extents)}"
         case Send(combine=combine, operand=sent, values=values, extents=extents):

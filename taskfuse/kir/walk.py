@@ -13,7 +13,7 @@ from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Bind, For, Gather, If, Stmt, Update
 from taskfuse.kir.operands import Access, BarrierSlot, ChoiceCase, Holds, Operand, WritingStmt
 from taskfuse.kir.synchronization import Cursor, CursorPart
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Send, Whole
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Rule, Send, Whole
 from taskfuse.location import Location
 
 Body = tuple[Stmt, ...]
@@ -146,7 +146,7 @@ def map_definition(d: Definition, f: ExprMap) -> Definition:
         return tuple(map_operand(o, f) for o in found)
 
     match d.rule:
-        case Apply() | Reduce():
+        case Apply() | Reduce() | Iterate():
             rule: Rule = replace(d.rule, operands=operands(d.rule.operands))
         case Pick():
             rule = Pick(tuple(ChoiceCase(f(c.cond), map_operand(c.operand, f)) for c in d.rule.cases))

@@ -47,11 +47,23 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Accumulate:
-    """The operand at all indices up to its own along ``axis``, combined in ``dtype``."""
+    """The operand at all indices up to its own along ``axis``, or, if it is exclusive, before its own, combined in ``dtype``."""
 
     combine: Combine
     operand: Operand
     axis: int
+    dtype: DType
+    is_exclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Iterate:
+    """The last of ``state = op(state, operands)``, for each index along ``axis`` of the iteration space in order, from ``init`` on, in ``dtype``."""
+
+    op: Elementwise
+    operands: tuple[Operand, ...]
+    axis: int
+    init: Immediate
     dtype: DType
 
 
@@ -89,7 +101,7 @@ class Whole:
     conditions: tuple[Expr, ...]
 
 
-Rule = Apply | Pick | Reduce | Accumulate | Find | Send | Whole
+Rule = Apply | Pick | Reduce | Accumulate | Iterate | Find | Send | Whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +110,7 @@ class Definition:
 
     Attributes:
         shape: its extents.
-        space: extents of its iteration space: those of its shape, but for a reduction.
+        space: extents of its iteration space: those of its shape, but for a reduction or a fold.
         place: the index of the element that a point of the iteration space belongs to.
     """
 

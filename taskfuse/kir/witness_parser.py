@@ -9,12 +9,13 @@ from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.axes import iteration_point
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.scalar import TRUE, Expr
+from taskfuse.ir.syntax import EXCLUSIVE
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.forms import RULE_WORDS, RuleWord
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operand_parser import DeclaredNames, KernelReader, OperandParser, known, operation
 from taskfuse.kir.operands import Access, Content, Holds, WritingStmt
-from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Send, Whole, wrong_index
+from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Rule, Send, Whole, wrong_index
 
 CONTENTS = {c.value: c for c in Content}
 
@@ -60,6 +61,8 @@ class WitnessParser(OperandParser):
                 return self.reduction(dtype)
             case RuleWord.SCAN:
                 return self.scan(dtype)
+            case RuleWord.FOLD:
+                return self.fold(dtype)
             case RuleWord.FIND:
                 return self.find()
             case RuleWord.SEND:
@@ -88,8 +91,19 @@ class WitnessParser(OperandParser):
         combine = known(token, name, COMBINES, "function that combines")
         wide = known(token, suffix, DTYPES, "dtype") if suffix else dtype
         axis = reader.number("along")
+        is_exclusive = reader.take(EXCLUSIVE)
         reader.expect("of")
-        return Accumulate(combine, self.operand(wide), axis, wide)
+        return Accumulate(combine, self.operand(wide), axis, wide, is_exclusive)
+
+    def fold(self, dtype: DType) -> Iterate:
+        reader = self.reader
+        axis = reader.number("along")
+        reader.expect("of")
+        op, wide = operation(reader.word("an operation"), dtype)
+        reader.expect("(")
+        operands = self.operands(wide)
+        reader.expect("from")
+        return Iterate(op, operands, axis, self.immediate(wide), wide)
 
     def find(self) -> Find:
         source = self.access()

@@ -20,7 +20,7 @@ from taskfuse.kir.operand_printer import listed
 from taskfuse.kir.operands import Access, Content, Holds, Immediate, IndexOf, Operand, ScalarValue, WritingStmt
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.scope import Declarations, Scope
-from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Send, Whole, wrong_index
+from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole, wrong_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,20 @@ def points_have_a_place(d: Definition, above: Above) -> str | None:
     name = _foreign(d.place, _point(len(d.space)) | above.declarations.extents)
     if name is not None:
         return _not_here(name, d)
+    if isinstance(d.rule, Iterate):
+        return _place_of_fold(d, d.rule)
     if not isinstance(d.rule, Reduce) and (d.space, d.place) != (d.shape, iteration_point(len(d.shape))):
         return f"'{d.tensor}' is not a reduction: its iteration space is its shape"
+    return None
+
+
+def _place_of_fold(d: Definition, rule: Iterate) -> str | None:
+    """The element that a step belongs to is named by the other axes."""
+    if rule.axis not in range(len(d.space)):
+        return f"'{d.tensor}' has an iteration space of {len(d.space)} axes, and none that is number {rule.axis}"
+    others = [k for k in range(len(d.space)) if k != rule.axis]
+    if d.place != tuple(iteration_point(len(d.space))[k] for k in others) or d.shape != tuple(d.space[k] for k in others):
+        return f"'{d.tensor}' is a fold: its shape is its iteration space without axis {rule.axis}"
     return None
 
 
@@ -111,6 +123,8 @@ def rules_are_complete(d: Definition, above: Above) -> str | None:
             return f"'{d.tensor}' picks from nothing" if not cases else None if wrong is None else f"the condition {wrong} is not a boolean"
         case Accumulate(axis=axis):
             return None if axis in range(len(d.space)) else f"'{d.tensor}' has {len(d.space)} axes, and none that is number {axis}"
+        case Iterate(op=op, operands=operands):
+            return None if len(operands) == op.arity - 1 else f"{op.name} takes a state and {op.arity - 1} operands, not {len(operands)}"
         case Find(values=values, extents=extents):
             return None if values and len(values) == len(extents) else f"'{d.tensor}' is found at {len(values)} values with {len(extents)} extents"
         case Send(values=values, extents=extents):
@@ -155,7 +169,7 @@ def symbols_have_a_meaning(d: Definition, above: Above) -> str | None:
             name = None  # of its parts: parts_fit
         case Pick(cases=cases):
             name = _foreign((c.cond for c in cases), point) or _foreign(_expressions(_operands(d)), point)
-        case Apply() | Reduce() | Accumulate():
+        case Apply() | Reduce() | Accumulate() | Iterate():
             name = _foreign(_expressions(_operands(d)), point)
     if name is not None:
         return _not_here(name, d)
@@ -205,7 +219,7 @@ def _operands(d: Definition) -> tuple[Operand, ...]:
     match d.rule:
         case Apply(operands=operands):
             return operands
-        case Reduce(operands=operands, init=init):
+        case Reduce(operands=operands, init=init) | Iterate(operands=operands, init=init):
             return (*operands, init)
         case Pick(cases=cases):
             return tuple(c.operand for c in cases)
@@ -281,7 +295,7 @@ def contents_fit_tensors(stmt: WritingStmt, holds: Holds, definition: Definition
     match holds.content:
         case Content.BODY if not isinstance(definition.rule, Reduce):
             return f"'{holds.tensor}' is not a reduction, so nothing stands for one term of it"
-        case Content.START | Content.TERM | Content.PART if not isinstance(definition.rule, Reduce | Accumulate):
+        case Content.START | Content.TERM | Content.PART if not isinstance(definition.rule, Reduce | Accumulate | Iterate):
             return f"'{holds.tensor}' is not a reduction and no scan, so nothing stands for '{holds.content.value}' of it"
         case _:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taskfuse.ir.axes import Axis, Rasterize, Resize, Split, is_map_symbol, iteration_symbol, value_symbol
-from taskfuse.ir.expr import Assemble, Gather, Read, Reduction, Update
+from taskfuse.ir.expr import Assemble, Fold, Gather, Read, Reduction, Update
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, Expr, Facts, conjuncts, const, elements_of, eq, ge, lt, minimum, prove, simplify, substitute, sym
@@ -105,7 +105,7 @@ class IndexMaps:
 
     def reading(self, tv: TensorView) -> IndexMap:
         """The indices where the expression of ``tv`` reads its operands: a reduction accumulates in Local memory, whatever its result lives in."""
-        if not isinstance(self.fusion.definition(tv), Reduction):
+        if not isinstance(self.fusion.definition(tv), Reduction | Fold):
             return self.of(tv)
         known = self._accumulating.get(tv)
         if known is None:

@@ -6,7 +6,7 @@ from itertools import takewhile
 from typing import Protocol
 
 from taskfuse.ir.axes import Axis, iteration_position, value_symbol
-from taskfuse.ir.expr import Assemble, Gather, Read, Reduction, Update
+from taskfuse.ir.expr import Assemble, Fold, Gather, Read, Reduction, Update
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, Facts, const, eq, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands, storage_uses
@@ -76,7 +76,7 @@ class Indexer:
         index_map = self.index_maps.reading(tv)
         operands = (o for o in storage_operands(self.fusion, expr) if isinstance(o, Read))
         found = [self.read(tv, index_map, o)[0] for o in operands if self.memory[o.tensor] is MemoryType.Local]
-        if self.memory[tv] is MemoryType.Local or isinstance(expr, Reduction):
+        if self.memory[tv] is MemoryType.Local or isinstance(expr, Reduction | Fold):
             found.append(self.write(tv, index_map, MemoryType.Local, tv.name))
         return any(self.index_maps.variables.name(loop) in e.free for access in found for e in access.index)
 

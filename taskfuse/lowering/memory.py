@@ -7,7 +7,7 @@ expressions, never by parallel type (docs/loop-nests.md).
 from __future__ import annotations
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.expr import Assemble, MathExpr, Read, Reduction, Scan
+from taskfuse.ir.expr import Assemble, Fold, MathExpr, Read, Reduction, Scan
 from taskfuse.ir.medium import MEDIA, nearest
 from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, lt, prove, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, storage_operands, storage_uses
@@ -17,7 +17,7 @@ from taskfuse.lowering.domains import ancestors, digit_values, digits, forward, 
 from taskfuse.lowering.fragments import operand
 from taskfuse.lowering.index_maps import IndexMaps, has_values
 from taskfuse.lowering.plan import base_name
-from taskfuse.lowering.scans import check_scan, first_accumulated
+from taskfuse.lowering.scans import check_in_order, first_accumulated
 from taskfuse.lowering.thread_ranges import IndexRange
 
 ZERO = const(0)
@@ -42,15 +42,15 @@ def find_memory(index_maps: IndexMaps) -> None:
         elif has_code(fusion, expr):
             memory[tv] = _follow(index_maps, tv)
             _check_mixed(tv, memory[tv])
-        if isinstance(expr, Scan):
-            check_scan(expr)
-        if isinstance(expr, Reduction | Scan):
+        if isinstance(expr, Scan | Fold):
+            check_in_order(expr)
+        if isinstance(expr, Reduction | Scan | Fold):
             _check_accumulation(tv, expr, index_maps.ranges.facts)
 
 
-def _check_accumulation(tv: TensorView, expr: Reduction | Scan, facts: Facts) -> None:
+def _check_accumulation(tv: TensorView, expr: Reduction | Scan | Fold, facts: Facts) -> None:
     """A loop over a foreign axis inside the loops that accumulate would accumulate every element again in each of its trips."""
-    what = "reduction" if isinstance(expr, Reduction) else "scan"
+    what = "reduction" if isinstance(expr, Reduction) else "scan" if isinstance(expr, Scan) else "fold"
     for p in INDEX_TYPES:
         own = digits(tv, p)
         if len(own) > 1 and any(a.is_reduction and not prove(ge(a.extent, 1), facts) for a in own):

@@ -21,7 +21,7 @@ from itertools import zip_longest
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
-from taskfuse.ir.expr import Reduction
+from taskfuse.ir.expr import Fold, Reduction
 from taskfuse.ir.scalar import Expr, and_, bounds, const, eq, le, lt, maximum, prove, simplify, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
@@ -98,7 +98,7 @@ class _Join:
 
     def __init__(self, statements: Statements, tv: TensorView, loops: dict[Axis, Expr], partials: Partials) -> None:
         expr = statements.definition(tv)
-        assert isinstance(expr, Reduction)
+        assert isinstance(expr, Reduction | Fold)  # nothing of a fold is joined
         self.statements, self.tv, self.expr, self.partials = statements, tv, expr, partials
         self.index_map = statements.indexer.index_maps.variant(tv, loops, MemoryType.Local, outside=True)
         self.acc = partials.accumulator(statements.first_accumulator(tv, self.index_map))

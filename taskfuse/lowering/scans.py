@@ -1,13 +1,14 @@
-"""Axes along which a tensor accumulates, and the requirements of a scan on its schedule.
+"""Axes along which a tensor accumulates, and the requirements of scans and folds on their schedules.
 
-A scan carries its total from one index of its axis to the next, in registers. So the loops over that axis are loops of one thread, in the order of
+A scan carries its total, and a fold its state, from one index of its axis
+to the next, in registers. So the loops over that axis are loops of one thread, in the order of
 the axis; all other axes go where the schedule puts them.
 """
 
 from __future__ import annotations
 
 from taskfuse.ir.axes import Axis, Split
-from taskfuse.ir.expr import MathExpr, Reduction, Scan
+from taskfuse.ir.expr import Fold, MathExpr, Reduction, Scan
 from taskfuse.ir.tensor import TensorView
 from taskfuse.lowering.domains import ancestors, refused
 
@@ -17,7 +18,7 @@ def accumulates(expr: MathExpr, axis: Axis) -> bool:
     match expr:
         case Reduction():
             return axis.is_reduction
-        case Scan():
+        case Scan() | Fold():
             return expr.output.root[expr.axis] in ancestors(expr.output, (axis,))
         case _:
             return False
@@ -35,22 +36,23 @@ def carried_axes(expr: Scan) -> tuple[Axis, ...]:
     return tuple(a for a in tv.loop[first:] if tv.schedule.ptype(a).is_loop and not accumulates(expr, a))
 
 
-def check_scan(expr: Scan) -> None:
-    """The loops along a scan's axis run over it in order, one after another. Raises :class:`LoweringError`."""
+def check_in_order(expr: Scan | Fold) -> None:
+    """The loops along the axis of a scan or a fold run over it in order, one after another. Raises :class:`LoweringError`."""
     tv = expr.output
+    what, made = ("scan", "total") if isinstance(expr, Scan) else ("fold", "state")
     along = [a for a in tv.loop if accumulates(expr, a)]
     for a in along:
         ptype = tv.schedule.ptype(a)
         if not ptype.is_loop:
             raise refused(
                 tv,
-                f"loop axis {tv.loop.index(a)} runs along the axis of its scan and is bound to {ptype.value}: each total needs the one before it",
-                "leave that axis Serial, and bind others; or read the scan from a tensor of its own, in its own loops",
+                f"loop axis {tv.loop.index(a)} runs along the axis of its {what} and is bound to {ptype.value}: each {made} needs the one before it",
+                f"leave that axis Serial, and bind others; or read the {what} from a tensor of its own, in its own loops",
             )
     if _in_order(tv, tv.root[expr.axis]) != along:
         raise refused(
             tv,
-            "its loops do not run along the axis of its scan in order: each total needs the one before it",
+            f"its loops do not run along the axis of its {what} in order: each {made} needs the one before it",
             "split that axis only, and keep the outer part outside; merge, swizzle and rasterize other axes",
         )
 

@@ -15,7 +15,23 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.atoms import Bounds, Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Scan, Select, Update, View, operand_dtype
+from taskfuse.ir.expr import (
+    Assemble,
+    Fold,
+    Gather,
+    IndexValue,
+    Literal,
+    MathExpr,
+    Pointwise,
+    Read,
+    Reduction,
+    ScalarRead,
+    Scan,
+    Select,
+    Update,
+    View,
+    operand_dtype,
+)
 from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, ge, prove, simplify, substitute
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
@@ -68,11 +84,11 @@ class Statements:
         return expr
 
     def is_reduction(self, tv: TensorView) -> bool:
-        """True if the code of ``tv`` has stages."""
-        return isinstance(self.definition(tv), Reduction)
+        """True if the code of ``tv`` has stages: it is a reduction or a fold."""
+        return isinstance(self.definition(tv), Reduction | Fold)
 
     def accumulator(self, tv: TensorView) -> str:
-        """The name of the Local buffer that a reduction or a scan accumulates in."""
+        """The name of the Local buffer that a reduction, a scan or a fold accumulates in."""
         direct = self.is_reduction(tv) and self.indexer.memory[tv] is MemoryType.Local and tv.dtype.compute is tv.dtype
         return tv.name if direct else f"{tv.name}.acc"
 
@@ -121,6 +137,8 @@ class Statements:
             return self._next_total(tv, expr)
         if isinstance(expr, Update):
             return [self._update(tv, expr)]
+        if isinstance(expr, Fold):
+            return self._next_state(tv, expr)
         if not isinstance(expr, Reduction):
             return self.plain(tv)
         index_map = self.tails.widened(tv, self.indexer.index_maps.reading(tv))
@@ -146,7 +164,16 @@ class Statements:
         total = Access(self.accumulator(tv), tuple(index_map.values[a] for a in carried_axes(expr)))
         step = Compute(total, expr.combine.op, (total, operand), tv.dtype.compute)
         store = Compute(self.indexer.write(tv, index_map), COPY, (total,), tv.dtype)
-        return [self.statement(tv, step, index_map, index_map.guards, Content.TERM), self.statement(tv, store, index_map, index_map.guards)]
+        stmts = [self.statement(tv, step, index_map, index_map.guards, Content.TERM), self.statement(tv, store, index_map, index_map.guards)]
+        return stmts[::-1] if expr.is_exclusive else stmts
+
+    def _next_state(self, tv: TensorView, expr: Fold) -> list[PStmt]:
+        """One step of a fold."""
+        index_map = self.indexer.index_maps.reading(tv)
+        operands, _ = self.operands(tv, index_map)
+        state = self.indexer.write(tv, index_map, MemoryType.Local, self.accumulator(tv))
+        step = Compute(state, expr.step, (state, *operands), tv.dtype.compute)
+        return [self.statement(tv, step, index_map, index_map.guards, Content.TERM)]
 
     def plain(self, tv: TensorView) -> list[PStmt]:
         """The statement of an elementwise expression, element by element."""
@@ -164,7 +191,7 @@ class Statements:
                 stmt = Compute(out, COPY, tuple(operands), tv.dtype)
             case Gather():
                 stmt = self.gather(tv, expr, out, operands)
-            case Assemble() | Reduction() | Scan() | Update():
+            case Assemble() | Reduction() | Scan() | Update() | Fold():
                 raise AssertionError("no plain code")
         valid, wide = self.past_the_end(tv, index_map)
         if valid is not TRUE:
@@ -251,7 +278,7 @@ class Statements:
         return not all(prove(c, result.facts) for c in (*(ge(extent, 1) for extent in loops.values()), *runs))
 
     def init(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[PNode]:
-        """The accumulator set to the reduction's initial value, or to the neutral one."""
+        """The accumulator set to the initial value of the reduction or fold, or to the neutral one."""
         expr = self.definition(tv)
         if isinstance(expr, Scan):
             neutral = Immediate(expr.combine.neutral(tv.dtype.compute), tv.dtype.compute)
@@ -260,7 +287,7 @@ class Statements:
             return [self.statement(tv, Compute(total, COPY, (neutral,), tv.dtype.compute), everywhere, (), Content.START)]
         if not self.fills(tv):
             return []
-        assert isinstance(expr, Reduction)
+        assert isinstance(expr, Reduction | Fold)
         index_map = self.indexer.index_maps.variant(tv, loops, MemoryType.Local, outside=True)
         index_map = self.tails.widened(tv, index_map)
         value = (Immediate(expr.init.value, expr.init.dtype),)

@@ -4,14 +4,30 @@ from __future__ import annotations
 
 from taskfuse.ir.axes import Axis, Rasterize, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Scan, Select, Update, View, operand_dtype
+from taskfuse.ir.expr import (
+    Assemble,
+    Fold,
+    Gather,
+    IndexValue,
+    Literal,
+    MathExpr,
+    Pointwise,
+    Read,
+    Reduction,
+    ScalarRead,
+    Scan,
+    Select,
+    Update,
+    View,
+    operand_dtype,
+)
 from taskfuse.ir.expr import Operand as MathOperand
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, Expr, const, substitute, sym
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.kir.operands import Access, ChoiceCase, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Send, Whole
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Rule, Send, Whole
 from taskfuse.lowering.fragments import atom_symbols
 from taskfuse.lowering.index_maps import IndexMap
 
@@ -71,7 +87,9 @@ def _rule(fusion: Fusion, expr: MathExpr) -> Rule:
         case Reduction():
             return Reduce(expr.combine, expr.body, operands, Immediate(expr.init.value, expr.init.dtype), wide)
         case Scan():
-            return Accumulate(expr.combine, operands[0], expr.axis, wide)
+            return Accumulate(expr.combine, operands[0], expr.axis, wide, expr.is_exclusive)
+        case Fold():
+            return Iterate(expr.step, operands, expr.axis, Immediate(expr.init.value, expr.init.dtype), wide)
         case Update():
             _, sent, *found = operands
             return Send(expr.combine, sent, tuple(o for o in found if isinstance(o, Access)), expr.extents)

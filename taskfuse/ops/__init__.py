@@ -10,6 +10,7 @@ from taskfuse.ops import (
     composite,
     create,
     elementwise,
+    folds,
     grouped,
     indexing,
     jagged,
@@ -32,6 +33,7 @@ from taskfuse.ops.composite import *
 from taskfuse.ops.create import *
 from taskfuse.ops.einsum import *
 from taskfuse.ops.elementwise import *
+from taskfuse.ops.folds import *
 from taskfuse.ops.gather import *
 from taskfuse.ops.grouped import *
 from taskfuse.ops.indexing import *
@@ -66,6 +68,7 @@ __all__ += order.__all__
 __all__ += pointwise.__all__
 __all__ += rearrange.__all__
 __all__ += reduce.__all__
+__all__ += folds.__all__
 __all__ += scan.__all__
 __all__ += scatters.__all__
 __all__ += select.__all__

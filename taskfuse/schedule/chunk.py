@@ -26,7 +26,7 @@ class Chunks(NamedTuple):
     Attributes:
         terms: [ceildiv(N, C), C], the scanned elements; the neutral element past the end of a shorter last chunk.
         local: [ceildiv(N, C), C], the scan of each chunk.
-        totals: [ceildiv(N, C)], its last element.
+        totals: [ceildiv(N, C)], the combination of all its elements.
         sums: [ceildiv(N, C)], the scan of the totals.
         before: [ceildiv(N, C)], the sum before each chunk: the neutral element for the first.
     """
@@ -81,15 +81,20 @@ class _Chunking:
         combine, k = self.scan.combine, self.axis
         terms = self._terms()
         local = self._new(self.chunked_shape)
-        self._define(Scan(local, combine, (self._here(terms),), k + 1, self.scan.location))
-        totals = self._new(self.totals_shape)
+        self._define(Scan(local, combine, (self._here(terms),), k + 1, self.scan.location, self.scan.is_exclusive))
         place = [iteration_symbol(d) for d in range(len(self.totals_shape))]
-        self._pointwise(totals, ELEMENTWISE["copy"], Read(local, (*place[: k + 1], const(self.extent - 1), *place[k + 1 :])))
+        last_of = (*place[: k + 1], const(self.extent - 1), *place[k + 1 :])
+        last = self._in_compute_dtype(Read(terms, last_of)) if self.scan.is_exclusive else None
+        totals = self._new(self.totals_shape)
+        if last is None:
+            self._pointwise(totals, ELEMENTWISE["copy"], Read(local, last_of))
+        else:  # an exclusive scan lacks its last element
+            self._pointwise(totals, combine.op, Read(local, last_of), last)
         sums = self._new(self.totals_shape)
         self._define(Scan(sums, combine, (self._here(totals),), k, self.scan.location))
         before = self._new(self.totals_shape)
-        last = Read(sums, (*place[:k], place[k] - 1, *place[k + 1 :]), ge(place[k], 1))
-        self._define(Select(before, "pad", (last, self._neutral(before)), self.scan.location))
+        earlier = Read(sums, (*place[:k], place[k] - 1, *place[k + 1 :]), ge(place[k], 1))
+        self._define(Select(before, "pad", (earlier, self._neutral(before)), self.scan.location))
         self._join(before, local)
         return Chunks(terms, local, totals, sums, before)
 
@@ -120,6 +125,14 @@ class _Chunking:
         joined = self._new([a.extent for a in tv.root])
         self._pointwise(joined, self.scan.combine.op, *reads)
         self._pointwise(tv, ELEMENTWISE["cast"], self._here(joined))
+
+    def _in_compute_dtype(self, read: Read) -> Read:
+        """An element of each chunk in the dtype in which the scan accumulates."""
+        if read.tensor.dtype is self.dtype:
+            return read
+        cast = self._new(self.totals_shape)
+        self._pointwise(cast, ELEMENTWISE["cast"], read)
+        return self._here(cast)
 
     def _new(self, shape: list[Expr], like: TensorView | None = None) -> TensorView:
         dtype = self.dtype if like is None else like.dtype

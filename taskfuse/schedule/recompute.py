@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from taskfuse.dtypes import bool_
 from taskfuse.ir.axes import Axis, axis, is_value_symbol, iteration_point, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, Select, reads
+from taskfuse.ir.expr import Assemble, Fold, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, Select, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, and_, substitute
 from taskfuse.ir.storage import resolve, storage_operands, storage_reads, storage_uses, table, with_reads_at
@@ -166,7 +166,7 @@ class _Clones:
                     made = self._gather(tv, definition, index)
                 case Scan() if tv is self.asked and valid is TRUE and self._is_here(tv, index):
                     made = self._scan(tv, definition)
-                case Reduction() if tv is self.asked:
+                case Reduction() | Fold() if tv is self.asked:
                     made = self._reduction(tv, definition, index, valid)
                 case _:
                     made = self._leaf(tv, index, valid)
@@ -189,18 +189,23 @@ class _Clones:
 
     def _scan(self, tv: TensorView, definition: Scan) -> TensorView:
         new, operands = self._new(tv), tuple(self._operand(o, self.here, TRUE) for o in definition.operands)
-        return self.fusion.define(Scan(new, definition.combine, operands, definition.axis, caller()))
+        return self.fusion.define(Scan(new, definition.combine, operands, definition.axis, caller(), definition.is_exclusive))
 
-    def _reduction(self, tv: TensorView, definition: Reduction, index: tuple[Expr, ...], valid: Expr) -> TensorView:
-        """The same reduction for each point of the reader, without axes of one element if others remain; of anything, where its result does not exist."""
+    def _reduction(self, tv: TensorView, definition: Reduction | Fold, index: tuple[Expr, ...], valid: Expr) -> TensorView:
+        """The same reduction or fold for each point of the reader; of anything, where its result does not exist.
+
+        A reduction loses axes of one element if others remain.
+        """
         every = [a for a in tv.root if a.is_reduction]
         reduced = [a for a in every if a.extent is not ONE]
-        if not reduced and not reduces_one(self.fusion, definition):
+        if isinstance(definition, Fold) or (not reduced and not reduces_one(self.fusion, definition)):
             reduced = every
         new, location = self._new(tv, tuple(axis(a.extent, a.kind) for a in reduced)), caller()
         results, own = iter(index), iter(iteration_symbol(len(self.reader.root) + k) for k in range(len(reduced)))
         at = tuple(next(results) if not a.is_reduction else next(own) if a in reduced else ZERO for a in tv.root)
         operands = tuple(self._moved(o, at, new, valid) for o in definition.operands)
+        if isinstance(definition, Fold):
+            return self.fusion.define(Fold(new, definition.step, operands, len(self.reader.root), definition.init, location))
         if not reduced:
             is_cast = definition.body is ELEMENTWISE["copy"]
             return self.fusion.define(Pointwise(new, ELEMENTWISE["cast"] if is_cast else definition.body, operands, location))

@@ -12,7 +12,7 @@ from functools import partial
 from math import prod
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.expr import Assemble, Gather, MathExpr, Read, Reduction, Scan, Update
+from taskfuse.ir.expr import Assemble, Fold, Gather, MathExpr, Read, Reduction, Scan, Update
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.storage import needed, reads_of, storage_reads, table
@@ -108,7 +108,7 @@ def _priced(script: Script, extent: Sizes) -> tuple[dict[TensorView, TensorView]
     known = set(fusion.tensors())
     owner = separate(script)
     steps = max(1.0, *(float(sum(_steps(fusion, tv, extent) for tv, r in owner.items() if r is root)) for root in stored(fusion)))
-    again = sum(isinstance(fusion.definition(tv), Reduction | Scan) and tv not in known for tv in owner)
+    again = sum(isinstance(fusion.definition(tv), Reduction | Scan | Fold) and tv not in known for tv in owner)
     return owner, steps, work(fusion, extent).us(SCALAR_BYTES) + steps * SERIAL_US + again * AGAIN_US
 
 
@@ -117,17 +117,25 @@ def _check(fusion: Fusion) -> dict[str, int]:
     roots = stored(fusion)
     along: dict[str, int] = {}
     for root in roots:
-        for reader in (root, *ancestors(fusion, root)):
+        every = (root, *ancestors(fusion, root))
+        folded = {tv for reader in every if isinstance(fusion.definition(reader), Fold) for tv in ancestors(fusion, reader)}
+        for reader in every:
             expr = _definition(fusion, reader)
-            if isinstance(expr, Scan) and along.setdefault(root.name, expr.axis) != expr.axis:
+            if isinstance(expr, Scan) and reader not in folded and along.setdefault(root.name, expr.axis) != expr.axis:
                 raise _refused(fusion, f"{root.name} needs scans of different axes")
-            if isinstance(expr, Reduction):
+            if isinstance(expr, Reduction | Fold):
                 for tv in ancestors(fusion, reader):
-                    if isinstance(fusion.definition(tv), Scan):
+                    inner = fusion.definition(tv)
+                    if isinstance(inner, Scan) and not _takes_each_total(reader, expr, inner, reader in folded):
                         raise _refused(fusion, f"{reader.name} reduces {tv.name}, whose elements a thread computes one after another")
             for read in storage_reads(fusion, expr):
                 _check_read(fusion, reader, read)
     return along
+
+
+def _takes_each_total(reader: TensorView, expr: Reduction | Fold, scan: Scan, is_folded: bool) -> bool:
+    """True if a fold, or a reduction of the terms of one, takes each total of a scan as it is made: in the loop along the axis of both."""
+    return expr.axis == scan.axis if isinstance(expr, Fold) else is_folded and scan.axis < len(reader.root) and not reader.root[scan.axis].is_reduction
 
 
 def _check_read(fusion: Fusion, reader: TensorView, read: Read) -> None:
@@ -182,7 +190,7 @@ def _steps(fusion: Fusion, tv: TensorView, extent: Sizes) -> int:
     match fusion.definition(tv):
         case Reduction():
             return prod(extent(a.extent) for a in tv.root if a.is_reduction)
-        case Scan(axis=axis):
+        case Scan(axis=axis) | Fold(axis=axis):
             return extent(tv.root[axis].extent)
         case _:
             return 0

@@ -15,7 +15,7 @@ from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.scalar import Expr, const, not_
 from taskfuse.kir import Kernel
 from taskfuse.kir.operands import Access, ChoiceCase, Immediate, IndexOf, Operand
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Send, Whole
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Rule, Send, Whole
 
 Change = Callable[[Kernel, Definition], Iterator[Definition]]
 
@@ -38,7 +38,7 @@ class DefinitionOperator:
 def operands_of(rule: Rule) -> tuple[Operand, ...]:
     """The operands of a rule, in order; for a ``whole``, its parts, each at its place."""
     match rule:
-        case Apply(operands=operands) | Reduce(operands=operands):
+        case Apply(operands=operands) | Reduce(operands=operands) | Iterate(operands=operands):
             return operands
         case Pick(cases=cases):
             return tuple(c.operand for c in cases)
@@ -56,7 +56,7 @@ def with_operands(rule: Rule, operands: tuple[Operand, ...]) -> Rule:
     """The same rule on other operands."""
     accesses = [o for o in operands if isinstance(o, Access)]
     match rule:
-        case Apply() | Reduce():
+        case Apply() | Reduce() | Iterate():
             return replace(rule, operands=operands)
         case Pick(cases=cases):
             return replace(rule, cases=tuple(ChoiceCase(c.cond, o) for c, o in zip(cases, operands, strict=True)))
@@ -123,7 +123,7 @@ def _swapped(kernel: Kernel, d: Definition) -> Iterator[Definition]:
     match d.rule:
         case Apply(op=op) | Reduce(body=op):
             pairs = range(1 if op.commutative else 0, len(operands) - 1)
-        case Pick() | Whole():
+        case Pick() | Whole() | Iterate():
             pairs = range(len(operands) - 1)
         case Accumulate() | Find() | Send():
             return
@@ -134,6 +134,8 @@ def _swapped(kernel: Kernel, d: Definition) -> Iterator[Definition]:
 def _functions(kernel: Kernel, d: Definition) -> Iterator[Definition]:
     match d.rule:
         case Apply(op=op):
+            yield from (replace(d, rule=replace(d.rule, op=other)) for other in _alike(op))
+        case Iterate(op=op):
             yield from (replace(d, rule=replace(d.rule, op=other)) for other in _alike(op))
         case Reduce(body=body, combine=combine):
             yield from (replace(d, rule=replace(d.rule, body=other)) for other in _alike(body))

@@ -18,7 +18,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, sym
 from taskfuse.kir import Kernel, held, parse_kernel, walk
 from taskfuse.kir.operands import Access, ChoiceCase, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Rule, Whole
 from taskfuse.testing.definition_operators import operands_of
 from taskfuse.testing.mutations import at
 from taskfuse.testing.value_edits import Writer, with_holds
@@ -127,6 +127,8 @@ def _rule(d: Definition, every: list[Definition], chance: random.Random) -> Rule
             return replace(rule, body=op, init=Immediate(chance.choice((0, 1.5, True)), dtype))
         case 2, Accumulate() as rule:
             return replace(rule, operand=first, axis=chance.randrange(-1, 4), dtype=dtype)
+        case ((0 | 1 | 2), Iterate() as rule):
+            return replace(rule, op=chance.choice((rule.op, op)), operands=tuple(operands), axis=chance.randrange(-1, 4), dtype=dtype)
         case ((0 | 1 | 2 | 3), Find() as rule):
             return replace(rule, source=accesses[0], values=tuple(accesses[1:]), extents=_list(rule.extents, chance))
         case ((0 | 1 | 2 | 3), Whole() as rule):

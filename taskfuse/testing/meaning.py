@@ -19,7 +19,7 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import ScalarParam
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.walk import looked_up
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Send, Whole
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -81,7 +81,13 @@ class _Meaning:
                 return self._reduced(d, rule, shape, point, count)
             case Accumulate(combine=combine, operand=operand, axis=axis, dtype=dtype):
                 terms = v.cast(self._operand(operand, point, count), self._dtype(operand), dtype).reshape(space)
-                return v.cast(v.accumulate(combine, terms, axis, dtype), dtype, d.dtype)
+                totals = v.accumulate(combine, terms, axis, dtype)
+                if d.rule.is_exclusive and totals.shape[axis]:
+                    totals = np.roll(totals, 1, axis)
+                    totals[(slice(None),) * axis + (0,)] = v.literal(combine.neutral(dtype), dtype)
+                return v.cast(totals, dtype, d.dtype)
+            case Iterate() as rule:
+                return self._iterated(d, rule, space, point, count)
             case Find() as rule:
                 return self._found(d, rule, point, count).reshape(shape)
             case Send(operand=operand):
@@ -97,6 +103,17 @@ class _Meaning:
                     mine = np.flatnonzero(np.broadcast_to(np.asarray(evaluate(condition, points), np.bool_), array.size))
                     found[self._index(place, shape, self._some(points, mine), len(mine))] = array.reshape(-1)[mine]
                 return found
+
+    def _iterated(self, d: Definition, rule: Iterate, space: tuple[int, ...], point: dict[str, Any], count: int) -> Array:
+        """The steps along the axis one after another, for all elements at once."""
+        v = self.values
+        args = [np.broadcast_to(self._operand(o, point, count), count).reshape(space) for o in rule.operands]
+        dtypes = [rule.dtype, *(self._dtype(o) for o in rule.operands)]
+        shape = (*space[: rule.axis], *space[rule.axis + 1 :])
+        state = np.broadcast_to(v.cast(v.literal(rule.init.value, rule.init.dtype), rule.init.dtype, rule.dtype), shape)
+        for i in range(space[rule.axis]):
+            state = v.apply(rule.op, [state, *(np.take(a, i, rule.axis) for a in args)], dtypes, rule.dtype, rule.dtype)
+        return v.cast(state, rule.dtype, d.dtype)
 
     def _reduced(self, d: Definition, rule: Reduce, shape: tuple[int, ...], point: dict[str, Any], count: int) -> Array:
         """Every term goes to the element that its point belongs to. Floats are summed in float64 and rounded once."""

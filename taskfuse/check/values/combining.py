@@ -16,7 +16,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Content, Holds
-from taskfuse.kir.witness import Accumulate, Reduce
+from taskfuse.kir.witness import Accumulate, Iterate, Reduce
 
 ADD, MUL, FMA, COPY = (ELEMENTWISE[name] for name in ("add", "mul", "fma", "copy"))
 
@@ -26,6 +26,9 @@ def reduced(state: RunState, stmt: Compute, fold: Fold, holds: Holds, lanes: Exe
 
     A multiply-add is the body of a sum of products, and the sum, in one.
     """
+    if isinstance(fold.rule, Iterate):
+        return _stepped(state, stmt, fold, fold.rule, holds, lanes, operands)
+    assert fold.combine is not None
     is_term = holds.content is Content.TERM
     if holds.content is Content.BODY:
         return _term(state, stmt, fold, holds, lanes, operands, stmt.op)
@@ -40,14 +43,47 @@ def reduced(state: RunState, stmt: Compute, fold: Fold, holds: Holds, lanes: Exe
     return None
 
 
+def _stepped(state: RunState, stmt: Compute, fold: Fold, rule: Iterate, holds: Holds, lanes: ExecutedLanes, operands: list[Terms]) -> Terms | None:
+    """The state of a fold behind the step at the point that a statement claims."""
+    if holds.content is not Content.TERM:
+        return None
+    n = len(lanes)
+    places, inside = row_major([lanes.value(e) for e in holds.index], fold.tensor.space, n)
+    if stmt.op is not rule.op or stmt.dtype is not fold.dtype:
+        step = f"takes {stmt.op} in {stmt.dtype} where a step of {fold.tensor.name} is {rule.op} in {fold.dtype}"
+        return state.wrong(stmt, lanes.role, lanes.ids, lambda k: step)
+    at = points(lanes, holds.index)
+    held, known = state.partials.nodes(fold, operands[0], lanes.ids, stmt)
+    known &= inside & (state.partials.sums[held] == fold.before[places])
+    good = known.copy()
+    for mine, o in zip(operands[1:], rule.operands, strict=True):
+        good &= state.same(mine, state.elements.operand(o, at, n), fold.dtype)
+    leaf, _ = state.partials.nodes(fold, Terms(np.full(n, fold.body, np.int64), places), lanes.ids, stmt)
+    found = Terms(np.full(n, fold.part, np.int64), state.partials.joins(held, leaf))
+    if good.all():
+        return found
+    bad = np.flatnonzero(~good)
+
+    def say(k: int) -> str:
+        j = int(bad[k])
+        if not inside[j]:
+            return f"takes a step past the end of {fold.tensor.name}"
+        point = state.index(int(places[j]), fold.tensor.space)
+        return f"takes the step at {point} of {fold.tensor.name} {'from another state than that before it' if not known[j] else 'with other operands'}"
+
+    found[bad] = inherited(operands, bad, state.wrong(stmt, lanes.role, lanes.ids[bad], say))
+    return found
+
+
 def _body_is_copy(fold: Fold) -> bool:
-    return isinstance(fold.rule, Accumulate) or fold.rule.body is COPY
+    return isinstance(fold.rule, Accumulate) or (isinstance(fold.rule, Reduce) and fold.rule.body is COPY)
 
 
 def _term(state: RunState, stmt: Compute, fold: Fold, holds: Holds, lanes: ExecutedLanes, operands: list[Terms], op: Elementwise) -> Terms:
     """The term of a reduction at the point that a statement claims: what it makes of its operands, compared with the body."""
     tensor, n = fold.tensor, len(lanes)
     rule = fold.rule
+    assert not isinstance(rule, Iterate)
     body, wanted = (COPY, (rule.operand,)) if isinstance(rule, Accumulate) else (rule.body, rule.operands)
     places, inside = row_major([lanes.value(e) for e in holds.index], tensor.space, n)
     if holds.content is Content.START or op is not body or stmt.dtype is not fold.dtype:

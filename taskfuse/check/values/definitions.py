@@ -21,7 +21,7 @@ from taskfuse.ir.scalar import TRUE, Const, Expr, conjuncts, const, evaluate, ge
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.operands import Access, Operand
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Send, Whole
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 Shape = tuple[Expr, ...]
@@ -81,7 +81,7 @@ def _accesses(d: Definition, shapes: Shapes) -> Reads:
     match d.rule:
         case Apply(operands=operands):
             yield from _each(operands, shapes, ())
-        case Reduce(operands=operands):
+        case Reduce(operands=operands) | Iterate(operands=operands):
             yield from _each(operands, shapes, ())
             yield d.place, d.shape, ()
         case Accumulate(operand=operand):

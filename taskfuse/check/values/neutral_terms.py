@@ -15,7 +15,7 @@ from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import Compare, CompareOp, Expr, Sym, conjuncts, maximum, substitute
 from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Access, Immediate, Operand
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Pick, Reduce
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Iterate, Pick, Reduce
 
 _SAME = ("copy", "cast")
 """What gives a neutral element for one."""
@@ -26,8 +26,8 @@ def neutral_of(rule: Reduce | Accumulate) -> int | float:
     return number(rule.combine.neutral(rule.dtype), rule.dtype)
 
 
-def initial_of(rule: Reduce) -> int | float:
-    """What a reduction starts with, in the dtype that it combines in."""
+def initial_of(rule: Reduce | Iterate) -> int | float:
+    """What a reduction or a fold starts with, in the dtype that it computes in."""
     return number(rule.init.value, rule.init.dtype, rule.dtype)
 
 

@@ -26,7 +26,7 @@ from taskfuse.ir.combine import Combine
 from taskfuse.ir.scalar import Sym
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Access
-from taskfuse.kir.witness import Accumulate, Pick, Reduce
+from taskfuse.kir.witness import Accumulate, Iterate, Pick, Reduce
 
 Words = NDArray[np.uint64]
 INITIAL = -1
@@ -56,18 +56,18 @@ class Fold:
         start: the number of an initial value that is not neutral.
     """
 
-    def __init__(self, elements: Elements, tensor: Tensor, rule: Reduce | Accumulate) -> None:
+    def __init__(self, elements: Elements, tensor: Tensor, rule: Reduce | Accumulate | Iterate) -> None:
         self.elements = elements
         self.tensor = tensor
         self.rule = rule
-        self.combine: Combine = rule.combine
+        self.combine: Combine | None = None if isinstance(rule, Iterate) else rule.combine
         self.dtype: DType = rule.dtype
         self.part = tensor_tag(tensor.number, PART)
         self.body = self.part - 1
         rng = np.random.default_rng((20, tensor.number))
         self.words: list[Words] = [rng.integers(0, 2**64, n, np.uint64) | np.uint64(1) for n in tensor.space]
-        self.neutral = int(constant(self.combine.neutral(self.dtype), self.dtype).data[0])
-        init = converted(constant(rule.init.value, rule.init.dtype), self.dtype) if isinstance(rule, Reduce) else None
+        self.neutral = None if self.combine is None else int(constant(self.combine.neutral(self.dtype), self.dtype).data[0])
+        init = None if isinstance(rule, Accumulate) else converted(constant(rule.init.value, rule.init.dtype), self.dtype)
         self.initial = self.neutral if init is None else int(init.data[0])
         self.is_signed_zero = isinstance(rule, Reduce) and is_signed_zero(rule)
         self.start = np.uint64(0) if self.initial == self.neutral else np.uint64(rng.integers(0, 2**64, dtype=np.uint64))
@@ -77,7 +77,7 @@ class Fold:
 
         Equal numbers with other bits (two zeros) are not among them.
         """
-        if not self.combine.idempotent:
+        if self.combine is None or not self.combine.idempotent:
             return np.zeros(data.shape, np.bool_)
         given, initial = numbers(data, self.dtype), numbers(np.full(data.shape, self.initial), self.dtype)
         with np.errstate(all="ignore"):
@@ -118,8 +118,7 @@ class Fold:
         t = self.tensor
         assert t.definition is not None
         if isinstance(self.rule, Accumulate):
-            numbers = self._product(self.words).reshape(t.space)
-            return np.cumsum(numbers, axis=self.rule.axis, dtype=np.uint64).reshape(-1)
+            return self._up_to(self.rule.axis, itself=not self.rule.is_exclusive)
         names = [e.name if isinstance(e, Sym) else "" for e in t.definition.place]
         axes = [int(n[1:]) for n in names if n.startswith("i")]
         if len(axes) == len(names) == len(set(axes)) and tuple(t.space[k] for k in axes) == tuple(t.extents) and self.without is None:
@@ -135,6 +134,18 @@ class Fold:
             np.add.at(total, places[inside], numbers[inside])
         return total + self.start
 
+    def _up_to(self, axis: int, *, itself: bool) -> Words:
+        """The sum of all points up to each one along an axis, or before it, in a row."""
+        numbers = self._product(self.words).reshape(self.tensor.space)
+        totals = np.cumsum(numbers, axis=axis, dtype=np.uint64)
+        return (totals if itself else totals - numbers).reshape(-1)
+
+    @cached_property
+    def before(self) -> Words:
+        """Of a fold: the sum of the state that each point takes a step from."""
+        assert isinstance(self.rule, Iterate)
+        return self._up_to(self.rule.axis, itself=False) + self.start
+
     @cached_property
     def places(self) -> tuple[Ints, Bools]:
         """The element that each point of the iteration space belongs to, and whether there is one."""
@@ -149,7 +160,8 @@ class Fold:
         if isinstance(self.rule, Accumulate):
             at = np.unravel_index(element, self.tensor.extents)
             axis = self.rule.axis
-            found = [int(np.ravel_multi_index((*at[:axis], j, *at[axis + 1 :]), self.tensor.extents)) for j in range(int(at[axis]) + 1)]
+            end = int(at[axis]) + (0 if self.rule.is_exclusive else 1)
+            found = [int(np.ravel_multi_index((*at[:axis], j, *at[axis + 1 :]), self.tensor.extents)) for j in range(end)]
         else:
             places, inside = self.places
             mine = inside & (places == element)
@@ -171,7 +183,7 @@ class PartialNodes:
         self.elements = elements
         self.folds: dict[int, Fold] = {}
         for t in elements.tensors.values():
-            if t.definition is not None and isinstance(t.definition.rule, Reduce | Accumulate):
+            if t.definition is not None and isinstance(t.definition.rule, Reduce | Accumulate | Iterate):
                 self.folds[t.number] = Fold(elements, t, t.definition.rule)
         self.sums: Words = np.zeros(1024, np.uint64)
         self._left: Ints = np.zeros(1024, np.int64)
@@ -221,7 +233,7 @@ class PartialNodes:
         if same.any():
             initial = same & (terms.data == fold.initial)
             node[initial] = self.start(fold)
-            neutral = same & (((terms.data == fold.neutral) & (not fold.is_signed_zero)) | fold.absorbs(terms.data))
+            neutral = same & (((terms.data == fold.neutral) & (fold.neutral is not None and not fold.is_signed_zero)) | fold.absorbs(terms.data))
             node[neutral] = 0
             known = known | initial | neutral
         return node, known | bodies
@@ -229,7 +241,7 @@ class PartialNodes:
     def is_complete(self, fold: Fold, nodes: Ints, elements: Ints) -> Bools:
         """Which nodes have exactly the points of which elements."""
         found = self.sums[nodes] == fold.complete[elements]
-        if fold.combine.idempotent:
+        if fold.combine is not None and fold.combine.idempotent:
             for k in np.flatnonzero(~found).tolist():
                 found[k] = {point for point, _, _ in self.origins(fold, int(nodes[k]))} == fold.domain(int(elements[k])).keys()
         return found

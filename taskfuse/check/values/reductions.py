@@ -27,6 +27,7 @@ from taskfuse.check.values.neutral_terms import end_of_terms
 from taskfuse.check.values.questions import inside, known_at, proves
 from taskfuse.check.values.residues import residues
 from taskfuse.check.values.runs import Span, Visits, known_of, runs
+from taskfuse.check.values.scans import in_order
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.starts import Starts
 from taskfuse.check.values.write_and_read import LIMIT, Found, WriteAndRead
@@ -50,7 +51,7 @@ from taskfuse.ir.scalar import (
 from taskfuse.kir import accesses
 from taskfuse.kir.nodes import For
 from taskfuse.kir.operands import Content, Holds
-from taskfuse.kir.witness import Definition
+from taskfuse.kir.witness import Definition, Iterate
 
 Ints = NDArray[np.int64]
 REGISTERS = 4096
@@ -202,6 +203,8 @@ class Reductions:
             try:
                 self.starts.check(want, group, scope, constraints, definition, joined)
                 self._cover(group, scope, definition, constraints, joined, want)
+                if isinstance(definition.rule, Iterate):
+                    self._in_order(group, scope, definition.rule)
                 self._known[key] = None
             except Open as error:
                 self._known[key] = error.with_traceback(None)
@@ -209,6 +212,15 @@ class Reductions:
         if error is not None:
             raise error
         return joined is not None
+
+    def _in_order(self, group: list[Term], scope: list[Node], rule: Iterate) -> None:
+        """The steps of a fold are taken by one statement, one after another."""
+        if len(group) > 1:
+            raise Open("steps of a fold are taken in several places", *(t.node for t in group[:2]))
+        (term,) = group
+        if term.node in self.overhangs or term.points:
+            raise Open("steps past the end of a fold may be taken", term.node)
+        in_order(term.node, [n for n in term.node.loops if n not in scope], term.point, rule.axis, term.place.index)
 
     @staticmethod
     def _in_all(loop: Node, t: Term) -> None:

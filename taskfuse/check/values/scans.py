@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from taskfuse.check.ranges import terms_of
@@ -62,8 +63,8 @@ class Scans:
         assert isinstance(start.stmt, Compute)
         if term.stmt.out != total:
             raise Open("it stores another total than the one that is added to", node)
-        if term.number > node.number:
-            raise Open("it is stored before the step that adds its element", node)
+        if rule.is_exclusive != (term.number > node.number):
+            raise Open(f"it is stored {'behind' if rule.is_exclusive else 'before'} the step that adds its element", node)
         value = set_to(start.stmt, rule.dtype)
         if value is None:
             raise Open("its total does not start with a constant", start)
@@ -97,24 +98,36 @@ class Scans:
 
     @staticmethod
     def _in_order(term: Node, own: list[Node], index: tuple[Expr, ...], axis: int, total: Access) -> None:
-        """The loops along an axis, from the innermost one on: each steps by as much as all inside it run over."""
-        facts = term.context.facts
-        terms, constant = terms_of(index[axis])
-        weights = {str(t): k for t, k in terms}
-        reach: Expr = const(1)
-        for n in reversed(own):
-            s = n.stmt
-            assert isinstance(s, For)
-            if s.var not in index[axis].free:
-                if any(e is sym(s.var) for e in total.index):
-                    continue
-                if s.var in {name for e in index for name in e.free}:
-                    raise Open(f"one total is used for different values of {s.var}", term)
-                raise Open(f"its steps are taken again in each iteration of {s.var}", term)
-            if s.var in {name for k, e in enumerate(index) if k != axis for name in e.free} or s.var not in weights:
-                raise Open("its loops do not run along its axis in order", term)
-            if s.start is not const(0) or s.step is not const(1) or not equal(term.context.constraints, const(weights[s.var]), reach):
-                raise Open("its loops do not run along its axis in order", term)
-            reach = simplify(reach * s.stop, facts)
-        if constant or any(not isinstance(t, Sym) or t.name not in {n.stmt.var for n in own if isinstance(n.stmt, For)} for t, _ in terms):
-            raise Open("its axis does not start with its loops", term)
+        """Steps are taken in order, from the first one on; see :func:`in_order`."""
+        in_order(term, own, index, axis, total.index)
+
+
+def in_order(term: Node, own: Sequence[Node], index: tuple[Expr, ...], axis: int, place: tuple[Expr, ...]) -> None:
+    """The loops along an axis, from the innermost one on: each steps by as much as all inside it run over. Raises :class:`Open`.
+
+    Args:
+        term: the statement that takes a step.
+        own: the loops around it that take the steps of one total, outermost first, and those over other totals.
+        index: of the point of the iteration space that it is.
+        place: where the total is.
+    """
+    facts = term.context.facts
+    terms, constant = terms_of(index[axis])
+    weights = {str(t): k for t, k in terms}
+    reach: Expr = const(1)
+    for n in reversed(own):
+        s = n.stmt
+        assert isinstance(s, For)
+        if s.var not in index[axis].free:
+            if any(e is sym(s.var) for e in place):
+                continue
+            if s.var in {name for e in index for name in e.free}:
+                raise Open(f"one total is used for different values of {s.var}", term)
+            raise Open(f"its steps are taken again in each iteration of {s.var}", term)
+        if s.var in {name for k, e in enumerate(index) if k != axis for name in e.free} or s.var not in weights:
+            raise Open("its loops do not run along its axis in order", term)
+        if s.start is not const(0) or s.step is not const(1) or not equal(term.context.constraints, const(weights[s.var]), reach):
+            raise Open("its loops do not run along its axis in order", term)
+        reach = simplify(reach * s.stop, facts)
+    if constant or any(not isinstance(t, Sym) or t.name not in {n.stmt.var for n in own if isinstance(n.stmt, For)} for t, _ in terms):
+        raise Open("its axis does not start with its loops", term)

@@ -36,7 +36,7 @@ from taskfuse.kir import accesses
 from taskfuse.kir.nodes import Compute, For
 from taskfuse.kir.operands import Content
 from taskfuse.kir.products import Wgmma
-from taskfuse.kir.witness import Definition, Reduce
+from taskfuse.kir.witness import Definition, Iterate, Reduce
 
 
 class Starts:
@@ -70,7 +70,7 @@ class Starts:
         kept = {e.name for e in definition.place if isinstance(e, Sym)}
         empty = any(n is const(0) for k, n in enumerate(definition.space) if f"i{k}" not in kept)
         starts = [s for s in self.places.get(want.buffer, []) if s.node.number < want.node.number]
-        if not isinstance(rule, Reduce) or not empty or not starts or parts:
+        if not isinstance(rule, Reduce | Iterate) or not empty or not starts or parts:
             raise Open("no statement takes its terms", want.node)
         for s in reversed(starts):
             self._value(s, rule, parts=False)
@@ -86,7 +86,7 @@ class Starts:
         first, last = group[0], group[-1]
         starts = [s for s in self.recent(first) if [n for n in s.node.loops if n in scope] == scope]
         rule = definition.rule
-        assert isinstance(rule, Reduce)
+        assert isinstance(rule, Reduce | Iterate)
         flags = [t.node.stmt.accumulate for t in group if isinstance(t.node.stmt, Wgmma)]
         fixed = determined(first, scope)
         own = [n for n in first.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in fixed]
@@ -96,7 +96,7 @@ class Starts:
         if starts:
             if any(f is not TRUE for f in flags):
                 raise Open("an accumulator that was set before is set again by its first product", first.node)
-            if joined is not None and not is_same_number(initial_of(rule), partial_start(rule)):
+            if joined is not None and isinstance(rule, Reduce) and not is_same_number(initial_of(rule), partial_start(rule)):
                 raise Open(f"it starts with {rule.init.value}, which no partial result has", first.node)
             for s in starts:
                 self._value(s, rule, joined is not None)
@@ -127,12 +127,12 @@ class Starts:
                 raise Open("no product may be taken at all, and nothing sets the accumulator", first.node)
 
     @staticmethod
-    def _value(start: Place, rule: Reduce, parts: bool) -> None:
+    def _value(start: Place, rule: Reduce | Iterate, parts: bool) -> None:
         stmt = start.node.stmt
         value = set_to(stmt, rule.dtype) if isinstance(stmt, Compute) else None
         if value is None:
             raise Open("an accumulator does not start with a constant", start.node)
-        wanted = partial_start(rule) if parts else initial_of(rule)
+        wanted = partial_start(rule) if parts and isinstance(rule, Reduce) else initial_of(rule)
         if not is_same_number(value, wanted):
             raise Open(f"an accumulator starts with {value} in the place of {wanted}", start.node)
 

@@ -25,7 +25,7 @@ from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaStore, Update, VectorCopy
 from taskfuse.kir.operands import Access, ChoiceCase, Content, GatherValue, Holds, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
-from taskfuse.kir.witness import Accumulate, Apply, Find, Pick, Reduce, Send
+from taskfuse.kir.witness import Accumulate, Apply, Find, Iterate, Pick, Reduce, Send
 
 COPY, FMA, MUL = ELEMENTWISE["copy"], ELEMENTWISE["fma"], ELEMENTWISE["mul"]
 
@@ -62,7 +62,7 @@ class CheckedStatements:
                     raise Open(f"{w.place.buffer} has elements of {self.dtypes[w.place.buffer]}, {holds.tensor} of {definition.dtype}", node)
                 self._value(w)
             case Content.BODY | Content.TERM:
-                if not isinstance(definition.rule, Reduce | Accumulate):
+                if not isinstance(definition.rule, Reduce | Accumulate | Iterate):
                     raise Open(f"{holds.tensor} is not a reduction", node)
                 self._accumulated(w, definition.rule)
                 self._term(w)
@@ -70,8 +70,10 @@ class CheckedStatements:
                 if not (isinstance(node.stmt, Compute) and node.stmt.op is COPY and _is_zero(node.stmt.operands[0])):
                     raise Open("it writes no zero", node)
             case Content.START | Content.PART:
-                if not isinstance(definition.rule, Reduce | Accumulate):
+                if not isinstance(definition.rule, Reduce | Accumulate | Iterate):
                     raise Open(f"{holds.tensor} is not a reduction", node)
+                if holds.content is Content.PART and isinstance(definition.rule, Iterate):
+                    raise Open(f"{holds.tensor} is a fold: its states are not joined", node)
                 self._accumulated(w, definition.rule)
                 stmt = node.stmt
                 constant = isinstance(stmt, Compute) and stmt.op is COPY and isinstance(stmt.operands[0], Immediate)
@@ -80,7 +82,7 @@ class CheckedStatements:
                 given = [o.dtype for o in stmt.operands if isinstance(o, Immediate)] if isinstance(stmt, Compute) else []
                 self._computed(w, definition.rule.dtype, *given)
 
-    def _accumulated(self, w: Written, rule: Reduce | Accumulate) -> None:
+    def _accumulated(self, w: Written, rule: Reduce | Accumulate | Iterate) -> None:
         """Partial results have the dtype of their reduction."""
         if self.dtypes[w.place.buffer] is not rule.dtype:
             raise Open(f"it accumulates in {self.dtypes[w.place.buffer]}, not in {rule.dtype}", w.node)
@@ -99,7 +101,7 @@ class CheckedStatements:
         stmt = w.node.stmt
         exists = inside(w.holds.index, definition.shape)
         match definition.rule:
-            case Reduce():
+            case Reduce() | Iterate():
                 if not (isinstance(stmt, Compute) and stmt.op is COPY and isinstance(stmt.operands[0], Access)):
                     raise Open("it is not a copy of an accumulator", w.node)
                 self._computed(w, definition.rule.dtype, definition.dtype)
@@ -189,7 +191,7 @@ class CheckedStatements:
 
     def _is_reduction(self, tensor: str) -> bool:
         definition = self.writes.definitions.get(tensor)
-        return definition is not None and isinstance(definition.rule, Reduce)
+        return definition is not None and isinstance(definition.rule, Reduce | Iterate)
 
     # -- copies ---------------------------------------------------------------------------------------------------------------------
 
@@ -319,6 +321,13 @@ class CheckedStatements:
             if step is None or not isinstance(stmt, Compute) or stmt.dtype is not rule.dtype:
                 raise Open("it is not a step of its scan", node)
             self._operand(node, step, rule.operand, w.holds.index, exists)
+            return
+        if isinstance(rule, Iterate):
+            if w.holds.content is Content.BODY or not isinstance(stmt, Compute) or stmt.op is not rule.op or stmt.dtype is not rule.dtype:
+                raise Open("it is not a step of its fold", node)
+            if stmt.operands[0] != stmt.out:
+                raise Open("it takes a step from another state than the one that it writes", node)
+            self._operands(node, rule.op, (Immediate(0, rule.dtype), *stmt.operands[1:]), (Immediate(0, rule.dtype), *rule.operands), w.holds.index, exists)
             return
         assert isinstance(rule, Reduce)
         match self._body(w, rule):

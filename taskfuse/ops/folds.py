@@ -1,0 +1,85 @@
+"""Folds: a state that takes one step for each index of a dimension, in order; its last value is the result.
+
+Floats below 32 bits are folded in float32, and the result is cast once. No two steps may change places, so the loop over that dimension is one of a thread;
+sums and other reductions that may be split over threads have functions of their own.
+"""
+
+from __future__ import annotations
+
+from taskfuse.dtypes import result_type
+from taskfuse.ir.axes import AxisKind
+from taskfuse.ir.axes import axis as new_axis
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Fold
+from taskfuse.ir.tensor import TensorView
+from taskfuse.location import caller
+from taskfuse.ops.build import (
+    broadcast_read,
+    broadcast_shape,
+    cast_tensor,
+    check_tensor,
+    common_fusion,
+    dtype_error,
+    literal,
+    normalize_axis,
+    refusal,
+    result_dtype,
+    shape_error,
+)
+from taskfuse.ops.keywords import axial
+from taskfuse.ops.registry import OpKind, op, promoted
+
+__all__ = ["decayed_sum", "fold"]
+
+
+@op(OpKind.SCAN, promoted, torch="", numpy="")
+@axial
+def fold(step: str, *operands: TensorView, axis: int = -1, init: int | float | bool = 0) -> TensorView:
+    """The last of ``state = step(state, *operands)`` for each index along ``axis`` in order, from ``state = init`` on.
+
+    The operands broadcast; the result has their shape without ``axis``, and their promoted dtype.
+
+    Args:
+        step: the name of an elementwise function of one operand more, whose result has the dtype of its operands: ``"fma"`` is ``state * x + y``.
+        init: what the state is before the first step, and the result if there is none.
+
+    Raises:
+        DTypeError: the function does not take the operands' dtype, or gives another one.
+        ShapeError: there is no such function, it takes another number of operands, or ``axis`` is out of range.
+    """
+    row = ELEMENTWISE.get(step)
+    if row is None:
+        raise shape_error("fold", f"{step!r} is not the name of an elementwise function", "the functions are listed in docs/ops.md")
+    if row.arity != len(operands) + 1:
+        takes = f"takes {row.arity} operand{'s' if row.arity != 1 else ''}, of which the state is the first"
+        raise shape_error("fold", f"{step!r} {takes}; {len(operands)} others are given", "give as many tensors as it takes beside the state")
+    tensors = [check_tensor("fold", x) for x in operands]
+    fusion = common_fusion("fold", tensors) if tensors else None
+    if fusion is None:
+        raise shape_error("fold", f"{step!r} takes the state alone, so nothing says how many steps there are", "give it a tensor")
+    wanted = result_type(*(x.dtype for x in tensors))
+    wide = wanted.compute
+    refused = refusal(row, wide)
+    if refused is not None or result_dtype(row, wide) is not wide:
+        reason, help = refused or (f"{step!r} of {wide} gives {result_dtype(row, wide)}, which is no state for the next step", "take another function")
+        raise dtype_error("fold", reason, help)
+    shape = broadcast_shape("fold", tensors)
+    place = normalize_axis("fold", axis, len(shape), "the operands")
+    start = literal("fold", init, wide)
+    location = caller()
+    with fusion.call():
+        root = [new_axis(e, AxisKind.REDUCTION if d == place else AxisKind.ITERATION) for d, e in enumerate(shape)]
+        out = fusion.new_tensor(root, wide, location=location)
+        made = fusion.define(Fold(out, row, tuple(broadcast_read(x, shape) for x in tensors), place, start, location))
+        return cast_tensor(made, wanted)
+
+
+@op(OpKind.SCAN, promoted, torch="", numpy="")
+@axial
+def decayed_sum(x: TensorView, decay: TensorView, axis: int = -1, init: int | float = 0) -> TensorView:
+    """The last of ``s = s * decay + x`` along ``axis``, from ``s = init`` on: the state of a linear recurrence behind its last input.
+
+    Softmax in one walk rescales its sum so (Milakov and Gimelshein, arXiv:1805.02867), and so do linear attention and state-space models. Otherwise as
+    :func:`fold`.
+    """
+    return fold("fma", decay, x, axis=axis, init=init)

@@ -1,0 +1,179 @@
+"""How a value changes when a reduction that it reads changes, found on the elementwise graph between them.
+
+A term ``g(x, r)`` has a **repair** if ``g(x, r') = g(x, r) * h(r, r')`` for some h that does not know x: then a sum of such terms, taken with r, becomes the sum
+taken with r' by one multiplication. It is found by the rules of each function: ``x - r`` changes by the addition of ``r - r'``, ``exp`` makes a factor
+of what is added, a product has the product of its operands' factors. No op is recognised by its place in a pattern.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from taskfuse.ir.expr import IndexValue, Literal, Operand, Pointwise, Read, ScalarRead
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
+from taskfuse.ir.storage import storage_operands
+from taskfuse.ir.tensor import TensorView
+
+Emit = Callable[..., Operand]
+"""Makes a tensor of an elementwise function's name and operands."""
+Change = Callable[[Operand, Operand, Emit], Operand]
+"""From the reduction's value before and after, and what makes tensors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What a value gains when the reduction changes, in both forms; each may be unknown.
+
+    Attributes:
+        added: what is added to it; the value does not change if ``is_free``.
+        factor: what it is multiplied by.
+        is_free: the value does not depend on the reduction.
+    """
+
+    added: Change | None = None
+    factor: Change | None = None
+    is_free: bool = False
+
+
+FREE = Repair(is_free=True)
+
+
+class Repairs:
+    """The repairs of values for the change of one reduction, while others do not change."""
+
+    def __init__(self, fusion: Fusion, reduction: TensorView, others: Collection[TensorView] = ()) -> None:
+        self.fusion = fusion
+        self.reduction = reduction
+        self.others = others
+        self._known: dict[TensorView, Repair | None] = {}
+
+    def of_operand(self, operand: Operand) -> Repair | None:
+        """The repair of an operand; ``None``: there is none that is known."""
+        match operand:
+            case Read():
+                return self.of(operand.tensor)
+            case Literal() | ScalarRead() | IndexValue():
+                return FREE
+
+    def of(self, tv: TensorView) -> Repair | None:
+        """The repair of a tensor's elements."""
+        if tv is self.reduction:
+            return Repair(lambda old, new, emit: emit("sub", new, old), lambda old, new, emit: emit("div", new, old))
+        if tv not in self._known:
+            self._known[tv] = self._of_tensor(tv)
+        return self._known[tv]
+
+    def _of_tensor(self, tv: TensorView) -> Repair | None:
+        expr = self.fusion.definition(tv)
+        if expr is None or among(tv, self.others) or not depends(self.fusion, tv, (self.reduction,), self.others):
+            return FREE
+        if not isinstance(expr, Pointwise):
+            return None
+        operands = storage_operands(self.fusion, expr)
+        found = [self.of_operand(o) for o in operands]
+        known = [f for f in found if f is not None]
+        return _of_function(expr.op.name, operands, known) if len(known) == len(found) else None
+
+
+def depends(fusion: Fusion, tv: TensorView, sources: Collection[TensorView], others: Collection[TensorView] = ()) -> bool:
+    """True if ``tv`` is one of some tensors, or computed from one, not by way of others."""
+    stack, seen = [tv], set[TensorView]()
+    while stack:
+        t = stack.pop()
+        if among(t, sources):
+            return True
+        if t in seen or among(t, others):
+            continue
+        seen.add(t)
+        expr = fusion.definition(t)
+        stack += [o.tensor for o in expr.operands if isinstance(o, Read)] if expr is not None else []
+    return False
+
+
+def product_of(repairs: list[Repair]) -> Repair | None:
+    """The repair of a product."""
+    factors = [r.factor for r in repairs if not r.is_free]
+    if not factors:
+        return FREE
+    first, *rest = factors
+    if first is None:
+        return None
+    for other in rest:
+        if other is None:
+            return None
+        first = _both("mul", first, other)
+    return Repair(factor=first)
+
+
+def _both(name: str, a: Change, b: Change) -> Change:
+    return lambda old, new, emit: emit(name, a(old, new, emit), b(old, new, emit))
+
+
+def _then(name: str, a: Change, *others: Operand) -> Change:
+    return lambda old, new, emit: emit(name, a(old, new, emit), *others)
+
+
+def _of_function(name: str, operands: tuple[Operand, ...], repairs: list[Repair]) -> Repair | None:
+    """The repair of a function's result, not all of whose operands are free."""
+    match name, repairs:
+        case ("copy" | "cast"), [a]:
+            return a
+        case ("exp" | "exp2"), [a] if a.added is not None:
+            return Repair(factor=_then(name, a.added))
+        case "neg", [a]:
+            return Repair(added=None if a.added is None else _then("neg", a.added), factor=a.factor)
+        case ("add" | "sub"), [a, b]:
+            return _of_sum(name, a, b)
+        case "mul", [a, b]:
+            return _scaled(a, operands[1], b, "mul") or _scaled(b, operands[0], a, "mul") or product_of([a, b])
+        case "div", [a, b]:
+            return _scaled(a, operands[1], b, "div") or _of_quotient(a, b)
+        case "fma", [a, b, c]:
+            product = _scaled(a, operands[1], b, "mul") or _scaled(b, operands[0], a, "mul") or (FREE if a.is_free and b.is_free else None)
+            return None if product is None else _of_sum("add", product, c)
+        case "where", [condition, a, b] if condition.is_free:
+            return _of_choice(operands, a, b)
+        case _:
+            return None
+
+
+def _of_sum(name: str, a: Repair, b: Repair) -> Repair | None:
+    if a.is_free and b.is_free:
+        return FREE
+    if b.is_free:
+        return None if a.added is None else Repair(added=a.added)
+    if b.added is None:
+        return None
+    if a.is_free:
+        return Repair(added=b.added if name == "add" else _then("neg", b.added))
+    return None if a.added is None else Repair(added=_both(name, a.added, b.added))
+
+
+def _scaled(a: Repair, by: Operand, b: Repair, name: str) -> Repair | None:
+    """``a`` times, or divided by, a number that is the same for all elements."""
+    if not b.is_free or a.is_free or not isinstance(by, Literal | ScalarRead):
+        return None
+    return Repair(added=None if a.added is None else _then(name, a.added, by), factor=a.factor)
+
+
+def _of_quotient(a: Repair, b: Repair) -> Repair | None:
+    if b.is_free:
+        return None if a.factor is None else Repair(factor=a.factor)
+    if b.factor is None:
+        return None
+    if a.is_free:
+        below = b.factor
+        return Repair(factor=lambda old, new, emit: emit("reciprocal", below(old, new, emit)))
+    return None if a.factor is None else Repair(factor=_both("div", a.factor, b.factor))
+
+
+def _of_choice(operands: tuple[Operand, ...], a: Repair, b: Repair) -> Repair | None:
+    """A choice of a value and a constant that its change leaves as it is: 0, which any factor does, or an infinity, to which anything is added."""
+    for mine, other, constant in ((a, b, operands[2]), (b, a, operands[1])):
+        if other.is_free and isinstance(constant, Literal):
+            found = Repair(mine.added if math.isinf(constant.value) else None, mine.factor if constant.value == 0 else None)
+            return found if found.added is not None or found.factor is not None else None
+    return None
