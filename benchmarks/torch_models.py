@@ -2,7 +2,8 @@
 
     python benchmarks/torch_models.py [NAME ...] [--train] [--dtype bfloat16] [--small] [--host] [--options '{"products": true}'] [--mode reduce-overhead]
 
-Random weights, real widths, two blocks each. *Right* is torch's own rule (``torch._dynamo.utils.same``): as close to the model in float64 as eager is, within a factor.
+Random weights, real widths, two blocks each. *Right* is torch's own rule (``torch._dynamo.utils.same``): as close to the model in float64 as eager is, within
+a factor.
 Times are medians of 20 calls between events, taken in turn. ``--host`` runs the reference on the host, for small sizes: no times.
 """
 
@@ -22,9 +23,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from taskfuse.torch.backend import backend
 from taskfuse.torch.compilation import GraphReport, listeners
-from taskfuse.torch.explain import Report
+from taskfuse.torch.dynamo import backend
+from taskfuse.torch.reports import Report
 
 
 class RMSNorm(nn.Module):
@@ -173,7 +174,7 @@ def cases(small: bool) -> dict[str, Case]:
     def tokens(vocabulary: int, *shape: int) -> Callable[[], tuple[Any, ...]]:
         return lambda: (torch.randint(vocabulary, shape),)
 
-    w, l = 64, 16
+    w, length = 64, 16
     if not small:
         return {
             "llama": (lambda: Llama(4096, 32, 8, 14336, 1024), x(2, 1024, 4096)),
@@ -184,10 +185,10 @@ def cases(small: bool) -> dict[str, Case]:
             "mixer": (lambda: nn.Sequential(MixerBlock(196, 768), MixerBlock(196, 768)), x(64, 196, 768)),
         }
     return {
-        "llama": (lambda: Llama(w, 4, 2, 96, l), x(2, l, w)),
-        "gpt2": (lambda: GPT2(97, w, 4, l), tokens(97, 2, l)),
-        "bert": (lambda: nn.Sequential(Block(w, 4, False, False, "none")), x(2, l, w)),
-        "vit": (lambda: nn.Sequential(Block(w, 4, False, True, "none")), x(2, l + 1, w)),
+        "llama": (lambda: Llama(w, 4, 2, 96, length), x(2, length, w)),
+        "gpt2": (lambda: GPT2(97, w, 4, length), tokens(97, 2, length)),
+        "bert": (lambda: nn.Sequential(Block(w, 4, False, False, "none")), x(2, length, w)),
+        "vit": (lambda: nn.Sequential(Block(w, 4, False, True, "none")), x(2, length + 1, w)),
         "convnext": (lambda: ConvNeXtBlock(s * 2), x(2, s * 2, 9, 9)),
         "mixer": (lambda: MixerBlock(12, 24), x(2, 12, 24)),
     }
@@ -231,8 +232,11 @@ def measure(name: str, case: Case, given: Any) -> float | None:
     options = {**json.loads(given.options), **({"run": "reference"} if given.host else {}), "strict": True}
     torch._dynamo.reset()
     start = time.perf_counter()
-    kept = {"backend": backend} if not given.mode else {"backend": lambda g, e: backend(g, e, mode=given.mode, options=options)}
-    ours = torch.compile(model, **kept, **({} if given.mode else {"options": options}))
+
+    def ours_at(gm: Any, example: Any) -> Any:
+        return backend(gm, example, mode=given.mode or None, options=options)
+
+    ours = torch.compile(model, backend=ours_at)
     got = [t.clone() for t in step(ours, inputs, given.train)]
     seconds = time.perf_counter() - start
     from torch._dynamo.utils import same
@@ -243,7 +247,7 @@ def measure(name: str, case: Case, given: Any) -> float | None:
     if given.explain:
         print(r)
         for g in reports:
-            print(g.program.source if g.program else "")
+            print(g.program.source)
     if given.host:
         print(row, flush=True)
         return None

@@ -62,6 +62,8 @@ def caching(stack: ExitStack, settings: Settings) -> Callable[[Compiler], Any]:
         from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 
         stack.enter_context(config.patch(bundled_autograd_cache=True))
+        if hasattr(config, "force_non_lazy_backward_lowering"):  # an entry holds both graphs: the backward one is compiled now, while the tag is set
+            stack.enter_context(config.patch(force_non_lazy_backward_lowering=True))
         stack.enter_context(torch.compiler.config.patch(cache_key_tag=settings.tag))
     except (ImportError, AttributeError):
         return lambda compiler: compiler

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch.fx import GraphModule, Node
@@ -13,13 +13,13 @@ from torch.fx import GraphModule, Node
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.runtime.compile import compile
+from taskfuse.runtime.workers import compiled_elsewhere
 from taskfuse.torch.importer import Region, imported
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.metadata import Refused
 from taskfuse.torch.partition import Kind, Limits, Plan, emitted, outputs_of, planned
 from taskfuse.torch.program import Program, symbol_sources, written
 from taskfuse.torch.settings import Settings
-from taskfuse.torch.workers import compiled_elsewhere
 
 
 @dataclass(slots=True)
@@ -35,10 +35,10 @@ class GraphReport:
     """
 
     kind: str
-    ops: list[tuple[str, str, str, str]] = field(default_factory=list[tuple[str, str, str, str]])
-    fusions: dict[int, tuple[Region, Compiled]] = field(default_factory=dict[int, tuple[Region, Compiled]])
-    seconds: float = 0.0
-    program: Program | None = None
+    ops: list[tuple[str, str, str, str]]
+    fusions: dict[int, tuple[Region, Compiled]]
+    seconds: float
+    program: Program
 
 
 Listener = Callable[[GraphReport], None]

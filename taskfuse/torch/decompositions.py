@@ -8,12 +8,16 @@ from typing import Any
 import torch
 import torch._decomp
 
-KEPT = """
-    _softmax_backward_data silu silu_backward gelu gelu_backward addmm baddbmm addcmul addcdiv native_layer_norm
-    _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward _scaled_dot_product_flash_attention
-    _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention scaled_dot_product_attention logsumexp
-    index_add upsample_bilinear2d upsample_nearest2d upsample_bicubic2d grid_sampler_2d native_batch_norm_backward
-""".split()
+KEPT = frozenset(
+    name
+    for line in (
+        "_softmax_backward_data silu silu_backward gelu gelu_backward addmm baddbmm addcmul addcdiv native_layer_norm logsumexp index_add",
+        "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward _scaled_dot_product_flash_attention",
+        "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention scaled_dot_product_attention",
+        "upsample_bilinear2d upsample_nearest2d upsample_bicubic2d grid_sampler_2d native_batch_norm_backward",
+    )
+    for name in line.split()
+)
 """Ops that rules of taskfuse take whole, or that torch computes better whole."""
 
 

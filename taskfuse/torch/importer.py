@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import getitem
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch.fx import Node
@@ -20,12 +20,9 @@ from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import eq, prove
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops import cast, copy, define_integer, define_scalar, define_tensor, full
-from taskfuse.torch.metadata import Meta, Refused, integer, meta_of, row_major, same_places, symbols_of
-from taskfuse.torch.rules import pointwise, reductions, shapes
+from taskfuse.torch.metadata import Meta, Refused, integer, members, meta_of, results, row_major, same_places, symbols_of
 from taskfuse.torch.rules.call import Call, Made
 from taskfuse.torch.rules.table import INTO, rule_of
-
-assert pointwise and reductions and shapes  # their rules are in the table from here on
 
 WRAPPERS = frozenset({"aten", "prims"})
 
@@ -63,9 +60,7 @@ def name_of(node: Node) -> tuple[str, str]:
 
 def outs_of(node: Node) -> list[Meta | None]:
     """What torch says of the results of a node."""
-    value = node.meta["val"]
-    each = value if isinstance(value, tuple | list) else [value]
-    return [None if v is None else meta_of(v) for v in each]
+    return [None if v is None else meta_of(v) for v in results(node)]
 
 
 def made(node: Node, value_of: Callable[[Node], Any]) -> list[TensorView | None]:
@@ -110,7 +105,7 @@ def _value(value: Any, value_of: Callable[[Node], Any]) -> Any:
         case Node():
             return value_of(value)
         case list() | tuple():
-            return [_value(v, value_of) for v in value]
+            return [_value(v, value_of) for v in members(value)]
         case torch.SymInt():
             return integer(value)
         case complex():
@@ -144,14 +139,12 @@ def refusal(node: Node, known: dict[Any, str | None]) -> str | None:
 
 
 def _key(value: Any) -> Any:
-    match value:
-        case Node():
-            val = value.meta["val"]
-            return meta_of(val) if isinstance(val, torch.Tensor) else integer(val) if isinstance(val, torch.SymInt | int) else str(type(val))
-        case list() | tuple():
-            return tuple(map(_key, value))
-        case _:
-            return (type(value), value)
+    if isinstance(value, Node):
+        val = value.meta["val"]
+        return meta_of(val) if isinstance(val, torch.Tensor) else integer(val) if isinstance(val, torch.SymInt | int) else val.__class__.__name__
+    if isinstance(value, list | tuple):
+        return tuple(map(_key, members(value)))
+    return value.__class__.__name__, value
 
 
 def _trial(node: Node, outs: Sequence[Meta | None]) -> str | None:
@@ -185,7 +178,7 @@ class Importer:
     def __post_init__(self) -> None:
         self.fusion = Fusion(self.name)
 
-    def __enter__(self) -> Importer:
+    def __enter__(self) -> Self:
         self.fusion.__enter__()
         return self
 
@@ -228,12 +221,11 @@ class Importer:
             return
         self.declare_results(node)
         found = made(node, self.value_of)
-        self.values[node] = found if isinstance(node.meta["val"], tuple | list) else found[0]
+        self.values[node] = found if isinstance(node.meta.get("val"), tuple | list) else found[0]
 
     def declare_results(self, node: Node) -> None:
         """The symbols of what torch says of the results."""
-        value = node.meta["val"]
-        for v in value if isinstance(value, tuple | list) else [value]:
+        for v in results(node):
             if isinstance(v, torch.Tensor):
                 self.declare(v)
 
@@ -298,8 +290,7 @@ def _with_integers(nodes: Sequence[Node], outputs: Sequence[Node], integers: Seq
 def _values(node: Node) -> list[Any]:
     found: list[Any] = []
     for n in (node, *node.all_input_nodes):
-        value = n.meta.get("val")
-        found += [v for v in (value if isinstance(value, tuple | list) else [value]) if isinstance(v, torch.Tensor | torch.SymInt)]
+        found += [v for v in results(n) if isinstance(v, torch.Tensor | torch.SymInt)]
     return found
 
 

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
+from taskfuse.ir.scalar import evaluate
 from taskfuse.runtime.executable import Executable
 from taskfuse.torch.metadata import dtype_of, torch_dtype
 from taskfuse.torch.settings import Run
@@ -54,7 +56,8 @@ class Compiled:
             self._fusion = parse_fusion(self.text)
         with np.errstate(all="ignore"):
             made = self._fusion.evaluate(*arrays, *numbers, *rest)
-        strides = [r.strides for r in self._fusion.results]
+        extents = bind_shapes(self._fusion, [x.shape for x in arrays], args[len(args) - len(self._fusion.integers) :])
+        strides = [None if r.strides is None else [int(evaluate(s, extents)) for s in r.strides] for r in self._fusion.results]
         return tuple(_laid(tensor(y), wanted) for y, wanted in zip(made, strides, strict=True))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -80,9 +83,6 @@ def tensor(y: Any) -> Any:
     return torch.from_numpy(y.view({1: np.uint8, 2: np.int16}[kind.itemsize])).view(torch_dtype(kind))
 
 
-def _laid(y: Any, strides: Any) -> Any:
-    """The tensor in memory of given strides, which numbers alone describe; else as it is, and the graph lays it out."""
-    if strides is None or any(s.free for s in strides):
-        return y
-    out = torch.empty_strided(y.shape, [int(s) for s in strides], dtype=y.dtype)
-    return out.copy_(y)
+def _laid(y: Any, strides: Sequence[int] | None) -> Any:
+    """The tensor in memory of given strides."""
+    return y if strides is None else torch.empty_strided(y.shape, strides, dtype=y.dtype).copy_(y)

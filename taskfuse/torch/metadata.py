@@ -5,11 +5,13 @@ No ``SymInt`` is ever compared or converted here: that would add a guard to the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
+from torch.fx import Node
 
 from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.dims import Dim
@@ -56,6 +58,16 @@ def torch_dtype(dtype: DType) -> Any:
     return getattr(torch, back.get(dtype.name, dtype.name))
 
 
+def members(value: Any) -> list[Any]:
+    """The values of a tuple or list, or a value alone."""
+    return list(cast("Sequence[Any]", value)) if isinstance(value, tuple | list) else [value]
+
+
+def results(node: Node) -> list[Any]:
+    """What torch says of the results of a node, one after another: fake tensors, symbols, ``None``."""
+    return members(node.meta.get("val"))
+
+
 def integer(value: Any) -> Expr:
     """An int or a ``SymInt`` as an expression. Raises :class:`Refused` for an expression that extents cannot have."""
     if isinstance(value, torch.SymInt):
@@ -69,9 +81,9 @@ def expression(e: Any) -> Expr:
         case "Symbol":
             return sym(str(e))
         case "Add":
-            return _folded(e.args, lambda a, b: a + b)
+            return _folded(e.args, operator.add)
         case "Mul":
-            return _folded(e.args, lambda a, b: a * b)
+            return _folded(e.args, operator.mul)
         case "FloorDiv" | "CleanDiv":
             return wrap(expression(e.args[0]) // expression(e.args[1]))
         case "Mod" | "PythonMod":
@@ -81,14 +93,14 @@ def expression(e: Any) -> Expr:
         case "Min":
             return _folded(e.args, minimum)
         case "Pow" | "PowByNatural" if getattr(e.args[1], "is_Integer", False) and 0 < int(e.args[1]) < 8:
-            return _folded((e.args[0],) * int(e.args[1]), lambda a, b: a * b)
+            return _folded((e.args[0],) * int(e.args[1]), operator.mul)
         case _ if getattr(e, "is_Integer", False):
             return const(int(e))
         case _:
             raise Refused(f"an extent is {e}")
 
 
-def _folded(args: Any, join: Any) -> Expr:
+def _folded(args: Sequence[Any], join: Callable[[Expr, Expr], IntLike]) -> Expr:
     first, *rest = map(expression, args)
     for e in rest:
         first = wrap(join(first, e))
@@ -119,12 +131,12 @@ def symbols_of(value: Any) -> Iterator[tuple[str, Dim]]:
 
 
 def _least(known: Any) -> int:
-    lower = None if known is None else known.lower
+    lower: Any = None if known is None else known.lower
     return max(int(lower), 0) if getattr(lower, "is_Integer", False) else 0
 
 
 def _most(known: Any) -> int | None:
-    upper = None if known is None else known.upper
+    upper: Any = None if known is None else known.upper
     return int(upper) if getattr(upper, "is_Integer", False) and int(upper) < LARGEST else None
 
 

@@ -1,12 +1,13 @@
 """Which nodes of a graph become fusions: convex regions of importable nodes, found in time linear in the graph.
 
-**Levels.** An importable node that computes has the greatest level of what it reads, where reading from a node that is left to torch counts one more. A node left to
-torch has the greatest level of what it reads. Levels never fall along an edge, and rise on every way from one region through torch into another. So the nodes of one
-level that read one another form a region that no way leaves and enters again: it is convex, and no two regions wait for each other.
+**Levels.** An importable node that computes has the greatest level of what it reads, where reading from a node that is left to torch counts one more.
+A node left to torch has the greatest level of what it reads. Levels never fall along an edge, and rise on every way from one region through torch into
+another. So the nodes of one level that read one another form a region that no way leaves and enters again: it is convex, and no two regions wait for each
+other.
 
-Nodes that only say where elements are (views), or cost nothing to compute again (constants), belong to no region: each region that reads one computes it again,
-and torch runs it where torch reads it. Nodes that mutate, or have an effect or a random state, are left to torch and keep their order; what was written before one
-that mutates runs before it.
+Nodes that only say where elements are (views), or cost nothing to compute again (constants), belong to no region: each region that reads one computes it
+again, and torch runs it where torch reads it. Nodes that mutate, or have an effect or a random state, are left to torch and keep their order; what was
+written before one that mutates runs before it.
 """
 
 from __future__ import annotations
@@ -22,19 +23,26 @@ import torch
 from torch.fx import Graph, Node
 
 from taskfuse.torch.importer import refusal
-from taskfuse.torch.metadata import Refused, meta_of
+from taskfuse.torch.metadata import Refused, meta_of, results
 from taskfuse.torch.rules.reductions import PRODUCTS
 
 GLUE = frozenset(
-    """
-    view _unsafe_view reshape unsqueeze squeeze flatten permute t transpose expand slice select alias detach full full_like scalar_tensor zeros zeros_like ones
-    ones_like new_zeros new_ones new_full arange iota split split_with_sizes unbind as_strided diagonal unfold
-    """.split()
+    name
+    for line in (
+        "view _unsafe_view reshape unsqueeze squeeze flatten permute t transpose expand slice select alias detach",
+        "full full_like scalar_tensor zeros zeros_like ones ones_like",
+        "new_zeros new_ones new_full arange iota split split_with_sizes unbind as_strided diagonal unfold",
+    )
+    for name in line.split()
 )
 """Ops that are views, or make constants."""
 
 CHEAP = frozenset({"_to_copy", "clone", "copy", "cat", "stack"})
 """Ops that move elements without computing: a region of these alone gains nothing."""
+
+
+NUMBER = "it is a number"
+"""Why torch runs what is no tensor."""
 
 
 class Kind(Enum):
@@ -138,14 +146,13 @@ def _kind(node: Node, plan: Plan, limits: Limits, known: dict[Any, str | None]) 
         return Kind.GIVEN, ""
     if node.target is getitem and plan.kinds.get(node.args[0]) in (Kind.MATH, Kind.GLUE):
         return plan.kinds[node.args[0]], ""
-    value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor | tuple | list):
-        return Kind.TORCH, "it is a number"
+    first = next((v for v in results(node) if isinstance(v, torch.Tensor)), None)
+    if first is None and not isinstance(node.meta.get("val"), tuple | list):
+        return Kind.TORCH, NUMBER
     if mutates(node):
         return Kind.TORCH, "it writes to its argument"
     if is_ordered(node):
         return Kind.TORCH, "it has an effect, or draws random numbers"
-    first = value if isinstance(value, torch.Tensor) else next((v for v in value if isinstance(v, torch.Tensor)), None)
     if first is None or first.device.type != limits.device:
         return Kind.TORCH, f"it is on {'no device' if first is None else first.device.type}"
     name = _name(node)
@@ -231,9 +238,7 @@ def _shrinks(node: Node) -> bool:
 
 def _elements(node: Node) -> int:
     """The elements of a tensor, where symbolic extents count as :data:`USUAL`."""
-    value = node.meta.get("val")
-    each = value if isinstance(value, tuple | list) else [value]
-    return max((prod(e if isinstance(e, int) else USUAL for e in v.shape) for v in each if isinstance(v, torch.Tensor)), default=0)
+    return max((prod(e if isinstance(e, int) else USUAL for e in v.shape) for v in results(node) if isinstance(v, torch.Tensor)), default=0)
 
 
 USUAL = 1024

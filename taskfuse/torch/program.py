@@ -1,7 +1,7 @@
 """A compiled graph: Python source of a function that runs its fusions and the ops left to torch, one after another.
 
-The source names each value once and drops it after its last use, so that torch's allocator has its memory back: intermediates of a graph live no longer than they
-are needed. What the source refers to are constants: ops by name, compiled fusions, tensors.
+The source names each value once and drops it after its last use, so that torch's allocator has its memory back: intermediates of a graph live no longer
+than they are needed. What the source refers to are constants: ops by name, compiled fusions, tensors.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
 from taskfuse.torch.importer import Region
 from taskfuse.torch.kernels import Compiled
-from taskfuse.torch.metadata import meta_of
+from taskfuse.torch.metadata import members, meta_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +107,14 @@ class _Writer:
             case float():
                 return repr(value) if value == value and abs(value) != float("inf") else f"float('{value}')"
             case tuple():
-                return f"({', '.join(map(self.text, value))}{',' if len(value) == 1 else ''})"
+                return f"({''.join(f'{self.text(v)}, ' for v in members(value))})"
             case list():
-                return f"[{', '.join(map(self.text, value))}]"
+                return f"[{', '.join(map(self.text, members(value)))}]"
             case dict():
-                return "{" + ", ".join(f"{k!r}: {self.text(v)}" for k, v in value.items()) + "}"
+                return "{" + ", ".join(f"{k!r}: {self.text(v)}" for k, v in cast("dict[Any, Any]", value).items()) + "}"
             case slice():
-                return f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
+                bounds = cast("slice[Any, Any, Any]", value)
+                return f"slice({self.text(bounds.start)}, {self.text(bounds.stop)}, {self.text(bounds.step)})"
             case torch.dtype() | torch.memory_format() | torch.layout():
                 return str(value)
             case torch.device():
@@ -140,7 +141,7 @@ class _Writer:
     def region(self, number: int) -> None:
         region = self.regions[number]
         name = self.constant("fusion", self.compiled[number], ("fusion", number))
-        args = [n.name for n in (*region.tensors, *region.numbers)] + [self.symbols[s] for s in region.integers]
+        args = [self.text(n) for n in (*region.tensors, *region.numbers)] + [self.symbols[s] for s in region.integers]
         made = "".join(f"{n.name}, " for n in region.outputs)
         reads = [*region.tensors, *region.numbers]
         self.lines.append((f"{made}= {name}({', '.join(args)})", reads, list(region.outputs)))

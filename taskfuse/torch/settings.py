@@ -70,8 +70,8 @@ def settings_of(mode: str | None, options: Mapping[str, Any] | None) -> Settings
     for name, value in given.items():
         if name not in known:
             raise _refused(f"option {name!r}", f"the options are: {', '.join(known)}")
-        default = getattr(plain, name)
-        kinds = (int, float) if isinstance(default, float) else (type(default),)
+        default: bool | int | float | str = getattr(plain, name)
+        kinds: tuple[type[bool | int | float | str], ...] = (int, float) if isinstance(default, float) else (type(default),)
         if not isinstance(value, kinds) or (isinstance(value, bool) and not isinstance(default, bool)):
             raise _refused(f"{name}={value!r}", f"give a value like {default!r}")
         choices = {"run": get_args(Run), "numerics": get_args(Numerics)}.get(name, ())

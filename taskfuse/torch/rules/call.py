@@ -12,7 +12,7 @@ from taskfuse.dtypes import DType, float32
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops import broadcast_to, cast
-from taskfuse.torch.metadata import Meta, Refused, dtype_of, torch_dtype
+from taskfuse.torch.metadata import Meta, Refused, dtype_of, members, torch_dtype
 
 Value = Any
 """A tensor, an expression, a Python number, a dtype of torch, a list of these, or ``None``."""
@@ -113,8 +113,7 @@ def axes_of(given: Value, rank: int) -> tuple[int, ...]:
     """Dimensions counted from the front; none are all."""
     if given is None or given == () or given == []:
         return tuple(range(rank))
-    each = given if isinstance(given, list | tuple) else [given]
-    return tuple(number(d) % max(rank, 1) for d in each) if rank else ()
+    return tuple(number(d) % max(rank, 1) for d in members(given)) if rank else ()
 
 
 def converted(x: TensorView, dtype: DType) -> TensorView:

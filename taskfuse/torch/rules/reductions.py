@@ -236,6 +236,15 @@ def scattered(call: Call) -> Made:
     return function(x, call.axis("dim", len(x.shape)), call.tensor("index"), value)
 
 
+@rule("scatter_reduce")
+def scatter_combined(call: Call) -> Made:
+    """Elements combined with others that go to indices along a dimension."""
+    x = call.tensor("self")
+    if call["reduce"] == "mean" or not call["include_self"] or not x.shape or not call.given["index"].shape:
+        raise Refused("it is a mean, leaves its own elements out, or is of one number")
+    return ops.scatter_reduce(x, call.axis("dim", len(x.shape)), call.tensor("index"), call.tensor("src", x.dtype), call["reduce"])
+
+
 @rule("index_add")
 def index_added(call: Call) -> Made:
     """Slices added at indices along a dimension."""

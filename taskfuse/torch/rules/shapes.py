@@ -199,7 +199,7 @@ def into_slice(call: Call) -> Made:
     return ops.cat(kept, axis) if len(kept) > 1 else ops.copy(kept[0])
 
 
-def _clipped(value: object, extent: Expr, default: Expr) -> Expr:
+def _clipped(value: int | Expr | None, extent: Expr, default: Expr) -> Expr:
     if value is None:
         return default
     at = value if isinstance(value, Expr) else const(int(value))

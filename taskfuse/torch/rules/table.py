@@ -18,8 +18,12 @@ from taskfuse.ir.scalar import Expr
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops import full, where
 from taskfuse.ops.registry import Op, OpKind, by_torch
-from taskfuse.torch.metadata import Refused
+from taskfuse.torch.metadata import Refused, members
+from taskfuse.torch.rules import pointwise, reductions, shapes
 from taskfuse.torch.rules.call import RULES, Call, Made, Rule, computed_in, converted, promoted
+
+MODULES = (pointwise, reductions, shapes)
+"""The modules whose rules are in the table when this one is imported."""
 
 SAME = {"dim": "axis", "keepdim": "keepdims", "index": "indices"}
 """What torch and taskfuse call an argument."""
@@ -93,6 +97,10 @@ def by_name(call: Call, row: Op) -> Made:
             given[parameters[0]] = call[name]
         elif own in parameters:
             given[own] = call[name]
-    if any(isinstance(v, list) and any(not isinstance(x, TensorView | int) for x in v) for v in given.values()):
+    if any(isinstance(v, list) and any(not isinstance(x, TensorView | int) for x in members(v)) for v in given.values()):
         raise Refused("an extent of it is symbolic")
+    try:
+        inspect.signature(function).bind(**given)
+    except TypeError as error:
+        raise Refused(f"its arguments are not those of tf.{row.name}: {error}") from None
     return function(**given)

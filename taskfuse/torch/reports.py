@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 
-from taskfuse.torch.backend import backend
 from taskfuse.torch.compilation import GraphReport, listeners
+from taskfuse.torch.dynamo import backend
 from taskfuse.torch.kernels import Compiled
-from taskfuse.torch.partition import Kind
+from taskfuse.torch.metadata import members
+from taskfuse.torch.partition import NUMBER, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Report:
     @property
     def coverage(self) -> float:
         """The share of the ops that compute which are in fusions; 1 for a model without any."""
-        places = [where for graph in self.graphs for _, _, where, reason in graph.ops if where != Kind.GLUE.value and reason != "it is a number"]
+        places = [where for graph in self.graphs for _, _, where, reason in graph.ops if where != Kind.GLUE.value and reason != NUMBER]
         return sum(where.startswith("fusion") for where in places) / len(places) if places else 1.0
 
     @property
@@ -49,7 +50,7 @@ class Report:
                 ops = Counter(op.removeprefix("aten.").split(".")[0] for _, op, where, _ in graph.ops if where == f"fusion {number}" and op != "getitem")
                 made = ", ".join(f"{name} x{n}" if n > 1 else name for name, n in ops.items())
                 lines.append(f"  fusion {number}: {made}: {len(region.tensors)} tensors to {len(region.outputs)}; {_kernels(compiled)}")
-            left = Counter((op, reason) for _, op, where, reason in graph.ops if where == Kind.TORCH.value and reason != "it is a number")
+            left = Counter((op, reason) for _, op, where, reason in graph.ops if where == Kind.TORCH.value and reason != NUMBER)
             lines += [f"  torch: {op}{f' x{n}' if n > 1 else ''}: {reason}" for (op, reason), n in left.items()]
         lines.append(f"{self.coverage:.0%} of the ops that compute are in {self.fusions} fusions of {self.kernels} kernels")
         return "\n".join(lines)
@@ -83,7 +84,11 @@ def explain(
     try:
         torch._dynamo.reset()
         given = {**(options or {}), "strict": True, "cache": False}
-        result = torch.compile(model, backend=lambda gm, example: backend(gm, example, mode=mode, options=given))(*inputs, **named)
+
+        def chosen(gm: Any, example: Any) -> Any:
+            return backend(gm, example, mode=mode, options=given)
+
+        result = torch.compile(model, backend=chosen)(*inputs, **named)
         if backward is not False:
             sums = [t.sum() for t in _tensors(result) if t.requires_grad]
             if sums:
@@ -97,9 +102,9 @@ def explain(
 def _tensors(value: Any) -> list[Any]:
     if isinstance(value, torch.Tensor):
         return [value]
-    if isinstance(value, Mapping):
-        return _tensors(list(value.values()))
-    return [t for v in value for t in _tensors(v)] if isinstance(value, Sequence) and not isinstance(value, str) else []
+    if isinstance(value, dict):
+        return _tensors(list(cast("dict[Any, Any]", value).values()))
+    return [t for v in members(value) for t in _tensors(v)] if isinstance(value, list | tuple) else []
 
 
 def _leaves(model: Any, inputs: Sequence[Any]) -> list[Any]:

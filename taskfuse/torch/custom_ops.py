@@ -15,7 +15,7 @@ from taskfuse.location import caller
 from taskfuse.runtime.compile import compile
 from taskfuse.runtime.executable import Executable
 from taskfuse.torch.kernels import Compiled
-from taskfuse.torch.metadata import torch_dtype
+from taskfuse.torch.metadata import members, torch_dtype
 
 _libraries: list[Any] = []  # an op lives as long as its library
 
@@ -28,8 +28,9 @@ def library(fusion: Fusion, name: str | None = None, *, backward: Fusion | None 
     Args:
         fusion: its inputs, run-time scalars and integers are the arguments, in this order; its results are those of the op: one tensor, or several.
         name: of the op; by default that of the fusion.
-        backward: its gradients. An input is named like an input or output of ``fusion``, or ``grad_`` and an output's name: the gradient that comes in. An output
-            is named ``grad_`` and an input's name: inputs without one get no gradient. Run-time scalars and integers have the names of those of ``fusion``.
+        backward: its gradients. An input is named like an input or output of ``fusion``, or ``grad_`` and an output's name: the gradient that comes in. An
+            output is named ``grad_`` and an input's name: inputs without one get no gradient. Run-time scalars and integers have the names of those of
+            ``fusion``.
         namespace: of the op.
         options: of :func:`taskfuse.compile`.
 
@@ -69,7 +70,7 @@ def library(fusion: Fusion, name: str | None = None, *, backward: Fusion | None 
         rows = [op(*(a if d is None else a.select(d, k) for a, d in zip(args, in_dims, strict=True))) for k in range(info.batch_size)]
         if results == 1:
             return torch.stack(rows), 0
-        return tuple(map(torch.stack, zip(*rows, strict=True))), (0,) * results
+        return tuple(torch.stack([row[k] for row in rows]) for k in range(results)), (0,) * results
 
     torch.library.register_vmap(qualified, batched, lib=made)
     return op
@@ -169,10 +170,10 @@ def _register_gradients(name: str, fusion: Fusion, backward: Fusion, op: Callabl
 
     def setup(ctx: Any, inputs: Any, output: Any) -> None:
         values = dict(zip(arguments, inputs, strict=True))
-        values |= dict(zip(outputs, output if isinstance(output, tuple) else (output,), strict=True))
+        each = members(output)
+        values |= dict(zip(outputs, each, strict=True))
         ctx.save_for_backward(*(values[n] for n in saved if n in tensors))
         ctx.numbers = {n: values[n] for n in saved if n not in tensors}
-        each = output if isinstance(output, tuple) else (output,)
         ctx.shapes = [(y.shape, y.dtype, y.device) for y in each]
 
     def gradients(ctx: Any, *given: Any) -> Any:
@@ -181,7 +182,7 @@ def _register_gradients(name: str, fusion: Fusion, backward: Fusion, op: Callabl
             shape, dtype, device = ctx.shapes[k]
             values[known] = given[k] if given[k] is not None else torch.zeros(shape, dtype=dtype, device=device)
         found = op(*(values[n] for n in backward.arguments))
-        by_name = dict(zip(produced, found if isinstance(found, tuple | list) else (found,), strict=True))
+        by_name = dict(zip(produced, members(found), strict=True))
         return tuple(by_name.get(f"grad_{a}") for a in arguments)
 
     torch.library.register_autograd(name, gradients, setup_context=setup, lib=made)

@@ -1,6 +1,6 @@
 """Processes that compile fusions side by side.
 
-They are started as ``python -m taskfuse.torch.workers``, so that they run nothing of the caller's program, and know nothing of torch.
+They are started as ``python -m taskfuse.runtime.workers``, so that they run nothing of the caller's program, and import none of its frameworks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
+from taskfuse.runtime.compile import compile
 
 FEWEST = 3
 """Fusions below which processes take longer to start than they save."""
@@ -34,8 +35,9 @@ def compiled_elsewhere(fusions: Sequence[Fusion], arguments: dict[str, Any], pro
     shares = [list(range(k, len(fusions), count)) for k in range(count)]
     found: list[Any] = [None] * len(fusions)
     with ThreadPoolExecutor(count) as pool:
-        for share, results in zip(shares, pool.map(lambda s: _asked([str(fusions[k]) for k in s], arguments), shares), strict=True):
-            for k, result in zip(share, results, strict=True):
+        waiting = [pool.submit(_asked, [str(fusions[k]) for k in share], arguments) for share in shares]
+        for share, results in zip(shares, waiting, strict=True):
+            for k, result in zip(share, results.result(), strict=True):
                 found[k] = result
     return found
 
@@ -43,7 +45,7 @@ def compiled_elsewhere(fusions: Sequence[Fusion], arguments: dict[str, Any], pro
 def _asked(texts: list[str], arguments: dict[str, Any]) -> list[Any]:
     """What one process makes of fusions; ``None`` each if it fails otherwise than by an error of taskfuse."""
     task = pickle.dumps((sys.path, texts, arguments))
-    done = subprocess.run([sys.executable, "-m", "taskfuse.torch.workers"], input=task, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    done = subprocess.run([sys.executable, "-m", "taskfuse.runtime.workers"], input=task, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
     if done.returncode:
         return [None] * len(texts)
     return pickle.loads(done.stdout)
@@ -55,8 +57,6 @@ def _work() -> None:
     out = os.dup(1)
     os.dup2(2, 1)  # what is printed is not the answer
     results: list[Any] = []
-    from taskfuse.runtime.compile import compile
-
     for text in texts:
         try:
             results.append(compile(parse_fusion(text), **arguments))

@@ -45,11 +45,10 @@ def reset() -> None:
     Recorder.reset()
 
 
-backend.reset = reset
+backend.__dict__["reset"] = reset
 
 
 def _compiled(gm: GraphModule, example_inputs: Sequence[Any], settings: Settings) -> Callable[..., Any]:
-    from torch._dynamo.backends.common import aot_autograd  # noqa: F401 - it registers what AOTAutograd needs of Dynamo
     from torch._functorch.aot_autograd import aot_module_simplified
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
