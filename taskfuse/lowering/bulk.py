@@ -152,8 +152,12 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     atom = tv.schedule.atom
     assert atom is not None
     index_map = st.indexer.index_maps.of(tv)
-    out, source = st.indexer.write(tv, index_map), st.operands(tv, index_map)[0][0]
+    operands, valid = st.operands(tv, index_map)
+    out, source = st.indexer.write(tv, index_map), operands[0]
     assert isinstance(source, Access)
+    if not prove(valid[0], st.indexer.index_maps.before_ends(tv, index_map.facts)):
+        reason = f"the atom {atom.name} copies whole boxes, and its tensor has zeros where {valid[0]} does not hold"
+        raise refused(tv, reason, "split the axis so that a loop over its tiles ends where its terms do")
     loads = is_transfer(tv)
     inside = tv if loads else st.source(tv)
     outside = st.source(tv) if loads else tv

@@ -87,6 +87,15 @@ class IndexMaps:
         trips, end = self.grid_stride.trips(loop, extent, tv), self.ends.get(loop)
         return trips if end is None else simplify(minimum(trips, end), self.ranges.facts)
 
+    def before_ends(self, tv: TensorView, facts: Facts) -> Facts:
+        """What is known of the indices around the code of ``tv`` where loops end with their terms, too."""
+        task = self.tree.place[tv]
+        local = {p.index_name: sym(base_name(p, task)) + self.ranges.range(task, p).start for p in INDEX_TYPES}
+        for loop in self.shared_loops.path[tv]:
+            if loop in self.ends:
+                facts = facts.with_assumption(lt(self.variables.symbol(loop), substitute(self.ends[loop], local)))
+        return facts
+
     def forget(self) -> None:
         """Discard all index maps: they have guards for remainders that grid-stride loops now bound."""
         self._known.clear()

@@ -250,6 +250,9 @@ class CheckedStatements:
     def _picked(self, w: Written, rule: Pick, exists: tuple[Expr, ...]) -> None:
         """Each case is the case of the definition that holds wherever it does."""
         stmt = w.node.stmt
+        if isinstance(stmt, TmaLoad):
+            self._first_case(w, rule)
+            return
         if not isinstance(stmt, Choose):
             raise Open("it is not a choice", w.node)
         point = {f"i{k}": e for k, e in enumerate(w.holds.index)}
@@ -265,6 +268,18 @@ class CheckedStatements:
             self._operand(w.node, case.operand, self._case(w.node, rule, conditions, here, {*mine}), w.holds.index, (*exists, *mine))
         if not _one_holds(w.node.context.constraints, [c.cond for c in stmt.cases]):
             raise Open("in some place no case of its choice may hold", w.node)
+
+    def _first_case(self, w: Written, rule: Pick) -> None:
+        """A bulk copy brings what the first case of the definition says, which holds for all elements of the box that exist."""
+        point = {f"i{k}": e for k, e in enumerate(w.place.element)}
+        around = known_at(w.place).given(*inside(w.place.element, self.writes.shape(w.place.tensor)))
+        first = rule.cases[0]
+        for c in conjuncts(substitute(first.cond, point)):
+            if not proves(around, c):
+                raise Open(f"it copies whole boxes, and {w.holds.tensor} is another case of its definition where {c} fails", w.node)
+        if not isinstance(first.operand, Access):
+            raise Open("the case of its definition that holds is a constant", w.node)
+        self._moved(w, first.operand, (), past=False)
 
     @staticmethod
     def _case(node: Node, rule: Pick, conditions: list[Expr], here: Constraints, given: set[Expr]) -> Operand:
