@@ -8,7 +8,7 @@ from taskfuse.ir.axes import Axis, Rasterize, Resize, Split, is_map_symbol, iter
 from taskfuse.ir.expr import Assemble, Gather, Read, Reduction, Update
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import TRUE, Expr, Facts, conjuncts, const, elements_of, eq, ge, lt, minimum, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, Max, conjuncts, const, elements_of, eq, ge, lt, minimum, prove, simplify, substitute, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.lowering.completion import has_copies_of_threads
@@ -89,12 +89,17 @@ class IndexMaps:
 
     def before_ends(self, tv: TensorView, facts: Facts) -> Facts:
         """What is known of the indices around the code of ``tv`` where loops end with their terms, too."""
-        task = self.tree.place[tv]
-        local = {p.index_name: sym(base_name(p, task)) + self.ranges.range(task, p).start for p in INDEX_TYPES}
         for loop in self.shared_loops.path[tv]:
             if loop in self.ends:
-                facts = facts.with_assumption(lt(self.variables.symbol(loop), substitute(self.ends[loop], local)))
+                end = self.end(tv, loop)
+                ends = [e for e in end.args if e is not ZERO] if isinstance(end, Max) else [end]
+                facts = facts.with_assumption(lt(self.variables.symbol(loop), ends[0] if len(ends) == 1 else end))
         return facts
+
+    def end(self, tv: TensorView, loop: Loop) -> Expr:
+        """The trips of a loop that ends with its terms, in the indices of the code of ``tv``."""
+        task = self.tree.place[tv]
+        return substitute(self.ends[loop], {p.index_name: sym(base_name(p, task)) + self.ranges.range(task, p).start for p in INDEX_TYPES})
 
     def forget(self) -> None:
         """Discard all index maps: they have guards for remainders that grid-stride loops now bound."""
