@@ -1,7 +1,7 @@
 """Products of few tiles and long sums, whose tiles blocks share (examples/gemm_stream_k.py), beside one tile of a block, chunks in two kernels, and cuBLAS.
 
-``python benchmarks/stream_k.py [--write]``. bf16 with float32 sums. A time is that of one of 10 calls in a CUDA graph, the median of 20 replays; all are replayed in
-turn. Inputs are random, outputs are poisoned with NaN, then compared with a float32 product; 50 runs must give the same words.
+``python benchmarks/stream_k.py [--write]``. bf16 with float32 sums. A time is that of one of 10 calls in a CUDA graph, the median of 20 replays; all are
+replayed in turn. Inputs are random, outputs are poisoned with NaN, then compared with a float32 product; 50 runs must give the same words.
 """
 
 from __future__ import annotations

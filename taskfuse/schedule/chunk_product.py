@@ -39,7 +39,7 @@ class ProductChunks(NamedTuple):
     terms: TensorView
 
 
-def chunk_product(tv: TensorView, order: ProductOrder, tile: tuple[int, int, int]) -> ProductChunks:
+def chunk_product(tv: TensorView, order: ProductOrder, tile: tuple[object, ...]) -> ProductChunks:
     """See :meth:`TensorView.chunk_product`.
 
     Raises:
@@ -48,7 +48,8 @@ def chunk_product(tv: TensorView, order: ProductOrder, tile: tuple[int, int, int
     """
     call = Call("chunk_product", tv)
     definition, extents = _product(call)
-    if len(tile) != 3 or not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in tile):
+    sizes = [n for n in tile if isinstance(n, int) and not isinstance(n, bool) and n > 0]
+    if len(tile) != 3 or len(sizes) != 3:
         raise call.error(f"a tile of {tile!r}", "give rows, columns and a step of k: positive integers")
     if not hasattr(order, "shares"):
         raise call.error(f"{order!r} divides no tiles", "give tf.tiles.split_k(...) or tf.tiles.stream_k(...)")
@@ -56,8 +57,8 @@ def chunk_product(tv: TensorView, order: ProductOrder, tile: tuple[int, int, int
     for producer in inlined_producers(tv):
         raise call.error(f"{producer.name} is inlined into it at {producer.schedule.inline}", f"chunk it before inlining, or {producer.name}.inline_at(0)")
     tv.fusion.check()
-    rows, columns, steps = (-(-n // t) for n, t in zip(extents, tile, strict=True))
-    return _Chunking(tv, definition, extents, tile, columns, order.shares(rows * columns, steps)).run()
+    rows, columns, steps = (-(-n // t) for n, t in zip(extents, sizes, strict=True))
+    return _Chunking(tv, definition, extents, (sizes[0], sizes[1], sizes[2]), columns, order.shares(rows * columns, steps)).run()
 
 
 def _product(call: Call) -> tuple[Reduction, tuple[int, int, int]]:
