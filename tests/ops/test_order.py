@@ -1,4 +1,4 @@
-"""The first elements in order against Python's sort."""
+"""Elements in order against Python's sort."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.dtypes import DTYPES, as_dtype
-from tests.ops.reference import Array, message
+from tests.ops.reference import Array, evaluated, message
 
 
 def elements(name: str, shape: tuple[int, ...]) -> Array:
@@ -52,6 +52,27 @@ def test_topk(name: str) -> None:
         expected = np.take_along_axis(x, order, axis).astype(np.float64)
         np.testing.assert_array_equal(found.astype(np.float64), expected)
         assert (np.signbit(found.astype(np.float64)) == np.signbit(expected))[expected == 0].all()
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_sort(name: str) -> None:
+    for shape, axis, descending in (((2, 9, 2), 1, True), ((2, 9), -1, False), ((1, 270), 1, True)):
+        x = elements(name, shape)
+        order = in_order(x, axis, descending)
+        with tf.Fusion("sorted") as fusion:
+            for result in tf.sort_with_indices(tf.define_tensor(x.shape, name), dim=axis, descending=descending):
+                fusion.add_output(result)
+        found, at = fusion.evaluate(x)
+        np.testing.assert_array_equal(at, order)
+        np.testing.assert_array_equal(found.astype(np.float64), np.take_along_axis(x, order, axis).astype(np.float64))
+
+
+def test_more_than_a_few_are_taken_from_sorted_rows() -> None:
+    x = np.random.default_rng(2).normal(size=(150, 2)).astype(np.float32)
+    np.testing.assert_array_equal(evaluated(lambda a: tf.topk(a, 20, 0)[0], x), -np.sort(-x, 0)[:20])
+    np.testing.assert_array_equal(evaluated(lambda a: tf.topk(a, 20, 0)[1], x.astype(np.float64)), np.argsort(-x, 0, kind="stable")[:20])
+    np.testing.assert_array_equal(evaluated(lambda a: tf.argsort(a, 0), x), np.argsort(x, 0))
+    np.testing.assert_array_equal(evaluated(lambda a: tf.sort(a), x), np.sort(x))
 
 
 def test_topk_of_a_router_is_one_pass() -> None:
