@@ -41,6 +41,9 @@ CHEAP = frozenset({"_to_copy", "clone", "copy", "cat", "stack"})
 """Ops that move elements without computing: a region of these alone gains nothing."""
 
 
+SORTS = frozenset({"sort", "argsort", "topk", "msort", "kthvalue", "median", "nanmedian"})
+"""Ops whose fusions do more work than there are elements, where torch has an algorithm of its own."""
+
 NUMBER = "it is a number"
 """Why torch runs what is no tensor."""
 
@@ -158,6 +161,8 @@ def _kind(node: Node, plan: Plan, limits: Limits, known: dict[Any, str | None]) 
     name = _name(node)
     if not limits.products and name in PRODUCTS:
         return Kind.TORCH, "a product of matrices"
+    if name in SORTS:
+        return Kind.TORCH, "torch sorts with less work"
     reason = refusal(node, known)
     if reason is not None:
         return Kind.TORCH, reason

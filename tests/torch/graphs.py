@@ -12,6 +12,18 @@ from taskfuse.torch.compilation import GraphReport, listeners, program_of
 from taskfuse.torch.dynamo import backend
 from taskfuse.torch.settings import Settings
 
+
+@torch.library.custom_op("taskfuse_test::foreign", mutates_args=())
+def foreign(x: torch.Tensor) -> torch.Tensor:
+    """An op that no fusion is made of: ``-x``."""
+    return -x.contiguous()
+
+
+@foreign.register_fake
+def _(x: Any) -> Any:
+    return x.new_empty(x.shape)
+
+
 REFERENCE = Settings(strict=True, run="reference", cache=False)
 
 
