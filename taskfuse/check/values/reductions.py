@@ -218,8 +218,8 @@ class Reductions:
         if len(group) > 1:
             raise Open("steps of a fold are taken in several places", *(t.node for t in group[:2]))
         (term,) = group
-        if term.node in self.overhangs or term.points:
-            raise Open("steps past the end of a fold may be taken", term.node)
+        if term.points:
+            raise Open("an instruction takes several steps of a fold at once", term.node)
         in_order(term.node, [n for n in term.node.loops if n not in scope], term.point, rule.axis, term.place.index)
 
     @staticmethod
@@ -321,6 +321,8 @@ class Reductions:
         parts = [n for n in every if first.node.number < n.number < want.node.number]
         if not parts:
             return None
+        if isinstance(self.writes.definitions[want.tensor].rule, Iterate):
+            raise Open("states of a fold are joined", *parts)
         tree = self.writes.tree
         shape = [e.value for e in tree.kernel.block if isinstance(e, Const)]
         if len(shape) != 3:

@@ -73,3 +73,80 @@ BAD = {
 def test_what_is_no_scan(name: str) -> None:
     old, new, reason = BAD[name]
     assert any(reason in gap for gap in gaps(changed(KERNEL, old, new)))
+
+
+EXCLUSIVE = KERNEL.replace("scan add along 1 of", "scan add along 1 exclusive of").replace(
+    """      t = add(t, x[threadIdx.x, 2*o + i])  ~ term y[threadIdx.x, 2*o + i]
+      y[threadIdx.x, 2*o + i] = copy(t)  ~ value y[threadIdx.x, 2*o + i]
+""",
+    """      y[threadIdx.x, 2*o + i] = copy(t)  ~ value y[threadIdx.x, 2*o + i]
+      t = add(t, x[threadIdx.x, 2*o + i])  ~ term y[threadIdx.x, 2*o + i]
+""",
+)
+
+
+def test_an_exclusive_scan_stores_the_total_before_the_step() -> None:
+    assert gaps(EXCLUSIVE) == []
+    assert finding(EXCLUSIVE, N=5) == ""
+    assert gaps(EXCLUSIVE.replace(" exclusive", "")) == ["it is stored before the step that adds its element"]
+    assert finding(EXCLUSIVE.replace(" exclusive", ""), N=5) != ""
+    assert gaps(KERNEL.replace("along 1 of", "along 1 exclusive of")) == ["it is stored behind the step that adds its element"]
+    assert finding(KERNEL.replace("along 1 of", "along 1 exclusive of"), N=5) != ""
+
+
+FOLD = """\
+KERNEL k(x: float32[4, N], d: float32[4, N]) -> (y: float32[4])
+  DIM N min 1
+  GRID (1, 1, 1)  BLOCK (4, 1, 1)
+  LOCAL s: float32[]
+  DEFINE y: float32[4] over (4, N) at (i0) = fold along 1 of fma(d[i0, i1], x[i0, i1]) from 0.5
+
+s = copy(0.5)  ~ start y
+FOR o in 0..ceildiv(N, 2):
+  FOR i in 0..2:
+    IF 2*o + i < N:
+      s = fma(s, d[threadIdx.x, 2*o + i], x[threadIdx.x, 2*o + i])  ~ term y[threadIdx.x, 2*o + i]
+y[threadIdx.x] = copy(s)  ~ value y[threadIdx.x]
+"""
+
+
+def test_a_fold_takes_its_steps_in_order() -> None:
+    assert gaps(FOLD) == []
+    assert finding(FOLD, N=5) == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("copy(0.5)  ~", "copy(0.0)  ~", "an accumulator starts with 0"),
+        ("FOR i in 0..2:", "FOR i in 1..2:", ""),
+        ("FOR o in 0..ceildiv(N, 2):", "FOR o in 1..ceildiv(N, 2):", ""),
+        ("    IF 2*o + i < N:", "    IF 2*o + i < N && i < 1:", ""),
+        ("    IF 2*o + i < N:", "    IF 2*o + i < N && o > 0:", ""),
+        ("fma(s, d[threadIdx.x, 2*o + i], x[threadIdx.x, 2*o + i])", "fma(d[threadIdx.x, 2*o + i], s, x[threadIdx.x, 2*o + i])", "it takes a step from another state"),
+        ("fma(s, d[threadIdx.x, 2*o + i], x", "fma(s, x[threadIdx.x, 2*o + i], x", "it reads x where d is wanted"),
+        ("d[threadIdx.x, 2*o + i], x", "d[threadIdx.x, N - 1 - 2*o - i], x", "it reads index"),
+        ("s = copy(0.5)  ~ start y\nFOR o in 0..ceildiv(N, 2):\n", "FOR o in 0..ceildiv(N, 2):\n  s = copy(0.5)  ~ start y\n", ""),
+    ],
+)
+def test_a_step_that_is_missing_or_another(old: str, new: str, reason: str) -> None:
+    wrong = changed(FOLD, old, new)
+    found = gaps(wrong)
+    assert found
+    assert not reason or any(reason in g for g in found), found
+    assert finding(wrong, N=5) != ""
+
+
+@pytest.mark.parametrize(("first", "second"), [("2*o + i", "2*o + 1 - i"), ("2*o + i", "N - 1 - 2*o - i")])
+def test_steps_in_another_order(first: str, second: str) -> None:
+    """Each step is taken once, and with its own operands."""
+    lines = FOLD.split("\n")
+    wrong = "\n".join(line.replace(first, second) if "~ term" in line or "IF" in line else line for line in lines)
+    assert gaps(wrong) != []
+    assert finding(wrong, N=6) != ""
+
+
+def test_states_are_not_joined() -> None:
+    wrong = changed(FOLD, "y[threadIdx.x] = copy(s)", "s = add(s, s)  ~ part y\ny[threadIdx.x] = copy(s)")
+    assert any("states of a fold are joined" in g or "its states are not joined" in g for g in gaps(wrong))
+    assert finding(wrong, N=2) != ""

@@ -1,0 +1,181 @@
+"""Cascades: one walk gives what the math gives, also where a chunk is short or holds nothing; what has no repair is refused with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.errors import ScheduleError
+from taskfuse.ir.expr import Fold, Reduction, View
+
+P = tf.ParallelType
+Made = tuple[tf.Fusion, list[tf.TensorView]]
+
+
+def attention(n: int | str = "N", *, scale: bool = True) -> Made:
+    with tf.Fusion("attention") as fusion:
+        q, k, v = tf.define_tensor(["M", 4]), tf.define_tensor([n, 4]), tf.define_tensor([n, 3])
+        scores = tf.matmul(q, k.T)
+        scores = scores * 0.5 if scale else scores
+        top = tf.max(scores, axis=1)
+        p = tf.exp(scores - tf.expand_dims(top, 1))
+        total = tf.sum(p, axis=1)
+        out = tf.matmul(p / tf.expand_dims(total, 1), v)
+        fusion.add_output(out)
+    return fusion, [top, total, out]
+
+
+def logsumexp() -> Made:
+    with tf.Fusion("logsumexp") as fusion:
+        x = tf.define_tensor(["M", "N"])
+        top = tf.max(x, axis=1)
+        total = tf.sum(tf.exp(x - tf.expand_dims(top, 1)), axis=1)
+        fusion.add_output(tf.log(total) + top)
+    return fusion, [top, total]
+
+
+def softmin() -> Made:
+    """With the smallest element, along the first axis, and a mean weighted by an input."""
+    with tf.Fusion("softmin") as fusion:
+        x, w = tf.define_tensor(["N", "M"]), tf.define_tensor(["N", "M"])
+        least = tf.min(x, axis=0)
+        p = tf.where(w > 0.0, tf.exp2((least - x) * 2.0), 0.0)
+        total, mean = tf.sum(p, axis=0), tf.sum(p * w, axis=0)
+        fusion.add_output(mean / total)
+    return fusion, [least, total, mean]
+
+
+def apart() -> Made:
+    """Two sums that read no other one share the walk."""
+    with tf.Fusion("apart") as fusion:
+        x = tf.define_tensor(["M", "N"])
+        a, b = tf.sum(x, axis=1), tf.sum(x * x, axis=1)
+        fusion.add_output(b - a * a)
+    return fusion, [a, b]
+
+
+def arguments(fusion: tf.Fusion, seed: int, m: int, n: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    sizes = {"M": m, "N": n}
+    return [(rng.standard_normal([sizes.get(str(e)) or int(str(e)) for e in tv.shape]) * 4).astype(np.float32) for tv in fusion.inputs]
+
+
+CASES: dict[str, Callable[[], Made]] = {"attention": attention, "logsumexp": logsumexp, "softmin": softmin, "apart": apart}
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 64])
+@pytest.mark.parametrize("name", CASES)
+def test_the_result_is_that_of_the_math(name: str, chunk: int) -> None:
+    fusion, reductions = CASES[name]()
+    args = arguments(fusion, 5, 3, 13)
+    wanted = fusion.evaluate(*args)
+    walk = tf.cascade(reductions, chunk)
+    fusion.check()
+    assert walk
+    assert str(tf.parse_fusion(str(fusion))) == str(fusion)
+    for found, expected in zip(fusion.evaluate(*args), wanted, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-5)
+
+
+def walked(fusion: tf.Fusion, rows: int, chunks: str) -> tf.Kernel:
+    """A thread per row, and all tensors of the walk in its loop over the chunks."""
+    code = [e.output for e in fusion.exprs() if not isinstance(e, View)]
+    for tv in code:
+        along = [k for k, a in enumerate(tv.loop) if str(a.extent) == chunks]
+        tv.split(0, rows)
+        tv.axis(0).parallelize(P.BIDx)
+        tv.axis(1).parallelize(P.TIDx)
+        if along and along[0] + 1 != 2:
+            tv.reorder({along[0] + 1: 2})
+    for depth in (2, 3):
+        for tv in reversed(code):
+            if not tv.is_output and (depth == 2 or (len(tv.loop) > 2 and str(tv.loop[2].extent) == chunks and not any(a.is_reduction for a in tv.loop[2:3]))):
+                tv.inline_at(depth)
+    return tf.lower(fusion)
+
+
+def test_attention_is_one_proved_loop() -> None:
+    """Every score is computed once, in registers."""
+    fusion, reductions = attention()
+    args = arguments(fusion, 2, 5, 11)
+    (wanted,) = fusion.evaluate(*args)
+    tf.cascade(reductions, 4)
+    kernel = walked(fusion, 8, "ceildiv(N, 4)")
+    kernel.verify().require()
+    assert str(kernel).count("0..ceildiv(N, 4)") == 1
+    assert not [b for b in kernel.buffers if b.memory is not tf.MemoryType.Local]
+    np.testing.assert_allclose(kernel.simulate(*args, seed=3)[0], wanted, rtol=2e-5, atol=1e-6)
+
+
+def test_sums_become_folds_of_the_running_maximum() -> None:
+    fusion, (top, total) = logsumexp()
+    tf.cascade([top, total], 8)
+    assert isinstance(top.definition, Reduction)
+    assert isinstance(total.definition, Fold)
+    assert "scan maximum" in str(fusion)
+    assert "exclusive" in str(fusion)
+
+
+@pytest.mark.parametrize("chunk", [2, 4])
+def test_chunks_of_nothing_but_minus_infinity(chunk: int) -> None:
+    """In front of the first finite element, among others, and behind them; a row without any sums up to 0."""
+    fusion, (top, total) = logsumexp()
+    with fusion:
+        fusion.add_output(total)
+    tf.cascade([top, total], chunk)
+    inf = np.inf
+    x = np.array([[-inf] * 5 + [3, 1, -inf], [2] + [-inf] * 6 + [2], [-1000] + [-inf] * 3 + [-1001] * 4, [-inf] * 8], np.float32)
+    found, sums = fusion.evaluate(x)
+    with np.errstate(all="ignore"):
+        wanted = np.log(np.sum(np.exp(x.astype(np.float64) - x.max(1, keepdims=True)), 1)) + x.max(1)
+    np.testing.assert_allclose(found[:3], wanted[:3], rtol=1e-6)
+    assert sums[3] == 0
+    assert found[3] == -inf
+
+
+def test_large_logits() -> None:
+    """A maximum that grows by far in the last chunk takes nothing with it."""
+    fusion, (top, total) = logsumexp()
+    tf.cascade([top, total], 4)
+    x = np.array([[7e4, -7e4, 1, 2, 3, 4, 5, 7e4 + 50]], np.float32)
+    assert fusion.evaluate(x)[0][0] == np.float32(7e4 + 50)
+
+
+def refusal(build: Callable[[tf.TensorView], Sequence[tf.TensorView]], chunk: object = 4) -> str:
+    with tf.Fusion():
+        given = build(tf.define_tensor(["M", "N"], name="x"))
+        with pytest.raises(ScheduleError) as caught:
+            tf.cascade(given, chunk)  # type: ignore[arg-type]
+    return str(caught.value)
+
+
+def test_refusals() -> None:
+    def over(x: tf.TensorView, f: Callable[[tf.TensorView, tf.TensorView], tf.TensorView]) -> list[tf.TensorView]:
+        top = tf.max(x, axis=1)
+        return [top, tf.sum(f(x, tf.expand_dims(top, 1)), axis=1)]
+
+    unknown = "is not one factor for all of them"
+    assert unknown in refusal(lambda x: over(x, lambda x, r: x + r))
+    assert unknown in refusal(lambda x: over(x, lambda x, r: tf.sigmoid(x - r)))
+    assert "is not elementwise" in refusal(lambda x: over(x, lambda x, r: tf.cumsum(x - r, 1)))
+    assert "is not a reduction" in refusal(lambda x: [x])
+    assert "give the reductions of one axis" in refusal(lambda x: [])
+    assert "a chunk has 0 elements" in refusal(lambda x: [tf.max(x, axis=1)], 0)
+    assert "reduces M elements, and" in refusal(lambda x: [tf.max(x, axis=1), tf.max(x, axis=0)])
+    assert "is no sum of floats" in refusal(lambda x: [a := tf.max(x, axis=1), tf.max(x - tf.expand_dims(a, 1), axis=1)])
+    assert "at other elements of the axis than its own" in refusal(lambda x: over(x, lambda x, r: tf.flip(tf.exp(x - r), 1)))
+
+
+def test_a_refused_cascade_changes_nothing() -> None:
+    with tf.Fusion() as fusion:
+        x = tf.define_tensor(["M", "N"])
+        top = tf.max(x, axis=1)
+        total = tf.sum(x + tf.expand_dims(top, 1), axis=1)
+        fusion.add_output(total)
+    before = str(fusion)
+    with pytest.raises(ScheduleError):
+        tf.cascade([top, total], 4)
+    assert str(fusion) == before

@@ -1,0 +1,76 @@
+"""Repairs of terms: the factor, put to work, gives what the term is with the other value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Literal, Operand, Read
+from taskfuse.ir.scalar import sym
+from taskfuse.ops.build import pointwise
+from taskfuse.schedule.repairs import FREE, Repairs
+
+Term = Callable[[tf.TensorView, tf.TensorView], tf.TensorView]
+
+REPAIRED: dict[str, Term] = {
+    "exp": lambda x, r: tf.exp(x - r),
+    "scaled": lambda x, r: tf.exp2((x - r) * 1.5) * x,
+    "both sides": lambda x, r: x * tf.exp(-(r - x)) * tf.exp(x - r),
+    "quotient": lambda x, r: x / tf.exp(r),
+    "masked": lambda x, r: tf.where(x > 0.2, tf.exp(x - r), 0.0),
+    "divided": lambda x, r: tf.exp((x - r) / 2.0),
+    "factor": lambda x, r: x / r,
+    "fused": lambda x, r: tf.exp(tf.fma(r, -1.0, x)),
+}
+UNKNOWN: dict[str, Term] = {
+    "sum": lambda x, r: x + r,
+    "sum of exps": lambda x, r: tf.exp(x - r) + x,
+    "sigmoid": lambda x, r: tf.sigmoid(x - r),
+    "scaled by x": lambda x, r: tf.exp((x - r) * x),
+    "condition": lambda x, r: tf.where(x > r, x, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", REPAIRED)
+def test_the_factor_makes_one_term_of_the_other(name: str) -> None:
+    with tf.Fusion() as fusion:
+        x, old, new = (tf.define_tensor(["N"], name=n) for n in ("x", "old", "new"))
+        before, after = REPAIRED[name](x, old), REPAIRED[name](x, new)
+        repair = Repairs(fusion, old).of(before)
+        assert repair is not None
+        assert repair.factor is not None
+
+        def emit(function: str, *operands: Operand) -> Operand:
+            values = [o.tensor if isinstance(o, Read) else o.value for o in operands if isinstance(o, Read | Literal)]
+            return read(pointwise(ELEMENTWISE[function], values))
+
+        def read(tv: tf.TensorView) -> Read:
+            return Read(tv, (sym("i0"),))
+
+        factor = repair.factor(read(old), read(new), emit)
+        assert isinstance(factor, Read)
+        fusion.add_output(before * factor.tensor)
+        fusion.add_output(after)
+    rng = np.random.default_rng(3)
+    repaired, wanted = fusion.evaluate(*(rng.uniform(0.5, 2, 50).astype(np.float32) for _ in range(3)))
+    np.testing.assert_allclose(repaired, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_terms_without_a_factor(name: str) -> None:
+    with tf.Fusion() as fusion:
+        x, r = tf.define_tensor(["N"]), tf.define_tensor(["N"])
+        repair = Repairs(fusion, r).of(UNKNOWN[name](x, r))
+    assert repair is None or repair.factor is None
+
+
+def test_what_does_not_read_it_is_free() -> None:
+    with tf.Fusion() as fusion:
+        x, r = tf.define_tensor(["N"]), tf.define_tensor(["N"])
+        other = tf.exp(x + r)
+        assert Repairs(fusion, r).of(tf.exp(x)) is FREE
+        assert Repairs(fusion, r, (other,)).of(tf.exp(other)) is FREE
