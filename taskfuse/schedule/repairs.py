@@ -1,8 +1,8 @@
 """How a value changes when a reduction that it reads changes, found on the elementwise graph between them.
 
-A term ``g(x, r)`` has a **repair** if ``g(x, r') = g(x, r) * h(r, r')`` for some h that does not know x: then a sum of such terms, taken with r, becomes the sum
-taken with r' by one multiplication. It is found by the rules of each function: ``x - r`` changes by the addition of ``r - r'``, ``exp`` makes a factor
-of what is added, a product has the product of its operands' factors. No op is recognised by its place in a pattern.
+A term ``g(x, r)`` has a **repair** if ``g(x, r') = g(x, r) * h(r, r')`` for some h that does not know x: then a sum of such terms, taken with r, becomes
+the sum taken with r' by one multiplication. It is found by the rules of each function: ``x - r`` changes by the addition of ``r - r'``, ``exp`` makes a
+factor of what is added, a product has the product of its operands' factors. No op is recognised by its place in a pattern.
 """
 
 from __future__ import annotations

@@ -33,6 +33,8 @@ REDUCTIONS_EXACT = ("sum", "max", "min", "any", "all")
 POSITIONS = ("argmax", "argmin")
 SCANS = ("cumsum", "cumprod", "cummax", "cummin")
 SCANS_EXACT = ("cumsum", "cummax", "cummin")
+FOLDS = ("fold", "decayed_sum")
+STEPS, STEPS_EXACT = ("fma", "maximum", "minimum", "add", "sub", "mul"), ("maximum", "minimum", "add", "sub")
 COMPOSITES = ("softmax", "layer_norm", "rms_norm", "log_softmax")
 
 EVERY_UNARY, EVERY_BINARY, EVERY_TERNARY = (
@@ -44,7 +46,7 @@ def _every(kind: OpKind, *parameters: str) -> tuple[str, ...]:
     """The ops of a kind with one result and these parameters."""
     found: list[str] = []
     for row in OPS.values():
-        if row.kind is kind and row.name not in POSITIONS:
+        if row.kind is kind and row.name not in POSITIONS + FOLDS:
             called = inspect.signature(getattr(tf, row.name))
             if called.return_annotation == "TensorView" and called.parameters.keys() >= set(parameters):
                 found.append(row.name)
@@ -359,8 +361,18 @@ class Graph:
         x = self._operand()
         if x.ndim == 0:
             return None
+        if self.chooser.chance(25):
+            return self._fold(x)
         op = self._op(SCANS, SCANS_EXACT, EVERY_SCAN)
-        return self._try(op, x, None if self.chooser.chance(20) else self.chooser.integer(0, x.ndim - 1))
+        at = None if self.chooser.chance(20) else self.chooser.integer(0, x.ndim - 1)
+        return self._try(op, x, at, **({"exclusive": True} if op in SCANS and self.chooser.chance(30) else {}))
+
+    def _fold(self, x: TensorView) -> TensorView | None:
+        """A state that takes a step for each element along an axis."""
+        step = self.chooser.pick(STEPS_EXACT if self.options.exact else STEPS)
+        others = [self._partner(x) or x] if step == "fma" else []
+        ndim = max(tv.ndim for tv in (x, *others))
+        return self._try("fold", step, x, *others, axis=self.chooser.integer(0, ndim - 1), init=self.chooser.integer(0, 2))
 
     def _gather(self) -> TensorView | None:
         """A read at the values of another tensor, some of which may be out of range."""

@@ -123,7 +123,7 @@ def test_a_fold_takes_its_steps_in_order() -> None:
         ("FOR o in 0..ceildiv(N, 2):", "FOR o in 1..ceildiv(N, 2):", ""),
         ("    IF 2*o + i < N:", "    IF 2*o + i < N && i < 1:", ""),
         ("    IF 2*o + i < N:", "    IF 2*o + i < N && o > 0:", ""),
-        ("fma(s, d[threadIdx.x, 2*o + i], x[threadIdx.x, 2*o + i])", "fma(d[threadIdx.x, 2*o + i], s, x[threadIdx.x, 2*o + i])", "it takes a step from another state"),
+        ("fma(s, d[threadIdx.x, 2*o + i],", "fma(d[threadIdx.x, 2*o + i], s,", "it takes a step from another state"),
         ("fma(s, d[threadIdx.x, 2*o + i], x", "fma(s, x[threadIdx.x, 2*o + i], x", "it reads x where d is wanted"),
         ("d[threadIdx.x, 2*o + i], x", "d[threadIdx.x, N - 1 - 2*o - i], x", "it reads index"),
         ("s = copy(0.5)  ~ start y\nFOR o in 0..ceildiv(N, 2):\n", "FOR o in 0..ceildiv(N, 2):\n  s = copy(0.5)  ~ start y\n", ""),
