@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from taskfuse.ir.atoms import ATOMS, SCALAR, VECTOR, Atom, Instruction
 from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.contraction import computes
-from taskfuse.ir.expr import Gather, is_copy
+from taskfuse.ir.expr import Gather, is_copy, padded_read
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.schedule import layouts
@@ -77,7 +77,8 @@ def cover(call: Call, atom: Atom, positions: tuple[int, ...]) -> None:
             f"let it cover an axis of {least} or more",
         )
     expr = tv.definition
-    if atom.copies_only and not (expr is None or is_copy(expr) or (atom.instruction is Instruction.VECTOR and isinstance(expr, Gather))):
+    is_padded = atom.instruction is Instruction.CP_ASYNC and padded_read(expr) is not None
+    if atom.copies_only and not (expr is None or is_copy(expr) or is_padded or (atom.instruction is Instruction.VECTOR and isinstance(expr, Gather))):
         raise call.error(
             f"the atom {atom.name} copies, but the definition of {tv.name} computes", f"vectorize a copy: {tv.name}.cache_before() or cache_after()"
         )
