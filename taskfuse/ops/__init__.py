@@ -15,7 +15,11 @@ from taskfuse.ops import (
     jagged,
     linalg,
     missing,
+<<<<<<< HEAD
     padded_groups,
+=======
+    order,
+>>>>>>> main
     pointwise,
     rearrange,
     reduce,
@@ -39,7 +43,11 @@ from taskfuse.ops.jagged import *
 from taskfuse.ops.linalg import *
 from taskfuse.ops.missing import *
 from taskfuse.ops.operators import Operators
+<<<<<<< HEAD
 from taskfuse.ops.padded_groups import *
+=======
+from taskfuse.ops.order import *
+>>>>>>> main
 from taskfuse.ops.pointwise import *
 from taskfuse.ops.rearrange import *
 from taskfuse.ops.reduce import *
@@ -62,7 +70,11 @@ __all__ += grouped.__all__
 __all__ += jagged.__all__
 __all__ += linalg.__all__
 __all__ += missing.__all__
+<<<<<<< HEAD
 __all__ += padded_groups.__all__
+=======
+__all__ += order.__all__
+>>>>>>> main
 __all__ += pointwise.__all__
 __all__ += rearrange.__all__
 __all__ += reduce.__all__
