@@ -268,7 +268,6 @@ def is_copy(expr: MathExpr) -> bool:
             return False
 
 
-<<<<<<< HEAD
 def padded_read(expr: MathExpr | None) -> Read | None:
     """The element that a copy takes where it exists, if it copies elements of one tensor, and is 0 where they do not exist."""
     match expr:
@@ -276,15 +275,6 @@ def padded_read(expr: MathExpr | None) -> Read | None:
             return read
         case _:
             return None
-=======
-def is_part(expr: MathExpr) -> bool:
-    """True if ``expr`` has elements of one tensor where a condition holds, and zeros elsewhere."""
-    match expr:
-        case Select(operands=(Read(), Literal(value=value))):
-            return value == 0
-        case _:
-            return False
->>>>>>> main
 
 
 def map_exprs(expr: MathExpr) -> Iterator[Expr]:

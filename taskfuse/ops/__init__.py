@@ -15,11 +15,8 @@ from taskfuse.ops import (
     jagged,
     linalg,
     missing,
-<<<<<<< HEAD
-    padded_groups,
-=======
     order,
->>>>>>> main
+    padded_groups,
     pointwise,
     rearrange,
     reduce,
@@ -43,11 +40,8 @@ from taskfuse.ops.jagged import *
 from taskfuse.ops.linalg import *
 from taskfuse.ops.missing import *
 from taskfuse.ops.operators import Operators
-<<<<<<< HEAD
-from taskfuse.ops.padded_groups import *
-=======
 from taskfuse.ops.order import *
->>>>>>> main
+from taskfuse.ops.padded_groups import *
 from taskfuse.ops.pointwise import *
 from taskfuse.ops.rearrange import *
 from taskfuse.ops.reduce import *
@@ -70,11 +64,8 @@ __all__ += grouped.__all__
 __all__ += jagged.__all__
 __all__ += linalg.__all__
 __all__ += missing.__all__
-<<<<<<< HEAD
-__all__ += padded_groups.__all__
-=======
 __all__ += order.__all__
->>>>>>> main
+__all__ += padded_groups.__all__
 __all__ += pointwise.__all__
 __all__ += rearrange.__all__
 __all__ += reduce.__all__

@@ -1,7 +1,7 @@
 """Products of groups of rows between which there is padding, each group with a matrix of its own: rows of padding become zeros.
 
 The layouts are those of DeepGEMM (``deep_gemm/common/types.cuh``): masked, contiguous with a group for each row, and contiguous with the ends of groups. Each
-is a batch of products whose results are read only where a row belongs to a group, so tiles that are all padding run no further than their first step.
+is a batch of products whose results are read only where a row belongs to a group, so loops over terms do not run in tiles that are all padding.
 """
 
 from __future__ import annotations

@@ -158,4 +158,4 @@ def test_compile_takes_tensor_cores(form: str) -> None:
     run = tf.compile(FORMS[form][0](), backend="sim", specialize=False, cache=False)
     (kernel,) = run.kernels
     assert "WGMMA" in str(kernel)
-    assert "FOR i16 in 0..max(select(" in str(kernel) or ", 0), 1):" in str(kernel)  # tiles of padding make one step
+    assert str(kernel).count("FOR i16 in 0..select(") == 2  # both roles skip tiles of padding

@@ -251,13 +251,11 @@ class CheckedStatements:
     def _picked(self, w: Written, rule: Pick, exists: tuple[Expr, ...]) -> None:
         """Each case is the case of the definition that holds wherever it does."""
         stmt = w.node.stmt
-<<<<<<< HEAD
         if isinstance(stmt, AsyncCopy):
             self._copied_or_zero(w, stmt, rule)
-=======
+            return
         if isinstance(stmt, TmaLoad):
             self._first_case(w, rule)
->>>>>>> main
             return
         if not isinstance(stmt, Choose):
             raise Open("it is not a choice", w.node)
@@ -275,7 +273,6 @@ class CheckedStatements:
         if not _one_holds(w.node.context.constraints, [c.cond for c in stmt.cases]):
             raise Open("in some place no case of its choice may hold", w.node)
 
-<<<<<<< HEAD
     def _copied_or_zero(self, w: Written, stmt: AsyncCopy, rule: Pick) -> None:
         """A copy of the elements of one case, with zeros where it does not hold."""
         around = known_at(w.place).given(*inside(w.place.element, self.writes.shape(w.place.tensor)))
@@ -296,7 +293,7 @@ class CheckedStatements:
         point = {f"i{k}": e for k, e in enumerate(w.place.element)}
         conditions = [substitute(c.cond, point) for c in rule.cases]
         return self._case(w.node, rule, conditions, around.given(*given), {*given})
-=======
+
     def _first_case(self, w: Written, rule: Pick) -> None:
         """A bulk copy brings what the first case of the definition says, which holds for all elements of the box that exist.
 
@@ -314,7 +311,6 @@ class CheckedStatements:
             if c not in ends and not proves(around, substitute(c, point)):
                 raise Open(f"it copies whole boxes, and {w.holds.tensor} is zero where {substitute(c, point)} fails", w.node)
         self._moved(w, source, (), past=False)
->>>>>>> main
 
     @staticmethod
     def _case(node: Node, rule: Pick, conditions: list[Expr], here: Constraints, given: set[Expr]) -> Operand:
