@@ -119,7 +119,7 @@ class GroupedGraph(Graph):
             case 0:
                 return self._try(self.chooser.pick(UNARY_EXACT), x)
             case 1:
-                return self._try("mul", x, self._input([1] * (x.ndim - 1) + [self._n], x.dtype))
+                return self._try("mul", x, self._input([*(1 for _ in x.shape[1:]), self._n], x.dtype))
             case 2:
                 kept = [self._dimension(e) for e in x.shape[:-1]]
                 return None if None in kept else self._try("mul", x, self._input([d for d in kept if d is not None] + [1], x.dtype))
