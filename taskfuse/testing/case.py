@@ -104,7 +104,7 @@ class Case:
                 array: Array = rising(rng, shape[0], *self._range(known))
             elif known is not None:
                 rows = rng.integers(0 if tv.dtype.min_value == 0 else -1, max(10, self._range(known)[1] + 1), shape)
-                array = np.sort(rows) if rng.integers(3) else rows
+                array = np.sort(rows) if rng.integers(3) or self.options.grouped else rows  # searches in tables that fall find anything
             elif tv.dtype.is_bool:
                 array = rng.integers(0, 2, shape).astype(np.bool_)
             elif tv.dtype.is_float and not self.options.exact:

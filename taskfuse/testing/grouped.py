@@ -47,8 +47,8 @@ class GroupedGraph(Graph):
         self._large = self.chooser.chance(LARGE)
         self._dtype_of_factors: DType = bfloat16 if self._large else self.chooser.pick((float32, float32, int32, bfloat16))
         self._groups = self.chooser.pick(GROUPS[:3] if self._large else GROUPS)
-        self._k = self.chooser.pick((64, 128, 80)) if self._large else self.chooser.pick(DEPTHS)
-        self._n = self.chooser.pick((64, 72)) if self._large else self.chooser.pick(COLUMNS)
+        self._k = self.chooser.pick((64, 16)) if self._large else self.chooser.pick(DEPTHS)
+        self._n = self.chooser.pick((64, 24)) if self._large else self.chooser.pick(COLUMNS)
         return [self._n]
 
     def _tile(self) -> tuple[str, int]:
@@ -77,19 +77,19 @@ class GroupedGraph(Graph):
 
     def _rows(self) -> TensorView:
         key, tile = self._tile()
-        rows = self._named("M", self.chooser.pick((150, 64, 130)) if self._large else self.chooser.pick(ROWS), tile)
+        rows = self._named("M", self.chooser.pick((80, 64)) if self._large else self.chooser.pick(ROWS), tile)
         a, b = self._factor([rows, self._k]), self._factor([self._groups, self._k, self._n])
         return self.recorder.call(tf, "grouped_matmul", a, b, self._table(self._groups + 1, rows, rising=True), **{key: tile})
 
     def _terms(self) -> TensorView:
-        terms = self._named("K", self.chooser.pick((150, 64, 130)) if self._large else self.chooser.pick(ROWS), 1)
+        terms = self._named("K", self.chooser.pick((80, 64)) if self._large else self.chooser.pick(ROWS), 1)
         known = terms.name if isinstance(terms, Dim) else terms
         a, b = self._factor([terms, self._k]), self._factor([known, self._n])
         turned: TensorView = self.recorder.call(tf, "permute", a, [1, 0])
         return self.recorder.call(tf, "grouped_matmul", turned, b, self._table(self._groups + 1, terms, rising=self.chooser.chance(50)))
 
     def _masked(self) -> TensorView:
-        rows = self._named("M", self.chooser.pick((150, 64, 130)) if self._large else self.chooser.pick(ROWS), 1)
+        rows = self._named("M", self.chooser.pick((80, 64)) if self._large else self.chooser.pick(ROWS), 1)
         a, b = self._factor([self._groups, rows, self._k]), self._factor([self._groups, self._k, self._n])
         return self.recorder.call(tf, "grouped_matmul_masked", a, b, self._table(self._groups, rows))
 
