@@ -43,9 +43,8 @@ def agreement(found: torch.Tensor, wanted: torch.Tensor) -> float:
 def main() -> None:
     """All shapes."""
     options = parser(__doc__).parse_args()
-    lines = [
-        f"{'tokens':>6} {'width':>5} {'inside':>6} {'experts':>7}  {'ours':>8} {'eager':>8} {'compile':>8}  us; theirs / ours; kernels; tokens that agree; replayed"
-    ]
+    head = f"{'tokens':>6} {'width':>5} {'inside':>6} {'experts':>7}  {'ours':>8} {'eager':>8} {'compile':>8}"
+    lines = [head + "  us; theirs / ours; kernels; tokens that agree; replayed"]
     for tokens, width, inside, experts in SHAPES:
         shapes = (tokens, width), (width, experts), (experts, width, inside), (experts, width, inside), (experts, inside, width)
         args: Tensors = tuple(torch.randn(s, device="cuda", dtype=torch.bfloat16) * s[-2] ** -0.5 for s in shapes)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import taskfuse as tf
+from taskfuse.options import Backend
 
 CHOICES = 2
 """Experts of a token."""
@@ -59,11 +60,15 @@ def mixture(tokens: int, width: int, hidden: int, experts: int) -> tf.Fusion:
 
 
 class Layer:
-    """The layer as a function on arrays."""
+    """The layer as a function on arrays.
 
-    def __init__(self, tokens: int, width: int, hidden: int, experts: int, backend: str = "auto") -> None:
-        self.route = tf.compile(routing(tokens, width, experts), backend=backend, specialize=False)
-        self.mix = tf.compile(mixture(tokens, width, hidden, experts), backend=backend, specialize=False)
+    Args:
+        backend, budget: see ``tf.compile``.
+    """
+
+    def __init__(self, tokens: int, width: int, hidden: int, experts: int, backend: Backend = "auto", budget: float = 10) -> None:
+        self.route = tf.compile(routing(tokens, width, experts), backend=backend, specialize=False, budget=budget)
+        self.mix = tf.compile(mixture(tokens, width, hidden, experts), backend=backend, specialize=False, budget=budget)
 
     def __call__(self, x: Any, gate: Any, w_gate: Any, w_up: Any, w_down: Any) -> Any:
         """Of x [tokens, width] and the matrices, the result [tokens, width]."""
@@ -102,10 +107,10 @@ def main() -> None:
     """Print the loop nest of one product, run a small layer, and print the difference from NumPy."""
     print(tf.lower(build()))
     rng = np.random.default_rng(0)
-    tokens, width, hidden, experts = 96, 64, 64, 4
+    tokens, width, hidden, experts = 16, 32, 32, 4
     shapes = (tokens, width), (width, experts), (experts, width, hidden), (experts, width, hidden), (experts, hidden, width)
     args = [(rng.standard_normal(s) / 8).astype(tf.bfloat16.numpy) for s in shapes]
-    layer = Layer(tokens, width, hidden, experts, backend="sim")
+    layer = Layer(tokens, width, hidden, experts, backend="sim", budget=1)
     found = layer(*args)
     print(f"{len(layer.route.kernels)} kernels find the rows of each expert, {len(layer.mix.kernels)} compute")
     print("largest difference from NumPy:", np.abs(found.astype(np.float64) - reference(*args)).max())
