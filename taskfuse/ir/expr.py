@@ -268,6 +268,15 @@ def is_copy(expr: MathExpr) -> bool:
             return False
 
 
+def padded_read(expr: MathExpr | None) -> Read | None:
+    """The element that a copy takes where it exists, if it copies elements of one tensor, and is 0 where they do not exist."""
+    match expr:
+        case Select(operands=(Read() as read, Literal(value=value))) if is_same_number(value, 0):
+            return read
+        case _:
+            return None
+
+
 def map_exprs(expr: MathExpr) -> Iterator[Expr]:
     """The integer expressions in the op map of ``expr``."""
     for operand in expr.operands:

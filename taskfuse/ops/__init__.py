@@ -17,6 +17,7 @@ from taskfuse.ops import (
     missing,
     number_parts,
     order,
+    padded_groups,
     pointwise,
     random,
     rearrange,
@@ -45,6 +46,7 @@ from taskfuse.ops.missing import *
 from taskfuse.ops.number_parts import *
 from taskfuse.ops.operators import Operators
 from taskfuse.ops.order import *
+from taskfuse.ops.padded_groups import *
 from taskfuse.ops.pointwise import *
 from taskfuse.ops.random import *
 from taskfuse.ops.rearrange import *
@@ -72,6 +74,7 @@ __all__ += linalg.__all__
 __all__ += missing.__all__
 __all__ += number_parts.__all__
 __all__ += order.__all__
+__all__ += padded_groups.__all__
 __all__ += pointwise.__all__
 __all__ += random.__all__
 __all__ += rearrange.__all__
