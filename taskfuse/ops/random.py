@@ -86,7 +86,7 @@ def _uniform_double(low: TensorView, high: TensorView) -> TensorView:
     return _of("add", _of("mul", cast_tensor(bits, float64), 2.0**-53), 2.0**-54)
 
 
-def _checked(op: str, fusion: Fusion, shape: Sequence[IntLike | str], seed: Seed, offset: Seed, threads: int | None) -> Shape:
+def _checked(op: str, fusion: Fusion, shape: Sequence[IntLike | str], seed: object, offset: object, threads: int | None) -> Shape:
     for value in (seed, offset):
         if isinstance(value, TensorView | Scalar):
             common_fusion(op, (value,))

@@ -143,7 +143,8 @@ def _elements(x: TensorView, windows: Sequence[_Windows], fill: int | float | bo
     lead = x.ndim - len(windows)
     shape = (*x.shape[:lead], *(w.number for w in windows), *(w.length for w in windows))
     facts = x.fusion.facts().with_ranges({str(iteration_symbol(d)): (0, e - 1) for d, e in enumerate(shape)})
-    index, inside = [], []
+    index: list[Expr] = []
+    inside: list[Expr] = []
     for d, w in enumerate(windows):
         o, k = iteration_symbol(lead + d), iteration_symbol(x.ndim + d)
         at = w.start(o) + k * w.step

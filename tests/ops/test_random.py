@@ -78,9 +78,7 @@ def test_a_kernel_of_dropout() -> None:
 def test_errors() -> None:
     with tf.Fusion("f"):
         x, whole = tf.define_tensor([4], name="x"), tf.define_tensor([4], "int32", name="n")
-        assert message(lambda: tf.rand([4], 0.5)) == (  # pyright: ignore[reportArgumentType]
-            "rand: 0.5 is no seed\nhelp: use an integer, a run-time scalar or a 0-d tensor of integers"
-        )
+        assert message(lambda: tf.rand([4], 0.5)) == ("rand: 0.5 is no seed\nhelp: use an integer, a run-time scalar or a 0-d tensor of integers")
         assert message(lambda: tf.rand([4], x)) == "rand: x (float32) is no seed\nhelp: use integers"
         assert message(lambda: tf.rand([4], whole)) == "rand: n [4] is not one number\nhelp: use a 0-d tensor or a run-time scalar"
         assert message(lambda: tf.rand([4], 0, dtype="int32")) == "rand: int32 is no float\nhelp: use tf.random_bits for integers"
