@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from taskfuse.check.bounded_variables import BoundedElement
+from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.values.choices import case_that_holds, one_holds
 from taskfuse.check.values.claims import Instructions, Place, taken
