@@ -90,7 +90,9 @@ def topk(x: TensorView, k: int, axis: int = -1, largest: bool = True) -> tuple[T
 def kthvalue(x: TensorView, k: int, axis: int = -1, keepdims: bool = False) -> tuple[TensorView, TensorView]:
     """The ``k``-th least element along ``axis`` (1: the least), and its index (int64), as ``torch.kthvalue``.
 
-    NaN is the greatest, and equal elements are in order. ``k`` is an integer constant. Raises :class:`ShapeError` if ``axis`` is out of range, or does not provably have ``k`` elements.
+    NaN is the greatest, and equal elements are in order. ``k`` is an integer constant.
+
+    Raises :class:`ShapeError` if ``axis`` is out of range, or does not provably have ``k`` elements.
     """
     check_tensor("kthvalue", x)
     number, place = count("kthvalue", "number of an element", k, 1), normalize_axis("kthvalue", axis, x.ndim, described(x))
