@@ -30,7 +30,7 @@ from taskfuse.schedule.repairs import Repair, Repairs, depends, product_of
 COPY, MUL = ELEMENTWISE["copy"], ELEMENTWISE["mul"]
 
 
-def cascade(reductions: Sequence[TensorView], chunk: int) -> tuple[TensorView, ...]:
+def cascade(reductions: Sequence[object], chunk: object) -> tuple[TensorView, ...]:
     """Make one walk of several reductions along one axis; the results stay those tensors, each computed behind the last chunk.
 
     Rounding moves: a sum is multiplied when the running maximum grows. A row of nothing but -inf has sums of 0, where the math has NaN.
@@ -47,7 +47,12 @@ def cascade(reductions: Sequence[TensorView], chunk: int) -> tuple[TensorView, .
     Raises:
         ScheduleError: no walk is known: the message names the reduction and why.
     """
-    return _Cascade(tuple(reductions), chunk).run()
+    given = tuple(tv for tv in reductions if isinstance(tv, TensorView))
+    if not given or len(given) != len(reductions):
+        raise ScheduleError(call="cascade", tensor="", reason="no tensors are given", help="give the reductions of one axis", location=caller())
+    if not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1:
+        raise Call("cascade", given[0]).error(f"a chunk has {chunk!r} elements", "use a positive integer")
+    return _Cascade(given, chunk).run()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,14 +75,9 @@ class _Cascade:
     """One call."""
 
     def __init__(self, reductions: tuple[TensorView, ...], chunk: int) -> None:
-        if not reductions or not all(isinstance(tv, TensorView) for tv in reductions):
-            raise ScheduleError(call="cascade", tensor="", reason="no tensors are given", help="give the reductions of one axis", location=caller())
         self.reductions = reductions
-        self.call = Call("cascade", reductions[0])
         self.fusion = reductions[0].fusion
         self.facts = self.fusion.facts()
-        if not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1:
-            raise self.call.error(f"a chunk has {chunk!r} elements", "use a positive integer")
         self.chunk = chunk
         self.exprs = {tv: self._checked(tv) for tv in reductions}
         self.axes = {tv: next(k for k, a in enumerate(tv.root) if a.is_reduction) for tv in reductions}
