@@ -143,10 +143,10 @@ class _Comparison:
                 _equal("combine", expr.combine, rule.combine)
                 _equal("extents of the values", expr.extents, rule.extents)
                 self._operands(expr.operands[1:], (rule.operand, *rule.values))
-            case Assemble(), Whole() as rule:
-                _equal("places of the parts", expr.places, rule.places)
-                _equal("conditions of the parts", tuple(part.valid for part in expr.parts), rule.conditions)
-                self._parts(expr.parts, rule.parts)
+            case Assemble(places=places, parts=parts), Whole() as rule:
+                _equal("places of the parts", places, rule.places)
+                _equal("conditions of the parts", tuple(part.valid for part in parts), rule.conditions)
+                self._parts(parts, rule.parts)
             case _:
                 raise Unfaithful(f"{type(expr).__name__} became {type(d.rule).__name__}")
 

@@ -78,6 +78,9 @@ def _side_by_side(reductions: Sequence[Sequence[JoinStep]]) -> list[PNode]:
 
 def _steps(statements: Statements, tv: TensorView, loops: dict[Axis, Expr], partials: Partials) -> list[JoinStep]:
     """The steps of one reduction, for one element of its result."""
+    stored = [JoinStep([statements.store(tv, loops)])] if statements.accumulator(tv) != tv.name else []
+    if isinstance(statements.definition(tv), Fold):  # a thread has all of it
+        return stored
     join = _Join(statements, tv, loops, partials)
     reduced = [(p, a) for p in reversed(INDEX_TYPES) for a in reversed(digits(tv, p)) if a.is_reduction and not join.is_alone(p, a)]
     steps: list[JoinStep] = []
@@ -88,9 +91,7 @@ def _steps(statements: Statements, tv: TensorView, loops: dict[Axis, Expr], part
             steps += join.threads(p, axis) if p.is_thread else []
     for p, axis in reduced:
         steps += [] if p.is_thread else join.blocks(p, axis)
-    if statements.accumulator(tv) != tv.name:
-        steps.append(JoinStep([statements.store(tv, loops)]))
-    return steps
+    return [*steps, *stored]
 
 
 class _Join:
@@ -98,7 +99,7 @@ class _Join:
 
     def __init__(self, statements: Statements, tv: TensorView, loops: dict[Axis, Expr], partials: Partials) -> None:
         expr = statements.definition(tv)
-        assert isinstance(expr, Reduction | Fold)  # nothing of a fold is joined
+        assert isinstance(expr, Reduction)
         self.statements, self.tv, self.expr, self.partials = statements, tv, expr, partials
         self.index_map = statements.indexer.index_maps.variant(tv, loops, MemoryType.Local, outside=True)
         self.acc = partials.accumulator(statements.first_accumulator(tv, self.index_map))
