@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import prod
 
 from taskfuse.dtypes import DType, float32
@@ -19,7 +20,7 @@ from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
 from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.loads import told
-from taskfuse.schedulers.schedule import Chosen, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import WarpSpecialized, make_roles
 from taskfuse.target import DEFAULT, Target
@@ -58,17 +59,9 @@ def matmul(
     check_call(fusion, "matmul", config, MatmulConfig)
     script = Script(fusion)
     if ragged_rows(fusion):
-        copy = copy_fusion(fusion)[0]
-        _by_tiles(Script(copy))
-        find(copy)
+        find(_by_tiles_copied(fusion))
         _by_tiles(script)
-    product = find(fusion)
-    check_types(fusion, product, tf32)
-    problem = problem_of(fusion, product, sizes, target)
-    if not problem.target.has(WGMMA_ARCH, feature=True):
-        reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problem.target.name} is {problem.target.arch}"
-        raise refuse(fusion, "matmul", reason, "tf.schedulers.simt_gemm multiplies on CUDA cores; or schedule mma.sync by hand")
-    alternatives = rank(problem)
+    product, problem, alternatives = _planned(fusion, sizes, target, tf32)
     chosen = alternatives[0].config if config is None else config
     chosen.check_fits(
         problem.target,
@@ -83,6 +76,35 @@ def matmul(
     make_roles(script, [scheduled])
     option = estimate(problem, chosen)
     return Chosen("matmul", size_of(problem), option, alternatives, config is not None, script.text, _expected(problem, option), _notes(fusion, product))
+
+
+def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
+    """The offer of :func:`matmul`.
+
+    Raises:
+        UnsupportedError: see :func:`matmul`; what the scheduling calls refuse is found when the offer is taken.
+    """
+    check_call(fusion, "matmul", None, MatmulConfig)
+    _, _, alternatives = _planned(_by_tiles_copied(fusion) if ragged_rows(fusion) else fusion, sizes, target, False)
+    return Offer(alternatives[0].us, partial(matmul, sizes=sizes, target=target))
+
+
+def _planned(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool) -> tuple[MatrixProduct, Problem, tuple[Estimate, ...]]:
+    """The product, its problem, and all parameters with their estimates, the fastest first."""
+    product = find(fusion)
+    check_types(fusion, product, tf32)
+    problem = problem_of(fusion, product, sizes, target)
+    if not problem.target.has(WGMMA_ARCH, feature=True):
+        reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problem.target.name} is {problem.target.arch}"
+        raise refuse(fusion, "matmul", reason, "tf.schedulers.simt_gemm multiplies on CUDA cores; or schedule mma.sync by hand")
+    return product, problem, rank(problem)
+
+
+def _by_tiles_copied(fusion: Fusion) -> Fusion:
+    """A copy whose ragged rows are stored tile by tile."""
+    copy = copy_fusion(fusion)[0]
+    _by_tiles(Script(copy))
+    return copy
 
 
 def _by_tiles(script: Script) -> None:

@@ -11,6 +11,7 @@ of the next product are loaded while the last one of this is stored. A result is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from taskfuse.ir.connectivity import components
 from taskfuse.ir.fusion import Fusion
@@ -22,7 +23,7 @@ from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Problem, group_of
 from taskfuse.schedulers.matmul import WGMMA_ARCH, check_types, problem_of, size_of
 from taskfuse.schedulers.products_cost import ListEstimate, ProductsConfig, estimate_list, order_of, rank_lists, work_list
-from taskfuse.schedulers.schedule import Chosen, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import Turn, WarpSpecialized, make_roles
 from taskfuse.target import DEFAULT, Target
@@ -51,14 +52,7 @@ def products(
         UnsupportedError: the fusion or the parameters do not fit this scheduler.
     """
     check_call(fusion, "products", config, ProductsConfig)
-    found = [find(fusion, outputs) for outputs in _parts(fusion)]
-    for product in found:
-        check_types(fusion, product, tf32)
-    _check_alike(fusion, found)
-    problems = [problem_of(fusion, product, sizes, target) for product in found]
-    if not problems[0].target.has(WGMMA_ARCH, feature=True):
-        raise refuse(fusion, "products", f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problems[0].target.name} is {problems[0].target.arch}")
-    alternatives = rank_lists(problems)
+    found, problems, alternatives = _planned(fusion, sizes, target, tf32)
     chosen = alternatives[0].config if config is None else config
     for problem in problems:
         chosen.of_one(1).check_fits(problem.target, problem.itemsize, problem.staged, columns_contiguous=problem.columns_contiguous)
@@ -67,6 +61,30 @@ def products(
     option = estimate_list(problems, chosen)
     size = " + ".join(size_of(p).split(",")[0] for p in problems)
     return Chosen("products", size, option, alternatives, config is not None, script.text, _expected(problems, option))
+
+
+def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
+    """The offer of :func:`products`.
+
+    Raises:
+        UnsupportedError: see :func:`products`; what the scheduling calls refuse is found when the offer is taken.
+    """
+    check_call(fusion, "products", None, ProductsConfig)
+    return Offer(_planned(fusion, sizes, target, False)[2][0].us, partial(products, sizes=sizes, target=target))
+
+
+def _planned(
+    fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool
+) -> tuple[list[MatrixProduct], list[Problem], tuple[ListEstimate, ...]]:
+    """The products, their problems, and all parameters with their estimates, the fastest first."""
+    found = [find(fusion, outputs) for outputs in _parts(fusion)]
+    for product in found:
+        check_types(fusion, product, tf32)
+    _check_alike(fusion, found)
+    problems = [problem_of(fusion, product, sizes, target) for product in found]
+    if not problems[0].target.has(WGMMA_ARCH, feature=True):
+        raise refuse(fusion, "products", f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problems[0].target.name} is {problems[0].target.arch}")
+    return found, problems, rank_lists(problems)
 
 
 def _apply(script: Script, found: Sequence[MatrixProduct], problems: Sequence[Problem], config: ProductsConfig) -> None:

@@ -20,7 +20,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.parts import Parts
 from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.alpha_equivalence import in_other_names
-from taskfuse.schedulers.auto import PRODUCTS, candidates
+from taskfuse.schedulers.auto import candidates
 from taskfuse.schedulers.budget import Budget
 from taskfuse.schedulers.candidates import Candidate, Candidates
 from taskfuse.schedulers.roofline import bytes_of, roofline
@@ -101,10 +101,10 @@ class Alike:
         """The schedules."""
         return candidates(self._part, sizes=self._sizes, target=self._target, budget=self._budget)
 
-    @cached_property
+    @property
     def has_products(self) -> bool:
-        """Whether a scheduler of products takes it."""
-        return Candidates(self._part, PRODUCTS, None, self._sizes, self._target, budget=self._budget).best is not None
+        """Whether a scheduler of products takes it, or offers to."""
+        return self.candidates.is_led
 
     @cached_property
     def bytes(self) -> float:

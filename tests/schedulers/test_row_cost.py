@@ -11,7 +11,7 @@ from taskfuse.schedulers.row_cost import RowProblem, candidates, estimate, rank
 def test_few_long_rows_are_shared_and_many_are_not() -> None:
     assert rank(RowProblem(2, 1 << 24))[0].config.blocks > 16
     assert rank(RowProblem(1 << 16, 4096))[0].config.blocks == 1
-    assert all(c.blocks == 1 for c in candidates(RowProblem(2, 1 << 24, may_share=False)))
+    assert all(c.config.blocks == 1 for c in candidates(RowProblem(2, 1 << 24, may_share=False)))
 
 
 def test_short_rows_share_a_block() -> None:
