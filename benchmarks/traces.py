@@ -119,9 +119,29 @@ def compiled(graph: Graph) -> Compiled:
     return Compiled(graph, run, eager, fast, middle - start, time.perf_counter() - middle)
 
 
+class Laps:
+    """Seconds of the parts of a measurement, told to stderr: a run has a limit, and one should see what takes long."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._parts: list[str] = []
+        self._last = time.perf_counter()
+
+    def __call__(self, part: str) -> None:
+        torch.cuda.synchronize()
+        now = time.perf_counter()
+        self._parts.append(f"{part} {now - self._last:.1f}")
+        self._last = now
+
+    def tell(self) -> None:
+        """Print them."""
+        print(f"  {self._name}: {', '.join(self._parts)} s", file=sys.stderr, flush=True)
+
+
 def measured(made: Compiled, bandwidth: float, rate: float) -> tuple[str, float]:
     """Measure one graph: its line, and torch's time compiled over ours."""
     graph, run, eager, fast = made.graph, made.run, made.eager, made.fast
+    lap = Laps(graph.name)
     first = arguments(graph)
     wanted = eager(*first)
     size = sum(t.numel() * t.element_size() for t in (*first, *wanted))
@@ -129,17 +149,24 @@ def measured(made: Compiled, bandwidth: float, rate: float) -> tuple[str, float]
     sets = [(args, [poisoned(t) for t in wanted]) for args in (first, *(arguments(graph) for _ in range(count - 1)))]
     exact = torch_function(graph, exact=True)
     wrong = ""
+    lap("inputs")
     for args, out in (sets[0], sets[-1]):
         run(*args, out=tuple(out))
+        lap("results")
         wrong = wrong or verdict(out, eager(*args), exact(*(a.double() if a.is_floating_point() else a for a in args)))
         torch.cuda.empty_cache()
+        lap("float64")
 
     def call(args: Sequence[Any]) -> None:
         run(*args, out=None if args else tuple(t.new_empty(t.shape) for t in wanted))
 
     ours = gpu_median([lambda a=args: call(a) for args, _ in sets], ROUNDS)
+    lap("ours")
     op_by_op = gpu_median([lambda a=args: eager(*a) for args, _ in sets], ROUNDS)
+    lap("op by op")
     by_torch = gpu_median([lambda a=args: fast(*a) for args, _ in sets], ROUNDS)
+    lap("compiled")
+    lap.tell()
     bound = max(1e6 * size / bandwidth, 1e6 * products(graph) / rate)
     expected = float(getattr(run.schedule, "us", math.nan))
     ops = len([n for n in graph.nodes if n.op])

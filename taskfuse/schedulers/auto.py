@@ -57,9 +57,12 @@ def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None 
     if not fusion.outputs:
         raise _refuse(fusion, "it has no outputs", "fusion.add_output(tensor)")
     found = candidates(fusion, config, sizes=sizes, target=target)
-    if found.best is None:
-        raise found.error()
-    return found.best.scheduler(fusion, config, sizes=sizes, target=target).after(found.best.schedule.refused)
+    while (best := found.best) is not None:
+        try:
+            return best.scheduler(fusion, config, sizes=sizes, target=target).after(best.schedule.refused)
+        except UnsupportedError as error:  # no kernel comes of its calls
+            found.drop(str(error.fields["reason"]))
+    raise found.error()
 
 
 def candidates(

@@ -131,27 +131,22 @@ def _rows(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, split
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, memo: Memo | None = None) -> Offer:
     """The offer of ``reduction``. Raises :class:`UnsupportedError`."""
     planned = plan("reduction", fusion, None, sizes, target, memo)
-    return Offer(planned.option.us, partial(tried, planned))
+    return Offer(planned.option.us, partial(applied, planned))
 
 
 def schedule(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
     """Make the calls, first on a copy. Raises :class:`UnsupportedError` if they make no kernel; ``fusion`` is then unchanged."""
-    tried(planned, copy_fusion(fusion)[0])
-    return _applied(planned, fusion)
-
-
-def tried(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
-    """Make the calls, and lower what they make: what the form of the space does not show (reads through views) is found here. Raises
-    :class:`UnsupportedError` if no kernel comes of them; then ``fusion`` is of no further use."""
+    copy, _ = copy_fusion(fusion)
     try:
-        found = _applied(planned, fusion)
-        lower(fusion, UNVERIFIED)
+        applied(planned, copy)
+        lower(copy, UNVERIFIED)  # what the form of the space does not show (reads through views) is found here
     except (LoweringError, ScheduleError) as error:
         raise refuse(fusion, "reduction", str(error).split("\n", 1)[0], "leave what is at fault to a fusion of its own") from error
-    return found
+    return applied(planned, fusion)
 
 
-def _applied(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
+def applied(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
+    """Make the calls. Whether a kernel comes of them is seen when it is lowered."""
     problem, expected = planned.problem, planned.option
     script = Script(fusion)
     if planned.is_changed:

@@ -190,9 +190,10 @@ def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
 
 def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) -> RowEstimate:
     """The same, with the registers of a thread and the resident blocks."""
-    held, target, figures = max(most, 1), problem.target, problem.target.rows
+    target, figures = problem.target, problem.target.rows
     threads = config.threads * config.rows
     total = ceil(problem.row_vectors / config.rows) * config.blocks
+    held = max(1, min(most, ceil(total / target.sms)) if problem.may_share else most)  # no more than there are: threads then have more registers
     together = min(total, target.sms * held)
     waves = total / together if total > 4 * together else ceil(total / together)
     trips = ceil(problem.vectors / (config.threads * config.blocks * config.unroll))

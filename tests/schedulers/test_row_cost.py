@@ -35,6 +35,15 @@ def test_every_problem_has_a_candidate(problem: RowProblem) -> None:
     assert found
 
 
+def test_no_more_residents_are_asked_for_than_there_are_blocks() -> None:
+    """A bound on registers for blocks that do not exist makes the compiler spill."""
+    few = RowProblem(512, 128, phases=2, held=((Keep.REGISTERS, 2),))
+    config = RowConfig(16, 8, 1, 1, Keep.REGISTERS)
+    assert estimate(few, config).residents == 1
+    assert estimate(replace(few, may_share=False), config).residents > 1
+    assert estimate(replace(few, rows=1 << 16), config).residents > 1
+
+
 def test_few_blocks_are_priced_for_what_each_of_them_moves() -> None:
     # sums over 512 rows of 128 columns that also store 512 KiB: two blocks, alone on their multiprocessors, move all of it one after the other
     sums = RowProblem(128, 512, is_inner=False, store_bytes=8)
