@@ -66,21 +66,31 @@ def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None 
 
 
 def candidates(
-    fusion: Fusion, config: object = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, budget: Budget | None = None
+    fusion: Fusion,
+    config: object = None,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    target: Target = DEFAULT,
+    budget: Budget | None = None,
+    lowers: bool = True,
 ) -> Candidates:
-    """The schedules of ``fusion``, which is not changed, by all of :data:`SCHEDULERS`; those of products lead."""
-    return Candidates(fusion, SCHEDULERS, config, sizes, target, _offers(), budget, len(PRODUCTS))
+    """The schedules of ``fusion``, which is not changed, by all of :data:`SCHEDULERS`; those of products lead.
+
+    Args:
+        lowers: schedulers see themselves whether a kernel comes of their calls; false where a trial of each candidate follows.
+    """
+    return Candidates(fusion, SCHEDULERS, config, sizes, target, _offers(lowers), budget, len(PRODUCTS))
 
 
-def _offers() -> Mapping[Scheduler, Offering]:
+def _offers(lowers: bool) -> Mapping[Scheduler, Offering]:
     """Functions that estimate the time of a schedule of one fusion without making it. Those of rows look for them once."""
     memo = Memo()
     return {
         matmul: matmul_offer,
         products: products_offer,
         simt_gemm: simt_gemm_offer,
-        reduction: partial(reduction_offer, memo=memo),
-        normalization: partial(normalization_offer, memo=memo),
+        reduction: partial(reduction_offer, memo=memo, lowers=lowers),
+        normalization: partial(normalization_offer, memo=memo, lowers=lowers),
         fallback: fallback_offer,
     }
 

@@ -128,21 +128,27 @@ def _rows(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, split
     return _Rows(trial, space, bool(script.lines), problem, tuple(rank(problem)))
 
 
-def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, memo: Memo | None = None) -> Offer:
+def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, memo: Memo | None = None, lowers: bool = True) -> Offer:
     """The offer of ``reduction``. Raises :class:`UnsupportedError`."""
     planned = plan("reduction", fusion, None, sizes, target, memo)
-    return Offer(planned.option.us, partial(applied, planned))
+    return Offer(planned.option.us, partial(tried if lowers else applied, planned))
 
 
 def schedule(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
     """Make the calls, first on a copy. Raises :class:`UnsupportedError` if they make no kernel; ``fusion`` is then unchanged."""
-    copy, _ = copy_fusion(fusion)
+    tried(planned, copy_fusion(fusion)[0])
+    return applied(planned, fusion)
+
+
+def tried(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
+    """Make the calls, and lower what they make: what the form of the space does not show (reads through views) is found here. Raises
+    :class:`UnsupportedError` if no kernel comes of them; then ``fusion`` is of no further use."""
     try:
-        applied(planned, copy)
-        lower(copy, UNVERIFIED)  # what the form of the space does not show (reads through views) is found here
+        found = applied(planned, fusion)
+        lower(fusion, UNVERIFIED)
     except (LoweringError, ScheduleError) as error:
         raise refuse(fusion, "reduction", str(error).split("\n", 1)[0], "leave what is at fault to a fusion of its own") from error
-    return applied(planned, fusion)
+    return found
 
 
 def applied(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
@@ -185,6 +191,7 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
         repeated=tuple((keep, phases.repeated(keep)) for keep in Keep),
         is_constant=isinstance(columns, Const),
         may_share=most is not None and most <= extent(rows),
+        has_constant_rows=isinstance(rows, Const),
         target=extent.target,
     )
 

@@ -52,6 +52,7 @@ class RowProblem:
         repeated: those that later phases compute again, by what is kept.
         is_constant: the length of a row is known: it may be kept.
         may_share: the number of rows is known to be no greater than ``rows``: blocks that share a row fit the device.
+        has_constant_rows: the number of rows is known.
         target: the GPU.
     """
 
@@ -71,6 +72,7 @@ class RowProblem:
     repeated: tuple[tuple[Keep, int], ...] = ()
     is_constant: bool = True
     may_share: bool = True
+    has_constant_rows: bool = True
     target: Target = DEFAULT
 
     @property
@@ -193,7 +195,7 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
     target, figures = problem.target, problem.target.rows
     threads = config.threads * config.rows
     total = ceil(problem.row_vectors / config.rows) * config.blocks
-    held = max(1, min(most, ceil(total / target.sms)) if problem.may_share else most)  # no more than there are: threads then have more registers
+    held = max(1, min(most, ceil(total / target.sms)) if problem.has_constant_rows else most)  # no more than there are: threads then have more registers
     together = min(total, target.sms * held)
     waves = total / together if total > 4 * together else ceil(total / together)
     trips = ceil(problem.vectors / (config.threads * config.blocks * config.unroll))

@@ -76,7 +76,7 @@ def test_a_scheduler_whose_calls_make_no_kernel_is_passed_over(monkeypatch: pyte
         fusion.add_output(tf.sum(tf.define_tensor([64, 128], name="x"), 1))
     chosen = tf.schedulers.auto(fusion)
     assert chosen.scheduler == "fallback"
-    assert ("reduction", "cannot lower tv1: no room") in [(name, reason.split(": ", 1)[1]) for name, reason in chosen.refused if "no room" in reason]
+    assert ("reduction", "cannot lower tv1: no room") in chosen.refused
 
 
 def ints(high: int, *shape: int) -> Any:

@@ -40,7 +40,7 @@ def test_no_more_residents_are_asked_for_than_there_are_blocks() -> None:
     few = RowProblem(512, 128, phases=2, held=((Keep.REGISTERS, 2),))
     config = RowConfig(16, 8, 1, 1, Keep.REGISTERS)
     assert estimate(few, config).residents == 1
-    assert estimate(replace(few, may_share=False), config).residents > 1
+    assert estimate(replace(few, has_constant_rows=False), config).residents > 1
     assert estimate(replace(few, rows=1 << 16), config).residents > 1
 
 
