@@ -18,6 +18,7 @@ from taskfuse.ops import (
     pointwise,
     rearrange,
     reduce,
+    scaled,
     scan,
     select,
     views,
@@ -42,6 +43,7 @@ from taskfuse.ops.pointwise import *
 from taskfuse.ops.rearrange import *
 from taskfuse.ops.reduce import *
 from taskfuse.ops.registry import supports
+from taskfuse.ops.scaled import *
 from taskfuse.ops.scan import *
 from taskfuse.ops.scatter import *
 from taskfuse.ops.select import *
@@ -63,6 +65,7 @@ __all__ += missing.__all__
 __all__ += pointwise.__all__
 __all__ += rearrange.__all__
 __all__ += reduce.__all__
+__all__ += scaled.__all__
 __all__ += scan.__all__
 __all__ += scatters.__all__
 __all__ += select.__all__
