@@ -79,6 +79,8 @@ class IndexMaps:
         self.grid_stride = GridStrideLoops(fusion, tree, shared_loops, ranges, self.variables)
         self.ends: dict[Loop, Expr] = {}
         self._belongs = {p.tensor: p.valid for e in fusion.exprs() if isinstance(e, Assemble) for p in e.parts if p.valid is not TRUE}
+        wholes = [[p.tensor for p in e.parts] for e in fusion.exprs() if isinstance(e, Assemble)]
+        self._updated = {tv for parts in wholes if any(isinstance(fusion.definition(part), Update) for part in parts) for tv in parts}
         self._known: dict[TensorView, IndexMap] = {}
         self._accumulating: dict[TensorView, IndexMap] = {}
 
@@ -140,7 +142,7 @@ class IndexMaps:
             facts = facts.with_range(str(item), 0, source.extent - 1)
         values = backward(tv, start)
         around = [self.variables.name(loop) for loop in self.shared_loops.path[tv]] if has_copies_of_threads(tv) else []
-        first, again = first_of_others(tv, values, memory, facts, around)
+        first, again = first_of_others(tv, values, memory, facts, around, once=tv in self._updated)
         guards += first
         bounded = self.grid_stride.bounded(tv, loops)
         for t in bounded:
