@@ -60,7 +60,7 @@ class Statements:
         self.fusion = indexer.fusion
         self.needs = needs
         self.tails = GuardElimination(indexer)
-        self.tiles = WholeTiles(indexer)
+        self.tiles = WholeTiles(indexer, self.tails)
 
     def definition(self, tv: TensorView) -> MathExpr:
         """The expression of a tensor with code."""

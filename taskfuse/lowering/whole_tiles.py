@@ -16,6 +16,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.operands import Access
 from taskfuse.lowering.domains import product
+from taskfuse.lowering.guard_elimination import GuardElimination
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.overhang import overhanging
 
@@ -23,8 +24,9 @@ from taskfuse.lowering.overhang import overhanging
 class WholeTiles:
     """Determines which code of one fusion needs no guards."""
 
-    def __init__(self, indexer: Indexer) -> None:
+    def __init__(self, indexer: Indexer, tails: GuardElimination) -> None:
         self.indexer = indexer
+        self.tails = tails
         self.fusion = indexer.fusion
         self._known: dict[TensorView, bool] = {}
 
@@ -39,6 +41,8 @@ class WholeTiles:
         expr, atom = self.fusion.definition(tv), tv.schedule.atom
         if self.is_input(tv):
             return any(map(self._is_sum, self._sums_of(tv)))
+        if self._is_staged(tv):
+            return True
         if atom is not None:
             return atom.bounds is Bounds.COVER and not self.indexer.index_maps.reading(tv).guards
         if isinstance(expr, Reduction):
@@ -71,6 +75,14 @@ class WholeTiles:
         index = tuple(e if prove(le(e, n - w), facts) else minimum(e, n - w) for e, n, w in zip(access.index, source.shape, widths, strict=True))
         return Access(access.buffer, index)
 
+    def _is_staged(self, tv: TensorView) -> bool:
+        """True for a copy in registers of Shared memory that has zeros past the end, where the copy needs no other guard than work."""
+        expr = self.fusion.definition(tv)
+        if expr is None or not is_copy(expr) or tv.schedule.atom not in (None, VECTOR) or not self.tails.run(tv):
+            return False
+        index_map = self.indexer.index_maps.of(tv)
+        return set(index_map.past_the_end().guards) <= set(index_map.work)
+
     def _sources(self, tv: TensorView) -> list[TensorView]:
         expr = self.fusion.definition(tv)
         return [] if expr is None else [o.tensor for o in storage_operands(self.fusion, expr) if isinstance(o, Read)]
@@ -102,10 +114,10 @@ class WholeTiles:
             source = stack.pop()
             if self.indexer.memory.get(source) is not MemoryType.Local:
                 return False
-            if source.schedule.atom is not None or self.is_input(source):
+            if source.schedule.atom is not None or self.is_input(source) or self._is_staged(source):
                 leaves.append(source)
             elif isinstance(self.fusion.definition(source), Pointwise):
                 stack += self._sources(source)
             else:
                 return False
-        return all(self.is_input(s) or self.are_computed(s) for s in leaves) and not all(map(self.is_input, leaves))
+        return all(self.is_input(s) or self.are_computed(s) for s in leaves) and any(s.schedule.atom not in (None, VECTOR) for s in leaves)

@@ -15,11 +15,15 @@ from taskfuse.ir.contraction import axes_of
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import TRUE, Const, is_multiple
+from taskfuse.ir.scalar import TRUE, Const, const, is_multiple
 from taskfuse.ir.storage import has_code, reads_of, resolve, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.elementwise import is_aligned
+from taskfuse.schedulers.loads import is_bulk
 from taskfuse.schedulers.schedule import refuse
+
+SPAN = 128
+"""Bytes of k, or of m or n where that is contiguous, in one row of a tile in Shared memory: the widest swizzle."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,14 +34,18 @@ class BlockInput:
         reader: the term, or the sum itself.
         position: of the reader's operand.
         has_rows, has_columns: its index depends on m, on n.
+        is_each_column: each n has an element of its own.
         is_paired: two neighbors along n are one access.
+        is_bulk: the copy engine can read a row of what belongs to the rows or columns of a tile: neighbors along m or n lie side by side.
     """
 
     reader: TensorView
     position: int
     has_rows: bool
     has_columns: bool
+    is_each_column: bool
     is_paired: bool
+    is_bulk: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +68,10 @@ class BlockSums:
 
 
 def outer_sum(fusion: Fusion, exprs: Sequence[MathExpr], product: Reduction) -> Reduction | None:
-    """The sum over a batch axis of ``product`` that all of its elements go to; ``None`` if there is none."""
+    """The sum over a batch axis of ``product`` that all of its elements go to; ``None`` if there is none, or blocks are not rows of tiles of 128 bytes."""
+    itemsize = max(read.tensor.dtype.itemsize for read in reads_of(fusion, product.output))
+    if product.output.root[-1].extent is not const(SPAN // itemsize):
+        return None
     behind = [product.output]
     for expr in exprs:
         if not has_code(fusion, expr):
@@ -86,12 +97,11 @@ def block_sums(fusion: Fusion, product: Reduction, outer: Reduction, m: int, n: 
         m, n: positions of rows and columns.
 
     Raises:
-        UnsupportedError: what stands between the sums is not computed element by element, or is needed elsewhere; or blocks are no constant number of elements.
+        UnsupportedError: what stands between the sums is not computed element by element, or is needed elsewhere.
     """
     size = product.output.root[-1].extent
     inner = product.output
-    if not isinstance(size, Const):
-        raise refuse(fusion, "matmul", f"{inner.name} sums blocks of {size} elements", "blocks of constant size")
+    assert isinstance(size, Const)
     needed = between(fusion, inner, outer.output)
     terms = tuple(e.output for e in fusion.exprs() if among(e.output, needed))
     for tv in (inner, *terms):
@@ -134,5 +144,8 @@ def _inputs(fusion: Fusion, tv: TensorView, inner: TensorView, terms: Sequence[T
             raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} in some iterations only", "pass slices as inputs")
         axes = axes_of(read)
         paired = bool(read.index) and iteration_position(read.index[-1]) == tile[1] and is_multiple(read.tensor.shape[-1], 2, fusion.facts())
-        found.append(BlockInput(tv, position, tile[0] in axes, tile[1] in axes, paired))
+        each = any(iteration_position(e) == tile[1] for e in read.index)
+        has_row = bool(read.index) and iteration_position(read.index[-1]) in tile and len(axes & {*tile}) == 1
+        bulk = has_row and all(iteration_position(e) is not None for e in read.index) and is_bulk(read.tensor, fusion.facts())
+        found.append(BlockInput(tv, position, tile[0] in axes, tile[1] in axes, each, paired, bulk))
     return found

@@ -18,7 +18,7 @@ from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, TRUE, Const, const, ge, is_multiple, prove, simplify
 from taskfuse.ir.storage import has_code, made_from, producers, reads_of, resolve, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
-from taskfuse.schedulers.block_sums import BlockSums, between, block_sums, outer_sum
+from taskfuse.schedulers.block_sums import SPAN, BlockSums, between, block_sums, outer_sum
 from taskfuse.schedulers.loads import BULK_BYTES, copy_bytes, is_bulk
 from taskfuse.schedulers.schedule import refuse
 
@@ -347,7 +347,8 @@ def _operand(fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: 
     ]
     chosen = [axes_of_index([e]).issubset(axes.batch) or axes_of_index([e - iteration_symbol(row)]).issubset(axes.batch) for e in read.index]
     start = simplify(read.index[-1] - iteration_symbol(axes.k), fusion.facts())
-    is_block = axes_of_index([start]).issubset(axes.batch) and is_multiple(start, BULK_BYTES // tv.dtype.itemsize, fusion.facts())
+    whole_rows = is_multiple(axes.extent(axes.k), SPAN // tv.dtype.itemsize, fusion.facts())
+    is_block = bool(start.free) and axes_of_index([start]).issubset(axes.batch) and whole_rows and is_multiple(start, BULK_BYTES // tv.dtype.itemsize, fusion.facts())
     if not all(w or c for w, c in zip(whole[:-1], chosen, strict=False)) or not (whole[-1] or is_block) or read.valid is not TRUE:
         index = ", ".join(map(str, read.index))
         raise refuse(fusion, "matmul", f"{expr.output.name} reads {tv.name} at [{index}]", "pass slices and reshaped arrays as inputs")

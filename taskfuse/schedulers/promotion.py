@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
@@ -36,13 +37,24 @@ class Promotion:
         self.blocks = blocks
         self.head = head
         self.inputs: list[tuple[TensorView, BlockInput]] = []
+        self.staged: list[TensorView] = []
 
     def copies(self) -> None:
-        """Let the terms read copies in registers."""
+        """Let the terms read copies in registers: of a copy in Shared memory where the copy engine brings it with the factors."""
         for given in self.blocks.inputs:
             copy = self.script.through_view(given.reader, given.position)
-            self.script.on(copy).set_memory_type(MemoryType.Local)
+            if given.is_bulk:
+                self.script.on(copy).set_memory_type(MemoryType.Shared)
+                self.staged.append(copy)
+                copy = self.script.new(copy, "cache_after")
+            else:
+                self.script.on(copy).set_memory_type(MemoryType.Local)
             self.inputs.append((copy, given))
+
+    def load(self) -> None:
+        """Bulk copies of what belongs to the rows or columns of a tile, [head, block, 128], in the ring of the factors."""
+        for tv in self.staged:
+            self.script.on(tv).circular_buffer(self.config.stages).set_atom(atoms.TMA_LOAD, (-1,))
 
     def spread(self, total: TensorView) -> None:
         """Distribute the sums, [head, block of k, m, n], over threads as the accumulators are; and with them terms and inputs."""
@@ -81,7 +93,8 @@ class Promotion:
             if given.is_paired:
                 self.script.on(tv).bind(-1, P.Vectorize)
             self.script.on(tv).inline_at(self.head + 1)
-        self.script.on(self.blocks.product).inline_at(self.head + 1)
+        for tv in (*self.staged, self.blocks.product):
+            self.script.on(tv).inline_at(self.head + 1)
 
     def members(self, mma: Task, total: TensorView, suffix: str) -> list[Node]:
         """What runs for each block: first the loads of what the terms read, then the product, then the sum of the terms."""

@@ -85,6 +85,7 @@ class WarpSpecialized:
         self._tiles()
         self._operands()
         if self.promotion is not None:
+            self.promotion.load()
             self.promotion.spread(self.result)
         self._contraction()
         self._epilogue()
@@ -191,7 +192,7 @@ class WarpSpecialized:
         self.after = [*(t for t, _ in self.sides), *self.registers, *(t for pair in self.staged for t in pair), *(t for t, _ in self.direct)]
         acc.propagate(self.after, self.head + 2)
         acc.reorder({self.head + 2: self.head})
-        shared = [s for s, _ in self.sources] + ([] if self.promotion is None else [self.multiplied])
+        shared = [s for s, _ in self.sources] + ([] if self.promotion is None else [*self.promotion.staged, self.multiplied])
         acc.propagate(shared, self.head + 1)
         script.parallelize_like(self.result, [*shared, *self.after])
         self.parts.split_off()
@@ -303,7 +304,7 @@ class WarpSpecialized:
         """What loads, and what multiplies and stores: the nodes that are to be roles."""
         script = self.script
         suffix = "" if self.turn is None else str(self.turn.number)
-        load = script.task([s for s, _ in self.sources], f"load{suffix}")
+        load = script.task([*(s for s, _ in self.sources), *(self.promotion.staged if self.promotion else ())], f"load{suffix}")
         mma = script.task([self.multiplied], f"mma{suffix}")
         multiply: list[Node] = [mma] if self.promotion is None else self.promotion.members(mma, self.result, suffix)
         members = [*multiply, script.task([*self.after, *self.parts.tensors], f"epilogue{suffix}")]
