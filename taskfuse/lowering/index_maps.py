@@ -8,7 +8,7 @@ from taskfuse.ir.axes import Axis, Rasterize, Resize, Split, is_map_symbol, iter
 from taskfuse.ir.expr import Assemble, Gather, Read, Reduction, Update
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import TRUE, Expr, Facts, conjuncts, const, elements_of, eq, ge, lt, minimum, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, Max, conjuncts, const, elements_of, eq, ge, lt, minimum, prove, simplify, substitute, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.lowering.completion import has_copies_of_threads
@@ -88,6 +88,20 @@ class IndexMaps:
         """The trips of a loop of an extent around code of ``tv``, in hardware indices and the variables of loops around it."""
         trips, end = self.grid_stride.trips(loop, extent, tv), self.ends.get(loop)
         return trips if end is None else simplify(minimum(trips, end), self.ranges.facts)
+
+    def before_ends(self, tv: TensorView, facts: Facts) -> Facts:
+        """What is known of the indices around the code of ``tv`` where loops end with their terms, too."""
+        for loop in self.shared_loops.path[tv]:
+            if loop in self.ends:
+                end = self.end(tv, loop)
+                ends = [e for e in end.args if e is not ZERO] if isinstance(end, Max) else [end]
+                facts = facts.with_assumption(lt(self.variables.symbol(loop), ends[0] if len(ends) == 1 else end))
+        return facts
+
+    def end(self, tv: TensorView, loop: Loop) -> Expr:
+        """The trips of a loop that ends with its terms, in the indices of the code of ``tv``."""
+        task = self.tree.place[tv]
+        return substitute(self.ends[loop], {p.index_name: sym(base_name(p, task)) + self.ranges.range(task, p).start for p in INDEX_TYPES})
 
     def forget(self) -> None:
         """Discard all index maps: they have guards for remainders that grid-stride loops now bound."""
