@@ -1,8 +1,8 @@
 """Products of 8-bit floats with scales, ``tf.scaled_matmul``, beside ``torch._scaled_mm`` and cuBLAS in bfloat16, and figures that DeepGEMM publishes.
 
-``python benchmarks/fp8.py [--tiles] [--write]``. Forms of scales: one of a row and one of a column (``rows``), 1 x 128 by 128 x 128 (``1d2d``), 1 x 128 by 1 x 128
-(``1d1d``). Shapes are those of DeepGEMM's tests with 4096 rows, and two more; the published figure is the best that its README says of an H800, for no shape in
-particular. Inputs are random, outputs are poisoned with NaN and compared with a product in float64; calls take turns, so that throttling hits all.
+``python benchmarks/fp8.py [--tiles] [--write]``. Forms of scales: one of a row and one of a column (``rows``), 1 x 128 by 128 x 128 (``1d2d``), 1 x 128 by
+1 x 128 (``1d1d``). Shapes are those of DeepGEMM's tests with 4096 rows, and one more; the published figure is the best that its README says of an H800, for
+no shape in particular. Inputs are random, outputs are poisoned with NaN and compared with a product in float64; calls take turns, so that throttling hits all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from taskfuse.schedulers import MatmulConfig
 SHAPES = ((4096, 2112, 7168), (4096, 24576, 1536), (4096, 32768, 512), (4096, 7168, 16384), (4096, 4096, 7168), (4096, 7168, 2048), (8192, 8192, 8192))
 PUBLISHED = "DeepGEMM publishes up to 1550 TFLOP/s of 8-bit floats with scales of 128 elements on an H800 (README, 18 April 2025)"
 BLOCK = 128
-TILES = ((128, 128, 2, 1), (128, 128, 2, 2), (128, 192, 2, 1), (128, 192, 2, 2), (128, 160, 2, 1), (192, 128, 3, 1), (192, 96, 3, 1), (128, 96, 2, 1), (64, 128, 1, 1))
+TILES = (
+    *((128, 128, 2, 1), (128, 128, 2, 2), (128, 192, 2, 1), (128, 192, 2, 2), (128, 160, 2, 1)),
+    *((192, 128, 3, 1), (192, 96, 3, 1), (128, 96, 2, 1), (64, 128, 1, 1)),
+)
 """tile_m, tile_n, warpgroups, cluster."""
 
 
@@ -74,6 +77,7 @@ def theirs(form: str, a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, s
     else:
         right = scale_b if form == "1d1d" else scale_b.T
         options = [(scale_a.T, layout) for layout in (right, right.contiguous(), right.T.contiguous().T)]
+    reason = ""
     for left, right in options:
         call = partial(torch._scaled_mm, a, b.T, scale_a=left, scale_b=right, out_dtype=torch.bfloat16)
         try:
@@ -111,7 +115,8 @@ def of_tiles(form: str, m: int, n: int, k: int) -> list[str]:
         run(*given, out=(out,))
         check(form, out, *given)
         (us,) = in_turn([lambda run=run, out=out, given=given: run(*given, out=(out,))])
-        lines.append(f"{form} {m} {n} {k}  {tile_m} x {tile_n}, {warpgroups} warpgroups, cluster {cluster}: {us:8.1f} us, {2 * m * n * k / us / 1e6:5.0f} TFLOP/s")
+        rate = 2 * m * n * k / us / 1e6
+        lines.append(f"{form} {m} {n} {k}  {tile_m} x {tile_n}, {warpgroups} warpgroups, cluster {cluster}: {us:8.1f} us, {rate:5.0f} TFLOP/s")
         print(lines[-1], flush=True)
     return lines
 

@@ -6,17 +6,18 @@ A scale that varies along k is no factor of the sum: the terms are summed block 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from taskfuse.dtypes import DTypeLike, as_dtype, float32
-from taskfuse.ir.axes import iteration_point, iteration_symbol
+from taskfuse.dtypes import DType, DTypeLike, as_dtype, float32
+from taskfuse.ir.axes import iteration_point
 from taskfuse.ir.expr import Read
 from taskfuse.ir.scalar import ONE, ZERO, Expr, ceildiv, eq, is_multiple, prove, shape_text, simplify, wrap
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.build import Shape, cast_tensor, check_tensor, common_fusion, described, dtype_error, shape_error, typed
 from taskfuse.ops.elementwise import mul
 from taskfuse.ops.linalg import matmul, sum_of_products
-from taskfuse.ops.registry import OpKind, op, same
+from taskfuse.ops.registry import OpKind, op
 from taskfuse.ops.views import view
 
 __all__ = ["scaled_matmul"]
@@ -48,7 +49,16 @@ class Scale:
         return (*lead, ZERO if rows == 0 else row // rows, block if k else ZERO) if self.tensor.ndim else ()
 
 
-@op(OpKind.PRODUCT, same, torch="_scaled_mm", numpy="")
+def _result(dtypes: Sequence[DType]) -> DType | None:
+    """The dtype of a product of factors of some dtypes, unless another is asked for."""
+    return float32 if all(_is_factor(d) for d in dtypes) else None
+
+
+def _is_factor(dtype: DType) -> bool:
+    return dtype.is_float and dtype.bits <= float32.bits
+
+
+@op(OpKind.PRODUCT, _result, torch="_scaled_mm", numpy="")
 def scaled_matmul(a: TensorView, b: TensorView, scale_a: TensorView, scale_b: TensorView, dtype: DTypeLike = float32) -> TensorView:
     """The product of ``a [M, K]`` and ``b [K, N]``, each of their elements times its scale: ``(a * scale_a) @ (b * scale_b)``, as ``torch._scaled_mm``.
 
@@ -83,7 +93,7 @@ def scaled_product(name: str, a: TensorView, b: TensorView, scale_a: TensorView,
     """
     wanted = as_dtype(dtype)
     for tv in (a, b):
-        if not tv.dtype.is_float or tv.dtype.bits > float32.bits:
+        if not _is_factor(tv.dtype):
             raise dtype_error(name, f"{typed(tv)} is no float of 8, 16 or 32 bits", "integers have exact products: tf.matmul(a, b), times the scales")
     for tv in (scale_a, scale_b):
         if tv.dtype is not float32:
@@ -119,13 +129,11 @@ def _scale(name: str, scale: TensorView, factor: TensorView, rows: int) -> Scale
         if len(found) == 2:
             by_k_last = scale if rows == -2 else _swapped(scale)
             return Scale(by_k_last, (found[0], found[1]))
-    shape = list(factor.shape)
-    shapes = []
-    for r, kk in ((ONE, ONE), (shape[rows], ONE), (shape[rows], ceildiv(shape[k], BLOCK)), (ceildiv(shape[rows], BLOCK), ceildiv(shape[k], BLOCK))):
-        shape[rows], shape[k] = r, kk
-        shapes.append(shape_text(tuple(shape)))
-        shape = [*factor.shape]
-    raise shape_error(name, f"{described(scale)} is no scale of {described(factor)}", f"it is [] or {', '.join(dict.fromkeys(shapes))}")
+    of_rows, of_k = factor.shape[rows], factor.shape[k]
+    blocks = ceildiv(of_k, BLOCK)
+    forms = ((ONE, ONE), (of_rows, ONE), (of_rows, blocks), (ceildiv(of_rows, BLOCK), blocks))
+    texts = [shape_text((*lead, *(pair if rows == -2 else pair[::-1]))) for pair in forms]
+    raise shape_error(name, f"{described(scale)} is no scale of {described(factor)}", f"it is [] or {', '.join(dict.fromkeys(texts))}")
 
 
 def _swapped(x: TensorView) -> TensorView:

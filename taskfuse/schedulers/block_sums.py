@@ -1,7 +1,7 @@
 """Products whose sum has two levels: products of blocks of k, each made into a term, and the sum of these terms over the blocks.
 
-``y[m, n] = sum over kb of f(sum over kk of a[m, kb, kk] * b[n, kb, kk], s[m, kb], ...)``: scales of blocks are such an f. The inner sum is a matrix product with
-the batch axis kb; what stands between the sums is computed element by element, and reads inputs beside it.
+``y[m, n] = sum over kb of f(sum over kk of a[m, kb, kk] * b[n, kb, kk], s[m, kb], ...)``: scales of blocks are such an f. The inner sum is a matrix product
+with the batch axis kb; what stands between the sums is computed element by element, and reads inputs beside it.
 """
 
 from __future__ import annotations
@@ -97,25 +97,24 @@ def block_sums(fusion: Fusion, product: Reduction, outer: Reduction, m: int, n: 
         m, n: positions of rows and columns.
 
     Raises:
-        UnsupportedError: what stands between the sums is not computed element by element, or is needed elsewhere.
+        UnsupportedError: what stands between the sums is not computed element by element.
     """
     size = product.output.root[-1].extent
     inner = product.output
     assert isinstance(size, Const)
     needed = between(fusion, inner, outer.output)
     terms = tuple(e.output for e in fusion.exprs() if among(e.output, needed))
-    for tv in (inner, *terms):
-        other = next((u.output for u in storage_uses(fusion, tv) if not among(u.output, [*terms, outer.output])), None)
-        if tv.is_output or other is not None:
-            what = "is an output" if other is None else f"is read by {other.name}"
-            raise refuse(fusion, "matmul", f"{tv.name} {what}, and the sum of all blocks is taken while one lies in registers", "compute it in a fusion of its own")
     (axis,) = (p for p, a in enumerate(outer.output.root) if a.is_reduction)
     inputs = tuple(found for tv in (*terms, outer.output) for found in _inputs(fusion, tv, inner, terms, (m, n)))
     return BlockSums(inner, size.value, axis, terms, inputs)
 
 
 def between(fusion: Fusion, inner: TensorView, outer: TensorView) -> list[TensorView]:
-    """The computed tensors that the outer sum needs beside the inner one."""
+    """The computed tensors that the outer sum needs beside the inner one.
+
+    Raises:
+        UnsupportedError: one is needed elsewhere.
+    """
     found: list[TensorView] = []
     stack = [outer]
     while stack:
@@ -124,6 +123,12 @@ def between(fusion: Fusion, inner: TensorView, outer: TensorView) -> list[Tensor
             if not tv.is_input and tv is not inner and not among(tv, found):
                 found.append(tv)
                 stack.append(tv)
+    for tv in (inner, *found):
+        other = next((u.output for u in storage_uses(fusion, tv) if not among(u.output, [*found, outer])), None)
+        if tv.is_output or other is not None:
+            what = "is an output" if other is None else f"is read by {other.name}"
+            reason = f"{tv.name} {what}, and is summed while it lies in registers, block by block"
+            raise refuse(fusion, "matmul", reason, "compute it in a fusion of its own")
     return found
 
 

@@ -347,8 +347,9 @@ def _operand(fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: 
     ]
     chosen = [axes_of_index([e]).issubset(axes.batch) or axes_of_index([e - iteration_symbol(row)]).issubset(axes.batch) for e in read.index]
     start = simplify(read.index[-1] - iteration_symbol(axes.k), fusion.facts())
-    whole_rows = is_multiple(axes.extent(axes.k), SPAN // tv.dtype.itemsize, fusion.facts())
-    is_block = bool(start.free) and axes_of_index([start]).issubset(axes.batch) and whole_rows and is_multiple(start, BULK_BYTES // tv.dtype.itemsize, fusion.facts())
+    steps = (axes.extent(axes.k), SPAN), (start, BULK_BYTES)
+    is_block = bool(start.free) and axes_of_index([start]).issubset(axes.batch)
+    is_block = is_block and all(is_multiple(e, size // tv.dtype.itemsize, fusion.facts()) for e, size in steps)
     if not all(w or c for w, c in zip(whole[:-1], chosen, strict=False)) or not (whole[-1] or is_block) or read.valid is not TRUE:
         index = ", ".join(map(str, read.index))
         raise refuse(fusion, "matmul", f"{expr.output.name} reads {tv.name} at [{index}]", "pass slices and reshaped arrays as inputs")

@@ -264,7 +264,8 @@ def candidates(problem: Problem) -> Iterator[MatmulConfig]:
         tiles = problem.tiles(config)
         if (config.is_pingpong and tiles <= config.blocks) or problem.m <= tile_m * (cluster - 1):
             continue  # no turns to take; nobody to share with
-        stages = next((s for s in range(MAX_STAGES, 1, -1) if replace(config, stages=s).shared_bytes(problem.itemsize, problem.staged, problem.blocks) <= room), None)
+        taken = problem.itemsize, problem.staged, problem.blocks
+        stages = next((s for s in range(MAX_STAGES, 1, -1) if replace(config, stages=s).shared_bytes(*taken) <= room), None)
         if stages is not None:
             blocks = min(config.blocks, tiles)
             yield replace(config, stages=stages, blocks=blocks, group=group_of(problem, config, blocks))

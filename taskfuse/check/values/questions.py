@@ -89,8 +89,9 @@ def equal(constraints: Constraints, a: Expr, b: Expr) -> bool:
 def _least(constraints: Constraints, e: Expr) -> Expr:
     """``e`` with the least argument in the place of a minimum in its sum, such as an index that is clamped, where one is known to be the least."""
     for term, factor in terms_of(e)[0]:
-        for arg in term.args if isinstance(term, Min) else ():
-            if all(other is arg or proves(constraints, le(arg, other)) for other in term.args):
+        args = term.args if isinstance(term, Min) else ()
+        for arg in args:
+            if all(other is arg or proves(constraints, le(arg, other)) for other in args):
                 return e + factor * (arg - term)
     return e
 
