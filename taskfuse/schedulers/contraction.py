@@ -171,7 +171,8 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None) -> MatrixP
     if last in two.rows or (last not in two.columns and max(two.rows) > max(two.columns)):
         two = two.swapped()
     axes = two.as_matrices(expr.output, last if last in two.columns else None)
-    a, b = (_operand(fusion, exprs, expr, place, read, row, axes) for place, read, row in zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True))
+    sources = zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True)
+    a, b = (_operand(fusion, exprs, expr, place, read, row, axes, in_blocks=outer is not None) for place, read, row in sources)
     if a.tensor.dtype is not b.tensor.dtype:
         raise refuse(fusion, "matmul", f"{a.tensor!r} and {b.tensor!r} have two dtypes", "convert one of them before")
     blocks = None if outer is None else block_sums(fusion, expr, outer, axes.m, axes.n)
@@ -335,7 +336,9 @@ def _reduced(result: TensorView) -> int:
     return next(p for p, a in enumerate(result.root) if a.is_reduction)
 
 
-def _operand(fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: int, read: Read, row: int, axes: MatrixAxes) -> Operand:
+def _operand(
+    fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: int, read: Read, row: int, axes: MatrixAxes, *, in_blocks: bool
+) -> Operand:
     tv = read.tensor
     if not tv.is_input:
         raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
@@ -348,7 +351,7 @@ def _operand(fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: 
     chosen = [axes_of_index([e]).issubset(axes.batch) or axes_of_index([e - iteration_symbol(row)]).issubset(axes.batch) for e in read.index]
     start = simplify(read.index[-1] - iteration_symbol(axes.k), fusion.facts())
     steps = (axes.extent(axes.k), SPAN), (start, BULK_BYTES)
-    is_block = bool(start.free) and axes_of_index([start]).issubset(axes.batch)
+    is_block = in_blocks and bool(start.free) and axes_of_index([start]).issubset(axes.batch)
     is_block = is_block and all(is_multiple(e, size // tv.dtype.itemsize, fusion.facts()) for e, size in steps)
     if not all(w or c for w, c in zip(whole[:-1], chosen, strict=False)) or not (whole[-1] or is_block) or read.valid is not TRUE:
         index = ", ".join(map(str, read.index))

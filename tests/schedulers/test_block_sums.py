@@ -70,7 +70,13 @@ def greatest() -> list[tf.TensorView]:
 
 @pytest.mark.parametrize(
     ("build", "reason"),
-    [(kept, "is an output, and is summed while it lies in registers"), (read_again, "tv2 is read by tv4"), (shifted, "reads tv2 at M - i0 - 1"), (longer, "reduces batch axes"), (greatest, "reduces batch axes")],
+    [
+        (kept, "is an output, and is summed while it lies in registers"),
+        (read_again, "tv2 is read by tv4"),
+        (shifted, "reads tv2 at M - i0 - 1"),
+        (longer, "reduces batch axes"),
+        (greatest, "reduces batch axes"),
+    ],
     ids=lambda x: getattr(x, "__name__", ""),
 )
 def test_refusals(build: Build, reason: str) -> None:
