@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskfuse.dtypes import DTypeLike
+from taskfuse.dtypes import DTypeLike, float32
 from taskfuse.errors import FusionError
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.row_tiles import RowTiles
@@ -12,6 +12,7 @@ from taskfuse.location import caller
 from taskfuse.ops.build import check_tensor, common_fusion, described, shape_error
 from taskfuse.ops.linalg import matmul
 from taskfuse.ops.registry import OpKind, op, promoted
+from taskfuse.ops.scaled import scaled_product
 from taskfuse.ops.views import view
 
 __all__ = ["grouped_matmul"]
@@ -21,7 +22,9 @@ TILE = 128
 
 
 @op(OpKind.PRODUCT, promoted, torch="_grouped_mm", numpy="")
-def grouped_matmul(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike | None = None) -> TensorView:
+def grouped_matmul(
+    a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike | None = None, *, scale_a: TensorView | None = None, scale_b: TensorView | None = None
+) -> TensorView:
     """The rows ``offsets[g]`` to ``offsets[g + 1]`` of ``a [M, K]`` times matrix g of ``b [G, K, N]``, for each group g: ``[M, N]``.
 
     It is a batch of products of tiles of 128 rows (:mod:`taskfuse.ir.row_tiles`), whose number does not depend on the offsets: one kernel serves all of them.
@@ -31,17 +34,22 @@ def grouped_matmul(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTy
         a: the rows, group by group.
         b: the matrices.
         offsets: a table of G + 1 positions in the rows of ``a``, declared with ``high=M, rising=True``.
-        dtype: of the result; by default the promoted dtype.
+        dtype: of the result; by default the promoted dtype, float32 with scales.
+        scale_a, scale_b: scales of the elements, as in :func:`scaled_matmul`: ``[]``, or for each row of ``a`` ``[M, 1]`` or ``[M, K/128]``, and for each matrix
+            what that takes for ``b``, such as ``[G, 1, N]`` or ``[G, K/128, ceil(N/128)]``.
 
     Raises:
         FusionError: ``offsets`` is not a table.
         ShapeError: the shapes do not fit, the offsets are of other rows, or there may be fewer than 128 rows and their number is not a constant.
-        DTypeError: as :func:`matmul`.
+        DTypeError: as :func:`matmul`, or :func:`scaled_matmul`.
     """
     name = "grouped_matmul"
-    for tv in (a, b, offsets):
+    scales = [scale for scale in (scale_a, scale_b) if scale is not None]
+    for tv in (a, b, offsets, *scales):
         check_tensor(name, tv)
-    fusion = common_fusion(name, (a, b, offsets))
+    fusion = common_fusion(name, (a, b, offsets, *scales))
+    if len(scales) == 1:
+        raise shape_error(name, "one factor has a scale, and the other none", "give the other one of [], tf.ones(())")
     if a.ndim != 2 or b.ndim != 3 or a.shape[1] is not b.shape[1]:
         raise shape_error(name, f"{described(a)} and {described(b)} are not rows [M, K] and matrices [G, K, N]")
     known = fusion.tables.get(offsets)
@@ -67,5 +75,16 @@ def grouped_matmul(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTy
     with fusion.call():
         factor = view(a, "row_tiles", (tiles.count, wrap(size), a.shape[1]), (tiles.start(i) + j, k))
         matrix = view(b, "of_tiles", (tiles.count, *b.shape[1:]), (tiles.group(i), j, k))
-        product = matmul(factor, matrix, dtype)
+        if scale_a is not None and scale_b is not None:
+            if scale_a.ndim and (scale_a.ndim != 2 or scale_a.shape[0] is not rows):
+                raise shape_error(name, f"{described(scale_a)} is no scale of the rows of {described(a)}", "it is [], [M, 1] or [M, K/128]")
+            if scale_b.ndim and (scale_b.ndim != 3 or scale_b.shape[0] is not groups):
+                raise shape_error(name, f"{described(scale_b)} is no scale of the matrices {described(b)}", "it is [], or [G, ...] with a scale for each matrix")
+            if scale_a.ndim:
+                scale_a = view(scale_a, "row_tiles", (tiles.count, wrap(size), scale_a.shape[1]), (tiles.start(i) + j, k))
+            if scale_b.ndim:
+                scale_b = view(scale_b, "of_tiles", (tiles.count, *scale_b.shape[1:]), (tiles.group(i), j, k))
+            product = scaled_product(name, factor, matrix, scale_a, scale_b, float32 if dtype is None else dtype)
+        else:
+            product = matmul(factor, matrix, dtype)
         return view(product, "rows_of_tiles", (rows, b.shape[2]), (tiles.tile(i), tiles.place(i), j))
