@@ -37,11 +37,10 @@ def fusion_of(form: str, m: int, n: int, k: int) -> tf.Fusion:
             scale_a, scale_b = tf.define_tensor((m, 1), f32, name="scale_a"), tf.define_tensor((1, n), f32, name="scale_b")
         else:
             scale_a = tf.define_tensor((blocks, m), f32, name="scale_a").T
-            scale_b = (
-                tf.define_tensor((-(-n // BLOCK), blocks), f32, name="scale_b").T
-                if form == "1d2d"
-                else tf.define_tensor((blocks, n), f32, name="scale_b")
-            )
+            shapes: dict[str, tuple[int, ...]] = {"1d2d": (-(-n // BLOCK), blocks), "1d1d": (blocks, n), "1dx": ()}
+            scale_b = tf.define_tensor(shapes[form], f32, name="scale_b")
+            if form == "1d2d":
+                scale_b = scale_b.T
         fusion.add_output(tf.scaled_matmul(a, b.T, scale_a, scale_b, dtype=tf.bfloat16))
     return fusion
 
