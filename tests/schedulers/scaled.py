@@ -38,3 +38,15 @@ def arguments(form: str, m: int, n: int, k: int) -> list[npt.NDArray[Any]]:
     factors = [rng.integers(-4, 5, (rows, k)).astype(ml_dtypes.float8_e4m3fn) for rows in (m, n)]
     shapes = (m, blocks) if form == "1d2d" else (blocks, m), (blocks, n) if form == "1d1d" else (-(-n // 128), blocks)
     return [*factors, *(np.exp2(rng.integers(-2, 3, s)).astype(np.float32) for s in shapes)]
+
+
+def grouped(rows: int, groups: int, n: int, k: int) -> tf.Fusion:
+    """Ragged groups of rows, each with a matrix of its own, and scales of blocks."""
+    with tf.Fusion("grouped") as fusion:
+        a, b = tf.define_tensor((rows, k), tf.float8_e4m3, name="a"), tf.define_tensor((groups, n, k), tf.float8_e4m3, name="b")
+        scale_a = tf.define_tensor((rows, k // 128), tf.float32, name="scale_a")
+        scale_b = tf.define_tensor((groups, k // 128, -(-n // 128)), tf.float32, name="scale_b")
+        offsets = tf.table("offsets", groups + 1, rows, rising=True)
+        product = tf.grouped_matmul(a, b.permute(0, 2, 1), offsets, tf.bfloat16, scale_a=scale_a, scale_b=scale_b)
+        fusion.add_output(product)
+    return fusion

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -12,7 +13,7 @@ from taskfuse.check import Verdict, verify
 from taskfuse.errors import UnsupportedError
 from taskfuse.kir import parse_kernel
 from taskfuse.schedulers import MatmulConfig, MatmulKind
-from tests.schedulers.scaled import ONE, arguments, symbolic
+from tests.schedulers.scaled import ONE, arguments, grouped, symbolic
 
 FORMS = ("1d2d", "1d1d", "bulk")
 
@@ -43,6 +44,18 @@ def test_large_tiles_are_proved_and_spill_nothing(config: MatmulConfig) -> None:
     resources = made.resources()
     assert resources is not None
     assert resources.compiled.spill_stores == 0
+
+
+def test_ragged_groups() -> None:
+    fusion = grouped(rows := 150, 2, 64, 128)
+    rng = np.random.default_rng(0)
+    factors = [rng.integers(-4, 5, s).astype(ml_dtypes.float8_e4m3fn) for s in ((rows, 128), (2, 64, 128))]
+    args = [*factors, *(np.exp2(rng.integers(-2, 3, s)).astype(np.float32) for s in ((rows, 1), (2, 1, 1))), np.array([0, 70, rows], np.int32)]
+    (wanted,) = fusion.evaluate(*args)
+    tf.schedulers.matmul(fusion, MatmulConfig(128, 64, 128, 2, 2, 0, 2, 2))
+    made = tf.lower(fusion)
+    assert made.verify().is_proved
+    assert np.array_equal(made.simulate(*args, seed=0)[0], wanted)
 
 
 def test_scales_of_rows_have_a_ring_of_their_own() -> None:
