@@ -123,7 +123,7 @@ def main() -> None:
         x = a.astype(np.float64) * scale_a.T.repeat(BLOCK, 1)
         y = b.astype(np.float64) * scale_b.repeat(BLOCK, 0).repeat(BLOCK, 1)
         error = np.abs(out.astype(np.float64) - x @ y.T) / (np.abs(x) @ np.abs(y).T)
-        print(f"{m} x {n} x {k}: off by at most {error.max():.1e} of the sizes of the terms")
+        print(f"{m} x {n} x {k}: largest difference from NumPy {error.max():.1e} of the sizes of the terms")
 
 
 if __name__ == "__main__":

@@ -39,10 +39,8 @@ class WholeTiles:
 
     def _computes(self, tv: TensorView) -> bool:
         expr, atom = self.fusion.definition(tv), tv.schedule.atom
-        if self.is_input(tv):
+        if self.is_input(tv) or self._is_staged(tv):
             return any(map(self._is_sum, self._sums_of(tv)))
-        if self._is_staged(tv):
-            return True
         if atom is not None:
             return atom.bounds is Bounds.COVER and not self.indexer.index_maps.reading(tv).guards
         if isinstance(expr, Reduction):
@@ -120,4 +118,5 @@ class WholeTiles:
                 stack += self._sources(source)
             else:
                 return False
-        return all(self.is_input(s) or self.are_computed(s) for s in leaves) and any(s.schedule.atom not in (None, VECTOR) for s in leaves)
+        tiles = [s for s in leaves if not self.is_input(s) and not self._is_staged(s)]
+        return bool(tiles) and all(map(self.are_computed, tiles))

@@ -35,7 +35,7 @@ def grouped_matmul(
         b: the matrices.
         offsets: a table of G + 1 positions in the rows of ``a``, declared with ``high=M, rising=True``.
         dtype: of the result; by default the promoted dtype, float32 with scales.
-        scale_a, scale_b: scales of the elements, as in :func:`scaled_matmul`: ``[]``, or for each row of ``a`` ``[M, 1]`` or ``[M, K/128]``, and for each matrix
+        scale_a, scale_b: scales of the elements, as in :func:`scaled_matmul`: ``[]``, or for rows of ``a`` ``[M, 1]`` or ``[M, K/128]``, and for each matrix
             what that takes for ``b``, such as ``[G, 1, N]`` or ``[G, K/128, ceil(N/128)]``.
 
     Raises:
@@ -79,7 +79,7 @@ def grouped_matmul(
             if scale_a.ndim and (scale_a.ndim != 2 or scale_a.shape[0] is not rows):
                 raise shape_error(name, f"{described(scale_a)} is no scale of the rows of {described(a)}", "it is [], [M, 1] or [M, K/128]")
             if scale_b.ndim and (scale_b.ndim != 3 or scale_b.shape[0] is not groups):
-                raise shape_error(name, f"{described(scale_b)} is no scale of the matrices {described(b)}", "it is [], or [G, ...] with a scale for each matrix")
+                raise shape_error(name, f"{described(scale_b)} is no scale of the matrices {described(b)}", "it is [], or [G, ...]: one for each matrix")
             if scale_a.ndim:
                 scale_a = view(scale_a, "row_tiles", (tiles.count, wrap(size), scale_a.shape[1]), (tiles.start(i) + j, k))
             if scale_b.ndim:

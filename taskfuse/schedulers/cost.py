@@ -194,8 +194,8 @@ def tile_time(problem: Problem, config: MatmulConfig) -> TileTime:
         "barriers": figures.step_cycles,
     }
     if problem.blocks is not None:
-        alone = cycles["tensor cores"] / config.sharing
-        cycles["promotion"] = alone + figures.promotion_cycles + (1 + problem.blocks.each_column) * config.rows * config.tile_n / LANES
+        sums = (1 + problem.blocks.each_column) * config.tile_m * config.tile_n / LANES
+        cycles["promotion"] = cycles["tensor cores"] + figures.promotion_cycles + sums
     if any(problem.access):
         tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize
         cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize, target)

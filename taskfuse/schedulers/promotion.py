@@ -2,7 +2,7 @@
 
 The products of a block lie in the accumulators of the tensor cores, which every block starts anew. Its terms are added to sums of the same layout, on the
 threads that hold them: a promotion, as that of products of 8-bit floats to sums of float32. What the terms read beside the products is loaded before the
-product of the block is waited for. While a warpgroup adds, another one multiplies.
+product of the block is waited for.
 """
 
 from __future__ import annotations
