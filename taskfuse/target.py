@@ -84,7 +84,7 @@ class ProductFigures:
         piece_cycles: for a warpgroup to convert, stage and store 64 x 64 elements; those of several warpgroups overlap.
         pingpong_cycles: for a turn to pass from one warpgroup to the next: from 4096^3, 4096 x 7168 x 2048 and 4096 x 4096 x 1024 beside shared tiles.
         promotion_cycles: for a warpgroup to wait for the products of a block and to begin the next, besides its sums. Warpgroups that share a tile were
-            measured to add at the same time, not in turns: ``benchmarks/results/fp8.txt``, on an H100, within 8% at 11 sizes and tiles.
+            measured to add at the same time, not in turns: the model differs from the 14 times of ``benchmarks/results/fp8.txt`` by 7% (root mean square).
         direct_factor: time of stores from registers, relative to staged ones.
         scattered_factor: time of stores of single elements from registers, relative to staged ones: 96 products of 197 x 197 x 64.
         side_latency_cycles: from the loads of an epilogue's further inputs to their values.

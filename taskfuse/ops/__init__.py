@@ -16,6 +16,7 @@ from taskfuse.ops import (
     linalg,
     missing,
     order,
+    padded_groups,
     pointwise,
     rearrange,
     reduce,
@@ -41,6 +42,7 @@ from taskfuse.ops.linalg import *
 from taskfuse.ops.missing import *
 from taskfuse.ops.operators import Operators
 from taskfuse.ops.order import *
+from taskfuse.ops.padded_groups import *
 from taskfuse.ops.pointwise import *
 from taskfuse.ops.rearrange import *
 from taskfuse.ops.reduce import *
@@ -65,6 +67,7 @@ __all__ += jagged.__all__
 __all__ += linalg.__all__
 __all__ += missing.__all__
 __all__ += order.__all__
+__all__ += padded_groups.__all__
 __all__ += pointwise.__all__
 __all__ += rearrange.__all__
 __all__ += reduce.__all__

@@ -79,6 +79,9 @@ ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {
     "masked_fill": lambda x, mask: tf.masked_fill(x, mask, False),
     "bmm": lambda a, b: tf.bmm(tf.reshape(a, [1, 2, 2]), tf.reshape(b, [1, 2, 2])),
     "grouped_matmul": lambda a, b: tf.grouped_matmul(a, tf.reshape(b, [1, 2, 2]), tf.table("offsets", 2, 2, rising=True)),
+    "grouped_matmul_masked": lambda a, b: tf.grouped_matmul_masked(*(tf.reshape(x, [1, 2, 2]) for x in (a, b)), tf.table("counts", 1, 2)),
+    "grouped_matmul_tiled": lambda a, b: tf.grouped_matmul_tiled(a, tf.reshape(b, [1, 2, 2]), tf.table("groups", 2, 0, low=-1), tile=2),
+    "grouped_matmul_aligned": lambda a, b: tf.grouped_matmul_aligned(a, tf.reshape(b, [1, 2, 2]), tf.table("ends", 2, 2), tile=2),
 }
 # How each op that is not an elementwise function is called on tensors [2, 2] of some dtypes.
 CALLS: dict[str, Callable[..., Any]] = {
@@ -101,6 +104,9 @@ OPERANDS = {
     "matmul": 2,
     "grouped_matmul": 2,
     "scaled_matmul": 2,
+    "grouped_matmul_masked": 2,
+    "grouped_matmul_tiled": 2,
+    "grouped_matmul_aligned": 2,
     "einsum": 2,
     "cat": 2,
     "stack": 2,

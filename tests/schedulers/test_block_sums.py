@@ -4,6 +4,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
+from taskfuse.ir.expr import Pointwise
 from taskfuse.schedulers.contraction import find
 from tests.schedulers.fusions import Build
 from tests.schedulers.scaled import symbolic
@@ -41,7 +42,7 @@ def test_any_function_of_a_block() -> None:
     product = find(built(lambda: [tf.sum(tf.square(products()), axis=2)]))
     assert product.blocks is not None
     assert product.blocks.inputs == ()
-    assert [tv.definition.op.name for tv in product.blocks.terms if isinstance(tv.definition, tf.ir.expr.Pointwise)] == ["square"]
+    assert [tv.definition.op.name for tv in product.blocks.terms if isinstance(tv.definition, Pointwise)] == ["square"]
 
 
 def kept() -> list[tf.TensorView]:

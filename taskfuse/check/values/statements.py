@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from taskfuse.check.bounded_variables import BoundedElement
@@ -19,6 +19,7 @@ from taskfuse.check.values.writes import Writes
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
+from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import TRUE, Expr, conjuncts, ge, lt, not_, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
@@ -250,6 +251,9 @@ class CheckedStatements:
     def _picked(self, w: Written, rule: Pick, exists: tuple[Expr, ...]) -> None:
         """Each case is the case of the definition that holds wherever it does."""
         stmt = w.node.stmt
+        if isinstance(stmt, AsyncCopy):
+            self._copied_or_zero(w, stmt, rule)
+            return
         if isinstance(stmt, TmaLoad):
             self._first_case(w, rule)
             return
@@ -268,6 +272,27 @@ class CheckedStatements:
             self._operand(w.node, case.operand, self._case(w.node, rule, conditions, here, {*mine}), w.holds.index, (*exists, *mine))
         if not _one_holds(w.node.context.constraints, [c.cond for c in stmt.cases]):
             raise Open("in some place no case of its choice may hold", w.node)
+
+    def _copied_or_zero(self, w: Written, stmt: AsyncCopy, rule: Pick) -> None:
+        """A copy of the elements of one case, with zeros where it does not hold."""
+        around = known_at(w.place).given(*inside(w.place.element, self.writes.shape(w.place.tensor)))
+        held = conjuncts(stmt.valid)
+        source = self._source(w, rule, around, held)
+        if not isinstance(source, Access):
+            raise Open(f"it is a copy, and {w.holds.tensor} is a constant there", w.node)
+        for k, c in enumerate(held):
+            failing = (*held[:k], not_(c))
+            here = around.given(*failing)
+            if not here.empty and not proves(around.given(*held[:k]), c) and not _is_plus_zero(self._source(w, rule, around, failing)):
+                raise Open(f"it writes a zero where {stmt.valid} fails, and elements exist there", w.node)
+        want = self.instructions.vector(w.node, stmt.source, stmt.width, source.buffer, self._element(source, w.holds))
+        self.read(want, (*held, *inside(want.element, self.writes.shape(source.buffer))), past=False)
+
+    def _source(self, w: Written, rule: Pick, around: Constraints, given: Sequence[Expr]) -> Operand:
+        """The operand of the case that holds where some conditions do."""
+        point = {f"i{k}": e for k, e in enumerate(w.place.element)}
+        conditions = [substitute(c.cond, point) for c in rule.cases]
+        return self._case(w.node, rule, conditions, around.given(*given), {*given})
 
     def _first_case(self, w: Written, rule: Pick) -> None:
         """A bulk copy brings what the first case of the definition says, which holds for all elements of the box that exist.
@@ -480,6 +505,11 @@ def _one_holds(constraints: Constraints, conditions: list[Expr]) -> bool:
             return False
         constraints = constraints.given(part)
     return True
+
+
+def _is_plus_zero(operand: Operand) -> bool:
+    """True for the bits that copies write in the place of what does not exist."""
+    return isinstance(operand, Immediate) and is_same_number(operand.value, 0)
 
 
 def _is_zero(operand: Operand) -> bool:
