@@ -43,12 +43,14 @@ class BlockCounts:
 
     Attributes:
         each_column: those with an element for each column.
+        by_piece: those with an element for several columns, which threads load for each piece of a tile.
         staged_rows, staged_columns: those with a row of elements for the rows, or the columns, of a tile in the ring of the factors.
     """
 
     each_column: int = 0
     staged_rows: int = 0
     staged_columns: int = 0
+    by_piece: int = 0
 
 
 class MatmulKind(Enum):

@@ -195,7 +195,9 @@ def tile_time(problem: Problem, config: MatmulConfig) -> TileTime:
     }
     if problem.blocks is not None:
         sums = (1 + problem.blocks.each_column) * config.tile_m * config.tile_n / LANES
-        cycles["promotion"] = cycles["tensor cores"] + figures.promotion_cycles + sums
+        of_rows = config.rows // WGMMA_ROWS
+        loaded = problem.blocks.by_piece * figures.block_load_cycles * of_rows * config.tile_n / config.columns
+        cycles["promotion"] = cycles["tensor cores"] + figures.promotion_cycles * (1 + of_rows) / 2 + sums + loaded
     if any(problem.access):
         tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize
         cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize, target)

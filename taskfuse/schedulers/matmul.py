@@ -157,7 +157,8 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         k *= product.blocks.size
         inputs = product.blocks.inputs
         rows, columns = (sum(given.is_bulk and given.has_columns is by_columns for given in inputs) for by_columns in (False, True))
-        blocks = BlockCounts(sum(given.is_each_column for given in inputs), rows, columns)
+        each = sum(given.is_each_column for given in inputs)
+        blocks = BlockCounts(each, rows, columns, sum(given.has_columns for given in inputs) - each)
     batch = prod(extent(axes.extent(p)) for p in axes.batch)
     scattered = sum(not out.is_bulk and not out.is_paired for out in product.outputs)
     direct = len(product.outputs) - staged - scattered
