@@ -64,6 +64,15 @@ ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "bincount": lambda at: tf.bincount(at[0], 3),
     "var_mean": lambda x: tf.var_mean(x)[0],
     "topk": lambda x: tf.topk(x, 1)[0],
+    "avg_pool": lambda x: tf.avg_pool(x, [2]),
+    "max_pool": lambda x: tf.max_pool(x, [2]),
+    "max_pool_with_indices": lambda x: tf.max_pool_with_indices(x, [2])[0],
+    "adaptive_avg_pool": lambda x: tf.adaptive_avg_pool(x, [1]),
+    "adaptive_max_pool": lambda x: tf.adaptive_max_pool(x, [1]),
+    "adaptive_max_pool_with_indices": lambda x: tf.adaptive_max_pool_with_indices(x, [1])[0],
+    "interpolate": lambda x: tf.interpolate(x, [4]),
+    "dropout": lambda x: tf.dropout(x, 0.5, 0),
+    "bernoulli": lambda x: tf.bernoulli(x, 0),
     "sort_with_indices": lambda x: tf.sort_with_indices(x)[0],
 }
 ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {
@@ -98,6 +107,8 @@ CALLS: dict[str, Callable[..., Any]] = {
 OPERANDS = {
     **dict.fromkeys(("scatter", "scatter_add", "scatter_reduce", "index_add", "index_put", "segment_sum"), 2),
     "masked_fill": 2,
+    "trunc_divide": 2,
+    "logical_right_shift": 2,
     "dot": 2,
     "bmm": 2,
     "outer": 2,
