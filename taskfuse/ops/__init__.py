@@ -25,6 +25,7 @@ from taskfuse.ops import (
     resample,
     scaled,
     scan,
+    search,
     select,
     views,
     windows,
@@ -57,6 +58,7 @@ from taskfuse.ops.resample import *
 from taskfuse.ops.scaled import *
 from taskfuse.ops.scan import *
 from taskfuse.ops.scatter import *
+from taskfuse.ops.search import *
 from taskfuse.ops.select import *
 from taskfuse.ops.views import *
 from taskfuse.ops.windows import *
@@ -85,6 +87,7 @@ __all__ += resample.__all__
 __all__ += scaled.__all__
 __all__ += scan.__all__
 __all__ += scatters.__all__
+__all__ += search.__all__
 __all__ += select.__all__
 __all__ += views.__all__
 __all__ += windows.__all__
