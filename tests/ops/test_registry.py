@@ -57,6 +57,7 @@ ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "split": lambda x: tf.split(x, sections=2)[0],
     "narrow": lambda x: tf.narrow(x, 0, 0, 1),
     "unfold": lambda x: tf.unfold(x, 0, 2),
+    "as_strided": lambda x: tf.as_strided(x, [2], [2]),
     "repeat": lambda x: tf.repeat(x, 2),
     "tile": lambda x: tf.tile(x, 2),
     "roll": lambda x: tf.roll(x, 1),
