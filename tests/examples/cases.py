@@ -18,11 +18,13 @@ from examples import (
     founding,
     gemm,
     gemm_cluster,
+    gemm_fp8_scaled,
     gemm_multistage,
     gemm_pingpong,
     gemm_stream_k,
     horizontal_fusion,
     matmul,
+    moe,
     nested_groups,
     pipeline,
     stream,
@@ -38,7 +40,7 @@ Array = npt.NDArray[Any]
 Expected = Sequence[tuple[Array, Array | None]]
 
 
-BF16 = ml_dtypes.bfloat16
+BF16, E4M3 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
 
 
 def sigmoid(x: Array) -> Array:
@@ -110,8 +112,23 @@ def product_expected(a: Array, b: Array) -> Expected:
     return [(a @ b.T, np.abs(a) @ np.abs(b.T))]
 
 
+def scaled_expected(a: Array, b: Array, scale_a: Array, scale_b: Array) -> Expected:
+    return product_expected(a * scale_a.T.repeat(128, 1), b * scale_b.repeat(128, 0).repeat(128, 1))
+
+
 def syr2k_expected(*args: Array) -> Expected:
     return [pair for p, q in zip(args[::2], args[1::2], strict=True) for pair in product_expected(p, q)]
+
+
+def moe_expected(x: Array, w: Array, lifted: Array, offsets: Array) -> Expected:
+    product = np.concatenate([x[start:end] @ m for start, end, m in zip(offsets[:-1].astype(int), offsets[1:].astype(int), w, strict=True)])
+    return [(product * sigmoid(product) * lifted, (np.abs(product) + 1) * np.abs(lifted))]
+
+
+def rising(shapes: Sequence[tuple[int, ...]]) -> Array:
+    """Offsets of unequal groups of the rows of the first array, one of them empty."""
+    rows, groups = shapes[0][0], shapes[-1][0] - 1
+    return np.array([0, *(rows * g // (2 * groups) for g in range(1, groups - 1)), rows // 3, rows], np.int32)
 
 
 def ulp(size: Array, dtype: np.dtype[Any]) -> Array:
@@ -128,6 +145,7 @@ class Case:
         ulp: the bound on the difference from the exact result.
         low, high: the range of the inputs.
         dtypes: of the inputs; float32 if there are none.
+        table: makes the last input from the shapes.
     """
 
     name: str
@@ -138,6 +156,7 @@ class Case:
     low: float = -2
     high: float = 2
     dtypes: Sequence[npt.DTypeLike] = ()
+    table: Callable[[Sequence[tuple[int, ...]]], Array] | None = None
 
     @property
     def module(self) -> ModuleType:
@@ -148,7 +167,8 @@ class Case:
     def arguments(self, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
         rng = np.random.default_rng(0)
         dtypes = self.dtypes or [np.float32] * len(shapes)
-        return [rng.uniform(self.low, self.high, shape).astype(dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+        found = [rng.uniform(self.low, self.high, shape).astype(dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+        return found if self.table is None else [*found[:-1], self.table(shapes)]
 
 
 CASES = (
@@ -172,7 +192,16 @@ CASES = (
         Case(name, build, product_expected, 0.02, [[(m, k), (n, k)] for m, n, k in [(300, 136, 72), (1, 8, 8)]], dtypes=(BF16, BF16))
         for name, build in (("gemm_pingpong", gemm_pingpong.build), ("gemm_cluster", gemm_cluster.build))
     ),
+    Case("moe", moe.build, moe_expected, 4, [[(150, 64), (3, 64, 64), (150, 64), (4,)]], dtypes=(BF16, BF16, BF16, np.int32), table=rising),
     Case("gemm_stream_k", gemm_stream_k.build, product_expected, 0.02, [[(128, 512), (192, 512)]], dtypes=(BF16, BF16)),
+    Case(
+        "gemm_fp8_scaled",
+        gemm_fp8_scaled.build,
+        scaled_expected,
+        0.02,
+        [[(132, 256), (128, 256), (2, 132), (1, 2)]],
+        dtypes=(E4M3, E4M3, np.float32, np.float32),
+    ),
     Case("syr2k", syr2k.build, syr2k_expected, 0.02, [[(64, 64), (64, 64), (64, 64), (128, 64), (32, 64), (160, 64)]], dtypes=(BF16,) * 6),
     Case("gemm_multistage", gemm_multistage.build, product_expected, 0.02, [[(m, k), (n, k)] for m, n, k in [(40, 24, 192), (1, 8, 64)]], dtypes=(BF16, BF16)),
 )
