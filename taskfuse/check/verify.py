@@ -13,6 +13,7 @@ from taskfuse.check.defined import DIVISORS, defined, without_value
 from taskfuse.check.drawn_launches import drawn_extents
 from taskfuse.check.known import unknown
 from taskfuse.check.order import deadlocks, initialization
+from taskfuse.check.queues import owned
 from taskfuse.check.races import Races
 from taskfuse.check.refuted import TooLarge, WorkBudget
 from taskfuse.check.registers import budgets, in_flight, released
@@ -40,6 +41,7 @@ ASSUMPTIONS = (
 ORDER_ONLY = "what it computes is right: the kernel has no definitions"
 ARITHMETIC = "sums and products are associative and commutative; float32 products of tensor cores are those of tf32"
 RESIDENT = "all blocks of the grid are resident at once"
+CLAIMS = "the counters of queues are zero when the launch begins"
 COUNTERS = "counters of semaphores and of barriers of the grid are zero when the launch begins"
 SCOPE = "an arrival at the mbarrier of another block, in the scope of a block, orders reads of a slot before its next fill by an engine"
 
@@ -58,6 +60,7 @@ def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certific
         broken = _broken(kernel)
     if broken is not None:
         return Certificate(kernel.name, (broken,))
+    kernel = owned(kernel)
     if extents is None:
         return _certificate(kernel, (), kernel.launch_registers)
     chosen = tuple((e.name, extents[e.name]) for e in kernel.extents if e.name in extents)
