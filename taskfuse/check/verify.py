@@ -60,16 +60,17 @@ def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certific
         broken = _broken(kernel)
     if broken is not None:
         return Certificate(kernel.name, (broken,))
+    claims = bool(kernel.queues)
     kernel = owned(kernel)
     if extents is None:
-        return _certificate(kernel, (), kernel.launch_registers)
+        return _certificate(kernel, (), kernel.launch_registers, claims=claims)
     chosen = tuple((e.name, extents[e.name]) for e in kernel.extents if e.name in extents)
     try:
         chosen_kernel = specialized(kernel, extents)
         lost = without_value(kernel, extents)
         if lost is not None:
             return Certificate(kernel.name, Argument([lost]), extents=chosen)
-        return _certificate(chosen_kernel, chosen, kernel.launch_registers)
+        return _certificate(chosen_kernel, chosen, kernel.launch_registers, claims=claims)
     except (ZeroDivisionError, IndexError) as error:
         reason = f"an expression has no value at these extents: {error}"
         return Certificate(kernel.name, Argument([Obligation(Layer.ADDRESS, "extents", Verdict.OUTSIDE, reason)]), extents=chosen)
@@ -85,13 +86,14 @@ def _broken(kernel: Kernel) -> Obligation | None:
     return unknown(kernel)
 
 
-def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched: int | None) -> Certificate:
+def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched: int | None, *, claims: bool) -> Certificate:
     budget = f"a launch gives each thread {'all' if launched is None else launched} registers that its bounds allow"
     more = (
         (ORDER_ONLY, not kernel.definitions),
         (ARITHMETIC, bool(kernel.definitions)),
         (RESIDENT, kernel.is_cooperative),
         (COUNTERS, kernel.is_cooperative),
+        (CLAIMS, claims),
         (SCOPE, any(isinstance(s, Arrive) and s.across for s in walk(kernel))),
         (TENSORS, assumes_tensors(kernel)),
         (budget, any(isinstance(s, SetMaxNReg) for s in walk(kernel))),

@@ -25,6 +25,7 @@ from taskfuse.lowering.locations import Locations, located
 from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, Walk, base_name, children
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
 from taskfuse.schedule.order import is_vertical
+from taskfuse.schedule.shared_loops import Loop
 from taskfuse.target import Target
 
 
@@ -80,7 +81,7 @@ class Emitter:
         self.ranges = ranges
         self.target = target
         self.lines = Locations(fusion)
-        self.queues: dict[Expr, str] = {}  # by the number of their items
+        self.queues: dict[Loop, WorkQueue] = {}  # of loops over items that blocks claim, in all roles
 
     def body(self, nodes: list[PNode], facts: Facts) -> tuple[Stmt, ...]:
         """Kernel-IR statements of a block."""
@@ -150,7 +151,7 @@ class Emitter:
                 assert n.loop is not None
                 reason = "it counts the trips of a loop over claimed items"
                 raise refused(next(iter(n.loop.axes)), reason, "deal the items to blocks: without tf.tiles.dynamic()")
-            queue = self.queues.setdefault(items.stop, f"queue{len(self.queues)}")
+            queue = self.queues.setdefault(n.loop, WorkQueue(f"queue{len(self.queues)}", items.stop)).name
             value = {str(items.item): item}
         else:
             queue = None
@@ -212,6 +213,6 @@ class Emitter:
             body=in_grid((*head, *body, *tail), cluster),
             cluster=cluster,
             semaphores=tuple(semaphores),
-            queues=tuple(WorkQueue(name, size) for size, name in self.queues.items()),
+            queues=tuple(self.queues.values()),
             residents=fusion.residents,
         )

@@ -77,7 +77,7 @@ def _apply(script: Script, found: Sequence[MatrixProduct], problems: Sequence[Pr
         script.comment(f"product {number}")
         tiles = _tiles(found[k], config)
         one = config.of_one(group_of(problems[k], config.of_one(1), config.blocks))
-        turn = Turn(number, simplify(-start % config.blocks, script.fusion.facts()))
+        turn = Turn(number, simplify(-start % config.blocks, script.fusion.facts()), config.is_dynamic)
         scheduled.append(WarpSpecialized(script, found[k], one, turn))
         scheduled[-1].apply()
         start = simplify(start + tiles, script.fusion.facts())

@@ -18,5 +18,7 @@ LARGER: dict[str, Sequence[Sequence[tuple[int, ...]]]] = {
     "gemm": [[(1000, 520), (712, 520), (712,)]],
     **{name: [[(1000, 520), (712, 520)]] for name in ("gemm_pingpong", "gemm_cluster")},
     "syr2k": [[(64, 64), (64, 64), (64, 64), (128, 64), (32, 64), (160, 64)]],  # its extents are constants
+    "gemm_dynamic": [[(1000, 520), (712, 520), (712,)]],
+    "gemm_stream_k": [[(128, 512), (192, 512)]],  # its extents are constants
     "gemm_multistage": [[(1000, 512), (712, 512)]],
 }
