@@ -220,6 +220,8 @@ class StatementPrinter:
         outside = replace(scope, depth=scope.depth - 1)
         claim = f"({i} = {ptx.CLAIM.name}({claims}, {counter}, {position}))"
         w.line(outside, f"for (int {position} = 0, {i}; {claim} < {scope.indices.text(stmt.stop, Level.SHIFT)}; ++{position}) {{")
+        if self._chaos is not None:  # who claims what changes
+            self._delay(scope)
         self.body(stmt.body, scope)
         w.line(outside, "}")
 

@@ -5,6 +5,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.check.queues import owned
+from taskfuse.count import count
 from taskfuse.errors import LoweringError, SimulationError
 from taskfuse.kir import parse_kernel
 from taskfuse.schedulers import ProductsConfig
@@ -119,6 +120,12 @@ def test_the_text_claims_from_a_counter_that_launches_set_to_zero() -> None:
     assert "q_counter" in text
     assert text.count("queue_claim(q, q_counter, ") == 2
     assert "k <= T; k += 64) q[k] = -1;" in text
+
+
+def test_a_block_is_counted_with_its_fair_share() -> None:
+    dealt = changed(" of q:", " step 3:", "FOR w in 0", "FOR w in blockIdx.x", "FOR v in 0", "FOR v in blockIdx.x")
+    claimed, even = (count(parse_kernel(text), {"T": 99}) for text in (CLAIMS, dealt))
+    assert str(claimed) == str(even)
 
 
 @pytest.mark.parametrize(
