@@ -147,8 +147,8 @@ class Emitter:
         value = {str(items.item): item, n.var: (item - items.start) // items.step}
         inside = self.body(n.body, facts)
         if items.claimed:
+            assert n.loop is not None
             if any(n.var in e.free for s in walk(inside) for e in expressions(s)):
-                assert n.loop is not None
                 reason = "it counts the trips of a loop over claimed items"
                 raise refused(next(iter(n.loop.axes)), reason, "deal the items to blocks: without tf.tiles.dynamic()")
             queue = self.queues.setdefault(n.loop, WorkQueue(f"queue{len(self.queues)}", items.stop)).name

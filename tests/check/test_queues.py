@@ -153,6 +153,13 @@ def test_lists_whose_tiles_blocks_claim_are_proved() -> None:
     assert str(copy) == str(fusion)
 
 
+def test_tiles_that_are_claimed_need_room() -> None:
+    fusion = list_of(((2048, 2048, 64), (2048, 2048, 64)))
+    with pytest.raises(tf.errors.UnsupportedError, match="2056 of them for the tiles that a block claims"):
+        tf.schedulers.products(fusion, ProductsConfig(stages=6, is_dynamic=True))
+    tf.schedulers.products(fusion, ProductsConfig(stages=5, is_dynamic=True))
+
+
 def test_what_no_loop_goes_over_is_refused() -> None:
     with tf.Fusion("rows") as fusion:
         x = tf.define_tensor(["N", 32], name="x")
