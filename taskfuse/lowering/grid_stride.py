@@ -25,7 +25,7 @@ from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, MemoryType, ParallelType
 from taskfuse.lowering.completion import has_copies_of_threads
-from taskfuse.lowering.domains import backward, bound, digit_values, digits, divides, refused
+from taskfuse.lowering.domains import ancestors, backward, bound, digit_values, digits, divides, refused
 from taskfuse.lowering.plan import LoopVariables, Walk
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
 from taskfuse.schedule.order import Tree
@@ -201,7 +201,10 @@ class GridStrideLoops:
         made = next((t for t in tv.schedule.transforms if isinstance(t, Rasterize) and tv.root[0] in t.sources), None)
         loop = self._shared_loops.path[tv][0]
         unread = (x for x in loop.axes if x is not tv and (x.is_output or any(use.output not in loop.axes for use in storage_uses(self._fusion, x))))
-        return None if made is None or any(unread) else (loop, _Ragged(made.maps, made.sources.index(tv.root[0]), condition))
+        if made is None or any(unread):
+            return None
+        counting = [a for a, inner in self._around(tv) if inner is not loop and tv.schedule.ptype(a).is_loop and made.result in ancestors(tv, (a,))]
+        return None if counting else (loop, _Ragged(made.maps, made.sources.index(tv.root[0]), condition))
 
     def _split(self, tv: TensorView, axis: Axis) -> Split | None:
         """The split with a remainder whose outer axis is ``axis`` and whose inner axis is bound to a block index."""
