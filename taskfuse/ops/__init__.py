@@ -23,7 +23,9 @@ from taskfuse.ops import (
     rearrange,
     reduce,
     resample,
+    scaled,
     scan,
+    search,
     select,
     views,
     windows,
@@ -53,8 +55,10 @@ from taskfuse.ops.rearrange import *
 from taskfuse.ops.reduce import *
 from taskfuse.ops.registry import supports
 from taskfuse.ops.resample import *
+from taskfuse.ops.scaled import *
 from taskfuse.ops.scan import *
 from taskfuse.ops.scatter import *
+from taskfuse.ops.search import *
 from taskfuse.ops.select import *
 from taskfuse.ops.views import *
 from taskfuse.ops.windows import *
@@ -80,8 +84,10 @@ __all__ += random.__all__
 __all__ += rearrange.__all__
 __all__ += reduce.__all__
 __all__ += resample.__all__
+__all__ += scaled.__all__
 __all__ += scan.__all__
 __all__ += scatters.__all__
+__all__ += search.__all__
 __all__ += select.__all__
 __all__ += views.__all__
 __all__ += windows.__all__

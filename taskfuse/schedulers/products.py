@@ -116,6 +116,8 @@ def _check_alike(fusion: Fusion, found: Sequence[MatrixProduct]) -> None:
     first = found[0]
     for product in found:
         name = product.axes.result.name
+        if product.blocks is not None:
+            raise refuse(fusion, "products", f"{name} sums products of blocks", "leave that product to a fusion of its own")
         if product.reductions:
             raise refuse(fusion, "products", f"{product.reductions[0].tensor.name} reduces {name}", "leave that product to a fusion of its own")
         for mine, theirs in ((product.a, first.a), (product.b, first.b)):
