@@ -246,4 +246,3 @@ def written(gm: GraphModule, order: Sequence[Node | int], regions: Mapping[int, 
             body.append(f"    del {', '.join(dropped[k])}")
     body.append(f"    return {results}")
     return Program("\n".join(body) + "\n", writer.constants)
-
