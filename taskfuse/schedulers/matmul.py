@@ -14,7 +14,7 @@ from taskfuse.ir.storage import resolve
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.scatter import ragged_rows
 from taskfuse.schedule.through_view import is_whole, own_index
-from taskfuse.schedulers.config import MatmulConfig
+from taskfuse.schedulers.config import BlockCounts, MatmulConfig
 from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
 from taskfuse.schedulers.elementwise import cost
@@ -77,6 +77,7 @@ def matmul(
         columns_contiguous=problem.columns_contiguous,
         columns_by_threads=problem.columns_by_threads,
         is_reduced=problem.is_reduced,
+        blocks=problem.blocks,
     )
     scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns)
     scheduled.apply()
@@ -107,7 +108,7 @@ def size_of(p: Problem) -> str:
 def _expected(p: Problem, e: Estimate) -> str:
     return (
         f"{p.tiles(e.config)} tiles in {e.waves} wave{'s' if e.waves > 1 else ''}, {e.efficiency:.0%} full; a step of k waits for: {e.bound}; "
-        f"{e.config.shared_bytes(p.itemsize, p.staged) // 1024} KiB of Shared memory; expected: {e.us:.1f} us"
+        f"{e.config.shared_bytes(p.itemsize, p.staged, p.blocks) // 1024} KiB of Shared memory; expected: {e.us:.1f} us"
     )
 
 
@@ -121,7 +122,7 @@ def _notes(fusion: Fusion, product: MatrixProduct) -> tuple[str, ...]:
 
 def check_types(fusion: Fusion, product: MatrixProduct, tf32: bool) -> None:
     """Raises :class:`UnsupportedError` if no instruction of the tensor cores multiplies such factors."""
-    factor, result = product.a.tensor.dtype, product.axes.result.dtype
+    factor, result = product.a.tensor.dtype, product.multiplied.dtype
     sums = accumulator_dtype(factor, product.b.tensor.dtype)
     if sums is not result:
         raise refuse(fusion, "matmul", f"products of {factor.name} in {result.name}", _what_there_is(sums))
@@ -151,6 +152,13 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
     staged = sum(out.is_bulk for out in product.outputs)
     axes = product.axes
     m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
+    blocks = None
+    if product.blocks is not None:
+        k *= product.blocks.size
+        inputs = product.blocks.inputs
+        rows, columns = (sum(given.is_bulk and given.has_columns is by_columns for given in inputs) for by_columns in (False, True))
+        each = sum(given.is_each_column for given in inputs)
+        blocks = BlockCounts(each, rows, columns, sum(given.has_columns for given in inputs) - each)
     batch = prod(extent(axes.extent(p)) for p in axes.batch)
     scattered = sum(not out.is_bulk and not out.is_paired for out in product.outputs)
     direct = len(product.outputs) - staged - scattered
@@ -164,5 +172,6 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
     by_columns = not product.b.is_k_major
     matrices = prod(extent(e) for e in product.b.tensor.shape) // max(1, n * k)
     return Problem(
-        m, n, k, batch, itemsize, staged, direct, scattered, extent.target, by_columns, access, rows, columns, sides, wide, product.held, work, matrices
+        m, n, k, batch, itemsize, staged, direct, scattered, extent.target, by_columns, access, rows, columns, sides, wide, product.held, work, matrices,
+        blocks,
     )

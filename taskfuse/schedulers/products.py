@@ -27,6 +27,9 @@ from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import Turn, WarpSpecialized, make_roles
 from taskfuse.target import DEFAULT, Target
 
+CLAIM_BYTES = 4
+"""Of Shared memory, for each tile that a block may claim."""
+
 
 @tries_parameters
 def products(
@@ -62,11 +65,24 @@ def products(
     chosen = alternatives[0].config if config is None else config
     for problem in problems:
         chosen.of_one(1).check_fits(problem.target, problem.itemsize, problem.staged, columns_contiguous=problem.columns_contiguous)
+    if chosen.is_dynamic:
+        _check_claims(problems, chosen)
     script = Script(fusion)
     _apply(script, found, problems, chosen)
     option = estimate_list(problems, chosen)
     size = " + ".join(size_of(p).split(",")[0] for p in problems)
     return Chosen("products", size, option, alternatives, config is not None, script.text, _expected(problems, option))
+
+
+def _check_claims(problems: Sequence[Problem], config: ProductsConfig) -> None:
+    """A block has room for the numbers of all tiles, and that there are no more. Raises :class:`UnsupportedError`."""
+    one, room = config.of_one(1), problems[0].target.limits.block_shared
+    claims = CLAIM_BYTES * (work_list(problems, config).tiles + len(problems))
+    needed = max(one.shared_bytes(p.itemsize, p.staged) for p in problems) + claims
+    if needed > room:
+        raise config.error(
+            f"it takes {needed} bytes of Shared memory, {claims} of them for the tiles that a block claims, and a block has {room}", "use fewer stages"
+        )
 
 
 def _apply(script: Script, found: Sequence[MatrixProduct], problems: Sequence[Problem], config: ProductsConfig) -> None:
@@ -77,7 +93,7 @@ def _apply(script: Script, found: Sequence[MatrixProduct], problems: Sequence[Pr
         script.comment(f"product {number}")
         tiles = _tiles(found[k], config)
         one = config.of_one(group_of(problems[k], config.of_one(1), config.blocks))
-        turn = Turn(number, simplify(-start % config.blocks, script.fusion.facts()))
+        turn = Turn(number, simplify(-start % config.blocks, script.fusion.facts()), config.is_dynamic)
         scheduled.append(WarpSpecialized(script, found[k], one, turn))
         scheduled[-1].apply()
         start = simplify(start + tiles, script.fusion.facts())
@@ -116,6 +132,8 @@ def _check_alike(fusion: Fusion, found: Sequence[MatrixProduct]) -> None:
     first = found[0]
     for product in found:
         name = product.axes.result.name
+        if product.blocks is not None:
+            raise refuse(fusion, "products", f"{name} sums products of blocks", "leave that product to a fusion of its own")
         if product.reductions:
             raise refuse(fusion, "products", f"{product.reductions[0].tensor.name} reduces {name}", "leave that product to a fusion of its own")
         for mine, theirs in ((product.a, first.a), (product.b, first.b)):
