@@ -249,7 +249,7 @@ def unfold(x: TensorView, axis: int, size: int, step: int = 1) -> TensorView:
     return view(x, "unfold", [*(windows if d == place else e for d, e in enumerate(x.shape)), wrap(width)], index)
 
 
-@op(OpKind.VIEW, same, numpy="")
+@op(OpKind.VIEW, same, torch="", numpy="")
 def as_strided(x: TensorView, size: Sequence[IntLike], stride: Sequence[int], offset: int = 0) -> TensorView:
     """The element ``offset + i * stride[0] + j * stride[1] + ...`` of ``x`` in row-major order at ``[i, j, ...]``: a view.
 

@@ -28,6 +28,9 @@ from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import Turn, WarpSpecialized, make_roles
 from taskfuse.target import DEFAULT, Target
 
+CLAIM_BYTES = 4
+"""Of Shared memory, for each tile that a block may claim."""
+
 
 @tries_parameters
 def products(
@@ -56,6 +59,8 @@ def products(
     chosen = alternatives[0].config if config is None else config
     for problem in problems:
         chosen.of_one(1).check_fits(problem.target, problem.itemsize, problem.staged, columns_contiguous=problem.columns_contiguous)
+    if chosen.is_dynamic:
+        _check_claims(problems, chosen)
     script = Script(fusion)
     _apply(script, found, problems, chosen)
     option = estimate_list(problems, chosen)
@@ -87,6 +92,17 @@ def _planned(
     return found, problems, rank_lists(problems)
 
 
+def _check_claims(problems: Sequence[Problem], config: ProductsConfig) -> None:
+    """A block has room for the numbers of all tiles, and that there are no more. Raises :class:`UnsupportedError`."""
+    one, room = config.of_one(1), problems[0].target.limits.block_shared
+    claims = CLAIM_BYTES * (work_list(problems, config).tiles + len(problems))
+    needed = max(one.shared_bytes(p.itemsize, p.staged) for p in problems) + claims
+    if needed > room:
+        raise config.error(
+            f"it takes {needed} bytes of Shared memory, {claims} of them for the tiles that a block claims, and a block has {room}", "use fewer stages"
+        )
+
+
 def _apply(script: Script, found: Sequence[MatrixProduct], problems: Sequence[Problem], config: ProductsConfig) -> None:
     """Make the calls, product after product in the order of the list."""
     scheduled: list[WarpSpecialized] = []
@@ -95,7 +111,7 @@ def _apply(script: Script, found: Sequence[MatrixProduct], problems: Sequence[Pr
         script.comment(f"product {number}")
         tiles = _tiles(found[k], config)
         one = config.of_one(group_of(problems[k], config.of_one(1), config.blocks))
-        turn = Turn(number, simplify(-start % config.blocks, script.fusion.facts()))
+        turn = Turn(number, simplify(-start % config.blocks, script.fusion.facts()), config.is_dynamic)
         scheduled.append(WarpSpecialized(script, found[k], one, turn))
         scheduled[-1].apply()
         start = simplify(start + tiles, script.fusion.facts())

@@ -49,10 +49,12 @@ class Turn:
     Attributes:
         number: of the products before it.
         first: the work item of this product that block 0 begins with: tiles are dealt to the blocks on and on through the list.
+        is_dynamic: a block takes the next tile when it has finished one.
     """
 
     number: int
     first: Expr
+    is_dynamic: bool = False
 
 
 class WarpSpecialized:
@@ -184,7 +186,9 @@ class WarpSpecialized:
         last = batch + rank + 5 + (self.promotion is None)
         acc.reorder([*range(batch + 1), batch + rank + 2, *range(batch + 1, batch + rank + 2), *range(batch + rank + 3, last)])
         acc.rasterize(tuple(range(batch + 2)), self.tiles).split(0, config.blocks // config.cluster)
-        if self.turn is not None and self.turn.first is not const(0):
+        if self.turn is not None and self.turn.is_dynamic:
+            acc.rasterize((1,), Spelled(tiles.dynamic(), "tf.tiles.dynamic()"))
+        elif self.turn is not None and self.turn.first is not const(0):
             acc.rasterize((1,), Spelled(tiles.rotated(self.turn.first), f"tf.tiles.rotated({self.turn.first})"))
         if config.is_pingpong:
             acc.split(0, config.warpgroups)

@@ -192,6 +192,14 @@ CASES = (
         Case(name, build, product_expected, 0.02, [[(m, k), (n, k)] for m, n, k in [(300, 136, 72), (1, 8, 8)]], dtypes=(BF16, BF16))
         for name, build in (("gemm_pingpong", gemm_pingpong.build), ("gemm_cluster", gemm_cluster.build))
     ),
+    Case(
+        "gemm_dynamic",
+        partial(gemm.build, dynamic=True),
+        gemm_expected,
+        0.02,
+        [[(m, k), (n, k), (n,)] for m, n, k in [(130, 136, 72), (1, 8, 8)]],
+        dtypes=(BF16, BF16, np.float32),
+    ),
     Case("moe", moe.build, moe_expected, 4, [[(150, 64), (3, 64, 64), (150, 64), (4,)]], dtypes=(BF16, BF16, BF16, np.int32), table=rising),
     Case("gemm_stream_k", gemm_stream_k.build, product_expected, 0.02, [[(128, 512), (192, 512)]], dtypes=(BF16, BF16)),
     Case(
