@@ -24,6 +24,7 @@ from taskfuse.ops import (
     rearrange,
     reduce,
     resample,
+    scaled,
     scan,
     search,
     select,
@@ -56,6 +57,7 @@ from taskfuse.ops.rearrange import *
 from taskfuse.ops.reduce import *
 from taskfuse.ops.registry import supports
 from taskfuse.ops.resample import *
+from taskfuse.ops.scaled import *
 from taskfuse.ops.scan import *
 from taskfuse.ops.scatter import *
 from taskfuse.ops.search import *
@@ -85,6 +87,7 @@ __all__ += rearrange.__all__
 __all__ += reduce.__all__
 __all__ += folds.__all__
 __all__ += resample.__all__
+__all__ += scaled.__all__
 __all__ += scan.__all__
 __all__ += scatters.__all__
 __all__ += search.__all__

@@ -20,7 +20,7 @@ from math import ceil, prod
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
-from taskfuse.schedulers.config import SPAN, STAGED_COLUMNS, MatmulConfig, MatmulKind
+from taskfuse.schedulers.config import SPAN, STAGED_COLUMNS, BlockCounts, MatmulConfig, MatmulKind
 from taskfuse.schedulers.loads import copy_cycles
 from taskfuse.schedulers.schedule import Option
 from taskfuse.target import DEFAULT, WARPGROUP, Target
@@ -64,6 +64,7 @@ SHAPES = tuple(
 )
 MOST_SIDES = {
     (192, 192, 3, MatmulKind.COOPERATIVE, 1): 0,
+    (192, 160, 3, MatmulKind.COOPERATIVE, 1): 1,
     (192, 128, 3, MatmulKind.COOPERATIVE, 1): 0,
     (64, 256, 1, MatmulKind.COOPERATIVE, 1): 0,
     (256, 128, 2, MatmulKind.COOPERATIVE, 2): 0,
@@ -76,6 +77,8 @@ bfloat16 and float32, and with all layouts and batches, those with more spilled 
 here spilled nothing. 192 x 128 did in silu(a @ b) * c alone. Of 388 with 8-bit and tf32 factors two spilled nevertheless, 4 and 8 bytes: int8 with a
 bias or a residual."""
 GROUPS = (1, 2, 4, 8, 16)
+LANES = 128
+"""Multiply-adds that a multiprocessor begins in a cycle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,7 @@ class Problem:
 
     Attributes:
         batch, m, n, k: extents.
+        blocks: inputs of the terms, where products of blocks of k are summed.
         matrices: of the factor with the columns, fewer than ``batch`` where elements of the batch share one; 0: one for each.
         itemsize: bytes of an operand's element.
         staged, direct, scattered: outputs that are staged for bulk stores, those stored from registers in pairs, and those stored one by one.
@@ -114,6 +118,7 @@ class Problem:
     held: tuple[int, ...] = ()
     work: float = 0
     matrices: int = 0
+    blocks: BlockCounts | None = None
 
     @property
     def shares_columns(self) -> bool:
@@ -188,6 +193,11 @@ def tile_time(problem: Problem, config: MatmulConfig) -> TileTime:
         "L2 cache": loaded / target.l2_bytes_per_cycle,
         "barriers": figures.step_cycles,
     }
+    if problem.blocks is not None:
+        sums = (1 + problem.blocks.each_column) * config.tile_m * config.tile_n / LANES
+        of_rows = config.rows // WGMMA_ROWS
+        loaded = problem.blocks.by_piece * figures.block_load_cycles * of_rows * config.tile_n / config.columns
+        cycles["promotion"] = cycles["tensor cores"] + figures.promotion_cycles * (1 + of_rows) / 2 + sums + loaded
     if any(problem.access):
         tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize
         cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize, target)
@@ -244,13 +254,20 @@ def candidates(problem: Problem) -> Iterator[MatmulConfig]:
             continue
         if (problem.is_reduced and (kind is MatmulKind.PINGPONG or cluster > 1)) or (problem.columns_by_threads and cluster > 1):
             continue
+        if problem.blocks is not None and (kind is MatmulKind.PINGPONG or cluster > 1):
+            continue
         if problem.sides > MOST_SIDES.get((tile_m, tile_n, warpgroups, kind, cluster), problem.sides):
             continue
         config = MatmulConfig(tile_m, tile_n, SPAN // problem.itemsize, warpgroups, MAX_STAGES, 1, 1, problem.target.sms // cluster * cluster, kind, cluster)
+        if problem.blocks is not None:
+            config = replace(config, in_flight=0)
+            if not config.promotes(problem.blocks):
+                continue
         tiles = problem.tiles(config)
         if (config.is_pingpong and tiles <= config.blocks) or problem.m <= tile_m * (cluster - 1):
             continue  # no turns to take; nobody to share with
-        stages = next((s for s in range(MAX_STAGES, 1, -1) if replace(config, stages=s).shared_bytes(problem.itemsize, problem.staged) <= room), None)
+        taken = problem.itemsize, problem.staged, problem.blocks
+        stages = next((s for s in range(MAX_STAGES, 1, -1) if replace(config, stages=s).shared_bytes(*taken) <= room), None)
         if stages is not None:
             blocks = min(config.blocks, tiles)
             yield replace(config, stages=stages, blocks=blocks, group=group_of(problem, config, blocks))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import prod
 
 from taskfuse.dtypes import DType, float32
@@ -14,12 +15,12 @@ from taskfuse.ir.storage import resolve
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.scatter import ragged_rows
 from taskfuse.schedule.through_view import is_whole, own_index
-from taskfuse.schedulers.config import MatmulConfig
+from taskfuse.schedulers.config import BlockCounts, MatmulConfig
 from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
 from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.loads import told
-from taskfuse.schedulers.schedule import Chosen, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import WarpSpecialized, make_roles
 from taskfuse.target import DEFAULT, Target
@@ -58,17 +59,9 @@ def matmul(
     check_call(fusion, "matmul", config, MatmulConfig)
     script = Script(fusion)
     if ragged_rows(fusion):
-        copy = copy_fusion(fusion)[0]
-        _by_tiles(Script(copy))
-        find(copy)
+        find(_by_tiles_copied(fusion))
         _by_tiles(script)
-    product = find(fusion)
-    check_types(fusion, product, tf32)
-    problem = problem_of(fusion, product, sizes, target)
-    if not problem.target.has(WGMMA_ARCH, feature=True):
-        reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problem.target.name} is {problem.target.arch}"
-        raise refuse(fusion, "matmul", reason, "tf.schedulers.simt_gemm multiplies on CUDA cores; or schedule mma.sync by hand")
-    alternatives = rank(problem)
+    product, problem, alternatives = _planned(fusion, sizes, target, tf32)
     chosen = alternatives[0].config if config is None else config
     chosen.check_fits(
         problem.target,
@@ -77,12 +70,42 @@ def matmul(
         columns_contiguous=problem.columns_contiguous,
         columns_by_threads=problem.columns_by_threads,
         is_reduced=problem.is_reduced,
+        blocks=problem.blocks,
     )
     scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns)
     scheduled.apply()
     make_roles(script, [scheduled])
     option = estimate(problem, chosen)
     return Chosen("matmul", size_of(problem), option, alternatives, config is not None, script.text, _expected(problem, option), _notes(fusion, product))
+
+
+def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
+    """The offer of :func:`matmul`.
+
+    Raises:
+        UnsupportedError: see :func:`matmul`; what the scheduling calls refuse is found when the offer is taken.
+    """
+    check_call(fusion, "matmul", None, MatmulConfig)
+    _, _, alternatives = _planned(_by_tiles_copied(fusion) if ragged_rows(fusion) else fusion, sizes, target, False)
+    return Offer(alternatives[0].us, partial(matmul, sizes=sizes, target=target))
+
+
+def _planned(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool) -> tuple[MatrixProduct, Problem, tuple[Estimate, ...]]:
+    """The product, its problem, and all parameters with their estimates, the fastest first."""
+    product = find(fusion)
+    check_types(fusion, product, tf32)
+    problem = problem_of(fusion, product, sizes, target)
+    if not problem.target.has(WGMMA_ARCH, feature=True):
+        reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problem.target.name} is {problem.target.arch}"
+        raise refuse(fusion, "matmul", reason, "tf.schedulers.simt_gemm multiplies on CUDA cores; or schedule mma.sync by hand")
+    return product, problem, rank(problem)
+
+
+def _by_tiles_copied(fusion: Fusion) -> Fusion:
+    """A copy whose ragged rows are stored tile by tile."""
+    copy = copy_fusion(fusion)[0]
+    _by_tiles(Script(copy))
+    return copy
 
 
 def _by_tiles(script: Script) -> None:
@@ -107,7 +130,7 @@ def size_of(p: Problem) -> str:
 def _expected(p: Problem, e: Estimate) -> str:
     return (
         f"{p.tiles(e.config)} tiles in {e.waves} wave{'s' if e.waves > 1 else ''}, {e.efficiency:.0%} full; a step of k waits for: {e.bound}; "
-        f"{e.config.shared_bytes(p.itemsize, p.staged) // 1024} KiB of Shared memory; expected: {e.us:.1f} us"
+        f"{e.config.shared_bytes(p.itemsize, p.staged, p.blocks) // 1024} KiB of Shared memory; expected: {e.us:.1f} us"
     )
 
 
@@ -121,7 +144,7 @@ def _notes(fusion: Fusion, product: MatrixProduct) -> tuple[str, ...]:
 
 def check_types(fusion: Fusion, product: MatrixProduct, tf32: bool) -> None:
     """Raises :class:`UnsupportedError` if no instruction of the tensor cores multiplies such factors."""
-    factor, result = product.a.tensor.dtype, product.axes.result.dtype
+    factor, result = product.a.tensor.dtype, product.multiplied.dtype
     sums = accumulator_dtype(factor, product.b.tensor.dtype)
     if sums is not result:
         raise refuse(fusion, "matmul", f"products of {factor.name} in {result.name}", _what_there_is(sums))
@@ -151,6 +174,13 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
     staged = sum(out.is_bulk for out in product.outputs)
     axes = product.axes
     m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
+    blocks = None
+    if product.blocks is not None:
+        k *= product.blocks.size
+        inputs = product.blocks.inputs
+        rows, columns = (sum(given.is_bulk and given.has_columns is by_columns for given in inputs) for by_columns in (False, True))
+        each = sum(given.is_each_column for given in inputs)
+        blocks = BlockCounts(each, rows, columns, sum(given.has_columns for given in inputs) - each)
     batch = prod(extent(axes.extent(p)) for p in axes.batch)
     scattered = sum(not out.is_bulk and not out.is_paired for out in product.outputs)
     direct = len(product.outputs) - staged - scattered
@@ -164,5 +194,6 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
     by_columns = not product.b.is_k_major
     matrices = prod(extent(e) for e in product.b.tensor.shape) // max(1, n * k)
     return Problem(
-        m, n, k, batch, itemsize, staged, direct, scattered, extent.target, by_columns, access, rows, columns, sides, wide, product.held, work, matrices
+        m, n, k, batch, itemsize, staged, direct, scattered, extent.target, by_columns, access, rows, columns, sides, wide, product.held, work, matrices,
+        blocks,
     )

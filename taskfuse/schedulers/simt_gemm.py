@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, prod
 
 from taskfuse.ir import atoms
@@ -28,7 +29,7 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedulers.elementwise import divides, is_aligned, registers
 from taskfuse.schedulers.parameters import Parameters
-from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 from taskfuse.target import ASYNC_BYTES, DEFAULT, VECTOR_BYTES, Target
 
@@ -112,18 +113,36 @@ def simt_gemm(
     """
     check_call(fusion, "simt_gemm", config, SimtGemmConfig)
     extent = Sizes(fusion, sizes, target)
-    problem = _find(fusion)
+    problem, options = _planned(fusion, extent)
     axes = problem.axes
     m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
-    if min(m, n) < LEAST:
-        raise refuse(fusion, "simt_gemm", f"it has {m} rows and {n} columns", "tf.schedulers.reduction")
-    options = sorted((_option(problem, c, extent) for c in _candidates(problem.axes.result.dtype.itemsize, extent.target)), key=lambda option: option.us)
     chosen = options[0] if config is None else _option(problem, config, extent)
     script = Script(fusion)
     _SimtGemm(script, problem, chosen.config).apply()
     batch = " x ".join(str(extent(axes.extent(p))) for p in axes.batch)
     size = f"{f'{batch} times ' if batch else ''}{m} x {n} x {k}"
     return Chosen("simt_gemm", size, chosen, tuple(options), config is not None, script.text)
+
+
+def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
+    """The offer of :func:`simt_gemm`.
+
+    Raises:
+        UnsupportedError: see :func:`simt_gemm`; what the scheduling calls refuse is found when the offer is taken.
+    """
+    check_call(fusion, "simt_gemm", None, SimtGemmConfig)
+    return Offer(_planned(fusion, Sizes(fusion, sizes, target))[1][0].us, partial(simt_gemm, sizes=sizes, target=target))
+
+
+def _planned(fusion: Fusion, extent: Sizes) -> tuple[_Problem, list[Option[SimtGemmConfig]]]:
+    """The problem, and all parameters with their estimates, the fastest first."""
+    problem = _find(fusion)
+    axes = problem.axes
+    m, n = (extent(axes.extent(p)) for p in (axes.m, axes.n))
+    if min(m, n) < LEAST:
+        raise refuse(fusion, "simt_gemm", f"it has {m} rows and {n} columns", "tf.schedulers.reduction")
+    found = (_option(problem, c, extent) for c in _candidates(axes.result.dtype.itemsize, extent.target))
+    return problem, sorted(found, key=lambda option: option.us)
 
 
 # -- the problem ------------------------------------------------------------------------------------------------------------------------
