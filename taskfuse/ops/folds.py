@@ -6,7 +6,9 @@ sums and other reductions that may be split over threads have functions of their
 
 from __future__ import annotations
 
-from taskfuse.dtypes import result_type
+from collections.abc import Sequence
+
+from taskfuse.dtypes import DType, bool_, result_type
 from taskfuse.ir.axes import AxisKind
 from taskfuse.ir.axes import axis as new_axis
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -74,7 +76,13 @@ def fold(step: str, *operands: TensorView, axis: int = -1, init: int | float | b
         return cast_tensor(made, wanted)
 
 
-@op(OpKind.SCAN, promoted, torch="", numpy="")
+def _numeric(dtypes: Sequence[DType]) -> DType | None:
+    """The promoted dtype, if it is not bool."""
+    found = result_type(*dtypes)
+    return None if found is bool_ else found
+
+
+@op(OpKind.SCAN, _numeric, torch="", numpy="")
 @axial
 def decayed_sum(x: TensorView, decay: TensorView, axis: int = -1, init: int | float = 0) -> TensorView:
     """The last of ``s = s * decay + x`` along ``axis``, from ``s = init`` on: the state of a linear recurrence behind its last input.

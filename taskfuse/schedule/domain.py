@@ -141,7 +141,8 @@ def _check_known(call: Call, what: str, e: Expr, *extra: str) -> None:
     known = set(fusion.dims) | {s for tv in fusion.inputs for x in tv.shape for s in free_symbols(x)} | set(extra)
     strange = sorted(free_symbols(e) - known)
     if strange:
-        raise call.error(f"{what} {e} uses '{strange[0]}', which is not a dimension of the fusion", f"known are: {', '.join(sorted(known)) or 'none'}")
+        listed = ", ".join(sorted(known - {CLAIMED})) or "none"
+        raise call.error(f"{what} {e} uses '{strange[0]}', which is not a dimension of the fusion", f"known are: {listed}")
 
 
 def _check_bijection(call: Call, sources: tuple[Axis, ...], maps: Sequence[Expr], extent: Expr) -> None:

@@ -370,7 +370,8 @@ class Graph:
     def _fold(self, x: TensorView) -> TensorView | None:
         """A state that takes a step for each element along an axis."""
         step = self.chooser.pick(STEPS_EXACT if self.options.exact else STEPS)
-        others = [self._partner(x) or x] if step == "fma" else []
+        partner = self._partner(x) if step == "fma" else None
+        others = [] if step != "fma" else [x if partner is None else partner]
         ndim = max(tv.ndim for tv in (x, *others))
         return self._try("fold", step, x, *others, axis=self.chooser.integer(0, ndim - 1), init=self.chooser.integer(0, 2))
 

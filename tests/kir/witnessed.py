@@ -1,7 +1,7 @@
 """A kernel with definitions, for the tests of the witness."""
 
 from taskfuse.kir import Kernel, held, parse_kernel, walk
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Send, Whole
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole
 
 DEFINITIONS = """\
   DEFINE whole: float32[N, 4] = copy(x[i0, i1])
@@ -53,6 +53,8 @@ def rows(d: Definition) -> list[int]:
             found = (combine, body, init.dtype, dtype)
         case Accumulate(combine=combine, dtype=dtype):
             found = (combine, dtype)
+        case Iterate(op=op, init=init, dtype=dtype):
+            found = (op, init.dtype, dtype)
         case Send(combine=combine):
             found = (combine,)
         case Pick() | Find() | Whole():
