@@ -83,6 +83,7 @@ class ProductFigures:
         epilogue_cycles: to drain the last wgmma, and to begin the next tile.
         piece_cycles: for a warpgroup to convert, stage and store 64 x 64 elements; those of several warpgroups overlap.
         pingpong_cycles: for a turn to pass from one warpgroup to the next: from 4096^3, 4096 x 7168 x 2048 and 4096 x 4096 x 1024 beside shared tiles.
+        rows_factor: time of stores of staged rows by threads beyond that of bulk stores, relative to these.
         direct_factor: time of stores from registers, relative to staged ones.
         scattered_factor: time of stores of single elements from registers, relative to staged ones: 96 products of 197 x 197 x 64.
         side_latency_cycles: from the loads of an epilogue's further inputs to their values.
@@ -108,6 +109,7 @@ class ProductFigures:
     epilogue_cycles: float = 300
     piece_cycles: float = 600
     pingpong_cycles: float = 1000
+    rows_factor: float = 0.3
     direct_factor: float = 2.5
     scattered_factor: float = 8
     side_latency_cycles: float = 1000

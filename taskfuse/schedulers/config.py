@@ -134,11 +134,11 @@ class MatmulConfig(Parameters):
         return self.accumulators + addresses + sum(elements * size // 4 for size in itemsizes) <= REGISTERS_LEFT[self.warpgroups]
 
     def shared_bytes(self, itemsize: int, staged: int) -> int:
-        """Shared memory of a block: the operands' ring, and ``staged`` outputs that are staged for bulk stores.
+        """Shared memory of a block: the operands' ring, and ``staged`` outputs that are staged there.
 
         Args:
             itemsize: bytes of an operand's element.
-            staged: number of such outputs.
+            staged: number of these outputs.
         """
         ring = self.stages * (self.tile_m + self.tile_n) * self.tile_k * itemsize
         return ring + staged * STAGING_SLOTS * self.warpgroups * WGMMA_ROWS * self.columns * STAGED_ITEMSIZE + BARRIER_BYTES
@@ -151,7 +151,7 @@ class MatmulConfig(Parameters):
         Args:
             target: the GPU.
             itemsize: bytes of an operand's element.
-            staged: number of outputs that are staged for bulk stores.
+            staged: number of outputs that are staged in Shared memory.
             columns_contiguous: n, not k, is contiguous in the factor with the columns.
             columns_by_threads: threads copy that factor, not the copy engine.
             is_reduced: there are reductions of the result.

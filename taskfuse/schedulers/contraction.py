@@ -18,7 +18,7 @@ from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, TRUE, Const, const, ge, is_multiple, prove
 from taskfuse.ir.storage import has_code, made_from, producers, reads_of, resolve, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
-from taskfuse.schedulers.loads import copy_bytes, is_bulk
+from taskfuse.schedulers.loads import BULK_BYTES, copy_bytes, is_bulk
 from taskfuse.schedulers.schedule import refuse
 
 NOWHERE, SEVERAL = -1, -2
@@ -55,11 +55,14 @@ class Output:
 
     Attributes:
         tensor: the output.
-        is_bulk: the copy engine can write it from tiles that ``stmatrix`` made: 16-bit elements, n contiguous, strides of multiples of 16 bytes.
+        is_staged: ``stmatrix`` makes tiles of it in Shared memory, of which rows are stored 16 bytes at a time: 16-bit elements, n contiguous, strides of
+            multiples of 16 bytes.
+        is_bulk: the copy engine stores these; else threads do. It stores whole tiles, and the part that an output is made of may lack some of their rows.
         is_paired: two neighbors along n are one access: n contiguous, and even.
     """
 
     tensor: TensorView
+    is_staged: bool
     is_bulk: bool
     is_paired: bool
 
@@ -346,8 +349,8 @@ def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: Tens
         raise refuse(fusion, "matmul", f"the output {tv.name} does not have every axis of the product", "leave it to a fusion of its own")
     row_major = places[tv.ndim - 1] == n
     facts = fusion.facts()
-    bulk = tv.is_output and row_major and tv.dtype.itemsize == STAGED_ITEMSIZE and is_bulk(tv, facts)
-    return Output(tv, bulk, row_major and is_multiple(tv.shape[-1], 2, facts))
+    staged = row_major and tv.dtype.itemsize == STAGED_ITEMSIZE and copy_bytes(tv, facts) == BULK_BYTES
+    return Output(tv, staged, staged and tv.is_output and is_bulk(tv, facts), row_major and is_multiple(tv.shape[-1], 2, facts))
 
 
 def _sides(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]], axes: MatrixAxes) -> tuple[EpilogueInput, ...]:

@@ -22,6 +22,7 @@ from typing import ClassVar
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.schedulers.config import SPAN, STAGED_COLUMNS, MatmulConfig, MatmulKind
 from taskfuse.schedulers.loads import copy_cycles
+from taskfuse.schedulers.ragged_tiles import RaggedTiles
 from taskfuse.schedulers.schedule import Option
 from taskfuse.target import DEFAULT, WARPGROUP, Target
 
@@ -86,7 +87,9 @@ class Problem:
         batch, m, n, k: extents.
         matrices: of the factor with the columns, fewer than ``batch`` where elements of the batch share one; 0: one for each.
         itemsize: bytes of an operand's element.
-        staged, direct, scattered: outputs that are staged for bulk stores, those stored from registers in pairs, and those stored one by one.
+        staged, direct, scattered: outputs that are staged in Shared memory, those stored from registers in pairs, and those stored one by one.
+        by_threads: of the staged, those that threads store, not bulk copies.
+        ragged: the batch is of tiles of ragged rows, ``m`` rows each.
         target: the GPU.
         columns_contiguous: n, not k, is contiguous in the factor with the columns.
         access: for each operand, the bytes of one access where threads copy it; 0: the copy engine does.
@@ -114,6 +117,8 @@ class Problem:
     held: tuple[int, ...] = ()
     work: float = 0
     matrices: int = 0
+    by_threads: int = 0
+    ragged: RaggedTiles | None = None
 
     @property
     def shares_columns(self) -> bool:
@@ -133,6 +138,22 @@ class Problem:
     def tiles(self, config: MatmulConfig) -> int:
         """Tiles of the result; in clusters the last may lie outside."""
         return self.batch * ceil(self.m / (config.tile_m * config.cluster)) * config.cluster * ceil(self.n / config.tile_n)
+
+    def used(self, config: MatmulConfig) -> int:
+        """Of these, tiles that have rows."""
+        return self.tiles(config) if self.ragged is None else self.tiles(config) // self.batch * self.ragged.used
+
+    def waves(self, config: MatmulConfig) -> int:
+        """The most tiles of a block."""
+        if self.ragged is None:
+            return ceil(self.tiles(config) / config.blocks)
+        return self.ragged.most(ceil(self.m / config.tile_m), ceil(self.n / config.tile_n), config.group, config.blocks)
+
+    def matrices_of(self, rows: int) -> int:
+        """Matrices with the columns that so many elements of the batch one after another take."""
+        if self.ragged is not None:
+            return self.ragged.matrices(rows)
+        return ceil(rows * self.matrices / self.batch) if self.shares_columns else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +214,8 @@ def tile_time(problem: Problem, config: MatmulConfig) -> TileTime:
         cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize, target)
     bound = max(cycles, key=lambda name: cycles[name])
     pieces = config.rows / WGMMA_ROWS * config.tile_n / STAGED_COLUMNS
-    piece = figures.piece_cycles * (problem.staged + figures.direct_factor * problem.direct + figures.scattered_factor * problem.scattered)
+    stores = problem.staged + figures.rows_factor * problem.by_threads + figures.direct_factor * problem.direct + figures.scattered_factor * problem.scattered
+    piece = figures.piece_cycles * stores
     piece += _beside_cycles(problem, config)
     piece += figures.row_part_cycles * problem.row_sums + figures.column_part_cycles * problem.column_sums
     return TileTime(steps * cycles[bound], figures.epilogue_cycles + pieces * piece, bound)
@@ -201,7 +223,7 @@ def tile_time(problem: Problem, config: MatmulConfig) -> TileTime:
 
 def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
     """The time of ``config`` for ``problem``."""
-    waves = ceil(problem.tiles(config) / config.blocks)
+    waves = problem.waves(config)
     target, figures = problem.target, problem.target.products
     tile = tile_time(problem, config)
     products, epilogue, bound = tile.products, tile.epilogue, tile.bound
@@ -219,7 +241,7 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
     if problem.is_reduced:
         us += figures.finish_us
     us += figures.start_us + figures.warpgroup_us * (config.warpgroups - 1)
-    return Estimate(config, us, waves, problem.tiles(config) / (waves * config.blocks), bound)
+    return Estimate(config, us, waves, problem.used(config) / (waves * config.blocks), bound)
 
 
 def _beside_cycles(problem: Problem, config: MatmulConfig) -> float:
@@ -257,17 +279,27 @@ def candidates(problem: Problem) -> Iterator[MatmulConfig]:
 
 
 def group_of(problem: Problem, config: MatmulConfig, blocks: int) -> int:
-    """Rows of tiles, or of clusters, in a group such that a wave reads the fewest bytes of the operands."""
+    """Rows of tiles, or of clusters, in a group such that the waves take the least time and each reads the fewest bytes of the operands.
+
+    The bytes are those of DeepGEMM's choice between groups of 8 and of 16 (``Scheduler``, candidates of its swizzle). Which group it is makes a difference for
+    the time where a wave waits for DRAM, and where some tiles have no rows.
+    """
     tile_m = config.tile_m * config.cluster
-    rows, columns = ceil(problem.m / tile_m) * (problem.batch if problem.shares_columns else 1), ceil(problem.n / config.tile_n)
+    height = ceil(problem.m / tile_m)
+    rows, columns = height * (problem.batch if problem.shares_columns else 1), ceil(problem.n / config.tile_n)
     at_once = blocks // config.cluster
 
     def touched(group: int) -> int:
-        height = min(group, rows)
-        width = min(columns, ceil(at_once / height))
-        return min(rows, ceil(at_once / width)) * tile_m + width * config.tile_n
+        width = min(columns, ceil(at_once / min(group, rows)))
+        read = min(rows, ceil(at_once / width))
+        return read * tile_m + width * config.tile_n * problem.matrices_of(ceil(read / height))
 
-    return min(GROUPS, key=lambda group: (touched(group), abs(group - 8)))
+    def time(group: int) -> float:
+        waves = problem.waves(replace(config, group=group, blocks=blocks))
+        return waves * max(least, problem.target.dram_us(touched(group) * problem.k * problem.itemsize))
+
+    least = tile_time(problem, config).products / problem.target.clock_mhz
+    return min(GROUPS, key=lambda group: (time(group), touched(group), abs(group - 8)))
 
 
 @lru_cache(maxsize=256)

@@ -14,11 +14,13 @@ from taskfuse.ir.storage import resolve
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.scatter import ragged_rows
 from taskfuse.schedule.through_view import is_whole, own_index
+from taskfuse.schedulers import ragged_tiles
 from taskfuse.schedulers.config import MatmulConfig
 from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
 from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.loads import told
+from taskfuse.schedulers.ragged_tiles import RaggedTiles
 from taskfuse.schedulers.schedule import Chosen, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import WarpSpecialized, make_roles
@@ -57,14 +59,15 @@ def matmul(
     """
     check_call(fusion, "matmul", config, MatmulConfig)
     script = Script(fusion)
-    if ragged_rows(fusion):
+    ragged = ragged_tiles.find(fusion, Sizes(fusion, sizes, target))
+    if ragged is not None:
         copy = copy_fusion(fusion)[0]
         _by_tiles(Script(copy))
         find(copy)
         _by_tiles(script)
     product = find(fusion)
     check_types(fusion, product, tf32)
-    problem = problem_of(fusion, product, sizes, target)
+    problem = problem_of(fusion, product, sizes, target, ragged)
     if not problem.target.has(WGMMA_ARCH, feature=True):
         reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problem.target.name} is {problem.target.arch}"
         raise refuse(fusion, "matmul", reason, "tf.schedulers.simt_gemm multiplies on CUDA cores; or schedule mma.sync by hand")
@@ -100,13 +103,15 @@ def _by_tiles(script: Script) -> None:
 
 def size_of(p: Problem) -> str:
     """Its extents, in words."""
-    size = " x ".join(map(str, ([p.batch] if p.batch > 1 else []) + [p.m, p.n, p.k]))
+    rows = [f"{p.ragged.rows} rows in {p.ragged.groups} groups"] if p.ragged is not None else [*([p.batch] if p.batch > 1 else []), p.m]
+    size = " x ".join(map(str, [*rows, p.n, p.k]))
     return f"{size}, operands of {p.itemsize} byte{'s' if p.itemsize > 1 else ''}"
 
 
 def _expected(p: Problem, e: Estimate) -> str:
+    tiles = f"{p.tiles(e.config)} tiles" if p.ragged is None else f"{p.used(e.config)} tiles of groups of equal size"
     return (
-        f"{p.tiles(e.config)} tiles in {e.waves} wave{'s' if e.waves > 1 else ''}, {e.efficiency:.0%} full; a step of k waits for: {e.bound}; "
+        f"{tiles} in {e.waves} wave{'s' if e.waves > 1 else ''}, {e.efficiency:.0%} full; a step of k waits for: {e.bound}; "
         f"{e.config.shared_bytes(p.itemsize, p.staged) // 1024} KiB of Shared memory; expected: {e.us:.1f} us"
     )
 
@@ -145,14 +150,14 @@ def _what_there_is(sums: DType | None) -> str:
     return f"sum them in {sums.name}: tf.matmul(a, b, dtype=tf.{sums.name})"
 
 
-def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] | None, target: Target) -> Problem:
+def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] | None, target: Target, ragged: RaggedTiles | None = None) -> Problem:
     """The product with numbers for its extents."""
     extent = Sizes(fusion, sizes, target)
-    staged = sum(out.is_bulk for out in product.outputs)
+    staged = sum(out.is_staged for out in product.outputs)
     axes = product.axes
     m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
     batch = prod(extent(axes.extent(p)) for p in axes.batch)
-    scattered = sum(not out.is_bulk and not out.is_paired for out in product.outputs)
+    scattered = sum(not out.is_staged and not out.is_paired for out in product.outputs)
     direct = len(product.outputs) - staged - scattered
     access = (0 if product.a.is_bulk else product.a.size, 0 if product.b.is_bulk else product.b.size)
     columns = sum(axes.m in r.over for r in product.reductions)
@@ -164,5 +169,24 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
     by_columns = not product.b.is_k_major
     matrices = prod(extent(e) for e in product.b.tensor.shape) // max(1, n * k)
     return Problem(
-        m, n, k, batch, itemsize, staged, direct, scattered, extent.target, by_columns, access, rows, columns, sides, wide, product.held, work, matrices
+        m,
+        n,
+        k,
+        batch,
+        itemsize,
+        staged,
+        direct,
+        scattered,
+        extent.target,
+        by_columns,
+        access,
+        rows,
+        columns,
+        sides,
+        wide,
+        product.held,
+        work,
+        matrices,
+        sum(out.is_staged and not out.is_bulk for out in product.outputs),
+        ragged,
     )

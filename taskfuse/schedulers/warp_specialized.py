@@ -4,6 +4,9 @@
     consumer   for each tile of this block: for each step of k: wgmma from the slot; then, 64 x 64 at a time, the epilogue in registers,
                stmatrix to a staging slot, TMA store; while that goes on the role that loads is a ring ahead, in the next tile
 
+Where the result is the part of an output that lacks some rows of its tiles, no bulk copy can store a tile: each warp stores the rows that it staged, 16 bytes
+of each thread, those that belong to the part.
+
 Cooperative, the warpgroups of ``consumer`` share each tile by rows; ping-pong, they take tiles in turns: the loop over tiles is split by their
 number, and in ``consumer`` the inner axis is a thread index. In a cluster the blocks compute tiles one above the other, and share one copy of B.
 Loops of all kinds begin with *head* axes: [wave, (turn,) block, (rank)].
@@ -30,8 +33,10 @@ from taskfuse.schedule import layouts
 from taskfuse.schedulers import loads
 from taskfuse.schedulers.config import SPAN, STAGING_SLOTS, STMATRIX, MatmulConfig
 from taskfuse.schedulers.contraction import STAGED_ITEMSIZE, MatrixProduct, Operand
+from taskfuse.schedulers.loads import BULK_BYTES
 from taskfuse.schedulers.reduction_epilogue import ProductReductions
 from taskfuse.schedulers.script import Script, Spelled
+from taskfuse.target import WARP
 
 WGMMA_K_BYTES = 32
 FRAGMENT_AXES = 6
@@ -101,12 +106,14 @@ class WarpSpecialized:
             # a sum omits elements past the end of the tensor, and no branch may enclose reads of accumulators
             self.registers.insert(0, script.new(self.result, "cache_after"))
         self.staged: list[tuple[TensorView, TensorView]] = []
+        self.in_bulk: list[TensorView] = []
         self.direct: list[tuple[TensorView, bool]] = []
         for out in product.outputs:
             tv = out.tensor
-            if out.is_bulk:
+            if out.is_staged:
                 staging = script.new(tv, "cache_before")
                 self.staged.append((staging, tv))
+                self.in_bulk += [tv] if out.is_bulk else []
                 tv = staging
             else:
                 self.direct.append((tv, out.is_paired))
@@ -262,8 +269,26 @@ class WarpSpecialized:
             call.bind(tile[0], P.TIDx)
             call.bind(tile[1], P.Unroll)
             call.set_atom(atoms.STMATRIX_X4, (tile[1] + 1, tile[1] + 2))
-            script.on(out).set_atom(atoms.TMA_STORE, tile)
+            if among(out, self.in_bulk):
+                script.on(out).set_atom(atoms.TMA_STORE, tile)
+            else:
+                self._by_warps(out)
         self.parts.finish()
+        self._share_loops()
+
+    def _by_warps(self, out: TensorView) -> None:
+        """[.., m64, n] of a piece that threads store: [.., warp, rows at once, chunks of 16 bytes, rows one after another, elements of a chunk]."""
+        call, m = self.script.on(out), self.piece + 1
+        chunk = BULK_BYTES // STAGED_ITEMSIZE
+        at_once = WARP * chunk // self.config.columns
+        call.split(m + 1, chunk).split(m, STMATRIX).split(m + 1, at_once).reorder({m + 1: m + 3})
+        for k in range(3):
+            call.bind(m + k, P.TIDx)
+        call.bind(m + 3, P.Unroll)
+        call.bind(m + 4, P.Vectorize)
+
+    def _share_loops(self) -> None:
+        script, p = self.script, self.piece
         script.comment("which loops are shared")
         for tv, _ in self.sources:
             script.on(tv).inline_at(self.head + 1)
