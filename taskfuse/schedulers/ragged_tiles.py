@@ -14,6 +14,7 @@ from math import ceil
 
 import numpy as np
 
+from taskfuse.ir.expr import View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.schedule.scatter import ragged_rows, rows_of
 from taskfuse.schedulers.schedule import Sizes
@@ -59,8 +60,8 @@ def find(fusion: Fusion, sizes: Sizes) -> RaggedTiles | None:
     """The tiles of a fusion's ragged rows in gather form; ``None`` if it has none."""
     for tv in ragged_rows(fusion):
         expr = fusion.definition(tv)
-        assert expr is not None
-        tiles = next(found for read in expr.operands if (found := rows_of(read, tv)) is not None)
+        tiles = rows_of(expr.operand, tv) if isinstance(expr, View) else None
+        assert tiles is not None
         return RaggedTiles(sizes(tiles.groups), sizes(tiles.rows), tiles.size)
     return None
 
