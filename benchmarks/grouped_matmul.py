@@ -29,12 +29,15 @@ KINDS = ("even", "tiles", "random")
 TILE = 128
 TURNS = MatmulKind.PINGPONG
 CONFIGS = (
+    MatmulConfig(128, 256, stages=4, group=2),
+    MatmulConfig(128, 256, stages=4, group=4),
     MatmulConfig(128, 256, stages=4, group=8),
     MatmulConfig(128, 256, stages=4, group=16),
-    MatmulConfig(128, 192, stages=4, group=16),
-    MatmulConfig(128, 128, stages=6, group=16),
+    MatmulConfig(128, 192, stages=4, group=8),
+    MatmulConfig(128, 128, stages=6, group=4, kind=TURNS),
+    MatmulConfig(128, 128, stages=6, group=8, kind=TURNS),
     MatmulConfig(128, 128, stages=6, group=16, kind=TURNS),
-    MatmulConfig(64, 256, stages=4, group=16, kind=TURNS),
+    MatmulConfig(64, 256, stages=4, group=8, kind=TURNS),
 )
 Shape = tuple[int, int, int, int]
 
@@ -99,8 +102,8 @@ class Measured:
         self.b = torch.randn(groups, terms, columns, device="cuda", dtype=torch.bfloat16)
         self.out = torch.empty(rows, columns, device="cuda", dtype=torch.bfloat16)
         self.kernels = [("chosen" if c is None else "given", *compiled(ragged(shape), c)) for c in (None, *CONFIGS)]
-        self.experts = compiled(by_tiles(shape), None)
-        self.single = compiled(one(shape), None)
+        self.experts = compiled(by_tiles(shape), CONFIGS[2])
+        self.single = [compiled(one(shape), c) for c in (None, CONFIGS[2], CONFIGS[6], CONFIGS[7])]
 
     def rows(self, kind: str) -> list[str]:
         """A line for each kernel."""
@@ -122,10 +125,12 @@ class Measured:
             self.check(call, wanted, "an expert for each tile")
             calls.append((f"table of tiles: {_words(config)}", call, us))
         if kind == "even":
-            run, config, us = self.single
-            whole = partial(run, self.a, self.b[0], out=(self.out,))
-            self.check(whole, self.product([0, rows]), "one product")
-            calls += [(f"one product: {_words(config)}", whole, us), ("one product: torch.matmul", partial(torch.matmul, self.a, self.b[0]), None)]
+            wanted = self.product([0, rows])
+            for run, config, us in self.single:
+                whole = partial(run, self.a, self.b[0], out=(self.out,))
+                self.check(whole, wanted, "one product")
+                calls.append((f"one product: {_words(config)}", whole, us))
+            calls.append(("one product: torch.matmul", partial(torch.matmul, self.a, self.b[0]), None))
         times = in_turn([call for _, call, _ in calls])
         lines: list[str] = []
         for (label, _, us), time in zip(calls, times, strict=True):

@@ -124,7 +124,11 @@ class GridStrideLoops:
             elif ptype.is_bound:
                 index = hardware_index(ptype) - self._ranges.range(self._tree.place[tv], ptype).start
                 values[a] = digit_values(digits(tv, ptype), simplify(index, facts), facts)[a]
+        loops = {a: values[a] for a, _ in self._around(tv) if tv.schedule.ptype(a).is_loop}
         values = backward(tv, values)
+        for t in self.bounded(tv, loops):
+            if t.source in values and not t.source.is_foreign:
+                facts = facts.with_assumption(lt(values[t.source], t.source.extent))
         rest = [c for t in self.whole(tv, values) for c in bound(values[t.source], t.source.extent, facts)]
         rest += self.has_rows(tv, values, facts)
         return simplify(select(and_(*rest), extent, 0), facts) if rest else extent
@@ -199,8 +203,15 @@ class GridStrideLoops:
             return None
         made = next((t for t in tv.schedule.transforms if isinstance(t, Rasterize) and tv.root[0] in t.sources), None)
         loop = self._shared_loops.path[tv][0]
-        unread = (x for x in loop.axes if x is not tv and (x.is_output or any(use.output not in loop.axes for use in storage_uses(self._fusion, x))))
-        return None if made is None or any(unread) else (loop, _Ragged(made.maps, made.sources.index(tv.root[0]), condition))
+        if made is None or any(self._is_needed(x, loop, condition) for x in loop.axes):
+            return None
+        return loop, _Ragged(made.maps, made.sources.index(tv.root[0]), condition)
+
+    def _is_needed(self, tv: TensorView, loop: Loop, condition: Expr) -> bool:
+        """Whether something outside a loop reads elements of a tensor that do not meet a condition on the tile."""
+        outside = [use for use in storage_uses(self._fusion, tv) if use.output not in loop.axes]
+        parts = [part for use in outside if isinstance(use, Assemble) for part in use.parts if part.tensor is tv]
+        return tv.is_output or len(parts) < len(outside) or any(_some(part.valid) is not condition for part in parts)
 
     def _split(self, tv: TensorView, axis: Axis) -> Split | None:
         """The split with a remainder whose outer axis is ``axis`` and whose inner axis is bound to a block index."""

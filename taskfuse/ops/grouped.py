@@ -6,7 +6,7 @@ from taskfuse.dtypes import DTypeLike
 from taskfuse.errors import FusionError
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.row_tiles import RowTiles
-from taskfuse.ir.scalar import ZERO, Const, ge, prove, sym, wrap
+from taskfuse.ir.scalar import ONE, ZERO, Const, ge, prove, sym, wrap
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import check_tensor, common_fusion, described, shape_error
@@ -57,13 +57,17 @@ def grouped_matmul(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTy
         )
     if not prove(ge(groups, 1), fusion.facts()):
         raise shape_error(name, f"{described(b)} may have no matrix", "declare their number with tf.dim(..., min=1)")
+    i, j, k = map(iteration_symbol, range(3))
+    if groups is ONE or rows is ONE:  # one matrix for all rows: the only one, or that of the only row
+        only = ZERO if groups is ONE else RowTiles(sym(offsets.name), groups, rows, 1).group_of(ZERO)
+        with fusion.call():
+            return matmul(a, view(b, "of_rows", b.shape[1:], (only, i, j)), dtype)
     size = TILE
     if not prove(ge(rows, TILE), fusion.facts()):
         if not isinstance(rows, Const) or rows.value < 1:
             raise shape_error(name, f"{described(a)} may have fewer than {TILE} rows", f"declare their number with tf.dim(..., min={TILE})")
         size = rows.value
     tiles = RowTiles(sym(offsets.name), groups, rows, size)
-    i, j, k = map(iteration_symbol, range(3))
     with fusion.call():
         factor = view(a, "row_tiles", (tiles.count, wrap(size), a.shape[1]), (tiles.start(i) + j, k))
         matrix = view(b, "of_tiles", (tiles.count, *b.shape[1:]), (tiles.group(i), j, k))

@@ -329,12 +329,8 @@ def _operand(fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: 
         raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
     if any(u is not expr and u in exprs for u in storage_uses(fusion, tv)):
         raise refuse(fusion, "matmul", f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
-    positions = [iteration_position(e) for e in read.index]
-    whole = [
-        expr.output.root[p].extent is n if p is not None else isinstance(e, Const) and n is ONE for e, p, n in zip(read.index, positions, tv.shape, strict=True)
-    ]
-    chosen = [axes_of_index([e]).issubset(axes.batch) or axes_of_index([e - iteration_symbol(row)]).issubset(axes.batch) for e in read.index]
-    if not all(w or c for w, c in zip(whole, chosen, strict=True)) or not whole[-1] or read.valid is not TRUE:
+    whole = at_axes(expr.output, read)
+    if not all(w or c for w, c in zip(whole, chosen_by_batch(read, row, axes), strict=True)) or not whole[-1] or read.valid is not TRUE:
         index = ", ".join(map(str, read.index))
         raise refuse(fusion, "matmul", f"{expr.output.name} reads {tv.name} at [{index}]", "pass slices and reshaped arrays as inputs")
     last = iteration_position(read.index[-1])
@@ -342,6 +338,20 @@ def _operand(fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: 
         raise refuse(fusion, "matmul", f"the last axis of {tv.name} is a batch axis", "make rows, columns or k contiguous")
     facts = fusion.facts()
     return Operand(tv, place, all(whole), last == axes.k, is_bulk(tv, facts), copy_bytes(tv, facts))
+
+
+def at_axes(result: TensorView, read: Read) -> list[bool]:
+    """For each axis of a factor, whether the contraction reads it at an axis of its own, or as its one element."""
+    positions = [iteration_position(e) for e in read.index]
+    return [
+        result.root[p].extent is n if p is not None else isinstance(e, Const) and n is ONE
+        for e, p, n in zip(read.index, positions, read.tensor.shape, strict=True)
+    ]
+
+
+def chosen_by_batch(read: Read, row: int, axes: MatrixAxes) -> list[bool]:
+    """For each axis of a factor, whether batch axes alone decide where it is read, or from where on along the axis ``row`` of the contraction."""
+    return [axes_of_index([e]).issubset(axes.batch) or axes_of_index([e - iteration_symbol(row)]).issubset(axes.batch) for e in read.index]
 
 
 def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: TensorView, n: int) -> Output:

@@ -7,13 +7,10 @@ from math import prod
 
 from taskfuse.dtypes import DType, float32
 from taskfuse.ir.elementwise_function import DTypeRule
-from taskfuse.ir.expr import Pointwise, Read
+from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family, accumulator_dtype
-from taskfuse.ir.storage import resolve
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedule.scatter import ragged_rows
-from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers import ragged_tiles
 from taskfuse.schedulers.config import MatmulConfig
 from taskfuse.schedulers.contraction import MatrixProduct, find
@@ -62,9 +59,9 @@ def matmul(
     ragged = ragged_tiles.find(fusion, Sizes(fusion, sizes, target))
     if ragged is not None:
         copy = copy_fusion(fusion)[0]
-        _by_tiles(Script(copy))
+        ragged_tiles.store_by_tiles(Script(copy))
         find(copy)
-        _by_tiles(script)
+        ragged_tiles.store_by_tiles(script)
     product = find(fusion)
     check_types(fusion, product, tf32)
     problem = problem_of(fusion, product, sizes, target, ragged)
@@ -86,19 +83,6 @@ def matmul(
     make_roles(script, [scheduled])
     option = estimate(problem, chosen)
     return Chosen("matmul", size_of(problem), option, alternatives, config is not None, script.text, _expected(problem, option), _notes(fusion, product))
-
-
-def _by_tiles(script: Script) -> None:
-    """Store ragged rows tile by tile, and read what belongs to them at the axes of tiles."""
-    fusion = script.fusion
-    script.comment("ragged rows are stored tile by tile")
-    for tv in ragged_rows(fusion):
-        script.scatter(tv)
-    for expr in (e for e in fusion.exprs() if isinstance(e, Pointwise)):
-        for k, operand in enumerate(expr.operands):
-            read = resolve(fusion, operand) if isinstance(operand, Read) else None
-            if read is not None and read.tensor.is_input and not is_whole(expr, read, own_index(fusion, expr, read)):
-                script.through_view(expr.output, k)
 
 
 def size_of(p: Problem) -> str:

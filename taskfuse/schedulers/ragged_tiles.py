@@ -1,4 +1,4 @@
-"""Tiles of ragged rows, counted for a cost model: how many the blocks of a persistent grid get that have rows.
+"""Tiles of ragged rows: a product of them stored tile by tile; and for cost models, how many tiles with rows the blocks of a persistent grid get.
 
 Numbers of tiles do not depend on the offsets (:mod:`taskfuse.ir.row_tiles`), so some of them have no rows, and a block passes over these. Which ones is known
 when the offsets are; the model counts those of groups of equal size. Of 32 groups of 256 rows every third number has no rows: a block whose numbers lie a
@@ -14,10 +14,13 @@ from math import ceil
 
 import numpy as np
 
-from taskfuse.ir.expr import View
+from taskfuse.ir.expr import Pointwise, Read, View
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.storage import resolve
 from taskfuse.schedule.scatter import ragged_rows, rows_of
+from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.schedule import Sizes
+from taskfuse.schedulers.script import Script
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,19 @@ def find(fusion: Fusion, sizes: Sizes) -> RaggedTiles | None:
         assert tiles is not None
         return RaggedTiles(sizes(tiles.groups), sizes(tiles.rows), tiles.size)
     return None
+
+
+def store_by_tiles(script: Script) -> None:
+    """Store ragged rows tile by tile, and read what belongs to them at the axes of tiles."""
+    fusion = script.fusion
+    script.comment("ragged rows are stored tile by tile")
+    for tv in ragged_rows(fusion):
+        script.scatter(tv)
+    for expr in (e for e in fusion.exprs() if isinstance(e, Pointwise)):
+        for k, operand in enumerate(expr.operands):
+            read = resolve(fusion, operand) if isinstance(operand, Read) else None
+            if read is not None and read.tensor.is_input and not is_whole(expr, read, own_index(fusion, expr, read)):
+                script.through_view(expr.output, k)
 
 
 @lru_cache(maxsize=64)

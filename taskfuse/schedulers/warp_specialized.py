@@ -22,9 +22,10 @@ from dataclasses import dataclass, replace
 from taskfuse import tiles
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.expr import Assemble
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Expr, const
-from taskfuse.ir.storage import producers, storage_uses
+from taskfuse.ir.storage import made_from, producers, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -148,10 +149,12 @@ class WarpSpecialized:
         return tv
 
     def _forked(self) -> MatrixProduct:
-        """The product with the outputs that are read apart from what their readers read, which is computed in their place."""
-        product = self.product
+        """The product with the outputs, or their parts, that are read apart from what their readers read, which is computed in their place."""
+        product, fusion = self.product, self.script.fusion
         own = (product.axes.result, *product.epilogue, *(r.tensor for r in product.reductions), *product.finals)
-        forks = {tv: self.script.new(tv, "cache_fork") for tv in self.script.fusion.outputs if tv.uses and among(tv, own)}
+        stored = dict.fromkeys(tv for out in fusion.outputs for tv in made_from(fusion, out))
+        read = [tv for tv in stored if among(tv, own) and any(not isinstance(use, Assemble) for use in tv.uses)]
+        forks = {tv: self.script.new(tv, "cache_fork") for tv in read}
         reductions = tuple(replace(r, tensor=forks.get(r.tensor, r.tensor)) for r in product.reductions)
         behind = {*product.finals, *(r.tensor for r in product.reductions)}
         return replace(
