@@ -111,17 +111,17 @@ class PSync:
     Attributes:
         of: the tensor whose data it orders or whose ring it moves, or the task or group that it belongs to: it comes from that one's line.
         node: a barrier of the threads of this node's thread range in one block, whose form the sync pass has yet to choose.
-        is_of_warps: it is a barrier of each warp for itself.
         note: why it is there.
+        is_of_warps: it is a barrier of each warp for itself.
     """
 
     stmts: tuple[Stmt, ...]
     of: Origin
     is_barrier: bool = False
     types: frozenset[ParallelType] = field(default_factory=frozenset["ParallelType"])
-    is_of_warps: bool = False
     node: Node | None = None
     note: str = ""
+    is_of_warps: bool = False
 
 
 Origin = TensorView | Node
