@@ -30,13 +30,11 @@ TILE = 128
 TURNS = MatmulKind.PINGPONG
 CONFIGS = (
     MatmulConfig(128, 256, stages=4, group=2),
-    MatmulConfig(128, 256, stages=4, group=4),
     MatmulConfig(128, 256, stages=4, group=8),
     MatmulConfig(128, 256, stages=4, group=16),
-    MatmulConfig(128, 192, stages=4, group=8),
-    MatmulConfig(128, 128, stages=6, group=4, kind=TURNS),
+    MatmulConfig(256, 128, stages=4, group=1),
+    MatmulConfig(256, 128, stages=4, group=8),
     MatmulConfig(128, 128, stages=6, group=8, kind=TURNS),
-    MatmulConfig(128, 128, stages=6, group=16, kind=TURNS),
     MatmulConfig(64, 256, stages=4, group=8, kind=TURNS),
 )
 Shape = tuple[int, int, int, int]
@@ -101,9 +99,10 @@ class Measured:
         self.a = torch.randn(rows, terms, device="cuda", dtype=torch.bfloat16)
         self.b = torch.randn(groups, terms, columns, device="cuda", dtype=torch.bfloat16)
         self.out = torch.empty(rows, columns, device="cuda", dtype=torch.bfloat16)
-        self.kernels = [("chosen" if c is None else "given", *compiled(ragged(shape), c)) for c in (None, *CONFIGS)]
-        self.experts = compiled(by_tiles(shape), CONFIGS[2])
-        self.single = [compiled(one(shape), c) for c in (None, CONFIGS[2], CONFIGS[6], CONFIGS[7])]
+        configs = [c for c in CONFIGS if c.tile_m <= TILE or rows <= 4 * TILE * groups]  # of few rows, tiles of a group have 256
+        self.kernels = [("chosen" if c is None else "given", *compiled(ragged(shape), c)) for c in (None, *configs)]
+        self.experts = compiled(by_tiles(shape), CONFIGS[1])
+        self.single = [compiled(one(shape), c) for c in (None, CONFIGS[1])]
 
     def rows(self, kind: str) -> list[str]:
         """A line for each kernel."""

@@ -83,7 +83,10 @@ class ProductFigures:
         epilogue_cycles: to drain the last wgmma, and to begin the next tile.
         piece_cycles: for a warpgroup to convert, stage and store 64 x 64 elements; those of several warpgroups overlap.
         pingpong_cycles: for a turn to pass from one warpgroup to the next: from 4096^3, 4096 x 7168 x 2048 and 4096 x 4096 x 1024 beside shared tiles.
-        rows_factor: time of stores of staged rows by threads beyond that of bulk stores, relative to these.
+        rows_factor: time of stores of staged rows by threads beyond that of bulk stores, relative to these: 32768 rows in 8 groups by 7168 x 2048, beside one
+            product of all rows, in tiles of 128 x 256 on an H100.
+        runs_per_us: runs of contiguous bytes, 128 or more, that all blocks together load where they do not keep step: the same, and 4 groups by 4096 x 7168, in
+            tiles of 128 x 128 (43,000 and 46,000). Blocks that keep step got 63,000.
         direct_factor: time of stores from registers, relative to staged ones.
         scattered_factor: time of stores of single elements from registers, relative to staged ones: 96 products of 197 x 197 x 64.
         side_latency_cycles: from the loads of an epilogue's further inputs to their values.
@@ -109,7 +112,8 @@ class ProductFigures:
     epilogue_cycles: float = 300
     piece_cycles: float = 600
     pingpong_cycles: float = 1000
-    rows_factor: float = 0.3
+    rows_factor: float = 1.8
+    runs_per_us: float = 43_000
     direct_factor: float = 2.5
     scattered_factor: float = 8
     side_latency_cycles: float = 1000

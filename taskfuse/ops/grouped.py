@@ -18,13 +18,17 @@ __all__ = ["grouped_matmul"]
 
 TILE = 128
 """Rows of a tile, as many as two warpgroups multiply."""
+FEW_TILES = 4
+"""Where groups have on average more than one such tile, and no more than so many, a tile has twice as many rows. Then most of what is read are the matrices,
+each tile of a group reads its matrix again, and blocks do not keep step, as some tiles have no rows: the second-level cache does not serve all of that."""
 
 
 @op(OpKind.PRODUCT, promoted, torch="_grouped_mm", numpy="")
 def grouped_matmul(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike | None = None) -> TensorView:
     """The rows ``offsets[g]`` to ``offsets[g + 1]`` of ``a [M, K]`` times matrix g of ``b [G, K, N]``, for each group g: ``[M, N]``.
 
-    It is a batch of products of tiles of 128 rows (:mod:`taskfuse.ir.row_tiles`), whose number does not depend on the offsets: one kernel serves all of them.
+    It is a batch of products of tiles of 128 or 256 rows (:mod:`taskfuse.ir.row_tiles`), whose number does not depend on the offsets: one kernel serves all
+    of them.
     Products and sums are those of :func:`matmul`.
 
     Args:
@@ -62,7 +66,7 @@ def grouped_matmul(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTy
         only = ZERO if groups is ONE else RowTiles(sym(offsets.name), groups, rows, 1).group_of(ZERO)
         with fusion.call():
             return matmul(a, view(b, "of_rows", b.shape[1:], (only, i, j)), dtype)
-    size = TILE
+    size = 2 * TILE if isinstance(rows, Const) and isinstance(groups, Const) and 1 < rows.value / (TILE * groups.value) <= FEW_TILES else TILE
     if not prove(ge(rows, TILE), fusion.facts()):
         if not isinstance(rows, Const) or rows.value < 1:
             raise shape_error(name, f"{described(a)} may have fewer than {TILE} rows", f"declare their number with tf.dim(..., min={TILE})")

@@ -30,7 +30,9 @@ def exchange(rows: int, columns: int, within: int, layout: object = None) -> tf.
     return fusion
 
 
-@pytest.mark.parametrize(("columns", "within", "scope"), [(64, 32, WARP), (128, 16, WARP), (128, 8, WARP), (128, 64, BLOCK), (128, 128, BLOCK), (48, 16, BLOCK)])
+@pytest.mark.parametrize(
+    ("columns", "within", "scope"), [(64, 32, WARP), (128, 16, WARP), (128, 8, WARP), (128, 64, BLOCK), (128, 128, BLOCK), (48, 16, BLOCK)]
+)
 def test_lanes_of_one_warp_and_others(columns: int, within: int, scope: BarrierScope) -> None:
     fusion, x = exchange(3, columns, within), numbers(3, columns)
     kernel = agrees(fusion, x)
