@@ -7,6 +7,8 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 JOBS ?= 2
 N ?= 10000
 CASES ?= 50000
+SECONDS ?= 130
+SEED ?= 1
 PYTEST_ARGS ?=
 GPU_PYTHON ?= python3
 PARTS ?=
@@ -20,7 +22,7 @@ PROGRAMS := founding horizontal_fusion nested_groups pipeline stream block_roles
 INSTRUCTIONS := wgmma:bf16 wgmma:e4m3 wgmma:tf32 wgmma:registers wgmma:blocks wgmma:threads wgmma:stored wgmma:persistent wgmma:cluster mma:ldmatrix mma:stmatrix mma:cp.async
 TENSOR_CORES := "products 7" "products 10" "streams 17" "products 20" "products 6" "products 3" "products 2" "products 14" gemm gemm_cluster
 
-.PHONY: help demo test suite lint types fuzz anything lists compiles faults agreement refutation maps bench-compile bench-proof gpu golden clean
+.PHONY: help demo test suite lint types fuzz anything lists compiles faults agreement refutation maps evidence bench-compile bench-proof gpu golden clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | while IFS='#' read -r name text; do printf '%-22s %s\n' "$$name" "$$text"; done
@@ -66,6 +68,9 @@ refutation: $(VENV)/.dev ## the static proof against the second machine on CASES
 
 maps: $(VENV)/.dev ## the proof of values against what definitions mean, on CASES=50000 small kernels with index maps of their own; goes on where it was stopped
 	$(PY) -m taskfuse.testing.maps --cases $(CASES) --seed 1 --log build/maps.jsonl --resume
+
+evidence: $(VENV)/.dev ## all campaigns against the proof side by side, SECONDS=130 long (JOBS=2, SEED=1: other kernels)
+	$(PY) benchmarks/evidence.py --jobs $(JOBS) --seconds $(SECONDS) --seed $(SEED) --logs build/evidence
 
 bench-compile: $(VENV)/.core ## time fusion to kernel text, and simulation
 	$(PY) benchmarks/compile.py

@@ -46,7 +46,7 @@ its name in torch. An op with a name of torch computes the same as in torch; arg
 ```python
 import taskfuse as tf
 
-print(tf.supports("exp"), tf.supports("torch.clip", "int32"), tf.supports("bitwise_and", tf.float32), tf.supports("sort"))
+print(tf.supports("exp"), tf.supports("torch.clip", "int32"), tf.supports("bitwise_and", tf.float32), tf.supports("unique"))
 ```
 ```text
 True True False False

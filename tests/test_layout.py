@@ -19,10 +19,6 @@ ELSEWHERE: dict[str, str] = {
     "tests/check/values": """
         check/values/claims check/values/products check/values/runs check/values/state check/values/tiles check/values/verify
     """,
-    "tests/testing/test_agreement.py": """
-        testing/small/ahead testing/small/barriers testing/small/blocks testing/small/kinds testing/small/pingpong testing/small/pipeline
-        testing/small/products testing/small/text
-    """,
     "tests/testing/test_checks.py": """
         testing/automatic testing/graphs testing/options testing/partitions testing/rewrites testing/schedules testing/strategies testing/streams
     """,
@@ -34,10 +30,6 @@ ELSEWHERE: dict[str, str] = {
     """,
     "tests/testing/test_products.py": """
         testing/epilogues testing/operands testing/product_loops
-    """,
-    "tests/testing/test_refutation.py": """
-        testing/small/sides/engines testing/small/sides/exchanges testing/small/sides/kinds testing/small/sides/participants
-        testing/small/sides/places testing/small/sides/side testing/small/sides/values
     """,
     "tests/testing/test_value_faults.py": """
         testing/block_operators testing/definition_operators testing/instruction_subjects testing/lie_operators testing/meaning testing/tile_operators

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from taskfuse.check.ranges import terms_of
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Select, le, private, prove, substitute, sym
+from taskfuse.check.ranges import terms_of, without_floor
+from taskfuse.ir.scalar import ZERO, Const, Expr, FloorDiv, Select, le, private, prove, substitute, sym
 from taskfuse.kir.nodes import For
 
 
@@ -27,13 +27,13 @@ class Trip:
     def of(loop: For) -> Trip:
         """An iteration of a loop: where it stops if it has one, and what that implies.
 
-        ``a`` and ``c`` of ``select(c, a, b)`` without iterations up to ``b``; a block's share of the work.
+        ``a`` and ``c`` of ``select(c, a, b)`` without iterations up to ``b``; ``a`` of ``max(a, 0)`` from 0 on; a block's share of the work.
         """
         match loop.stop:
             case Select(cond=c, a=a, b=b) if prove(le(b, loop.start)):
                 stop, implied = a, (c,)
             case stop:
-                implied = ()
+                stop, implied = without_floor(stop) if loop.start is ZERO else stop, ()
         share = share_of(loop)
         return Trip(sym(loop.var), loop.start, stop, implied if share is None else (*implied, share))
 

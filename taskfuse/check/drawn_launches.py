@@ -1,12 +1,14 @@
-"""Sample launches: extents, and tables (inputs whose elements decide the amount of work)."""
+"""Sample launches: extents, tables (inputs whose elements decide the amount of work), and values of indices that are data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.refuted import TooLarge
 from taskfuse.ir.dims import nearest
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel
@@ -18,6 +20,12 @@ LARGE = 330
 
 ROW = 2
 """Elements rise by so much: they are offsets of rows of that length, and such lengths."""
+
+SAMPLES = 64
+"""Values of a data-dependent index that are tried per thread, if not all."""
+
+MOST = 1 << 20
+"""How many are tried for all threads of a statement."""
 
 
 def drawn_tables(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, NDArray[np.int64]]:
@@ -48,3 +56,24 @@ def drawn_extents(kernel: Kernel) -> Iterator[dict[str, int]]:
         if extents is not None and tuple(extents.values()) not in seen:
             seen.add(tuple(extents.values()))
             yield extents
+
+
+def drawn_values(extents: Sequence[int], *, entirely: bool = False, lanes: int = 1) -> NDArray[np.int64]:
+    """Values of the symbols of a gather or an update, in rows: all if they are few, else the first, the last and some between, each alone and all together.
+
+    Args:
+        entirely: all, however many they are. Raises :class:`TooLarge` if they are too many for the threads.
+    """
+    shape = tuple(max(0, int(n)) for n in extents)
+    total = prod(shape)
+    if entirely and total * lanes > MOST:
+        raise TooLarge
+    if total <= SAMPLES or entirely:
+        return np.indices(shape).reshape(len(shape), total).T
+    found: set[tuple[int, ...]] = set()
+    for part in range(8):
+        found.add(tuple((n - 1) * part // 7 for n in shape))
+    for k, n in enumerate(shape):
+        for part in range(8):
+            found.add(tuple((n - 1) * part // 7 if j == k else m // 2 for j, m in enumerate(shape)))
+    return np.asarray(sorted(found), np.int64)

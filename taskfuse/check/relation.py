@@ -18,7 +18,29 @@ from taskfuse.check.ranges import OPEN, Span, join, meet, terms_of
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Conditions, Context
 from taskfuse.check.threads import Threads
 from taskfuse.ir.medium import MEDIA, Reach
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, Xor, const, ge, lt, not_, private, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import (
+    Compare,
+    Const,
+    Expr,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Product,
+    Select,
+    Sum,
+    Sym,
+    Xor,
+    const,
+    ge,
+    lt,
+    not_,
+    private,
+    prove,
+    simplify,
+    substitute,
+    sym,
+)
 from taskfuse.kir.nodes import For
 
 ROUNDS = 16
@@ -141,6 +163,7 @@ class Relation:
 
     def _derive(self, e: Expr, equations: list[tuple[Expr, Expr]]) -> None:
         """Equalities that follow from one of a compound expression."""
+        self._derive_order(e)
         match e:
             case Sum():
                 if e not in self._quotients:
@@ -174,6 +197,28 @@ class Relation:
                         self._learn(term)
             case _:
                 pass
+
+    def _derive_order(self, e: Expr) -> None:
+        """Equalities that follow from one of a digit that others shift around or mirror: ``(a + r) % b``, ``select(c, r, a - r)``, of what is known but r."""
+        match e:
+            case Mod(a, b) if self.known(b):
+                terms, _ = terms_of(a)
+                moving = [(t, k) for t, k in terms if not self.known(t)]
+                if len(moving) < len(terms):
+                    sign = -1 if all(k < 0 for _, k in moving) else 1
+                    rest = sum((t * (sign * k) for t, k in moving), const(0)) % b
+                    if not isinstance(rest, Const) and not self.known(rest):
+                        self._learn(rest)
+            case Select(cond, a, b) if self._decided(cond):
+                one, two = ([t for t, _ in terms_of(x)[0] if not self.known(t)] for x in (a, b))
+                if len(one) == 1 and one == two:
+                    self._learn(one[0])
+            case _:
+                pass
+
+    def _decided(self, cond: Expr) -> bool:
+        """True only if a condition has one value in both accesses."""
+        return self.known(cond) or (isinstance(cond, Compare) and self.known(cond.a) and self.known(cond.b))
 
     # -- one equation ---------------------------------------------------------------------------------------------------------------
 

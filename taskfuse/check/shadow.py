@@ -13,17 +13,23 @@ from typing import Any
 from taskfuse.check.clocks import Clocks
 from taskfuse.check.refuted import Refuted
 from taskfuse.check.trace import GRAIN, Clock, Event
+from taskfuse.ir.combine import Combine
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.types import MemoryType
+from taskfuse.kir.nodes import Update
 from taskfuse.kir.operands import Queue
 
 
 @dataclass(slots=True, eq=False)
 class _Element:
-    """The last accesses of an element: (clock component, time, event, generic) of the write; of each reader since, by component, (time, event)."""
+    """The last accesses of an element: (clock component, time, event, generic) of the write; of each reader since, by component, (time, event).
+
+    So, too, of each thread that has updated it since; of those before, other updates need know nothing.
+    """
 
     write: tuple[int, int, Event, bool] | None = None
     reads: dict[int, tuple[int, Event]] | None = None
+    updates: dict[tuple[int, Combine], tuple[int, Event]] | None = None
 
 
 class Shadow:
@@ -57,6 +63,7 @@ class Shadow:
         is_async = component >= self._time.size
         time = int(clock[component]) if is_async else self._time.tick(t)
         cells = [first + at * size + part for at in elements.tolist() for part in range(0, size, GRAIN)] if shared else elements.tolist()
+        combined = e.stmt.combine if isinstance(e.stmt, Update) and write else None
         in_async_proxy = is_async and component not in self._time.copies
         written, read = (component, time, e, not in_async_proxy), (time, e)
         for at in cells:
@@ -74,13 +81,20 @@ class Shadow:
                         name = "FENCE proxy.async" if shared else "FENCE proxy.async.global"
                         reason = f"an asynchronous engine sees what a thread {'wrote' if generic else 'stored in bulk'}, without {name} of the writer"
                         raise Refuted(buffer, reason, self._time.who(writer, event), self._time.who(t, e))
+            if cell.updates:
+                for (other, combine), (when, event) in cell.updates.items():
+                    if clock[other] < when and combine is not combined:
+                        raise self._race(buffer, t, e, write, other, event, True)
             if write:
                 if cell.reads:
                     for other, (when, event) in cell.reads.items():
                         if clock[other] < when:
                             raise self._race(buffer, t, e, write, other, event, False)
                     cell.reads = None
-                cell.write = written
+                if combined is not None:
+                    cell.updates = {**(cell.updates or {}), (component, combined): read}
+                    continue
+                cell.write, cell.updates = written, None
             elif cell.reads is None:
                 cell.reads = {component: read}
             else:

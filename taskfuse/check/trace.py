@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.defined import of_statement
+from taskfuse.check.drawn_launches import drawn_values
 from taskfuse.check.fences import Fences, operands
 from taskfuse.check.known import together
 from taskfuse.check.refuted import Refuted, TooLarge, WorkBudget
@@ -172,8 +173,9 @@ class Trace:
                 self._access(stmt, out, ids, write=True, width=width)
                 self._touched.begin_at(stmt, out, ids, width * self._touched.sizes[out.buffer])
             case Update(source=source, values=found):
-                for access in (source, *(v.source for v in found)):  # which element it changes depends on data
+                for access in (source, *(v.source for v in found)):
                     self._access(stmt, access, ids, write=False)
+                self._update(stmt, ids)
             case VectorCopy(out=out, source=source, width=width):
                 self._access(stmt, source, ids, write=False, width=width)
                 self._access(stmt, out, ids, write=True, width=width)
@@ -284,6 +286,19 @@ class Trace:
             return
         elements: list[Ints] = [np.arange(p, p + width) for p in place.tolist()]
         self._emit(stmt, ids, [access.buffer] * len(ids), elements, write=write)
+
+    def _update(self, stmt: Update, ids: Ints) -> None:
+        """Elements that threads may combine something with, whatever other threads' data are. None if the integers that say so may not be any."""
+        sources = [v.source.buffer for v in stmt.values]
+        if len({*sources}) < len(sources) or not {p.name for p in self.kernel.inputs if p.name not in self.memory}.issuperset(sources):
+            return
+        found: list[Ints] = []
+        for row in drawn_values([int(self._values.of(v.extent, ids[:1])[0]) for v in stmt.values]).tolist():
+            self._values.env.update({v.symbol: number for v, number in zip(stmt.values, row, strict=True)})
+            found.append(self._touched.elements(stmt.out, ids))
+        if found:
+            each = np.stack(found, axis=1)
+            self._emit(stmt, ids, [stmt.out.buffer] * len(ids), [np.unique(elements) for elements in each], write=True, weight=each.size // 16)
 
     def _rows(self, stmt: LdMatrix | StMatrix, access: Access, ids: Ints, *, write: bool) -> None:
         """Rows of matrices. A lane stores the row that it addresses, if its address is used, and loads the elements that it gets."""

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 from taskfuse.cuda.c_types import CONVERSIONS, c_type, convert, wrapping_type
 from taskfuse.cuda.text import Helper, Library, Snippet
-from taskfuse.dtypes import DType, DTypeKind, bfloat16, bool_, float32
+from taskfuse.dtypes import DType, DTypeKind, bfloat16, float32
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
+from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.spelling import Spelling
 
 _INTEGERS = """
@@ -163,6 +163,22 @@ __device__ __forceinline__ T float_floored_quotient(T a, T b) {
   return quotient - whole > (T)0.5 ? whole + 1 : whole;
 }
 
+// of any NaN those of one
+__device__ __forceinline__ unsigned bits_of_float(float x) {
+  return x == x ? __float_as_uint(x) : 0x7fc00000u;
+}
+
+__device__ __forceinline__ unsigned long long bits_of_double(double x) {
+  return x == x ? (unsigned long long)__double_as_longlong(x) : 0x7ff8000000000000ull;
+}
+
+__device__ __forceinline__ float float_of_bits(unsigned x) {
+  return __uint_as_float(x);
+}
+__device__ __forceinline__ double float_of_bits(unsigned long long x) {
+  return __longlong_as_double((long long)x);
+}
+
 template <typename T>
 __device__ __forceinline__ T lerp(T a, T b, T t) {
   return a + t * (b - a);
@@ -278,13 +294,8 @@ __device__ __forceinline__ float fast_gelu_tanh(float x) {
 DEVICE_FUNCTIONS = Library(_INTEGERS, _NUMBERS, _FLOATS, _BFLOAT16, _FAST)
 
 
-def result_dtype(op: Elementwise, dtype: DType) -> DType:
-    """The dtype of what ``op`` gives when it computes in ``dtype``."""
-    return bool_ if op.rule in (DTypeRule.BOOL, DTypeRule.LOGICAL) else dtype
-
-
 def call(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool = False, *, is_bfloat16: bool = False) -> Snippet:
-    """``op`` on operands of ``dtype`` (a selector is a bool), as C++ of type ``c_type(result_dtype(op, dtype))``.
+    """``op`` on operands of ``dtype`` (a selector is a bool), as C++ of type ``c_type(op.result_dtype(dtype))``.
 
     Args:
         operands: texts that may stand as operands; each is evaluated at most once.
@@ -309,8 +320,8 @@ def call(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool
 def _in_float(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool) -> Snippet:
     converted = [convert(operand, dtype, dtype.compute) for operand in operands]
     value = call(op, [operand.text for operand in converted], dtype.compute, fast_math, is_bfloat16=dtype is bfloat16)
-    result = result_dtype(op, dtype)
-    rounded = convert(value.text, result_dtype(op, dtype.compute), result)
+    result = op.result_dtype(dtype)
+    rounded = convert(value.text, op.result_dtype(dtype.compute), result)
     return Snippet(rounded.text, frozenset[Helper]().union(value.helpers, rounded.helpers, *(operand.helpers for operand in converted)))
 
 

@@ -9,7 +9,7 @@ from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.dispatch import Decision, decision_tree
 from taskfuse.cuda.expressions import Indices, Level, PrintedExpr, once
-from taskfuse.cuda.functions import call, result_dtype
+from taskfuse.cuda.functions import call
 from taskfuse.cuda.hoisting import Divisions
 from taskfuse.cuda.storage import constant_elements, declared_in
 from taskfuse.cuda.synchronization import Synchronization
@@ -141,7 +141,7 @@ class StatementPrinter:
                 operands = [w.operand(o, dtype, scope) for o, dtype in zip(stmt.operands, operand_dtypes(stmt), strict=True)]
                 short = all(w.dtype(o) is bfloat16 for o in (stmt.out, *stmt.operands))
                 text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math, is_bfloat16=short))
-                w.store(stmt.out, text, result_dtype(stmt.op, stmt.dtype), scope)
+                w.store(stmt.out, text, stmt.op.result_dtype(stmt.dtype), scope)
             case Choose():
                 self._choose(stmt, scope)
             case Shuffle():

@@ -81,7 +81,7 @@ class Atom:
         power_of_two: the covered extents must be powers of two.
         completion: when its effect is done.
         bounds: what it does out of bounds.
-        copies_only: the definition must be a plain copy.
+        copies_only: the definition must be a plain copy; where it fills with zeros, it may also be a part of a tensor with zeros around it.
         is_async: it reads and writes Shared memory through the asynchronous proxy.
         tile: the extents of the covered axes, if the instruction fixes them.
         family: the matrix instructions that it is one of (:mod:`taskfuse.ir.matrix_instructions`).

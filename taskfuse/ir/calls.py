@@ -12,6 +12,7 @@ from taskfuse.ir.atoms import Atom
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.partition import Partition
 from taskfuse.ir.scalar import Expr, IntLike
+from taskfuse.ir.shares import Shares
 from taskfuse.ir.types import MemoryType, ParallelType
 
 if TYPE_CHECKING:
@@ -25,6 +26,12 @@ class AllocationLayout(Protocol):
     """Makes an allocation domain for a tensor (``tf.layouts``)."""
 
     def __call__(self, tensor: TensorView) -> tuple[Axis, ...]: ...
+
+
+class ProductOrder(Protocol):
+    """How blocks share the tiles of a product, for ``chunk_product`` (implemented in ``taskfuse.tiles``)."""
+
+    def shares(self, tiles: int, steps: int) -> Shares: ...
 
 
 class TileOrder(Protocol):
@@ -64,7 +71,7 @@ class SchedulingCalls(Protocol):
     def rfactor(self, tv: TensorView, axes: Sequence[int]) -> TensorView: ...
     def through_view(self, tv: TensorView, operand: int) -> TensorView: ...
     def chunk_reduction(self, tv: TensorView, position: int, extent: int) -> TensorView: ...
-
+    def chunk_product(self, tv: TensorView, order: ProductOrder, tile: tuple[int, int, int]) -> tuple[TensorView, TensorView, TensorView, TensorView]: ...
     def split_reduction(self, tv: TensorView, position: int, inner: int) -> None: ...
     def chunk_scan(self, tv: TensorView, extent: int) -> tuple[TensorView, TensorView, TensorView, TensorView, TensorView]: ...
     def recompute(self, tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView, ...]: ...

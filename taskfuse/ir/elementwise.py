@@ -119,6 +119,15 @@ def _pow(a: Array, b: Array) -> Array:
     return np.where(b < 0, inverse, np.power(a, np.maximum(b, 0)))
 
 
+def _float_bits(x: Array) -> Array:
+    one = np.array(np.nan, x.dtype)  # of any NaN the bits of one
+    return np.where(np.isnan(x), np.abs(one), x).astype(x.dtype).view(f"u{x.dtype.itemsize}")
+
+
+def _float_of_bits(x: Array) -> Array:
+    return np.asarray(x).view(f"f{x.dtype.itemsize}")
+
+
 def _clamp(x: Array, low: Array, high: Array) -> Array:
     return np.minimum(np.maximum(x, low), high)
 
@@ -413,6 +422,22 @@ _ROWS = (
         Spelling(signed="signed_shifted_right<{T}, {U}>({0}, {1})", unsigned="unsigned_shifted_right<{T}>({0}, {1})"),
         "floor(a / 2^b). For integers; ``b`` in [0, bits).",
         torch="bitwise_right_shift",
+    ),
+    _unary(
+        "float_bits",
+        DTypeRule.BITS,
+        _float_bits,
+        floats("bits_of_float({0})", "bits_of_double({0})"),
+        "The bits of a float in IEEE 754, as uint64 of float64 and as uint32 of every narrower one, which is taken as float32; of any NaN those of one.",
+        torch="",
+    ),
+    _unary(
+        "float_of_bits",
+        DTypeRule.OF_BITS,
+        _float_of_bits,
+        Spelling(signed="float_of_bits({0})", unsigned="float_of_bits({0})"),
+        "The float32 with the bits of a uint32, or the float64 with those of a uint64: the inverse of ``float_bits``.",
+        torch="",
     ),
     # three operands
     Elementwise(

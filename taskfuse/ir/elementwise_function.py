@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from taskfuse.dtypes import DType, bool_, result_type
+from taskfuse.dtypes import DType, bool_, float32, float64, result_type, uint32, uint64
 from taskfuse.ir.spelling import Spelling
 
 Array = npt.NDArray[Any]
@@ -28,6 +28,8 @@ class DTypeRule(Enum):
     - LOGICAL: operands are cast to bool; the result is bool.
     - BITWISE: D is bool or an integer; the result is D.
     - SHIFT: D is an integer; the result is D.
+    - BITS: D is a float; the result is the unsigned integer as wide as what computes D: uint32 or uint64.
+    - OF_BITS: D is uint32 or uint64; the result is the float as wide.
     - CAST: one operand of any dtype; the result is the dtype asked for.
     - SELECT: the first operand is cast to bool, D is promoted from the others; the result is D.
     """
@@ -40,6 +42,8 @@ class DTypeRule(Enum):
     LOGICAL = "logical"
     BITWISE = "bitwise"
     SHIFT = "shift"
+    BITS = "bits"
+    OF_BITS = "of bits"
     CAST = "cast"
     SELECT = "select"
 
@@ -104,14 +108,26 @@ class Elementwise:
             out: dtype of the result.
         """
         match self.rule:
-            case DTypeRule.CAST:
+            case DTypeRule.CAST | DTypeRule.OF_BITS:
                 return operands[0]
-            case DTypeRule.BOOL:
+            case DTypeRule.BOOL | DTypeRule.BITS:
                 return result_type(*operands).compute
             case DTypeRule.LOGICAL:
                 return bool_
             case _:
                 return out.compute
+
+    def result_dtype(self, dtype: DType) -> DType:
+        """The dtype of what ``function`` gives when it computes in ``dtype``."""
+        match self.rule:
+            case DTypeRule.BOOL | DTypeRule.LOGICAL:
+                return bool_
+            case DTypeRule.BITS:
+                return uint64 if dtype.bits == 64 else uint32
+            case DTypeRule.OF_BITS:
+                return float64 if dtype.bits == 64 else float32
+            case _:
+                return dtype
 
     def __repr__(self) -> str:
         return self.name

@@ -268,6 +268,15 @@ def is_copy(expr: MathExpr) -> bool:
             return False
 
 
+def is_part(expr: MathExpr) -> bool:
+    """True if ``expr`` has elements of one tensor where a condition holds, and zeros elsewhere."""
+    match expr:
+        case Select(operands=(Read(), Literal(value=value))):
+            return value == 0
+        case _:
+            return False
+
+
 def map_exprs(expr: MathExpr) -> Iterator[Expr]:
     """The integer expressions in the op map of ``expr``."""
     for operand in expr.operands:

@@ -15,7 +15,7 @@ from taskfuse.errors import FusionError, ScheduleError
 from taskfuse.ir.array_methods import Arithmetic, ArrayMethods
 from taskfuse.ir.atoms import Atom
 from taskfuse.ir.axes import Axis
-from taskfuse.ir.calls import AllocationLayout, TileOrder, operators, scheduling
+from taskfuse.ir.calls import AllocationLayout, ProductOrder, TileOrder, operators, scheduling
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Expr, IntLike
 from taskfuse.ir.tensor_schedule import TensorSchedule
@@ -266,6 +266,17 @@ class TensorView(ArrayMethods):
         The first axis of the new tensor counts the chunks. ``extent`` divides the reduced axis. Returns the new tensor. Sums of floats round in another order.
         """
         return scheduling().chunk_reduction(self, axis, extent)
+
+    def chunk_product(self, order: ProductOrder, tile: tuple[int, int, int]) -> tuple[TensorView, TensorView, TensorView, TensorView]:
+        """Divide the sums of a matrix product that has no schedule yet among blocks that share tiles, by ``tf.tiles.split_k`` or ``tf.tiles.stream_k``.
+
+        Item e of block b is some steps of k of one tile. Returns the new tensors ``left, right, parts, terms``: the factors of each item and their product,
+        with the axes b and e first, and the parts of each element in the order of k, which this tensor adds. Sums of floats round in another order.
+
+        Args:
+            tile: rows and columns of a tile, and elements of k of a step.
+        """
+        return scheduling().chunk_product(self, order, tile)
 
     def split_reduction(self, axis: int, inner: int) -> None:
         """Make a reduced axis of a reduction that has no schedule yet two: those of the digits of its index, of which the inner one has ``inner`` values.

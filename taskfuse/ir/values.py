@@ -68,10 +68,6 @@ def _operand_dtype(op: Elementwise, position: int, compute: DType) -> DType:
     return bool_ if op.rule is DTypeRule.SELECT and position == 0 else compute
 
 
-def _result_dtype(op: Elementwise, compute: DType) -> DType:
-    return bool_ if op.rule in (DTypeRule.BOOL, DTypeRule.LOGICAL) else compute
-
-
 def _reduce(combine: Combine, array: Array, axis: tuple[int, ...], dtype: np.dtype[Any], initial: object) -> Array:
     ufunc = cast(np.ufunc, combine.op.function)
     return np.asarray(ufunc.reduce(array, axis=axis, dtype=dtype, initial=initial))
@@ -113,7 +109,7 @@ class Native:
         operands = [self.cast(a, d, _operand_dtype(op, i, compute)) for i, (a, d) in enumerate(zip(args, arg_dtypes, strict=True))]
         with np.errstate(all="ignore"):
             result = np.asarray(op.function(*operands))
-        return self.cast(result, _result_dtype(op, compute), out)
+        return self.cast(result, op.result_dtype(compute), out)
 
     def combine(self, combine: Combine, a: Array, b: Array, dtype: DType) -> Array:
         return self.apply(combine.op, (a, b), (dtype, dtype), dtype.compute, dtype)
@@ -185,13 +181,14 @@ class Modular:
             return self.cast(args[0], arg_dtypes[0], out)
         operands = [self.cast(a, d, _operand_dtype(op, i, compute)) for i, (a, d) in enumerate(zip(args, arg_dtypes, strict=True))]
         with np.errstate(all="ignore"):
-            if not compute.is_float:
+            made = op.result_dtype(compute)
+            if not (compute.is_float or made.is_float):
                 result = np.asarray(op.function(*operands))
             elif op.modular is not None:
                 result = np.asarray(op.modular(*operands))
             else:
-                result = hash_words(op.name, *operands)
-        return self.cast(result, _result_dtype(op, compute), out)
+                result = hash_words(op.name, *operands).astype(self.storage(made))
+        return self.cast(result, made, out)
 
     def combine(self, combine: Combine, a: Array, b: Array, dtype: DType) -> Array:
         return self.apply(combine.op, (a, b), (dtype, dtype), dtype, dtype)

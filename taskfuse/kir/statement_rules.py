@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from taskfuse.dtypes import DType
+from taskfuse.dtypes import DType, uint32, uint64
 from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import FALSE, ZERO, Const, Expr, is_boolean
@@ -200,7 +200,7 @@ def ops_have_a_dtype(subject: Compute, scope: Scope) -> str | None:
 
 def _computes_in(op: Elementwise, dtype: DType) -> bool:
     match op.rule:
-        case DTypeRule.FLOAT | DTypeRule.DIVIDE:
+        case DTypeRule.FLOAT | DTypeRule.DIVIDE | DTypeRule.BITS:
             return dtype.is_float
         case DTypeRule.NUMERIC:
             return not dtype.is_bool
@@ -208,6 +208,8 @@ def _computes_in(op: Elementwise, dtype: DType) -> bool:
             return not dtype.is_float
         case DTypeRule.SHIFT:
             return dtype.is_integer
+        case DTypeRule.OF_BITS:
+            return dtype in (uint32, uint64)
         case DTypeRule.SAME | DTypeRule.BOOL | DTypeRule.LOGICAL | DTypeRule.CAST | DTypeRule.SELECT:
             return True
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.errors import LoweringError
-from taskfuse.ir.scalar import Const, Expr, Facts, const, eq, evaluate, is_multiple, lt, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, Facts, conjuncts, const, eq, evaluate, is_multiple, lt, prove, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import SWIZZLES, swizzle_period, swizzled
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
@@ -152,8 +152,13 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     atom = tv.schedule.atom
     assert atom is not None
     index_map = st.indexer.index_maps.of(tv)
-    out, source = st.indexer.write(tv, index_map), st.operands(tv, index_map)[0][0]
+    operands, valid = st.operands(tv, index_map)
+    out, source = st.indexer.write(tv, index_map), operands[0]
     assert isinstance(source, Access)
+    facts = st.indexer.index_maps.before_ends(tv, index_map.facts)
+    if missing := [c for c in conjuncts(valid[0]) if not prove(c, facts) and not _is_end(c, source, st.source(tv), facts)]:
+        reason = f"the atom {atom.name} copies whole boxes, and its tensor has zeros where {missing[0]} does not hold"
+        raise refused(tv, reason, "split the axis so that a loop over its tiles ends where its terms do")
     loads = is_transfer(tv)
     inside = tv if loads else st.source(tv)
     outside = st.source(tv) if loads else tv
@@ -192,6 +197,11 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
         stmt = TmaStore(name, box.coords, place, holds=holds(tv, index_map))
     reads = (there,) if loads and outside.is_output else () if loads else (shared,)  # of an input nobody writes
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, (*index_map.guards, *begins), index_map.facts, (shared,) if loads else (), reads)]
+
+
+def _is_end(condition: Expr, source: Access, tensor: TensorView, facts: Facts) -> bool:
+    """True if a condition says that an element lies before the end of its tensor: behind it, the engine writes zeros."""
+    return any(condition is simplify(lt(e, n), facts) for e, n in zip(source.index, tensor.shape, strict=True))
 
 
 def _begins(st: Statements, tv: TensorView, inside: TensorView, shared: Access, there: Access, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:

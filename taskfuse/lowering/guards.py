@@ -97,7 +97,9 @@ def _check_neutral(fusion: Fusion, tv: TensorView, source: Axis, value: Expr, fa
             )
 
 
-def first_of_others(tv: TensorView, values: dict[Axis, Expr], memory: MemoryType | None, facts: Facts, loops: list[str]) -> tuple[list[Expr], frozenset[str]]:
+def first_of_others(
+    tv: TensorView, values: dict[Axis, Expr], memory: MemoryType | None, facts: Facts, loops: list[str], *, once: bool = False
+) -> tuple[list[Expr], frozenset[str]]:
     """The conditions under which code is at the first index of the axes that would repeat its writes, and the loops that repeat them nevertheless.
 
     A loop that an asynchronous copy shares with its readers has a fill of its own in each iteration. Where the index of an axis depends on such
@@ -105,13 +107,14 @@ def first_of_others(tv: TensorView, values: dict[Axis, Expr], memory: MemoryType
 
     Args:
         loops: the variables of the loops around the code, outermost first.
+        once: to write an element again, though with the same value, would be wrong: updates come in between, or it is an update.
     """
     shared, inside = frozenset[str](), frozenset[str]()
     if has_copies_of_threads(tv):
         shared, inside = frozenset(loops[: tv.schedule.inline]), frozenset(loops[tv.schedule.inline :])
     conditions: list[Expr] = []
     again = frozenset[str]()
-    for a in _others(tv, memory):
+    for a in _others(tv, memory, once=once):
         if a in values:
             free = simplify(values[a], facts).free
             if free.isdisjoint(shared):
@@ -121,17 +124,17 @@ def first_of_others(tv: TensorView, values: dict[Axis, Expr], memory: MemoryType
     return conditions, again
 
 
-def _others(tv: TensorView, memory: MemoryType | None) -> list[Axis]:
+def _others(tv: TensorView, memory: MemoryType | None, *, once: bool) -> list[Axis]:
     """The axes of consumers over which stores to Global memory write an element again: those mixed with own axes and bound, and all loops of a bulk copy.
 
     So do the loops of an asynchronous copy that it shares with none of its readers. Copies of one thread that are done later, bulk and
-    asynchronous ones, are in no order, so that even equal ones must not overlap.
+    asynchronous ones, are in no order, so that even equal ones must not overlap. ``once``: all loops repeat what must not be repeated.
     """
     is_copied = memory is MemoryType.Shared and has_copies_of_threads(tv)
     if memory is None or not (memory is MemoryType.Global or is_copied):
         return []
     types = {a: tv.schedule.ptype(a) for a in tv.loop}
-    repeated = tv.loop if ParallelType.Bulk in types.values() else tv.loop[tv.schedule.inline :] if is_copied else ()
+    repeated = tv.loop if once or ParallelType.Bulk in types.values() else tv.loop[tv.schedule.inline :] if is_copied else ()
     written = [a for a, p in types.items() if (p.is_bound and not MEDIA[memory].is_private_to(p)) or (p.is_loop and a in repeated)]
     found = [a for a in written if a.is_foreign and types[a].is_loop]
     around = ancestors(tv, tuple(written))

@@ -8,7 +8,7 @@ from taskfuse.ir.axes import Axis, Rasterize, Resize, Split, is_map_symbol, iter
 from taskfuse.ir.expr import Assemble, Gather, Read, Reduction, Update
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import TRUE, Expr, Facts, conjuncts, const, elements_of, eq, ge, lt, minimum, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, Max, conjuncts, const, elements_of, eq, ge, lt, minimum, prove, simplify, substitute, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.lowering.completion import has_copies_of_threads
@@ -79,6 +79,8 @@ class IndexMaps:
         self.grid_stride = GridStrideLoops(fusion, tree, shared_loops, ranges, self.variables)
         self.ends: dict[Loop, Expr] = {}
         self._belongs = {p.tensor: p.valid for e in fusion.exprs() if isinstance(e, Assemble) for p in e.parts if p.valid is not TRUE}
+        wholes = [[p.tensor for p in e.parts] for e in fusion.exprs() if isinstance(e, Assemble)]
+        self._updated = {tv for parts in wholes if any(isinstance(fusion.definition(part), Update) for part in parts) for tv in parts}
         self._known: dict[TensorView, IndexMap] = {}
         self._accumulating: dict[TensorView, IndexMap] = {}
 
@@ -86,6 +88,20 @@ class IndexMaps:
         """The trips of a loop of an extent around code of ``tv``, in hardware indices and the variables of loops around it."""
         trips, end = self.grid_stride.trips(loop, extent, tv), self.ends.get(loop)
         return trips if end is None else simplify(minimum(trips, end), self.ranges.facts)
+
+    def before_ends(self, tv: TensorView, facts: Facts) -> Facts:
+        """What is known of the indices around the code of ``tv`` where loops end with their terms, too."""
+        for loop in self.shared_loops.path[tv]:
+            if loop in self.ends:
+                end = self.end(tv, loop)
+                ends = [e for e in end.args if e is not ZERO] if isinstance(end, Max) else [end]
+                facts = facts.with_assumption(lt(self.variables.symbol(loop), ends[0] if len(ends) == 1 else end))
+        return facts
+
+    def end(self, tv: TensorView, loop: Loop) -> Expr:
+        """The trips of a loop that ends with its terms, in the indices of the code of ``tv``."""
+        task = self.tree.place[tv]
+        return substitute(self.ends[loop], {p.index_name: sym(base_name(p, task)) + self.ranges.range(task, p).start for p in INDEX_TYPES})
 
     def forget(self) -> None:
         """Discard all index maps: they have guards for remainders that grid-stride loops now bound."""
@@ -140,7 +156,7 @@ class IndexMaps:
             facts = facts.with_range(str(item), 0, source.extent - 1)
         values = backward(tv, start)
         around = [self.variables.name(loop) for loop in self.shared_loops.path[tv]] if has_copies_of_threads(tv) else []
-        first, again = first_of_others(tv, values, memory, facts, around)
+        first, again = first_of_others(tv, values, memory, facts, around, once=tv in self._updated)
         guards += first
         bounded = self.grid_stride.bounded(tv, loops)
         for t in bounded:

@@ -89,8 +89,7 @@ def find_ends(index_maps: IndexMaps, indexes_registers: Callable[[TensorView, Lo
         ends = [_end_of(loop, tv, index_maps, types) for tv in reducing]
         if not ends or None in ends or not _ends_unseen(fusion, loop, reducing) or any(indexes_registers(tv, loop) for tv in loop.axes):
             continue
-        least = int(any(tv.schedule.ptype(a).is_atom for tv in reducing for a in tv.loop))  # an instruction sets its accumulator in the first trip
-        found[loop] = simplify(maximum(least, *(e for e in ends if e is not None)), index_maps.ranges.facts)
+        found[loop] = simplify(maximum(0, *(e for e in ends if e is not None)), index_maps.ranges.facts)
     return found
 
 

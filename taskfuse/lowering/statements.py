@@ -246,6 +246,7 @@ class Statements:
         around = index_maps.loop_symbols(tv)
         result = index_maps.variant(tv, {a: s for a, s in around.items() if not a.is_reduction}, MemoryType.Local, outside=True)
         loops = {str(s): a.extent for a, s in around.items() if a.is_reduction and tv.schedule.ptype(a).is_loop}
+        loops |= {str(index_maps.variables.symbol(p)): index_maps.end(tv, p) for p in index_maps.shared_loops.path[tv] if p in index_maps.ends}
         first = dict.fromkeys(loops, const(0))
         runs = [substitute(g, first) for g in index_maps.reading(tv).guards if g not in result.guards]
         return not all(prove(c, result.facts) for c in (*(ge(extent, 1) for extent in loops.values()), *runs))

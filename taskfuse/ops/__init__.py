@@ -15,6 +15,7 @@ from taskfuse.ops import (
     jagged,
     linalg,
     missing,
+    order,
     pointwise,
     rearrange,
     reduce,
@@ -38,6 +39,7 @@ from taskfuse.ops.jagged import *
 from taskfuse.ops.linalg import *
 from taskfuse.ops.missing import *
 from taskfuse.ops.operators import Operators
+from taskfuse.ops.order import *
 from taskfuse.ops.pointwise import *
 from taskfuse.ops.rearrange import *
 from taskfuse.ops.reduce import *
@@ -60,6 +62,7 @@ __all__ += grouped.__all__
 __all__ += jagged.__all__
 __all__ += linalg.__all__
 __all__ += missing.__all__
+__all__ += order.__all__
 __all__ += pointwise.__all__
 __all__ += rearrange.__all__
 __all__ += reduce.__all__

@@ -12,7 +12,7 @@ from typing import Any, SupportsIndex, cast
 
 import numpy as np
 
-from taskfuse.dtypes import DType, bool_, float16, float32, float64, int64, result_type, uint64
+from taskfuse.dtypes import DType, bool_, float16, float32, float64, int64, result_type, uint32, uint64
 from taskfuse.errors import DTypeError, FusionError, ShapeError
 from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.dims import Dim
@@ -179,6 +179,10 @@ def refusal(op: Elementwise, dtype: DType) -> tuple[str, str] | None:
             return "needs bool or integer operands", "cast to an integer dtype first"
         case DTypeRule.SHIFT if not dtype.is_integer:
             return "needs integer operands", "cast to an integer dtype first"
+        case DTypeRule.BITS if not dtype.is_float:
+            return "needs a float operand", "the bits of an integer are the integer"
+        case DTypeRule.OF_BITS if dtype not in (uint32, uint64):
+            return "needs the bits of a float, uint32 or uint64", "cast to one of them first"
         case _:
             return None
 
@@ -198,7 +202,7 @@ def operand_dtype(op: Elementwise, operands: Sequence[Value]) -> DType:
 
 def result_dtype(op: Elementwise, dtype: DType) -> DType:
     """The dtype of the result of ``op`` on operands promoted to ``dtype``."""
-    return bool_ if op.rule in (DTypeRule.BOOL, DTypeRule.LOGICAL) else dtype
+    return op.result_dtype(dtype)
 
 
 def literal(op: str, value: int | float | bool, dtype: DType) -> Literal:

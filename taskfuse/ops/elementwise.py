@@ -38,6 +38,8 @@ __all__ = [
     "exp",
     "exp2",
     "expm1",
+    "float_bits",
+    "float_of_bits",
     "floor",
     "floor_divide",
     "fma",
@@ -521,6 +523,18 @@ def left_shift(a: Value, b: Value) -> TensorView:
 def right_shift(a: Value, b: Value) -> TensorView:
     """floor(a / 2^b). For integers; ``b`` in [0, bits)."""
     return pointwise(ELEMENTWISE["right_shift"], (a, b))
+
+
+@elementwise
+def float_bits(x: Value) -> TensorView:
+    """The bits of a float in IEEE 754, as uint64 of float64 and as uint32 of every narrower one, which is taken as float32; of any NaN those of one."""
+    return pointwise(ELEMENTWISE["float_bits"], (x,))
+
+
+@elementwise
+def float_of_bits(x: Value) -> TensorView:
+    """The float32 with the bits of a uint32, or the float64 with those of a uint64: the inverse of ``float_bits``."""
+    return pointwise(ELEMENTWISE["float_of_bits"], (x,))
 
 
 @elementwise

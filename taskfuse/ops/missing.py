@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from taskfuse.ops.registry import missing
 
-__all__ = ["argsort", "dropout", "nonzero", "rand", "randn", "searchsorted", "sort", "topk", "unique"]
+__all__ = ["dropout", "nonzero", "rand", "randn", "searchsorted", "unique"]
 
 _ORDER = "elements would move between all threads in an order that depends on data"
 _SHAPE = "the shape of its result depends on data"
@@ -12,9 +12,6 @@ _RANDOM = "a kernel is a function of its arguments and has no state of its own"
 _NUMBERS = "make the numbers with the framework, and pass them as an input"
 
 
-sort = missing("sort", _ORDER, "call the framework before the kernel")
-argsort = missing("argsort", _ORDER, "call the framework before the kernel")
-topk = missing("topk", _ORDER, "tf.max and tf.argmax give the first; call the framework for more")
 searchsorted = missing("searchsorted", _ORDER, "count the bounds that are less: tf.sum of tf.lt")
 nonzero = missing("nonzero", _SHAPE, "keep the mask, and choose with tf.where")
 unique = missing("unique", _SHAPE, "call the framework before the kernel")

@@ -7,6 +7,7 @@ from taskfuse.ir.calls import bind_scheduling
 from taskfuse.schedule import (
     caching,
     chunk,
+    chunk_product,
     chunk_reduction,
     inlining,
     memory,
@@ -38,6 +39,7 @@ class _Calls:
     cache_fork = staticmethod(caching.cache_fork)
     duplicate = staticmethod(caching.duplicate)
     rfactor = staticmethod(rfactor.rfactor)
+    chunk_product = staticmethod(chunk_product.chunk_product)
     chunk_reduction = staticmethod(chunk_reduction.chunk_reduction)
     split_reduction = staticmethod(split_reduction.split_reduction)
     chunk_scan = staticmethod(chunk.chunk_scan)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taskfuse.ir.atoms import ATOMS, SCALAR, VECTOR, Atom, Instruction
+from taskfuse.ir.atoms import ATOMS, SCALAR, VECTOR, Atom, Bounds, Instruction
 from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.contraction import computes
-from taskfuse.ir.expr import Gather, is_copy
+from taskfuse.ir.expr import Gather, MathExpr, is_copy, is_part
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.schedule import layouts
@@ -77,7 +77,7 @@ def cover(call: Call, atom: Atom, positions: tuple[int, ...]) -> None:
             f"let it cover an axis of {least} or more",
         )
     expr = tv.definition
-    if atom.copies_only and not (expr is None or is_copy(expr) or (atom.instruction is Instruction.VECTOR and isinstance(expr, Gather))):
+    if atom.copies_only and expr is not None and not (is_copy(expr) or _copies(atom, expr)):
         raise call.error(
             f"the atom {atom.name} copies, but the definition of {tv.name} computes", f"vectorize a copy: {tv.name}.cache_before() or cache_after()"
         )
@@ -90,6 +90,11 @@ def cover(call: Call, atom: Atom, positions: tuple[int, ...]) -> None:
         tv.schedule.ptypes.update(dict.fromkeys(covered, atom.binds))
     if atom.spreads:
         tv.set_allocation_domain(layouts.fragment())
+
+
+def _copies(atom: Atom, expr: MathExpr) -> bool:
+    """True if an atom copies what ``expr`` takes at indices that are data, or writes zeros outside a part of a tensor."""
+    return (atom.instruction is Instruction.VECTOR and isinstance(expr, Gather)) or (atom.bounds is Bounds.FILL and is_part(expr))
 
 
 def _check_contraction(call: Call, atom: Atom) -> None:

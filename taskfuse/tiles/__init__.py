@@ -1,10 +1,11 @@
 """Orders of tiles, and lists of the tiles of several problems: who computes what, and when.
 
 ``raster``, ``grouped`` and ``rotated`` make orders for ``tv.rasterize``. A ``WorkList`` says which block takes which tile of several problems
-when blocks walk all their tiles round-robin, and how even that is.
+when blocks walk all their tiles round-robin, and how even that is. ``split_k`` and ``stream_k`` let blocks share tiles, for ``tv.chunk_product``.
 """
 
 from taskfuse.tiles.orders import Grouped, Raster, Rotated, grouped, raster, rotated
+from taskfuse.tiles.shared import SplitK, StreamK, split_k, stream_k
 from taskfuse.tiles.triangles import Half, macro_tiles, triangle, triangular
 from taskfuse.tiles.work_list_picture import picture, table
 from taskfuse.tiles.work_lists import Problem, WorkItem, WorkList, sort_problems
@@ -15,6 +16,8 @@ __all__ = [
     "Problem",
     "Raster",
     "Rotated",
+    "SplitK",
+    "StreamK",
     "WorkItem",
     "WorkList",
     "grouped",
@@ -23,6 +26,8 @@ __all__ = [
     "raster",
     "rotated",
     "sort_problems",
+    "split_k",
+    "stream_k",
     "table",
     "triangle",
     "triangular",

@@ -24,6 +24,9 @@ def test_a_loop_that_runs_under_a_condition_implies_it() -> None:
     trip = Trip.of(For("i", const(0), stop, const(1), False, ()))
     assert trip.stop is N
     assert [str(e) for e in trip.implied] == ["M < 3"]
+    floor = Trip.of(loop("max(N - M, 0)"))
+    assert str(floor.stop) == "N - M"  # from 0 on: below max(n, 0) is below n
+    assert str(Trip.of(loop("max(N - M, 0)", "-1")).stop) == "max(N - M, 0)"
     some = select(parse_expr("M < 3"), N, const(1))  # one iteration otherwise
     assert Trip.of(For("i", const(0), some, const(1), False, ())).stop is some
 

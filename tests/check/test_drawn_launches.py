@@ -1,10 +1,13 @@
-"""Launches that are looked at: extents, and tables."""
+"""Launches that are looked at: extents, tables, and values of indices that are data."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from taskfuse.check.drawn_launches import LARGE, ROW, drawn_extents, drawn_tables
+import pytest
+
+from taskfuse.check.drawn_launches import LARGE, MOST, ROW, SAMPLES, drawn_extents, drawn_tables, drawn_values
+from taskfuse.check.refuted import TooLarge
 from taskfuse.kir import parse_kernel
 
 TEXT = (Path(__file__).parent.parent / "kernels" / "segment_sum.kir").read_text(encoding="utf-8")
@@ -33,3 +36,16 @@ def test_extents_are_within_what_is_known_of_them() -> None:
     assert all(f["M"] >= 0 and f["G"] >= 1 for f in found)
     assert {"M": 1, "G": LARGE} in found
     assert list(drawn_extents(parse_kernel("KERNEL k() -> (y: int32[4])\n  GRID (1, 1, 1)  BLOCK (4, 1, 1)\n\ny[threadIdx.x] = copy(1)\n"))) == [{}]
+
+
+def test_few_values_are_all_drawn_and_of_many_the_first_and_the_last() -> None:
+    assert drawn_values([2, 3]).tolist() == [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
+    assert drawn_values([]).tolist() == [[]]
+    assert drawn_values([0, 3]).tolist() == []
+    many = drawn_values([1000, 1000]).tolist()
+    assert len(many) <= SAMPLES
+    assert [0, 0] in many
+    assert [999, 999] in many
+    assert len(drawn_values([1000], entirely=True)) == 1000
+    with pytest.raises(TooLarge):
+        drawn_values([1000], entirely=True, lanes=MOST)

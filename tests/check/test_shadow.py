@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from taskfuse.check.clocks import Clocks
+from taskfuse.check.counterexample import counterexample
 from taskfuse.check.refuted import Refuted, WorkBudget
 from taskfuse.check.shadow import Shadow
 from taskfuse.check.touched_elements import places
@@ -55,3 +56,33 @@ def test_an_engine_sees_what_its_writer_has_fenced() -> None:
         shadow.touch(0, copy, "s", np.array([0]), False, time.fork(0, 4), 4)
     shadow.fence(0, MemoryType.Shared)
     shadow.touch(0, copy, "s", np.array([0]), False, time.fork(0, 4), 4)
+
+
+UPDATES = """KERNEL k(t: int32[40], s: float32[40]) -> (y: float32[2])
+  GRID (1, 1, 1)  BLOCK (40, 1, 1)
+
+UPDATE y[v] by add of s[threadIdx.x] at v = t[threadIdx.x] of 2
+"""
+
+
+def test_updates_by_one_function_need_no_order() -> None:
+    kernel = parse_kernel(UPDATES)
+    assert counterexample(kernel, {}) is None
+    other = parse_kernel(UPDATES + "UPDATE y[v] by maximum of s[threadIdx.x] at v = t[threadIdx.x] of 2\n")
+    found = counterexample(other, {})
+    assert found is not None
+    assert "nothing orders a write and a write of one element" in found.reason
+
+
+@pytest.mark.parametrize("other", ["y[1] = copy(s[0])", "z[] = copy(y[1])"])
+def test_updates_and_other_accesses_need_an_order(other: str) -> None:
+    """Any thread may update any element."""
+    text = UPDATES.replace("(y: float32[2])", "(y: float32[2], z: float32[])") + f"SYNC block\nIF threadIdx.x == 7:\n  {other}\n"
+    assert counterexample(parse_kernel(text), {}) is None
+    found = counterexample(parse_kernel(text.replace("SYNC block\n", "")), {})
+    assert found is not None
+    assert found.subject == "y"
+    assert "race" in found.reason
+    computed = text.replace("SYNC block\n", "").replace("UPDATE", "l = copy(t[threadIdx.x])\nUPDATE").replace("v = t[threadIdx.x]", "v = l")
+    computed = computed.replace("BLOCK (40, 1, 1)\n", "BLOCK (40, 1, 1)\n  LOCAL l: int32[]\n")
+    assert counterexample(parse_kernel(computed), {}) is None  # it may be that no integer says so

@@ -12,11 +12,11 @@ import pytest
 import taskfuse as tf
 from benchmarks.ulp import BEGIN, END, PAGE, figures
 from taskfuse.cuda.c_types import CONVERSIONS, c_type, convert, literal
-from taskfuse.cuda.functions import DEVICE_FUNCTIONS, IDENTIFIERS, call, result_dtype
+from taskfuse.cuda.functions import DEVICE_FUNCTIONS, IDENTIFIERS, call
 from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
 from taskfuse.cuda.text import Helper, Library, Snippet, closure
 from taskfuse.cuda.writer import Identifiers
-from taskfuse.dtypes import DTYPES, DType, bfloat16, bool_, float8_e4m3, float8_e5m2, float16, float32, float64, int8, int32
+from taskfuse.dtypes import DTYPES, DType, bfloat16, bool_, float8_e4m3, float8_e5m2, float16, float32, float64, int8, int32, uint32, uint64
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 from taskfuse.ir.spelling import Spelling
@@ -33,7 +33,9 @@ EITHER_ZERO = {"maximum", "minimum", "fmax", "fmin", "relu", "clamp"}
 def dtypes_of(op: Elementwise) -> list[DType]:
     """The dtypes that the verifier of kernel IR lets ``op`` compute in."""
     match op.rule:
-        case DTypeRule.FLOAT | DTypeRule.DIVIDE:
+        case DTypeRule.OF_BITS:
+            return [uint32, uint64]
+        case DTypeRule.FLOAT | DTypeRule.DIVIDE | DTypeRule.BITS:
             return [d for d in DTYPES.values() if d.is_float]
         case DTypeRule.NUMERIC:
             return [d for d in DTYPES.values() if not d.is_bool]
@@ -64,7 +66,7 @@ class Job:
 
 def function_job(op: Elementwise, dtype: DType, fast_math: bool = False) -> Job:
     operands = operand_dtypes(op, dtype)
-    return Job(f"{op}_{dtype}", call(op, [f"x{k}[i]" for k in range(op.arity)], dtype, fast_math), tuple(operands), result_dtype(op, dtype))
+    return Job(f"{op}_{dtype}", call(op, [f"x{k}[i]" for k in range(op.arity)], dtype, fast_math), tuple(operands), op.result_dtype(dtype))
 
 
 def conversion_job(source: DType, target: DType) -> Job:
@@ -101,7 +103,7 @@ def test_literals_stand_as_operands() -> None:
     jobs: list[Job] = []
     for op, dtype in PAIRS:
         operands = [literal(-3 if dtype.min_value < 0 else 3, d) for d in operand_dtypes(op, dtype)]
-        jobs.append(Job(f"{op}_{dtype}", call(op, operands, dtype), (), result_dtype(op, dtype)))
+        jobs.append(Job(f"{op}_{dtype}", call(op, operands, dtype), (), op.result_dtype(dtype)))
     for source in DTYPES.values():
         negative = literal(-3 if source.min_value < 0 else 3, source)
         jobs += [Job(f"{source}_to_{target}", convert(negative, source, target), (), target) for target in DTYPES.values()]
@@ -237,6 +239,7 @@ inline float __uint_as_float(unsigned x) { float y; memcpy(&y, &x, 4); return y;
 inline float __int_as_float(int x) { float y; memcpy(&y, &x, 4); return y; }
 inline double __longlong_as_double(long long x) { double y; memcpy(&y, &x, 8); return y; }
 inline unsigned __float_as_uint(float x) { unsigned y; memcpy(&y, &x, 4); return y; }
+inline long long __double_as_longlong(double x) { long long y; memcpy(&y, &x, 8); return y; }
 inline double normcdf(double x) { return erfcl(x * -sqrtl(0.5L)) / 2; }
 inline float normcdff(float x) { return normcdf(x); }
 inline double rsqrt(double x) { return 1 / sqrtl(x); }

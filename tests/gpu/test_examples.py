@@ -33,7 +33,7 @@ ULP = {
     "block_roles": 6,
     "transpose": 0,
     "matmul": 4,
-    **dict.fromkeys(("gemm", "gemm_pingpong", "gemm_cluster", "gemm_multistage"), 0.05),
+    **dict.fromkeys(("gemm", "gemm_pingpong", "gemm_cluster", "gemm_multistage", "gemm_stream_k"), 0.05),
 }
 BY_NAME = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 

@@ -41,7 +41,7 @@ def exact_rows(dtype: DType, arity: int) -> list[Elementwise]:
     def takes(op: Elementwise) -> bool:
         if op.rule is DTypeRule.CAST or op.rule is DTypeRule.SELECT or op.arity != arity or (dtype.is_float and op.name in BOUNDS):
             return False
-        if op.rule in (DTypeRule.FLOAT, DTypeRule.DIVIDE):
+        if op.rule in (DTypeRule.FLOAT, DTypeRule.DIVIDE, DTypeRule.BITS):
             return dtype.is_float
         try:
             with tf.Fusion("try"):
@@ -67,7 +67,7 @@ def test_exact_functions(dtype: DType, arity: int) -> None:
     arrays = elements([dtype] * arity, 70000 if arity == 1 else 20000)
     found: list[str] = []
     for op, got in zip(ops, run(ops, [dtype] * arity, arrays), strict=True):
-        out = bool_ if op.rule in (DTypeRule.BOOL, DTypeRule.LOGICAL) else dtype
+        out = op.result_dtype(dtype)
         compute = bool_ if op.rule is DTypeRule.LOGICAL else dtype.compute
         found += wrong(op, got, NATIVE.apply(op, arrays, [dtype] * arity, compute, out), arrays)
     assert found == []

@@ -171,9 +171,9 @@ BOTH = (
     *("T", "mT", "all", "any", "argmax", "argmin", "clip", "cumprod", "cumsum", "diagonal", "dot", "dtype", "flatten", "max", "mean", "min"),
     *("ndim", "prod", "ravel", "reshape", "round", "shape", "squeeze", "std", "sum", "swapaxes", "trace", "transpose", "var"),
 )
-UNKNOWN, FIRST = "its elements are not known", "call the framework"
+UNKNOWN = "its elements are not known"
 REFUSED = {
-    **{"item": UNKNOWN, "tolist": UNKNOWN, "nonzero": "keep the mask", "sort": FIRST, "argsort": FIRST},
+    **{"item": UNKNOWN, "tolist": UNKNOWN, "nonzero": "keep the mask", "sort": "write tf.sort(x)", "argsort": "write tf.argsort(x)"},
     **{"size": "x.shape", "repeat": "tf.repeat", "take": "tf.take", "view": "x.reshape", "exp": "write tf.exp(x)"},
 }
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskfuse.dtypes import DTYPES, DType, bool_, float8_e4m3, float16, float32, float64, int8, int32, int64, uint8, uint64
+from taskfuse.dtypes import DTYPES, DType, bool_, float8_e4m3, float16, float32, float64, int8, int32, int64, uint8, uint32, uint64
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
@@ -102,7 +102,9 @@ def operand_dtypes(op: Elementwise) -> list[DType]:
             return [bool_, int32]
         case DTypeRule.SHIFT:
             return [int32]
-        case DTypeRule.FLOAT | DTypeRule.DIVIDE:
+        case DTypeRule.OF_BITS:
+            return [uint32, uint64]
+        case DTypeRule.FLOAT | DTypeRule.DIVIDE | DTypeRule.BITS:
             return [float32, float64, float16]
         case DTypeRule.NUMERIC:
             return [float32, float16, int32]
@@ -117,7 +119,7 @@ def test_every_row_is_total_and_silent(values: Values, op: Elementwise) -> None:
         special = [0, -1, 1, 3, float("inf"), float("-inf"), float("nan"), 1e30] if dtype.is_float else [0, 1, 1, 0]
         with np.errstate(all="ignore"):
             array = values.encode(np.array(special).astype(dtype.numpy), dtype)
-        out = bool_ if op.rule in (DTypeRule.BOOL, DTypeRule.LOGICAL) else dtype
+        out = op.result_dtype(dtype)
         args = [array, array[::-1], array][: op.arity]
         dtypes = [dtype] * op.arity
         if op.rule is DTypeRule.SELECT:

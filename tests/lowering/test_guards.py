@@ -1,5 +1,6 @@
 """Guards of splits with a remainder, of atoms, and of axes that only repeat writes."""
 
+import numpy as np
 import pytest
 
 import taskfuse as tf
@@ -8,6 +9,7 @@ from taskfuse import ParallelType as P
 from taskfuse.errors import LoweringError
 from taskfuse.ir.atoms import Atom
 from taskfuse.ir.axes import Axis, Split
+from taskfuse.ir.expr import Update
 from taskfuse.ir.scalar import Expr, Facts, lt, prove, sym
 from taskfuse.lowering.domains import backward
 from taskfuse.lowering.fragments import atom_symbols
@@ -167,3 +169,19 @@ def test_nothing_repeats_what_has_its_own_axes_alone() -> None:
     _, values, facts = at(y, fusion.facts())
     assert first_of_others(y, values, MemoryType.Global, facts, ["l0", "l1"]) == ([], frozenset())
     assert first_of_others(y, values, None, facts, ["l0", "l1"]) == ([], frozenset())
+
+
+def test_an_array_that_is_updated_is_stored_and_updated_once_whatever_loops_are_shared() -> None:
+    """A loop of others repeats a plain store with the same value; here it would store between updates, or send a point again."""
+    with tf.Fusion("sent") as fusion:
+        x, t, s = tf.define_tensor([1], name="x"), tf.define_tensor([4], tf.int32, name="t"), tf.define_tensor([4], name="s")
+        fusion.add_output(tf.neg(tf.index_put(x, [t], s, True)))
+    sent = next(e for e in fusion.exprs() if isinstance(e, Update))
+    sent.output.split(0, 4)
+    sent.output.propagate([sent.target.tensor], 2)
+    fusion.inline_most()
+    kernel = tf.lower(fusion)
+    assert "FOR i1 in 0..4:\n  IF i1 == 0:\n    tv7[0] = copy(x[0])\n  UPDATE" in str(kernel)
+    assert kernel.verify().is_proved
+    (found,) = kernel.simulate(np.float32([8]), np.int32([0, -1, 3, 0]), np.float32([1, 2, 4, 8]))
+    assert found.tolist() == [-19.0]

@@ -11,7 +11,8 @@ import taskfuse.ops as tf
 from taskfuse.dtypes import as_dtype
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
-from tests.ops.reference import Array, evaluated, numbers
+from taskfuse.ir.fusion import Fusion
+from tests.ops.reference import Array, evaluated, message, numbers
 
 SHAPES = [(), (1,), (0, 3), (2, 5)]
 ERF = np.vectorize(math.erf, otypes=[np.float64])
@@ -107,7 +108,7 @@ def assert_close(found: Array, expected: Array) -> None:
 
 
 def test_every_row_is_tested_and_public() -> None:
-    others = {"cast", "bitwise_not", "pow", "left_shift", "right_shift", "where", "clamp", "lerp", "fma"}
+    others = {"cast", "bitwise_not", "pow", "left_shift", "right_shift", "where", "clamp", "lerp", "fma", "float_bits", "float_of_bits"}
     assert {*UNARY, *BINARY, *BITS, *others} == set(ELEMENTWISE)
     for name in ELEMENTWISE:
         assert getattr(tf, name).__name__ == name
@@ -215,3 +216,19 @@ def test_promotion_of_small_floats(dtypes: tuple[str, str, str]) -> None:
     assert found.dtype == as_dtype(dtypes[2]).numpy
     expected = (a.astype(np.float32) + b.astype(np.float32)).astype(found.dtype)
     np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
+
+
+def test_bits_of_floats() -> None:
+    for name, bits in (("float32", "uint32"), ("float64", "uint64")):
+        x = np.array([0.0, -0.0, 1.0, -2.5, np.inf, 1e-45, -np.nan], name)
+        found = evaluated(tf.float_bits, x)
+        assert found.dtype == bits
+        np.testing.assert_array_equal(found, np.where(np.isnan(x), np.array(np.nan, name), x).view(bits))
+        np.testing.assert_array_equal(evaluated(tf.float_of_bits, found), x)
+    assert evaluated(tf.float_bits, np.array([1.5], np.float16)).tolist() == [0x3FC00000]
+    with Fusion("f"):
+        x = tf.define_tensor([4], "int32", name="x")
+        assert message(lambda: tf.float_bits(x)) == "float_bits: needs a float operand: x (int32)\nhelp: the bits of an integer are the integer"
+        assert message(lambda: tf.float_of_bits(x)) == (
+            "float_of_bits: needs the bits of a float, uint32 or uint64: x (int32)\nhelp: cast to one of them first"
+        )

@@ -166,3 +166,11 @@ def test_the_compiler_neither_spills_nor_serializes(product: Product, config: Ma
     found = tf.lower(fusion).resources().compiled
     assert isinstance(found, Resources)
     assert (found.spill_stores, found.spill_loads, found.stack) == (0, 0, 0)
+
+
+def test_pairs_of_blocks_with_one_tile_at_most_each_are_proved() -> None:
+    """The trip count is one or none, so when a pair has a tile is a condition on half its number."""
+    product, sizes = Product("bias", tf.int8, tf.int32), {"M": 1100, "N": 1424, "K": 592}
+    fusion = product.fusion()
+    tf.schedulers.matmul(fusion, fitted(MatmulConfig(128, 256, stages=3, cluster=2), product.dtype), sizes=sizes)
+    tf.lower(fusion).verify(sizes).require()

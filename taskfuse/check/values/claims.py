@@ -20,9 +20,9 @@ from taskfuse.ir.shared_layouts import operand_offset
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, Stmt, TmaLoad, TmaStore, Update, VectorCopy
-from taskfuse.kir.operands import Access, Content, Descriptor, Holds, Operand
+from taskfuse.kir.operands import Access, ChoiceCase, Content, Descriptor, Holds, Operand
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
-from taskfuse.kir.witness import Apply
+from taskfuse.kir.witness import Apply, Pick
 from taskfuse.target import WARP, WARPGROUP
 
 Points = tuple[tuple[str, int], ...]
@@ -97,7 +97,7 @@ class Instructions:
     def _source(self, node: Node, holds: Holds) -> tuple[Expr, ...]:
         """What a copy takes of its argument, by the symbols of the tile."""
         match self.definitions[holds.tensor].rule:
-            case Apply(operands=(Access(index=index),)):
+            case Apply(operands=(Access(index=index),)) | Pick(cases=(ChoiceCase(operand=Access(index=index)), *_)):
                 point = {f"i{k}": e for k, e in enumerate(holds.index)}
                 return tuple(substitute(e, point) for e in index)
             case _:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from taskfuse.check.refuted import Refuted, TooLarge
+from taskfuse.check.drawn_launches import SAMPLES, drawn_values
+from taskfuse.check.refuted import Refuted
 from taskfuse.check.values.elements import value
 from taskfuse.check.values.lanes import ExecutedLanes
 from taskfuse.check.values.matching import claimed
@@ -15,14 +17,10 @@ from taskfuse.check.values.state import RunState, points
 from taskfuse.check.values.terms import NOTHING, Bools, Ints, Terms
 from taskfuse.dtypes import DType
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, Update, VectorCopy
 from taskfuse.kir.products import Shuffle
-from taskfuse.kir.witness import Find
+from taskfuse.kir.witness import Find, Send
 
-SAMPLES = 64
-"""Values of a data-dependent index that are tried per thread, if not all."""
-MOST = 1 << 20
-"""How many are tried for all threads of a statement."""
 ROWS = 1 << 14
 """How many are looked at side by side."""
 
@@ -77,15 +75,12 @@ def gather(state: RunState, stmt: Gather, lanes: ExecutedLanes) -> None:
     places, inside = claimed(state, holds, tensor, some)
     at = points(some, holds.index)
     found = state.elements.at(tensor, places)
-    bad = np.zeros(count, np.bool_)
-    for k, (v, want) in enumerate(zip(stmt.values, rule.values, strict=True)):
-        bad |= ~state.same(state.read(v.source, some, stmt), state.elements.operand(want, at, count), state.elements.operand_dtype(want))
-        bad |= np.asarray(some.value(v.extent) != value(rule.extents[k], at))
+    bad = indexed_otherwise(state, stmt, rule, some, at)
     if width > 1:
         some.own["tile.0"] = np.tile(np.arange(width), n)
-    choices = _choices([value(e, state.launch.symbols) for e in rule.extents], entirely=tensor.name in state.entirely, lanes=count)
-    for start in range(0, len(choices), step := max(1, ROWS // max(count, 1))):
-        bad |= _elsewhere(state, stmt, rule, tensor.dtype, some, at, choices[start : start + step], width)
+    tried = drawn_values([int(value(e, state.launch.symbols)) for e in rule.extents], entirely=tensor.name in state.entirely, lanes=count)
+    for start in range(0, len(tried), step := max(1, ROWS // max(count, 1))):
+        bad |= _elsewhere(state, stmt, rule, tensor.dtype, some, at, tried[start : start + step], width)
     bad &= inside
     if bad.any():
         found = found.copy()
@@ -97,6 +92,15 @@ def gather(state: RunState, stmt: Gather, lanes: ExecutedLanes) -> None:
 
         found[bad] = state.wrong(stmt, lanes.role, some.ids[bad], say)
     state.write_wide(stmt.out, lanes, found.reshape(n, width), stmt)
+
+
+def indexed_otherwise(state: RunState, stmt: Gather | Update, rule: Find | Send, lanes: ExecutedLanes, at: Mapping[str, int | Ints]) -> Bools:
+    """Which threads look up, or send, at other integers than those of the definition at its points ``at``."""
+    bad = np.zeros(len(lanes), np.bool_)
+    for k, (v, want) in enumerate(zip(stmt.values, rule.values, strict=True)):
+        bad |= ~state.same(state.read(v.source, lanes, stmt), state.elements.operand(want, at, len(lanes)), state.elements.operand_dtype(want))
+        bad |= np.asarray(lanes.value(v.extent) != value(rule.extents[k], at))
+    return bad
 
 
 def _elsewhere(state: RunState, stmt: Gather, rule: Find, dtype: DType, lanes: ExecutedLanes, at: dict[str, Any], choices: Ints, width: int) -> Bools:
@@ -120,24 +124,3 @@ def is_sampled(kernel: Kernel, stmt: Gather) -> bool:
     tensor = None if stmt.holds is None else stmt.holds.tensor
     rule = next((d.rule for d in kernel.definitions if d.tensor == tensor), None)
     return isinstance(rule, Find) and prod(int(value(e, {})) for e in rule.extents) > SAMPLES
-
-
-def _choices(extents: list[Any], *, entirely: bool, lanes: int) -> Ints:
-    """Values of the symbols of a gather, in rows: all if they are few, else the first, the last and some between, each alone and all together.
-
-    Args:
-        entirely: all, however many they are. Raises :class:`TooLarge` if they are too many for the threads that gather.
-    """
-    shape = tuple(max(0, int(n)) for n in extents)
-    total = prod(shape)
-    if entirely and total * lanes > MOST:
-        raise TooLarge
-    if total <= SAMPLES or entirely:
-        return np.indices(shape).reshape(len(shape), -1).T
-    found: set[tuple[int, ...]] = set()
-    for part in range(8):
-        found.add(tuple((n - 1) * part // 7 for n in shape))
-    for k, n in enumerate(shape):
-        for part in range(8):
-            found.add(tuple((n - 1) * part // 7 if j == k else m // 2 for j, m in enumerate(shape)))
-    return np.asarray(sorted(found), np.int64)

@@ -21,7 +21,7 @@ from taskfuse.ir.scalar import Expr, compile_expr, evaluate
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import ScalarParam
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
-from taskfuse.kir.witness import Apply, Definition, Pick, Whole
+from taskfuse.kir.witness import Apply, Definition, Pick, Send, Whole
 
 Symbols = Mapping[str, int | Ints]
 MOVES = (ELEMENTWISE["copy"], ELEMENTWISE["cast"])
@@ -54,6 +54,11 @@ class Tensor:
     @property
     def size(self) -> int:
         return prod(self.extents)
+
+    @property
+    def is_sent(self) -> bool:
+        """True if its elements are sent to another tensor."""
+        return self.definition is not None and isinstance(self.definition.rule, Send)
 
     @property
     def element(self) -> int:
@@ -156,17 +161,24 @@ class Elements:
                     found[mine] = converted(self.operand(case.operand, there, len(mine)), tensor.dtype)
                     left[mine] = False
                 return found
-            case Whole(parts=parts, places=places, conditions=conditions):
-                found = Terms.full((tensor.size,), NOTHING)
-                for name, place, condition in zip(parts, places, conditions, strict=True):
-                    part = self.tensors[name]
-                    points = self.points(part.extents)
-                    where, inside = self.place(tensor, place, points, part.size)
-                    inside = inside & np.asarray(value(condition, points), np.bool_)
-                    found[where[inside]] = self.everything(part)[inside]
-                return found
+            case Whole() as rule:
+                updated = any(self.tensors[part].size for part in rule.parts if self.tensors[part].is_sent)
+                return None if updated else self.stored(tensor, rule)
             case _:
                 return None
+
+    def stored(self, tensor: Tensor, rule: Whole) -> Terms:
+        """The terms that the parts of a tensor give its elements, in a row; without those parts that are sent to it."""
+        found = Terms.full((tensor.size,), NOTHING)
+        for name, place, condition in zip(rule.parts, rule.places, rule.conditions, strict=True):
+            part = self.tensors[name]
+            if part.is_sent:
+                continue
+            points = self.points(part.extents)
+            where, inside = self.place(tensor, place, points, part.size)
+            inside = inside & np.asarray(value(condition, points), np.bool_)
+            found[where[inside]] = self.everything(part)[inside]
+        return found
 
 
 def row_major(index: list[int | Ints], extents: tuple[int, ...], count: int) -> tuple[Ints, Bools]:

@@ -19,7 +19,7 @@ from enum import Enum
 import numpy as np
 
 from taskfuse.check.refuted import Refuted, TooLarge, WorkBudget
-from taskfuse.check.values import computing, copies, tiles
+from taskfuse.check.values import computing, copies, sending, tiles
 from taskfuse.check.values.barriers import LaunchBarriers
 from taskfuse.check.values.elements import Elements
 from taskfuse.check.values.lanes import ExecutedLanes, ExecutedLaunch
@@ -27,7 +27,7 @@ from taskfuse.check.values.machine import LaunchExecution
 from taskfuse.check.values.state import RunState
 from taskfuse.check.values.terms import NOTHING, WRONG, Terms
 from taskfuse.ir.scalar import TableIndexError, evaluate
-from taskfuse.kir import Kernel, accesses, walk
+from taskfuse.kir import Kernel, accesses
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, Stmt, TmaLoad, TmaStore, Update, VectorCopy
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
@@ -69,8 +69,6 @@ def execute(kernel: Kernel, extents: Mapping[str, int], budget: WorkBudget | Non
     """
     if not kernel.definitions:
         return Witness.MISSING
-    if any(isinstance(s, Update) for s in walk(kernel)):
-        raise TooLarge("which elements are updated depends on data")
     symbols = dict(extents)
     try:
         for p in kernel.params:
@@ -112,6 +110,8 @@ class _Execution:
                 copies.copy(state, stmt, lanes)
             case Gather():
                 copies.gather(state, stmt, lanes)
+            case Update():
+                sending.update(state, stmt, lanes)
             case Shuffle():
                 copies.shuffle(state, stmt, lanes)
             case TmaLoad():
@@ -144,6 +144,9 @@ class _Execution:
         tensor, store = state.elements.tensors[name], state.cells.stores[name]
         assert store.region is not None
         held, expected = store.region.terms, state.elements.everything(tensor)
+        sent = state.sent.get(name)
+        if sent is not None:
+            held, _ = sent.seen(held, np.arange(tensor.size), state.same(held, sent.base, tensor.dtype), name)
         good = state.same(held, expected, tensor.dtype)
         if good.all():
             return
@@ -158,6 +161,8 @@ class _Execution:
         writers = state.writers[name]
         if writers.threads[place] < 0:
             raise Refuted(subject, "is never stored")
+        if name in state.sent and (found := state.sent[name].difference(place))[0]:
+            raise Refuted(subject, found[0], *(line for thread, stmt, role in found[1] for line in state.who(thread, stmt, role)))
         stmt, role = writers.stmts[int(writers.which[place])]
         who = state.who(int(writers.threads[place]), stmt, role)
         if int(held.tag[0]) == WRONG:

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from taskfuse.check.accesses import Use, Uses
+from taskfuse.check.bounded_variables import Assumption, BoundedElement, Trip
 from taskfuse.check.paths import common_loops
 from taskfuse.check.relation import Relation
 from taskfuse.check.ring_order import RingOrder
-from taskfuse.check.statement_tree import Node
+from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, Node
 from taskfuse.check.structure import Structure
+from taskfuse.check.values.written import W
+from taskfuse.ir.scalar import Expr, const, eq, le, lt, substitute, sym
 from taskfuse.kir import accesses
 from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.kir.nodes import For, TmaLoad
@@ -48,7 +51,7 @@ def _read(node: Node, maps: dict[str, str]) -> set[str]:
 
 
 def _comes_first(read: Use, write: Use, structure: Structure, rings: RingOrder) -> bool:
-    """True only if a read of an element stands before every write of it: in the same iteration of all loops around both, or nowhere.
+    """True only if a read of an element stands before every write of it.
 
     Loops that the ends of a ring share are one loop, in which what precedes an arrival stands before what follows the wait for it.
     """
@@ -57,12 +60,62 @@ def _comes_first(read: Use, write: Use, structure: Structure, rings: RingOrder) 
         return True
     loops = [n.stmt.var for n in common_loops(read.node, write.node) if isinstance(n.stmt, For)]
     if not found.equal.issuperset(loops):
-        return found.apart(read, write)
+        return found.apart(read, write) or _is_in_later_iteration(read, write, found.equal)
     if read.node is write.node:
         return not read.engine.is_async and not write.engine.is_async
     if read.node.number < write.node.number and not _in_other_arms(read.node, write.node):
         return True
     return any(rings.comes_first(ring, visit, read, write, found.equal) for ring, visit in rings.positions(read.node))
+
+
+def _is_in_later_iteration(read: Use, write: Use, equal: set[str]) -> bool:
+    """True only if a write of the element that is read is made in a later iteration, or in the same one and behind the read.
+
+    The outermost common loop whose iterations differ decides. It counts alike for all threads: its bounds are theirs, or one thread makes both accesses.
+
+    Args:
+        equal: the names of symbols that have one value in both accesses.
+    """
+    if _in_other_arms(read.node, write.node):
+        return False
+    kernel = read.context.kernel
+    own = [str(a.symbol) for a in write.context.constraints.assumptions if not isinstance(a, Expr)]
+    hardware = dict(zip((*THREAD_NAMES, *BLOCK_NAMES), (*kernel.block, *kernel.grid), strict=True))
+    names: dict[str, Expr] = {n: sym(W + n) for n in (*own, *hardware) if n not in equal}
+    constraints = read.context.constraints
+    for name, extent in hardware.items():
+        if name in names:
+            constraints = constraints.given(Trip(names[name], const(0), extent, ()))
+    for a in write.context.constraints.assumptions:
+        constraints = constraints.given(_in_words(a, names))
+    touched = ((x, y) for x, y in zip(read.index, write.index, strict=True) if x is not None and y is not None)
+    constraints = constraints.given(*(eq(x, substitute(y, names)) for x, y in touched))
+    one_thread = equal.issuperset(hardware)
+    for loop in reversed(common_loops(read.node, write.node)):
+        stmt = loop.stmt
+        if not isinstance(stmt, For) or stmt.var in equal:
+            continue
+        if not one_thread and not (stmt.start.free | stmt.step.free).isdisjoint(names):
+            return False
+        mine, its = sym(stmt.var), names[stmt.var]
+        if constraints.proves(lt(mine, its)):
+            return True
+        if not constraints.proves(le(mine, its)):
+            return False
+        constraints = constraints.given(eq(mine, its))
+    return read.node.number < write.node.number or (read.node is write.node and not read.engine.is_async and not write.engine.is_async)
+
+
+def _in_words(assumption: Assumption, names: dict[str, Expr]) -> Assumption:
+    """An assumption in other symbols."""
+    match assumption:
+        case Trip(symbol=symbol, start=start, stop=stop, implied=implied):
+            symbol, start, stop, *more = (substitute(e, names) for e in (symbol, start, stop, *implied))
+            return Trip(symbol, start, stop, tuple(more))
+        case BoundedElement(symbol=symbol, span=span):
+            return BoundedElement(substitute(symbol, names), span)
+        case condition:
+            return substitute(condition, names)
 
 
 def _in_other_arms(a: Node, b: Node) -> bool:

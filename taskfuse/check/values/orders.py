@@ -26,6 +26,7 @@ from taskfuse.ir.scalar import (
     FloorDiv,
     Min,
     Mod,
+    Select,
     Sum,
     Sym,
     children,
@@ -107,6 +108,10 @@ def named(v: Visits, constraints: Constraints, *, every: bool, again: bool = Fal
         again: points may be visited more than once: of a number's last, incomplete quotient nothing is said.
     """
     for _ in range(ROUNDS):
+        turned = _turned(v, constraints)
+        if turned is not None:
+            v = turned
+            continue
         numbers = dict.fromkeys(d for e in v.point for d in _divisions(e, every=every))
         if every:  # a number before its digits
             numbers = sorted((*numbers, *_bounded(v)), key=lambda number: -len(number[0].free & v.spans.keys()))
@@ -243,6 +248,59 @@ def _grouped(v: Visits, r: Expr, h: Expr, constraints: Constraints) -> Visits | 
             row, column = _new(v, "row"), _new(v, "column")
             return _replaced(v, r, h, (column, row - group * height), {str(row): rows, str(column): columns}, number.free)
     return None
+
+
+def _turned(v: Visits, constraints: Constraints) -> Visits | None:
+    """The visits with a digit itself in the place of what shifts it around or mirrors it: whatever the other symbols are, both take the same values, once each.
+
+    So is ``(a + r) % n``, or ``select(c, r, n - 1 - r)``, of all r below n: of the columns of a row of tiles that begins elsewhere, or runs down.
+    """
+    for e in dict.fromkeys(e for x in v.point for e in _orders(x)):
+        for name in sorted(e.free & v.spans.keys() - (v.rows or {}).keys()):
+            start, stop = v.spans[name]
+            own = _new(v, "turned")
+            if start is not const(0) or stop is None or not _permutes(e, sym(name), stop, constraints):
+                continue
+            put = _Put(e, own)
+            point, conditions = (tuple(map(put, of)) for of in (v.point, v.conditions))
+            bounds = [b for other, span in v.spans.items() if other != name for b in span if b is not None]
+            if any(name in x.free for x in (*point, *conditions, *bounds)):
+                continue
+            spans: dict[str, Span] = {n: span for n, span in v.spans.items() if n != name}
+            lo, hi = v.ranges.of(sym(name))
+            return replace(v, point=point, conditions=conditions, spans=spans | {own.name: (start, stop)}, ranges=v.ranges.with_span(own, (lo, hi)))
+    return None
+
+
+def _orders(e: Expr) -> Iterator[Expr]:
+    """Remainders and choices in an expression."""
+    if isinstance(e, Mod | Select):
+        yield e
+    for part in children(e):
+        yield from _orders(part)
+
+
+def _permutes(e: Expr, r: Expr, n: Expr, constraints: Constraints) -> bool:
+    """True only if an expression takes each number below ``n`` for one ``r`` of these numbers, whatever its other symbols are."""
+    match e:
+        case Mod(a=a, b=b) if n is b or equal(constraints, n, b):
+            mine = [k for t, k in terms_of(a)[0] if not t.free.isdisjoint(r.free)]
+            return r.free.isdisjoint(b.free) and [k for t, k in terms_of(a)[0] if t is r] == mine and mine in ([1], [-1])
+        case Select(cond=cond, a=a, b=b):
+            return cond.free.isdisjoint(r.free) and all(_permutes(x, r, n, constraints) for x in (a, b))
+        case _:
+            return e is r or equal(constraints, e + r, n - 1)
+
+
+class _Put:
+    """An expression in the place of another."""
+
+    def __init__(self, old: Expr, new: Expr) -> None:
+        self.old = old
+        self.new = new
+
+    def __call__(self, e: Expr) -> Expr:
+        return self.new if e is self.old else rebuild(e, self)
 
 
 def _replaced(v: Visits, a: Expr, n: Expr, digits: tuple[Expr, Expr], extents: Mapping[str, Expr | None], free: frozenset[str]) -> Visits | None:

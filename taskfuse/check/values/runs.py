@@ -169,29 +169,32 @@ def _tightened(spans: dict[str, Span], conditions: list[Expr], root: Constraints
             case _:
                 left.append(c)
                 continue
-        mine = [(t, k) for t, k in terms_of(form)[0] if not t.free.isdisjoint(spans)]
-        match mine:
-            case [(Sym(name=name) as u, (1 | -1) as k)] if name not in without:
-                start, stop = spans[name]
+        equal = op is CompareOp.EQ
+        match [(t, k) for t, k in terms_of(form)[0] if not t.free.isdisjoint(spans)]:
+            case [(Sym(name=name) as u, (1 | -1) as k)] if equal and name not in without:  # the only value, if it is one of them
                 bound = (form - u * k) * -k
-                if op is CompareOp.EQ:  # the only value, if it is one of them
-                    if proves(root, le(start, bound)) and (stop is None or proves(root, lt(bound, stop))):
-                        spans[name] = bound, bound + 1
-                        continue
-                    left.append(c)
+                if proves(root, le(spans[name][0], bound)) and _ends_after(root, spans[name], bound + 1):
+                    spans[name] = bound, bound + 1
                     continue
-                if k > 0 and proves(root, le(start, low := bound + (1 if op is CompareOp.LT else 0))):
+            case [(Sym(name=name) as t, (1 | -1) as k)] | [(FloorDiv(a=Sym(name=name), b=Const()) as t, (1 | -1) as k)] if not equal and name not in without:
+                size = t.b if isinstance(t, FloorDiv) else const(1)  # x//c <= q is x < c*q + c, and x//c >= q is x >= c*q, for c > 0
+                bound = (form - t * k - (1 if op is CompareOp.LT else 0)) * -k
+                start, stop = spans[name]
+                if k > 0 and proves(root, lt(0, size)) and proves(root, le(start, low := size * bound)):
                     spans[name] = low, stop
                     continue
-                if k < 0:
-                    high = bound + (0 if op is CompareOp.LT else 1)
-                    if stop is None or proves(root, le(high, stop)):
-                        spans[name] = start, high
-                        continue
+                if k < 0 and proves(root, lt(0, size)) and _ends_after(root, spans[name], high := size * (bound + 1)):
+                    spans[name] = start, high
+                    continue
             case _:
                 pass
         left.append(c)
     return spans, left
+
+
+def _ends_after(root: Constraints, span: Span, end: Expr) -> bool:
+    """Whether a span has no end, or one that is not before ``end``."""
+    return span[1] is None or proves(root, le(end, span[1]))
 
 
 def threads_of(kernel: Kernel, conditions: Iterable[Expr]) -> dict[str, Ints] | None:

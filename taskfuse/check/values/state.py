@@ -13,6 +13,7 @@ from taskfuse.check.values.cells import Cells, CellStore
 from taskfuse.check.values.elements import Elements
 from taskfuse.check.values.lanes import ExecutedLanes, ExecutedLaunch
 from taskfuse.check.values.partials import INITIAL, Fold, PartialNodes
+from taskfuse.check.values.sent_points import SentPoints
 from taskfuse.check.values.terms import (
     BODY,
     CONSTANT,
@@ -38,6 +39,7 @@ from taskfuse.kir import Kernel, stmt_text
 from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Access, IndexOf, Operand
+from taskfuse.kir.witness import Whole
 
 NUMBERS = {d: k for k, d in enumerate(DTYPES.values())}
 
@@ -85,6 +87,12 @@ class RunState:
             size = self.cells.stores[p.name].size
             self.writers[p.name] = Writers(np.full(size, -1, np.int64), [], np.zeros(size, np.int64))
         self._overwritten = frozenset(kernel.in_place.values())
+        self.sent: dict[str, SentPoints] = {}
+        for t in elements.by_number:
+            rule = None if t.definition is None else t.definition.rule
+            if isinstance(rule, Whole) and t.name in self.cells.stores and any(elements.tensors[p].is_sent for p in rule.parts):
+                self.sent[t.name] = SentPoints(t, rule, elements)
+        self._arrays = self.sent | {source: self.sent[out] for out, source in kernel.in_place.items() if out in self.sent}
         self._reasons: list[Reason] = []
         self._first: list[int] = []
         self._wrong = 0
@@ -140,12 +148,29 @@ class RunState:
         self.budget.spend(places.size // 8)
         if store.region is None:
             return self.elements.at(self.elements.tensors[store.name], places)
-        found = self.taken(store, Cells.cells(store, owners, places), stmt, threads, role)
+        found = self._given(store, places, self.taken(store, Cells.cells(store, owners, places), stmt, threads, role))
+        return self._complete(store, places, found, stmt, threads, role) if store.name in self._arrays else found
+
+    def _given(self, store: CellStore, places: Ints, found: Terms) -> Terms:
+        """The terms of cells; of those of an input that nothing has been written to yet, the input's elements."""
         if store.name not in self._overwritten:
             return found
         given = self.elements.at(self.elements.tensors[store.name], places)
-        still = found.tag == NOTHING  # nothing has been written there yet
+        still = found.tag == NOTHING
         return Terms(np.where(still, given.tag, found.tag), np.where(still, given.data, found.data))
+
+    def _complete(self, store: CellStore, places: Ints, held: Terms, stmt: Stmt, threads: Ints, role: str) -> Terms:
+        """The terms of an array that points are sent to; wrong ones if some, and not all of them, have been."""
+        sent = self._arrays[store.name]
+        right = self.same(held.flat(), sent.base[places.reshape(-1)], store.dtype).reshape(places.shape)
+        found, bad = sent.seen(held, places, right, store.name)
+        if not bad.any():
+            return found
+        who = np.broadcast_to(threads.reshape(-1, *(1 for _ in range(bad.ndim - 1))), bad.shape)[bad]
+        at = places[bad]
+        found = found.copy()
+        found[bad] = self.wrong(stmt, role, who, lambda k: f"reads {store.name}{self.index(int(at[k]), store.extents)}, which {sent.difference(int(at[k]))[0]}")
+        return found
 
     def taken(self, store: CellStore, cells: Ints, stmt: Stmt, threads: Ints, role: str) -> Terms:
         """The terms of elements by their first cells."""
@@ -181,6 +206,8 @@ class RunState:
         """Write elements in a row, by their row-major places."""
         if store.name in self.writers:
             self._stored(store, places, stmt, threads, role)
+        if store.name in self.sent:
+            self.sent[store.name].store(places)
         self.place(store, Cells.cells(store, owners, places), terms, stmt, threads, role)
 
     def place(self, store: CellStore, cells: Ints, terms: Terms, stmt: Stmt, threads: Ints, role: str) -> None:

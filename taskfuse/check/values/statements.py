@@ -250,6 +250,9 @@ class CheckedStatements:
     def _picked(self, w: Written, rule: Pick, exists: tuple[Expr, ...]) -> None:
         """Each case is the case of the definition that holds wherever it does."""
         stmt = w.node.stmt
+        if isinstance(stmt, TmaLoad):
+            self._first_case(w, rule)
+            return
         if not isinstance(stmt, Choose):
             raise Open("it is not a choice", w.node)
         point = {f"i{k}": e for k, e in enumerate(w.holds.index)}
@@ -265,6 +268,24 @@ class CheckedStatements:
             self._operand(w.node, case.operand, self._case(w.node, rule, conditions, here, {*mine}), w.holds.index, (*exists, *mine))
         if not _one_holds(w.node.context.constraints, [c.cond for c in stmt.cases]):
             raise Open("in some place no case of its choice may hold", w.node)
+
+    def _first_case(self, w: Written, rule: Pick) -> None:
+        """A bulk copy brings what the first case of the definition says, which holds for all elements of the box that exist.
+
+        Where that is an element behind the end of what is copied, the engine writes 0, which must be the other case.
+        """
+        match rule.cases:
+            case (ChoiceCase(cond=cond, operand=Access() as source), ChoiceCase(cond=other, operand=zero)) if other is TRUE and _is_zero(zero):
+                pass
+            case _:
+                raise Open("its tensor is not a part of another one, and zeros", w.node)
+        point = {f"i{k}": e for k, e in enumerate(w.place.element)}
+        around = known_at(w.place).given(*inside(w.place.element, self.writes.shape(w.place.tensor)))
+        ends = {lt(e, n) for e, n in zip(source.index, self.writes.shape(source.buffer), strict=True)}
+        for c in conjuncts(cond):
+            if c not in ends and not proves(around, substitute(c, point)):
+                raise Open(f"it copies whole boxes, and {w.holds.tensor} is zero where {substitute(c, point)} fails", w.node)
+        self._moved(w, source, (), past=False)
 
     @staticmethod
     def _case(node: Node, rule: Pick, conditions: list[Expr], here: Constraints, given: set[Expr]) -> Operand:

@@ -17,7 +17,7 @@ from taskfuse.check.values.questions import equal, inside, known_at, nonempty, p
 from taskfuse.check.values.runs import stores
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.writes import Writes
-from taskfuse.ir.scalar import const, ge, lt, substitute, sym
+from taskfuse.ir.scalar import const, eq, ge, lt, substitute, sym
 from taskfuse.kir.nodes import For, Update
 from taskfuse.kir.operands import Content, Holds
 from taskfuse.kir.witness import Send, Whole
@@ -114,7 +114,12 @@ class Updates:
 
 
 def _behind(first: Node, second: Node, otherwise: str) -> None:
-    """One statement is over before another begins: it stands before it, in no loop around both. Raises :class:`Open`."""
-    loops = [n for n in common_loops(first, second) if isinstance(n.stmt, For)]
-    if loops or first.number >= second.number or in_other_arm(first, second):
+    """One statement is over before another begins. Raises :class:`Open`.
+
+    It stands before it, and is executed in no iteration but the first of all loops around both.
+    """
+    loops = [n.stmt for n in common_loops(first, second) if isinstance(n.stmt, For)]
+    if first.number >= second.number or in_other_arm(first, second):
+        raise Open(otherwise, second, first)
+    if not all(proves(first.context.constraints, eq(sym(s.var), s.start)) for s in loops):
         raise Open(otherwise, second, first)

@@ -73,6 +73,72 @@ def test_a_read_in_an_earlier_loop_is_early_enough() -> None:
     assert np.allclose(kernel.simulate(X)[0], X - X.sum(), atol=1e-4)
 
 
+NEIGHBOR = """\
+KERNEL k(x: float32[M, N]) -> (y: float32[M, N] into x)
+  DIM M, N
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+  LOCAL n: float32[]
+  DEFINE n: float32[M, N] = pick(x[i0 + 1, i1] if i0 + 1 < M, otherwise 0.0)
+  DEFINE y: float32[M, N] = sub(n[i0, i1], x[i0, i1])
+
+FOR j in 0..ceildiv(N, 32):
+  FOR i in 0..M:
+    IF 32*j + threadIdx.x < N:
+      n = cat(x[i + 1, 32*j + threadIdx.x] if i + 1 < M, otherwise 0.0)  ~ value n[i, 32*j + threadIdx.x]
+      y[i, 32*j + threadIdx.x] = sub(n, x[i, 32*j + threadIdx.x])  ~ value y[i, 32*j + threadIdx.x]
+"""
+
+
+def of_neighbor(*, below: bool, downwards: bool) -> Kernel:
+    """A thread goes along its column, and each row becomes its difference from a neighbor."""
+    text = NEIGHBOR
+    if not below:
+        text = text.replace("x[i0 + 1, i1] if i0 + 1 < M", "x[i0 - 1, i1] if i0 > 0").replace("x[i + 1, ", "x[i - 1, ").replace("i + 1 < M", "i > 0")
+    if downwards:
+        head, body = text.split("    IF 32")
+        text = (
+            head + "    IF 32" + body.replace("[i, ", "[M - 1 - i, ").replace("i + 1", "M - i").replace("i - 1", "M - 2 - i").replace("i > 0", "M - 1 - i > 0")
+        )
+    return tf.parse_kernel(text)
+
+
+@pytest.mark.parametrize("downwards", [False, True])
+def test_an_element_that_a_later_iteration_overwrites_is_read_in_time(downwards: bool) -> None:
+    x = np.arange(5 * 33, dtype=np.float32).reshape(5, 33) ** 2
+    right, wrong = (of_neighbor(below=below, downwards=downwards) for below in (not downwards, downwards))
+    assert right.verify().is_proved
+    neighbor = np.pad(x, ((1, 0), (0, 0)))[:-1] if downwards else np.pad(x, ((0, 1), (0, 0)))[1:]
+    assert (right.simulate(x)[0] == neighbor - x).all()
+    assert wrong.verify().verdict is tf.check.Verdict.REFUTED
+    assert any("after another value was written there" in o.reason for o in wrong.verify().argument)
+
+
+def test_an_outer_loop_decides_before_an_inner_one() -> None:
+    """The element of the next j is written later, however far along i it lies; that of the one before is overwritten, however near."""
+    text = """\
+KERNEL k(x: float32[M, N]) -> (y: float32[M, N] into x)
+  DIM M, N
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL n: float32[]
+  DEFINE n: float32[M, N] = pick(x[i0 + 1, N - 1 - i1] if i0 + 1 < M, otherwise 0.0)
+  DEFINE y: float32[M, N] = sub(n[i0, i1], x[i0, i1])
+
+FOR j in 0..M:
+  FOR i in 0..N:
+    n = cat(x[j + 1, N - 1 - i] if j + 1 < M, otherwise 0.0)  ~ value n[j, i]
+    y[j, i] = sub(n, x[j, i])  ~ value y[j, i]
+"""
+    assert tf.parse_kernel(text).verify().is_proved
+    before = text.replace("x[i0 + 1, N - 1 - i1] if i0 + 1 < M", "x[i0 - 1, N - 1 - i1] if i0 > 0").replace(
+        "x[j + 1, N - 1 - i] if j + 1 < M", "x[j - 1, N - 1 - i] if j > 0"
+    )
+    assert tf.parse_kernel(before).verify().verdict is tf.check.Verdict.REFUTED
+    inner = text.replace("x[i0 + 1, N - 1 - i1] if i0 + 1 < M", "x[i0, N - 1 - i1] if i0 < M").replace(
+        "x[j + 1, N - 1 - i] if j + 1 < M", "x[j, N - 1 - i] if j < M"
+    )
+    assert not tf.parse_kernel(inner).verify().is_proved
+
+
 def test_a_read_in_a_later_loop_is_too_late() -> None:
     with tf.Fusion("late") as fusion:
         x = tf.define_tensor(["N"], name="x")

@@ -2,9 +2,12 @@
 
 import pytest
 
+import taskfuse as tf
+from taskfuse import ParallelType as P
 from taskfuse.check import Layer, Verdict
 from taskfuse.check.defined import DIVISORS
 from taskfuse.check.verify import verify
+from taskfuse.ir.scalar import ceildiv, eq, select, sym
 from taskfuse.kir import Kernel, parse_kernel
 
 GROUPS = """\
@@ -239,3 +242,53 @@ def test_threads_that_take_other_tiles_are_not_proved(name: str) -> None:
     assert gaps(kernel), name
     sizes = {"B": 2, "M": 36, "N": 70}
     assert verify(kernel, {e.name: sizes[e.name] for e in kernel.extents}).verdict is Verdict.REFUTED
+
+
+TURNED = """\
+KERNEL k(x: float32[R, 16]) -> (y: float32[R, 16])
+  DIM R
+  GRID (16*R, 1, 1)  BLOCK (1, 1, 1)
+  DEFINE y: float32[R, 16] = neg(x[i0, i1])
+
+y[blockIdx.x//16, {0}] = neg(x[blockIdx.x//16, {0}])  ~ value y[blockIdx.x//16, {0}]
+"""
+ROW, PLACE = "blockIdx.x//16", "(blockIdx.x % 16)"
+
+
+@pytest.mark.parametrize(
+    ("column", "proved"),
+    [
+        (f"({ROW} + {PLACE}) % 16", True),
+        (f"({ROW} + blockIdx.x) % 16", True),
+        (f"(5*({ROW}) - {PLACE}) % 16", True),
+        (f"select({ROW} % 2 == 0, {PLACE}, 15 - {PLACE})", True),
+        (f"(({ROW} + {PLACE}) % 16 + {ROW}) % 16", True),
+        (f"({ROW} + 3*{PLACE}) % 16", False),  # right, and no rule says so; nor of the next
+        (f"select({ROW} < 3, ({ROW} + {PLACE}) % 16, 15 - {PLACE})", False),
+        (f"({ROW} + 2*{PLACE}) % 16", False),
+        (f"({ROW} + {PLACE}) % 15", False),
+        (f"({ROW} + {PLACE} + {PLACE}//8) % 16", False),
+        (f"select({ROW} % 2 == 0, {PLACE}, 14 - {PLACE} + {PLACE}//15)", False),
+        (f"select({PLACE} < 8, {PLACE}, 15 - {PLACE})", False),
+        (f"select({ROW} % 2 == 0, {PLACE}, {ROW} % 16)", False),
+    ],
+)
+def test_digits_that_others_shift_around_or_mirror(column: str, proved: bool) -> None:
+    """For any number of rows: each column once, by one block."""
+    assert parse_kernel(TURNED.format(column)).verify().is_proved is proved
+
+
+def test_tiles_in_the_order_of_a_snake() -> None:
+    with tf.Fusion("snake") as fusion:
+        y = tf.neg(tf.define_tensor(["M", "N"], name="x"))
+        fusion.add_output(y)
+    y.split(1, 4).split(0, 4).reorder([0, 2, 1, 3])
+    w, columns = tf.scalar.sym("w"), ceildiv(sym("N"), 4)
+    y.rasterize([0, 1], [w // columns, select(eq(w // columns % 2, 0), w % columns, columns - 1 - w % columns)])
+    y.axis(0).parallelize(P.BIDx)
+    kernel = tf.lower(fusion)
+    assert kernel.verify().is_proved
+    text = kernel.text(witness=True)
+    assert "ceildiv(N, 4) - blockIdx.x % ceildiv(N, 4) - 1)" in text
+    wrong = tf.parse_kernel(text.replace("% ceildiv(N, 4) - 1)", "% ceildiv(N, 4) - 2)"))
+    assert not wrong.verify().is_proved

@@ -63,11 +63,12 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_not_proved(name: str) -> None:
+def test_what_is_wrong_is_refuted(name: str) -> None:
+    """It is not proved for the reason that it is wrong, and a small launch shows that it is."""
     old, new, reason = WRONG[name]
     assert old in ADDED
     certificate = verify(parse_kernel(ADDED.replace(old, new)))
-    assert not certificate.is_proved
+    assert certificate.verdict is Verdict.REFUTED
     assert any(reason in o.reason for o in certificate.argument if o.verdict is not Verdict.PROVED), [o.reason for o in certificate.argument]
 
 
@@ -75,6 +76,23 @@ def test_stores_in_a_loop_around_the_updates_may_come_behind_them() -> None:
     rounds = "FOR r in 0..2:\n" + "".join(f"  {line}\n" for line in ADDED[ADDED.index("FOR k") :].splitlines()) + "  SYNC grid grid0, 128\n"
     certificate = verify(parse_kernel(ADDED[: ADDED.index("FOR k")] + rounds))
     assert not certificate.is_proved
+
+
+@pytest.mark.parametrize(
+    ("store", "send", "verdict"),
+    [
+        ("r == 0", "r == 0", Verdict.PROVED),
+        ("r == 0", "r == 1", Verdict.PROVED),
+        ("r == 1", "r == 1", Verdict.OUTSIDE),  # right, and no rule says so
+        ("r == 0", "r >= 0", Verdict.REFUTED),
+        ("r == 1", "r == 0", Verdict.REFUTED),
+        ("r >= 0", "r == 0", Verdict.REFUTED),
+    ],
+)
+def test_what_stands_before_the_updates_is_executed_in_the_first_iteration_of_their_loops(store: str, send: str, verdict: Verdict) -> None:
+    lines = ADDED[ADDED.index("FOR k") :].replace(f"IF {AT} < V", f"IF {store} && {AT} < V").replace(f"IF {AT} < N", f"IF {send} && {AT} < N")
+    rounds = "FOR r in 0..2:\n" + "".join(f"  {line}\n" for line in lines.splitlines()) + "  SYNC grid grid0, 128\n"
+    assert verify(parse_kernel(ADDED[: ADDED.index("FOR k")] + rounds)).verdict is verdict
 
 
 def test_functions_that_do_not_commute_with_each_other_race() -> None:

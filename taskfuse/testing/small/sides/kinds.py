@@ -10,7 +10,7 @@ from taskfuse.testing.small.sides.exchanges import clusters, queues, rings
 from taskfuse.testing.small.sides.participants import arrivals, grids, idle, loader, named, semaphores, symbolic, whole_warps
 from taskfuse.testing.small.sides.places import aliases, choices, gathers
 from taskfuse.testing.small.sides.side import Side
-from taskfuse.testing.small.sides.values import advances, alignment, arithmetic, names, rows, steps, stores
+from taskfuse.testing.small.sides.values import advances, alignment, arithmetic, hidden, names, rows, steps, stores
 
 SIDES: tuple[tuple[int, Callable[[Chooser], Side]], ...] = (
     (12, arrivals),
@@ -24,6 +24,7 @@ SIDES: tuple[tuple[int, Callable[[Chooser], Side]], ...] = (
     (6, alignment),
     (2, rows),
     (8, arithmetic),
+    (5, hidden),
     (6, steps),
     (5, advances),
     (3, names),

@@ -188,6 +188,44 @@ def arithmetic(c: Chooser) -> Side:
     return side if divides else replace(side, right=None)  # a division that was simplified away has no divisor
 
 
+def hidden(c: Chooser) -> Side:
+    """Divisors that may be 0, and indices of tables that may be outside, beside what one extent of the call decides or multiplies by 0."""
+    of = Shape(c.pick(((32, 1, 1), (8, 4, 1))))
+    least, k = c.pick((0, 1)), c.integer(0, 3)
+    where = c.pick((f"M - {k}", f"{k} - M", "M", f"M//2 - {k % 2}", f"M + {k}"))
+    table = c.chance(35)
+    asked = f"clamp(t[{where} of 4], 1, 2)" if table else f"({c.pick((of.linear, '8'))})//({where})"
+    said = f"1//(({where} >= 0)*({where} < 4))" if table else asked  # the same as Python has it: without a value where that has none
+    decided = c.pick((f"M > {k}", f"M != {k}", f"M == {k}", f"M < {c.integer(0, 3)}"))
+    factor = c.pick((f"(M - {k})", "M", "(M//3)"))
+    form = c.pick(
+        (
+            f"IF {asked} > 0 && {decided}",
+            f"IF {decided} && {asked} > 0",
+            f"IF {asked} > 0 || {decided}",
+            f"IF {decided} || {asked} > 0",
+            f"FOR i in 0..min({factor}*({asked}), 2)",
+            f"FOR i in 0..2 step max({factor}*({asked}), 1)",
+            f"IF ({factor}*({asked})) % 3 < 1",
+        )
+    )
+    right: bool | None = True
+    question = form.replace(asked, said).partition(" ")[2].removeprefix("i in 0..").removeprefix("2 step ")
+    for m in range(least, 4):
+        for thread in of.all():
+            try:
+                number(question, thread, {"M": m})
+            except ZeroDivisionError:
+                right = False
+            if right and not table and number(where, thread, {"M": m}) < 0:
+                right = None  # divisors below 0 are outside the model
+    h = Declared(of, inputs=[f"x: float32[{of.threads}]", "t: int32[4]"], dims=f"M min {least} max 3")
+    t = Text()
+    with t.block(form):
+        t.add(f"y[{of.linear}] = copy(x[{of.linear}])")
+    return h.side("hidden", t, right, [{"M": m} for m in range(least, 4)])
+
+
 def _divides(e: Expr) -> bool:
     return isinstance(e, (FloorDiv, Mod)) or any(map(_divides, children(e)))
 

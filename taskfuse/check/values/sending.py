@@ -1,0 +1,66 @@
+"""The effect of updates: each thread sends a point of a part to the element that data names, for every value of that data which is tried."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from taskfuse.check.values.copies import indexed_otherwise
+from taskfuse.check.values.elements import Tensor
+from taskfuse.check.values.lanes import ExecutedLanes
+from taskfuse.check.values.matching import claimed
+from taskfuse.check.values.sent_points import NOWHERE, SentPoints, SentRound
+from taskfuse.check.values.state import RunState, points
+from taskfuse.check.values.terms import Bools, Ints
+from taskfuse.kir.nodes import Update
+from taskfuse.kir.witness import Send
+
+
+def update(state: RunState, stmt: Update, lanes: ExecutedLanes) -> None:
+    """Threads combine what they hold with elements of a tensor in Global memory."""
+    sent = state.sent.get(stmt.out.buffer)
+    if sent is None:
+        return  # no definition says anything of this array
+    tensor = None if stmt.holds is None else state.elements.tensors.get(stmt.holds.tensor)
+    rule = None if tensor is None or tensor.definition is None or tensor.name not in sent.rule.parts else tensor.definition.rule
+    if stmt.holds is None or tensor is None or not isinstance(rule, Send) or len(rule.values) != len(stmt.values):
+        everywhere = np.tile(np.arange(sent.tensor.size), (len(lanes), 1))
+        said = dict.fromkeys(range(len(lanes)), "is updated as no definition says")
+        sent.send(SentRound("", np.zeros(len(lanes), np.int64), everywhere, lanes.ids, stmt, lanes.role, said))
+        return
+    places, inside = claimed(state, stmt.holds, tensor, lanes)
+    wrong = _wrong(state, stmt, lanes, tensor, rule, inside)
+    sent.send(SentRound(tensor.name, places, _where(state, sent, stmt, lanes, rule), lanes.ids, stmt, lanes.role, wrong))
+
+
+def _wrong(state: RunState, stmt: Update, lanes: ExecutedLanes, tensor: Tensor, rule: Send, inside: Bools) -> dict[int, str]:
+    """Why what some threads send is no point of a tensor: the operands and the function are not its definition's, or there is no such point."""
+    assert stmt.holds is not None
+    at, n = points(lanes, stmt.holds.index), len(lanes)
+    found: dict[int, str] = {}
+    if stmt.combine is not rule.combine:
+        found = dict.fromkeys(range(n), f"is combined by {stmt.combine} where {tensor.name} is sent by {rule.combine}")
+    for k in np.flatnonzero(~inside).tolist():
+        found.setdefault(k, f"is combined with a point past the end of {tensor.name}")
+    for k in np.flatnonzero(indexed_otherwise(state, stmt, rule, lanes, at)).tolist():
+        found.setdefault(k, f"is combined with an element of {tensor.name} at other integers than those of its definition")
+    held, want = state.read(stmt.source, lanes, stmt), state.elements.operand(rule.operand, at, n)
+    for k in np.flatnonzero(~state.same(held, want, state.elements.operand_dtype(rule.operand))).tolist():
+        if k not in found:
+            found[k] = f"is combined wrongly with {tensor.name}: {state.difference(held[k : k + 1], want[k : k + 1])[0]}"
+    return found
+
+
+def _where(state: RunState, sent: SentPoints, stmt: Update, lanes: ExecutedLanes, rule: Send) -> Ints:
+    """The elements that threads update, ``[threads, values]``."""
+    tried = sent.values(rule)
+    count, each = len(lanes), len(tried)
+    here = lanes.some(np.repeat(np.arange(count), each))
+    inside = np.ones(count * each, np.bool_)
+    for k, v in enumerate(stmt.values):
+        here.own[v.symbol] = np.tile(tried[:, k], count)
+        inside &= np.asarray(here.own[v.symbol] < here.value(v.extent))
+    state.budget.spend(count * each // 8)
+    found = np.full(count * each, NOWHERE)
+    if inside.any():
+        found[inside] = state.places(stmt.out, here.some(inside))
+    return found.reshape(count, each)

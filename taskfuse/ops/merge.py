@@ -1,0 +1,105 @@
+"""Rows of unsigned integers in order: blocks by counting, then two blocks at a time by merging.
+
+*Counting*: the place of an element is how many of its block are less; each is added to a zero at its place. For blocks of 128 that is 128 comparisons
+of an element, and two kernels. *Merging*: the element at place k of two merged rows has p elements of the first row before it, the greatest p for which the
+first row's element p - 1 is less than the second row's element k - p (Odeh, Green, Mwassi, Shmueli, Birk, "Merge Path", 2012). Each place finds its p by
+bisection, reads of two rows at computed indices: a kernel for each doubling, in which every thread works alone. So a row of n elements takes 128
+comparisons and about log2(n)^2 reads per element, where a bitonic network would take log2(n)^2 / 2 kernels. Where only the first few are wanted, merged
+rows are cut to them, and each doubling has half the work of the one before.
+
+Elements are complemented on the way: the greatest comes first, and 0, which a read outside a row gives, comes last.
+"""
+
+from __future__ import annotations
+
+from taskfuse.dtypes import int32
+from taskfuse.ir.axes import iteration_symbol, value_symbol
+from taskfuse.ir.combine import COMBINES
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import IndexValue
+from taskfuse.ir.scalar import Const, Expr, le, prove, wrap
+from taskfuse.ir.tensor import TensorView, Value
+from taskfuse.ops.build import broadcast_read, cast_tensor, define_pointwise, described, pointwise, shape_error
+from taskfuse.ops.create import zeros_like
+from taskfuse.ops.gather import define_gather
+from taskfuse.ops.rearrange import sliced
+from taskfuse.ops.reduce import reduce_axes
+from taskfuse.ops.scatter import scatter_add
+from taskfuse.ops.select import pad
+from taskfuse.ops.views import expand_dims, reshape
+
+BLOCK = 128
+"""Elements that are ordered by counting."""
+LONGEST = 2**20
+"""Elements of the longest row: its kernels take minutes to compile."""
+
+
+def _of(name: str, *operands: Value) -> TensorView:
+    return pointwise(ELEMENTWISE[name], operands)
+
+
+def ordered(op: str, keys: TensorView, first: int | None = None) -> TensorView:
+    """Rows of the last dimension in ascending order, or the ``first`` of each. No two keys of a row are equal, and none has all bits.
+
+    Raises :class:`ShapeError` if the rows are not provably short enough.
+    """
+    n = keys.shape[-1]
+    if first is None and prove(le(n, 2 * BLOCK), keys.fusion.facts()):
+        return _of("bitwise_not", _counted(_of("bitwise_not", keys)))
+    block = BLOCK
+    while first is not None and block < first:
+        block *= 2
+    length = _length(op, keys, n, block)
+    whole = pad(keys, [(0, 0)] * (keys.ndim - 1) + [(wrap(0), length - n)], int(keys.dtype.max_value)) if n is not wrap(length) else keys
+    rows = _counted(_of("bitwise_not", reshape(whole, [*keys.shape[:-1], length // BLOCK, BLOCK])))
+    keep = length if first is None else block
+    while rows.shape[-2] is not wrap(1):
+        rows = merged(rows, keep)
+    found = _of("bitwise_not", reshape(rows, [*keys.shape[:-1], rows.shape[-1]]))
+    return sliced(found, keys.ndim - 1, 0, n if first is None else first)
+
+
+def _length(op: str, keys: TensorView, n: Expr, block: int) -> int:
+    """The least length of padded rows."""
+    length = block
+    while not prove(le(n, length), keys.fusion.facts()):
+        length *= 2
+        if length > LONGEST:
+            help = "call the framework before the kernel" if isinstance(n, Const) else "give facts with tf.dim(..., max=)"
+            raise shape_error(op, f"rows of {described(keys)} are not provably at most {LONGEST} long", help)
+    return length
+
+
+def _counted(keys: TensorView) -> TensorView:
+    """Rows in descending order, by comparing every two elements."""
+    last = keys.ndim - 1
+    before = _of("gt", expand_dims(keys, last), expand_dims(keys, last + 1))
+    places = reduce_axes(cast_tensor(before, int32), (last + 1,), COMBINES["add"], int32, keepdims=False)
+    return scatter_add(zeros_like(keys), last, places, keys)
+
+
+def merged(rows: TensorView, keep: int) -> TensorView:
+    """Every two rows ``[..., 2 m, n]`` in descending order as one: ``[..., m, 2 n]``, but no more than ``keep`` of its elements."""
+    fusion, row, place = rows.fusion, rows.ndim - 2, iteration_symbol(rows.ndim - 1)
+    length = rows.shape[-1]
+    assert isinstance(length, Const)
+    n = length.value
+    shape = (*rows.shape[:row], rows.shape[row] // 2, wrap(min(2 * n, keep)))
+    lead = [iteration_symbol(d) for d in range(row)]
+
+    def at(which: int, where: TensorView) -> TensorView:
+        index = [*lead, iteration_symbol(row) * 2 + which, value_symbol(0)]
+        return define_gather(rows, shape, index, [(broadcast_read(where, shape), length)])
+
+    def number(value: Expr) -> TensorView:
+        return define_pointwise(fusion, ELEMENTWISE["cast"], shape, (IndexValue(value),), int32)
+
+    # p - 1 and k - 1: the place k has p elements of the first row before it
+    last, end, step = number(wrap(-1)), number(place - 1), n
+    while step:
+        tried = _of("add", last, step)
+        other = _of("sub", end, tried)
+        is_before = _of("logical_and", _of("ge", other, 0), _of("gt", at(0, tried), at(1, other)))
+        last = _of("where", is_before, tried, last)
+        step //= 2
+    return _of("maximum", at(0, _of("add", last, 1)), at(1, _of("sub", end, last)))

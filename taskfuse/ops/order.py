@@ -1,0 +1,138 @@
+"""The elements of a dimension in order: all of them (sort, argsort), or the first few (topk).
+
+Up to 16 of a row are found one after another: each is the least key (:mod:`taskfuse.ops.order_keys`) greater than the last one found, a reduction. So
+k reductions look at a row that is loaded once, and nothing is stored but k keys. More are taken from rows in order (:mod:`taskfuse.ops.merge`). Elements of
+64 bits are ordered by the lower half of their rank bits, and then, stably, by the upper one.
+"""
+
+from __future__ import annotations
+
+from taskfuse.dtypes import int64, uint32
+from taskfuse.ir.combine import COMBINES
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.scalar import ZERO, le, prove
+from taskfuse.ir.tensor import TensorView, Value
+from taskfuse.ops.build import cast_tensor, check_tensor, described, normalize_axis, pointwise, shape_error
+from taskfuse.ops.gather import take_along_axis
+from taskfuse.ops.keywords import axial
+from taskfuse.ops.merge import ordered
+from taskfuse.ops.order_keys import KeyLayout, index_along, rank_bits
+from taskfuse.ops.rearrange import count, moveaxis, sliced
+from taskfuse.ops.reduce import reduce_axes
+from taskfuse.ops.registry import OpKind, always, op, same
+from taskfuse.ops.select import cat
+
+__all__ = ["argsort", "sort", "sort_with_indices", "topk"]
+
+_FEW = 16
+
+_LEAST = COMBINES["minimum"]
+
+
+@op(OpKind.COMPOSITE, same, torch="msort")
+@axial
+def sort(x: TensorView, axis: int = -1, descending: bool = False) -> TensorView:
+    """The elements of ``x`` along ``axis`` in order, as ``np.sort``; NaN is the greatest.
+
+    Raises :class:`ShapeError` if ``axis`` is out of range, or its extent is not provably at most 2^20.
+    """
+    return sort_with_indices(x, axis, descending)[0]
+
+
+@op(OpKind.COMPOSITE, always(int64))
+@axial
+def argsort(x: TensorView, axis: int = -1, descending: bool = False) -> TensorView:
+    """The indices (int64) of the elements of ``x`` along ``axis`` in order: equal elements keep their order, in either direction. Otherwise as :func:`sort`."""
+    return sort_with_indices(x, axis, descending)[1]
+
+
+@op(OpKind.COMPOSITE, same, torch="sort", numpy="")
+@axial
+def sort_with_indices(x: TensorView, axis: int = -1, descending: bool = False) -> tuple[TensorView, TensorView]:
+    """:func:`sort` and :func:`argsort` of one pass, as ``torch.sort`` with ``stable=True``."""
+    check_tensor("sort", x)
+    place = normalize_axis("sort", axis, x.ndim, described(x))
+    with x.fusion.call():
+        rows = moveaxis(x, place, -1)
+        values, indices = _in_order("sort", rows, descending)
+        return moveaxis(values, -1, place), moveaxis(indices, -1, place)
+
+
+@op(OpKind.COMPOSITE, same, numpy="")
+@axial
+def topk(x: TensorView, k: int, axis: int = -1, largest: bool = True) -> tuple[TensorView, TensorView]:
+    """The ``k`` greatest elements along ``axis``, the greatest first, and their indices (int64); with ``largest=False`` the least, the least first.
+
+    NaN is the greatest of all, as in ``torch.topk``. Of equal elements those with less indices come first. ``k`` is an integer constant. Each of the k
+    is found by a reduction over all elements of its row.
+
+    Raises :class:`ShapeError` if ``axis`` is out of range, or does not provably have ``k`` elements.
+    """
+    check_tensor("topk", x)
+    place, number = normalize_axis("topk", axis, x.ndim, described(x)), count("topk", "number of elements", k)
+    if not prove(le(number, x.shape[place]), x.fusion.facts()):
+        raise shape_error("topk", f"dimension {place} of {described(x)} does not provably have {number} elements", "give facts with tf.dim(..., min=)")
+    with x.fusion.call():
+        if number == 0:
+            none = sliced(x, place, ZERO, ZERO)
+            return none, index_along(none, place, int64)
+        if number <= _FEW:
+            return _first(x, place, number, largest)
+        values, indices = _in_order("topk", moveaxis(x, place, -1), largest, number)
+        return moveaxis(values, -1, place), moveaxis(indices, -1, place)
+
+
+def _in_order(op: str, x: TensorView, descending: bool, first: int | None = None) -> tuple[TensorView, TensorView]:
+    """Rows of the last dimension in order, or the first of each, and where they were."""
+    last = x.ndim - 1
+    layout = KeyLayout.of(x, last, descending)
+    if layout is not None:
+        keys = ordered(op, layout.keys(x), first)
+        return layout.values(keys), layout.indices(keys)
+    rank = rank_bits(x, descending)
+    indices: TensorView | None = None
+    for half in (_of("bitwise_and", rank, 2**32 - 1), _of("right_shift", rank, 32)):
+        found = cast_tensor(half, uint32)
+        layout = KeyLayout.of(found, last, descending=False)
+        if layout is None:
+            raise shape_error(op, f"rows of {described(x)} are too long", "call the framework before the kernel")
+        keys = layout.keys(found if indices is None else take_along_axis(found, indices, last))
+        order = layout.indices(ordered(op, keys, None if indices is None else first))
+        indices = order if indices is None else take_along_axis(indices, order, last)
+    assert indices is not None
+    return take_along_axis(x, indices, last), indices
+
+
+def _of(name: str, *operands: Value) -> TensorView:
+    return pointwise(ELEMENTWISE[name], operands)
+
+
+def _first(x: TensorView, axis: int, number: int, descending: bool) -> tuple[TensorView, TensorView]:
+    """The first of ``x`` in order, and where they are."""
+    layout = KeyLayout.of(x, axis, descending)
+    if layout is None:
+        return _first_pairs(x, axis, number, descending)
+    keys = layout.keys(x)
+    found: list[TensorView] = []
+    for _ in range(number):
+        rest = keys if not found else _of("where", _of("gt", keys, found[-1]), keys, int(keys.dtype.max_value))
+        found.append(reduce_axes(rest, (axis,), _LEAST, keys.dtype, keepdims=True))
+    first = cat(found, axis)
+    return layout.values(first), layout.indices(first)
+
+
+def _first_pairs(x: TensorView, axis: int, number: int, descending: bool) -> tuple[TensorView, TensorView]:
+    """The same of elements of 64 bits: each is found by its rank bits, then by its index."""
+    rank, index = rank_bits(x, descending), index_along(x, axis, int64)
+    none, nowhere = int(rank.dtype.max_value), int(int64.max_value)
+    found: list[TensorView] = []
+    left: TensorView | None = None
+    for _ in range(number):
+        best = reduce_axes(rank if left is None else _of("where", left, rank, none), (axis,), _LEAST, rank.dtype, keepdims=True)
+        is_best = _of("eq", rank, best)
+        is_here = is_best if left is None else _of("logical_and", left, is_best)
+        at = reduce_axes(_of("where", is_here, index, nowhere), (axis,), _LEAST, int64, keepdims=True)
+        left = _of("logical_or", _of("gt", rank, best), _of("logical_and", is_best, _of("gt", index, at)))
+        found.append(at)
+    indices = cat(found, axis)
+    return take_along_axis(x, indices, axis), indices

@@ -1,0 +1,139 @@
+"""Order keys: unsigned integers in the order that elements are sorted in, no two of one row the same.
+
+A key holds, from its highest bits on, the *rank bits* of the element, its index along the sorted dimension, and whether it is -0.0. Rank bits are an
+unsigned integer that is less where the element comes first: NaN comes last among ascending elements and first among descending ones, -0.0 is equal to 0.0.
+Equal elements differ by their index, so the least key is the first of the least, and whatever orders keys orders elements stably. Both the element and its
+index are read off the key again. So nothing has to move but keys, which are combined, compared and chosen as any integers.
+
+Keys have 32 bits where that is enough, else 64. Elements of 64 bits have no key: their rank bits alone fill it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskfuse.dtypes import DType, int64, uint8, uint16, uint32, uint64
+from taskfuse.ir.axes import iteration_symbol
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import IndexValue
+from taskfuse.ir.scalar import Const, Expr
+from taskfuse.ir.tensor import TensorView, Value
+from taskfuse.ops.build import cast_tensor, define_pointwise, pointwise
+
+_INDEX_BITS = 31
+
+
+def _of(name: str, *operands: Value) -> TensorView:
+    return pointwise(ELEMENTWISE[name], operands)
+
+
+def _unsigned(bits: int) -> DType:
+    return {8: uint8, 16: uint16, 32: uint32, 64: uint64}[bits]
+
+
+def index_along(like: TensorView, axis: int, dtype: DType) -> TensorView:
+    """The index of each element of a tensor along a dimension."""
+    index = (IndexValue(iteration_symbol(axis)),)
+    return define_pointwise(like.fusion, ELEMENTWISE["copy" if dtype is int64 else "cast"], like.shape, index, dtype)
+
+
+def rank_dtype(dtype: DType) -> DType:
+    """The dtype of the rank bits of elements of a dtype: an unsigned integer."""
+    if dtype.is_float:
+        return uint64 if dtype.bits == 64 else uint32
+    return uint8 if dtype.is_bool else _unsigned(dtype.bits)
+
+
+def rank_width(dtype: DType) -> int:
+    """How many rank bits elements of a dtype have: of narrow floats only those that differ between their values as float32."""
+    if not dtype.is_float:
+        return 1 if dtype.is_bool else dtype.bits
+    return 64 if dtype.bits == 64 else dtype.precision + 8
+
+
+def rank_bits(x: TensorView, descending: bool) -> TensorView:
+    """Unsigned integers that are less where an element comes before another one, and equal where elements are."""
+    made, width = rank_dtype(x.dtype), rank_width(x.dtype)
+    sign = 1 << (width - 1)
+    if x.dtype.is_float:
+        bits = _float_bits(x)
+        plain = _of("where", _of("eq", bits, sign), 0, bits)
+        found = _of("where", _of("ge", plain, sign), _of("bitwise_xor", plain, 2 * sign - 1), _of("bitwise_xor", plain, sign))
+    elif x.dtype.min_value < 0:
+        found = _of("bitwise_xor", cast_tensor(x, made), sign)
+    else:
+        found = cast_tensor(x, made)
+    return _of("bitwise_xor", found, 2 * sign - 1) if descending else found
+
+
+def _float_bits(x: TensorView) -> TensorView:
+    """The bits of floats, without those that are 0 in every element; -0.0 is the highest bit alone, and NaN is greater than infinity."""
+    wide = _of("float_bits", cast_tensor(x, x.dtype.compute))
+    unused = wide.dtype.bits - rank_width(x.dtype)
+    return _of("right_shift", wide, unused) if unused else wide
+
+
+def of_rank_bits(rank: TensorView, dtype: DType, descending: bool) -> TensorView:
+    """The elements with given rank bits: 0.0 of both zeros."""
+    width = rank_width(dtype)
+    sign = 1 << (width - 1)
+    found = _of("bitwise_xor", rank, 2 * sign - 1) if descending else rank
+    if dtype.is_float:
+        bits = _of("where", _of("ge", found, sign), _of("bitwise_xor", found, sign), _of("bitwise_xor", found, 2 * sign - 1))
+        unused = rank.dtype.bits - width
+        return cast_tensor(_of("float_of_bits", _of("left_shift", bits, unused) if unused else bits), dtype)
+    return cast_tensor(_of("bitwise_xor", found, sign) if dtype.min_value < 0 else found, dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLayout:
+    """Where the keys of one tensor have their parts.
+
+    Attributes:
+        dtype: of the elements.
+        axis: the sorted dimension.
+        index_bits: how many bits an index takes.
+        descending: true: the greatest element comes first.
+    """
+
+    dtype: DType
+    axis: int
+    index_bits: int
+    descending: bool
+
+    @classmethod
+    def of(cls, x: TensorView, axis: int, descending: bool) -> KeyLayout | None:
+        """The layout of the keys of ``x`` along ``axis``; ``None`` if its elements and indices do not fit one."""
+        if rank_dtype(x.dtype).bits == 64:
+            return None
+        extent: Expr = x.shape[axis]
+        bits = max(extent.value - 1, 0).bit_length() if isinstance(extent, Const) else _INDEX_BITS
+        return cls(x.dtype, axis, bits, descending) if bits <= _INDEX_BITS else None
+
+    @property
+    def key(self) -> DType:
+        """The dtype of the keys."""
+        return uint32 if rank_width(self.dtype) + self.index_bits + 1 <= 32 else uint64
+
+    def keys(self, x: TensorView) -> TensorView:
+        """The keys of all elements: no two along the dimension are equal."""
+        key = self.key
+        rank = cast_tensor(rank_bits(x, self.descending), key)
+        lower = _of("left_shift", index_along(x, self.axis, key), 1)
+        if x.dtype.is_float:
+            negative = _of("eq", _float_bits(x), 1 << (rank_width(x.dtype) - 1))
+            lower = _of("bitwise_or", lower, cast_tensor(negative, key))
+        return _of("bitwise_or", _of("left_shift", rank, self.index_bits + 1), lower)
+
+    def values(self, keys: TensorView) -> TensorView:
+        """The elements that keys belong to."""
+        rank = cast_tensor(_of("right_shift", keys, self.index_bits + 1), rank_dtype(self.dtype))
+        found = of_rank_bits(rank, self.dtype, self.descending)
+        if not self.dtype.is_float:
+            return found
+        return _of("where", _of("eq", _of("bitwise_and", keys, 1), 0), found, -0.0)
+
+    def indices(self, keys: TensorView) -> TensorView:
+        """Their indices, int64."""
+        mask = (1 << (self.index_bits + 1)) - 1
+        return cast_tensor(_of("right_shift", _of("bitwise_and", keys, mask), 1), int64)

@@ -1,0 +1,23 @@
+"""Side conditions of exchanges: queues, rings, clusters, and what is known of their kernels."""
+
+from collections.abc import Callable
+
+import pytest
+
+from taskfuse.testing.chooser import Chooser
+from taskfuse.testing.small.sides import Side
+from taskfuse.testing.small.sides.exchanges import clusters, queues, rings
+from tests.testing.small.drawn import drawn, lacks, misjudged
+
+MAKERS: dict[Callable[[Chooser], Side], tuple[str, ...]] = {
+    queues: ("COMMIT", "WAIT_GROUP"),
+    rings: ("ARRIVE", "WAIT", ".advance("),
+    clusters: ("CLUSTER", "SYNC cluster"),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_what_is_known_of_them_is_so(make: Callable[[Chooser], Side]) -> None:
+    found = drawn(make, 14)
+    assert lacks(found, *MAKERS[make]) == []
+    assert misjudged(found) == []

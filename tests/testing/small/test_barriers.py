@@ -1,0 +1,27 @@
+"""Small kernels whose threads exchange data at barriers."""
+
+from collections.abc import Callable
+
+import pytest
+
+from taskfuse.testing.chooser import Chooser
+from taskfuse.testing.small import Small
+from taskfuse.testing.small.barriers import exchanging, gridwide, handing
+from tests.testing.small.drawn import drawn, lacks, needless
+
+MAKERS: dict[Callable[[Chooser], Small], tuple[tuple[str, ...], str]] = {
+    exchanging: (("SYNC block", "SYNC named"), "SYNC"),
+    handing: (("SYNC",), "SYNC"),
+    gridwide: (("SYNC grid",), "SYNC grid"),
+}
+"""What some of their kernels have, and what most cannot do without."""
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_they_have_what_they_are_for_and_need_it(make: Callable[[Chooser], Small]) -> None:
+    words, needed = MAKERS[make]
+    found = drawn(make, 24)
+    assert lacks(found, *words) == []
+    refused, wrong = needless(found, needed)
+    assert refused
+    assert wrong == []
