@@ -4,7 +4,8 @@
 rows. Kinds of offsets: ``even``; ``tiles``, random multiples of 128 rows; ``random``, with groups that have no rows. Each with the configuration that the cost
 model chooses and with others; beside them ``tiles`` has a product that a table of the expert of each 128 rows decides, and all have one product of all rows by
 one matrix, ours and theirs. A time is that of one of 10 calls in a CUDA graph, the median of 20 replays; all are replayed in turn, so that throttling hits them
-alike. Inputs are random, outputs are poisoned with NaN, then compared with a float32 product.
+alike. ``depth`` compares a search of the offsets with a table of tiles by the terms of a sum. Inputs are random, outputs are poisoned with NaN, then compared
+with a float32 product.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from taskfuse.schedulers import MatmulConfig, MatmulKind
 SHAPES = ((4, 32768, 4096, 7168), (8, 32768, 7168, 2048), (32, 8192, 3072, 4096))
 """Groups, rows, columns, terms of a sum."""
 KINDS = ("even", "tiles", "random")
+DEPTH_SHAPE = (16, 16384, 2048)
+"""Groups, rows, columns of the products whose sums have one of these numbers of terms."""
+DEPTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 TILE = 128
 TURNS = MatmulKind.PINGPONG
 CONFIGS = (
@@ -93,16 +97,14 @@ def compiled(fusion: tf.Fusion, config: MatmulConfig | None) -> tuple[Any, Matmu
 class Measured:
     """One shape, with all its kernels."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, configs: Sequence[MatmulConfig | None]) -> None:
         self.shape = shape
         groups, rows, columns, terms = shape
         self.a = torch.randn(rows, terms, device="cuda", dtype=torch.bfloat16)
         self.b = torch.randn(groups, terms, columns, device="cuda", dtype=torch.bfloat16)
         self.out = torch.empty(rows, columns, device="cuda", dtype=torch.bfloat16)
-        configs = [c for c in CONFIGS if c.tile_m <= TILE or rows <= 4 * TILE * groups]  # of few rows, tiles of a group have 256
-        self.kernels = [("chosen" if c is None else "given", *compiled(ragged(shape), c)) for c in (None, *configs)]
+        self.kernels = [("chosen" if c is None else "given", *compiled(ragged(shape), c)) for c in configs]
         self.experts = compiled(by_tiles(shape), CONFIGS[1])
-        self.single = [compiled(one(shape), c) for c in (None, CONFIGS[1])]
 
     def rows(self, kind: str) -> list[str]:
         """A line for each kernel."""
@@ -117,15 +119,10 @@ class Measured:
             self.check(call, wanted, f"{label} {config.words}")
             calls.append((f"{label}: {_words(config)}", call, us))
         if all(f % TILE == 0 for f in found):
-            run, config, us = self.experts
-            owners = torch.repeat_interleave(torch.arange(groups), torch.tensor([(e - s) // TILE for s, e in pairwise(found)])).to("cuda", torch.int32)
-            pieces = rows // TILE, TILE
-            call = partial(run, self.a.view(*pieces, terms), self.b, owners, out=(self.out.view(*pieces, columns),))
-            self.check(call, wanted, "an expert for each tile")
-            calls.append((f"table of tiles: {_words(config)}", call, us))
+            calls.append((f"table of tiles: {_words(self.experts[1])}", self.of_experts(found, wanted), self.experts[2]))
         if kind == "even":
             wanted = self.product([0, rows])
-            for run, config, us in self.single:
+            for run, config, us in (compiled(one(self.shape), c) for c in (None, CONFIGS[1])):
                 whole = partial(run, self.a, self.b[0], out=(self.out,))
                 self.check(whole, wanted, "one product")
                 calls.append((f"one product: {_words(config)}", whole, us))
@@ -137,6 +134,24 @@ class Measured:
             expected = f"{us:9.0f}" if us is not None else " " * 9
             lines.append(f"{groups:6} {rows:6} {columns:5} {terms:5}  {kind:7} {label:46} {time:7.0f} {expected}  {rate:7.0f}  {times[0] / time:5.2f}")
         return lines
+
+    def of_experts(self, found: Sequence[int], wanted: torch.Tensor) -> Callable[[], object]:
+        """A call with the matrix of each tile."""
+        groups, rows, columns, terms = self.shape
+        owners = torch.repeat_interleave(torch.arange(groups), torch.tensor([(e - s) // TILE for s, e in pairwise(found)])).to("cuda", torch.int32)
+        pieces = rows // TILE, TILE
+        call = partial(self.experts[0], self.a.view(*pieces, terms), self.b, owners, out=(self.out.view(*pieces, columns),))
+        self.check(call, wanted, "table of tiles")
+        return call
+
+    def by_tables(self, found: list[int]) -> list[Callable[[], object]]:
+        """Calls with offsets, with the matrix of each tile, and of torch."""
+        table = torch.tensor(found, device="cuda", dtype=torch.int32)
+        wanted = self.product(found)
+        ((_, run, _, _),) = self.kernels
+        searched = partial(run, self.a, self.b, table, out=(self.out,))
+        self.check(searched, wanted, "search of offsets")
+        return [searched, self.of_experts(found, wanted), partial(torch._grouped_mm, self.a, self.b, offs=table[1:].contiguous())]
 
     def product(self, found: Sequence[int]) -> torch.Tensor:
         """What a call should make, in float32."""
@@ -151,6 +166,22 @@ class Measured:
             sys.exit(f"{self.shape} {what}: off by {float(torch.nan_to_num(error, nan=float('inf')).max())}")
 
 
+def by_depth() -> list[str]:
+    """Who says which group a tile belongs to, by the terms of a sum: a search of the offsets in each block, or a table that was computed before."""
+    groups, rows, columns = DEPTH_SHAPE
+    lines = [f"{groups} groups, {rows} rows, n {columns}, random multiples of {TILE} rows, tiles of {_words(CONFIGS[1])}; microseconds"]
+    lines.append("    k  flop/byte  search of offsets  table of tiles  torch._grouped_mm  search / table")
+    found = offsets("tiles", groups, rows)
+    for terms in DEPTHS:
+        measured = Measured((groups, rows, columns, terms), (CONFIGS[1],))
+        searched, tabled, theirs = in_turn(measured.by_tables(found))
+        moved = 2 * (rows * terms + groups * terms * columns + rows * columns)
+        intensity = 2 * rows * columns * terms / moved
+        lines.append(f"{terms:5}  {intensity:9.0f}  {searched:17.1f}  {tabled:14.1f}  {theirs:17.1f}  {searched / tabled:14.2f}")
+        print(lines[-1], flush=True)
+    return lines
+
+
 def _words(config: MatmulConfig) -> str:
     kind = "in turns" if config.is_pingpong else "shared"
     return f"{config.tile_m} x {config.tile_n} {kind}, {config.stages} stages, groups of {config.group}"
@@ -159,15 +190,21 @@ def _words(config: MatmulConfig) -> str:
 def main() -> None:
     """All shapes with all kinds of offsets."""
     arguments = parser(__doc__)
-    arguments.add_argument("kinds", nargs="*", choices=[*KINDS, []], help="kinds of offsets (default: all)")
+    arguments.add_argument("kinds", nargs="*", choices=[*KINDS, "depth", []], help="kinds of offsets, and depth (default: all)")
     arguments.add_argument("--shapes", nargs="*", type=int, default=range(len(SHAPES)), help="which of the three shapes (default: all)")
     options = arguments.parse_args()
     lines = [f"{'groups':>6} {'rows':>6} {'n':>5} {'k':>5}  {'offsets':7} {'':46} {'us':>7}  expected  TFLOP/s  torch / ours"]
-    for k in options.shapes:
-        measured = Measured(SHAPES[k])
-        for kind in options.kinds or KINDS:
-            lines += measured.rows(kind)
-            print("\n".join(lines[-1:]), flush=True)
+    kinds = options.kinds or [*KINDS, "depth"]
+    for k in options.shapes if set(kinds) & set(KINDS) else ():
+        groups, rows, *_ = SHAPES[k]
+        given = [c for c in CONFIGS if c.tile_m <= TILE or rows <= 4 * TILE * groups]  # of few rows, tiles of a group have 256
+        measured = Measured(SHAPES[k], (None, *given))
+        for kind in (kind for kind in kinds if kind in KINDS):
+            made = measured.rows(kind)
+            print("\n".join(made), flush=True)
+            lines += made
+    if "depth" in kinds:
+        lines += ["", *by_depth()]
     publish("grouped_matmul", lines, options)
 
 
