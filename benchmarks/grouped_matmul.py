@@ -21,6 +21,7 @@ import torch
 from reporting import in_turn, parser, publish
 
 import taskfuse as tf
+from taskfuse.ir.scalar import const
 from taskfuse.ops.views import view
 from taskfuse.schedulers import MatmulConfig, MatmulKind
 
@@ -75,7 +76,7 @@ def by_tiles(shape: Shape) -> tf.Fusion:
         table = tf.table("experts", count, groups - 1)
         i, j, k = (tf.scalar.sym(f"i{n}") for n in range(3))
         expert = tf.scalar.element(tf.scalar.sym(table.name), i, count, 0, groups - 1)
-        fusion.add_output(tf.matmul(a, view(b, "of_tiles", (count, terms, columns), (expert, j, k))))
+        fusion.add_output(tf.matmul(a, view(b, "of_tiles", tuple(map(const, (count, terms, columns))), (expert, j, k))))
     return fusion
 
 
@@ -191,12 +192,13 @@ def main() -> None:
     """All shapes with all kinds of offsets."""
     arguments = parser(__doc__)
     arguments.add_argument("kinds", nargs="*", choices=[*KINDS, "depth", []], help="kinds of offsets, and depth (default: all)")
-    arguments.add_argument("--shapes", nargs="*", type=int, default=range(len(SHAPES)), help="which of the three shapes (default: all)")
+    arguments.add_argument("--shapes", nargs="*", type=int, default=list(range(len(SHAPES))), help="which of the three shapes (default: all)")
     options = arguments.parse_args()
     lines = [f"{'groups':>6} {'rows':>6} {'n':>5} {'k':>5}  {'offsets':7} {'':46} {'us':>7}  expected  TFLOP/s  torch / ours"]
     kinds = options.kinds or [*KINDS, "depth"]
-    for k in options.shapes if set(kinds) & set(KINDS) else ():
-        groups, rows, *_ = SHAPES[k]
+    shapes: list[int] = options.shapes
+    for k in shapes if set(kinds) & set(KINDS) else ():
+        groups, rows, _, _ = SHAPES[k]
         given = [c for c in CONFIGS if c.tile_m <= TILE or rows <= 4 * TILE * groups]  # of few rows, tiles of a group have 256
         measured = Measured(SHAPES[k], (None, *given))
         for kind in (kind for kind in kinds if kind in KINDS):
