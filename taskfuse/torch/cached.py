@@ -1,0 +1,70 @@
+"""Compiled graphs in torch's caches: what they hold, and the tag that tells them from those of other backends.
+
+torch's key of a graph covers neither the compiler nor its options, so that two backends would find each other's graphs: the tag
+(:attr:`taskfuse.torch.settings.Settings.tag`) is part of every key while a graph is compiled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch._inductor.output_code import OutputCode
+
+from taskfuse.torch.program import Program
+from taskfuse.torch.settings import Settings
+
+
+@dataclasses.dataclass
+class TaskfuseCode(OutputCode):
+    """A compiled graph as torch's caches keep it.
+
+    Attributes:
+        program: what runs.
+        recorded: the same as a recorded CUDA graph; made again in each process.
+    """
+
+    program: Program
+    recorded: Callable[[list[Any]], Any] | None = None
+    _boxed_call: bool = True  # in the object itself: torch copies its attributes to what wraps it
+
+    def __call__(self, inputs: Sequence[Any]) -> Any:
+        """Run it; a list is emptied."""
+        given = inputs if isinstance(inputs, list) else list(inputs)
+        return (self.recorded or self.program)(given)
+
+    def prepare_for_serialization(self) -> None:
+        """Drop what belongs to this process."""
+        self.recorded = None
+
+    def post_compile(self, example_inputs: Any, *rest: Any, **more: Any) -> None:
+        """Nothing: kernels are loaded when they are first called."""
+
+    def set_triton_bundle(self, triton_bundle: Any) -> None:
+        """Nothing: there are no Triton kernels."""
+
+
+Compiler = Callable[[Any, Sequence[Any]], TaskfuseCode]
+
+
+def caching(stack: ExitStack, settings: Settings) -> Callable[[Compiler], Any]:
+    """Set torch's caches for the compilation of a graph, until ``stack`` closes; the result makes a compiler one whose graphs they keep.
+
+    Without the parts of torch that this needs, or without CUDA graphs' arguments in the cache, graphs are compiled in each process.
+    """
+    if not settings.cache or settings.cudagraphs:
+        return lambda compiler: compiler
+    try:
+        from torch._functorch import config
+        from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
+
+        stack.enter_context(config.patch(bundled_autograd_cache=True))
+        if hasattr(config, "force_non_lazy_backward_lowering"):  # an entry holds both graphs: the backward one is compiled now, while the tag is set
+            stack.enter_context(config.patch(force_non_lazy_backward_lowering=True))
+        stack.enter_context(torch.compiler.config.patch(cache_key_tag=settings.tag))
+    except (ImportError, AttributeError):
+        return lambda compiler: compiler
+    return lambda compiler: SerializableAOTDispatchCompiler(TaskfuseCode, compiler)

@@ -1,0 +1,32 @@
+"""Which ops torch takes apart before taskfuse sees a graph."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+import torch._decomp
+
+KEPT = frozenset(
+    name
+    for line in (
+        "_softmax_backward_data silu silu_backward gelu gelu_backward addmm baddbmm addcmul addcdiv native_layer_norm logsumexp index_add",
+        "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward _scaled_dot_product_flash_attention",
+        "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention scaled_dot_product_attention",
+        "upsample_bilinear2d upsample_nearest2d upsample_bicubic2d grid_sampler_2d native_batch_norm_backward",
+    )
+    for name in line.split()
+)
+"""Ops that rules of taskfuse take whole, or that torch computes better whole."""
+
+
+@cache
+def decompositions() -> dict[Any, Any]:
+    """The table: that of core ATen without :data:`KEPT`. Ops that torch takes apart before autograd need no entry, and take a second to list."""
+    table: Any = getattr(torch._decomp, "_core_aten_decompositions_post_autograd", torch._decomp.core_aten_decompositions)
+    return {op: body for op, body in dict(table()).items() if _name(op) not in KEPT}
+
+
+def _name(op: Any) -> str:
+    return op._schema.name.split("::")[1] if isinstance(op, torch._ops.OpOverload) else ""

@@ -1,0 +1,78 @@
+"""The backend: what ``torch.compile(model, backend="taskfuse")`` calls with each graph that Dynamo captures."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from taskfuse.torch.cached import TaskfuseCode, caching
+from taskfuse.torch.compilation import program_of
+from taskfuse.torch.cuda_graphs import Recorder
+from taskfuse.torch.decompositions import decompositions
+from taskfuse.torch.settings import Settings, settings_of
+
+
+def backend(gm: GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
+    """Compile a graph of Dynamo, forward and, when it is needed, backward.
+
+    Args:
+        gm: the graph.
+        example_inputs: fake or real tensors and integers of a call.
+        mode, options: what the caller of ``torch.compile`` gave; see docs/torch.md.
+
+    Raises:
+        UnsupportedError: an unknown mode or option.
+        Exception: with ``options={"strict": True}``, whatever went wrong; otherwise the graph runs as it is, with a warning.
+    """
+    settings = settings_of(mode, options)
+    try:
+        return _compiled(gm, example_inputs, settings)
+    except Exception as error:
+        if settings.strict:
+            raise
+        warnings.warn(f"taskfuse leaves a graph to torch: {type(error).__name__}: {error}", stacklevel=2)
+        return gm.forward
+
+
+def reset() -> None:
+    """What ``torch._dynamo.reset`` does for this backend: recorded CUDA graphs are freed."""
+    Recorder.reset()
+
+
+backend.__dict__["reset"] = reset
+
+
+def _compiled(gm: GraphModule, example_inputs: Sequence[Any], settings: Settings) -> Callable[..., Any]:
+    from torch._functorch.aot_autograd import aot_module_simplified
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    tensors = [x for x in example_inputs if isinstance(x, torch.Tensor)]
+    wanted = any(t.device.type == settings.device for t in tensors) or any(p.device.type == settings.device for p in gm.parameters())
+    recorder = Recorder(len(example_inputs)) if settings.cudagraphs else None
+    with ExitStack() as stack:
+        wrapped = caching(stack, settings)
+        compilers = {kind: wrapped(partial(_code, kind=kind, settings=settings, recorder=recorder)) for kind in ("forward", "backward", "inference")}
+        return aot_module_simplified(
+            gm,
+            example_inputs,
+            fw_compiler=compilers["forward"],
+            bw_compiler=compilers["backward"],
+            inference_compiler=compilers["inference"],
+            partition_fn=min_cut_rematerialization_partition,
+            decompositions=decompositions() if wanted else {},
+            keep_inference_input_mutations=True,
+        )
+
+
+def _code(gm: GraphModule, example_inputs: Sequence[Any], *, kind: str, settings: Settings, recorder: Recorder | None) -> TaskfuseCode:
+    """One graph of AOTAutograd, compiled."""
+    code = TaskfuseCode(program_of(gm, kind, settings))
+    if recorder is not None:
+        code.recorded = recorder.recorded(code.program, gm, example_inputs, kind)
+    return code

@@ -1,0 +1,310 @@
+"""From nodes of a graph of ATen ops to a fusion.
+
+A node is importable if a fusion of it alone can be made: there is no second list of what is supported. The rules are in :mod:`taskfuse.torch.rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import getitem
+from typing import Any, Self
+
+import torch
+from torch.fx import Node
+
+from taskfuse.errors import TaskfuseError
+from taskfuse.ir.expr import View
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
+from taskfuse.ir.scalar import eq, prove
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ops import cast, copy, define_integer, define_scalar, define_tensor, full
+from taskfuse.torch.metadata import Meta, Refused, integer, members, meta_of, results, row_major, same_places, symbols_of
+from taskfuse.torch.rules.call import Call, Made
+from taskfuse.torch.rules.table import INTO, rule_of
+
+WRAPPERS = frozenset({"aten", "prims"})
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A fusion of nodes, and what the graph passes to it.
+
+    Attributes:
+        fusion: the fusion.
+        tensors: the nodes whose tensors are its inputs.
+        numbers: the nodes whose tensors are numbers on the host: its run-time scalars.
+        integers: the symbols that are its run-time integers.
+        outputs: the nodes whose tensors are its outputs, in order.
+        nodes: what it computes, views and constants included.
+        restrided: by output, whether torch's strides differ from those that the fusion stores.
+    """
+
+    fusion: Fusion
+    tensors: tuple[Node, ...]
+    numbers: tuple[Node, ...]
+    integers: tuple[str, ...]
+    outputs: tuple[Node, ...]
+    nodes: tuple[Node, ...]
+    restrided: tuple[bool, ...]
+
+
+def name_of(node: Node) -> tuple[str, str]:
+    """The name of the op of a node, and its overload. Raises :class:`Refused` if it is none of ATen."""
+    target = node.target
+    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload) or target.namespace not in WRAPPERS:
+        raise Refused("it is no op of ATen")
+    return target._schema.name.split("::")[1], target._schema.overload_name or "default"
+
+
+def outs_of(node: Node) -> list[Meta | None]:
+    """What torch says of the results of a node."""
+    return [None if v is None else meta_of(v) for v in results(node)]
+
+
+def made(node: Node, value_of: Callable[[Node], Any]) -> list[TensorView | None]:
+    """The results of a node in the current fusion.
+
+    Raises:
+        Refused: there is no rule for the op, or not for its arguments.
+        TaskfuseError: what taskfuse says of the math.
+    """
+    name, overload = name_of(node)
+    rule = rule_of(name, overload)
+    if rule is None:
+        raise Refused("taskfuse has no such op")
+    call = bound(node, name, overload, value_of)
+    found: Made = rule(call)
+    call.check_read()
+    each = found if isinstance(found, tuple) else (found,)
+    return [None if out is None or y is None else _checked(y, out) for y, out in zip(each, call.outs, strict=True)]
+
+
+def bound(node: Node, name: str, overload: str, value_of: Callable[[Node], Any]) -> Call:
+    """The arguments of a node by the names of the schema."""
+    given: dict[str, Any] = {}
+    passed: set[str] = set()
+    for place, argument in enumerate(node.target._schema.arguments):
+        own = place < len(node.args) and not argument.kwarg_only
+        value = node.args[place] if own else node.kwargs.get(argument.name, argument.default_value)
+        given[argument.name] = _value(value, value_of)
+        if (own or argument.name in node.kwargs) and not _is_default(value, argument) and argument.name not in INTO:
+            passed.add(argument.name)
+    return Call(name, overload, given, passed, outs_of(node))
+
+
+def _is_default(value: Any, argument: Any) -> bool:
+    if isinstance(value, Node) or not argument.has_default_value():
+        return False
+    return value is argument.default_value or (type(value) is type(argument.default_value) and value == argument.default_value)
+
+
+def _value(value: Any, value_of: Callable[[Node], Any]) -> Any:
+    match value:
+        case Node():
+            return value_of(value)
+        case list() | tuple():
+            return [_value(v, value_of) for v in members(value)]
+        case torch.SymInt():
+            return integer(value)
+        case complex():
+            raise Refused("an argument is complex")
+        case _:
+            return value
+
+
+def _checked(y: TensorView, out: Meta) -> TensorView:
+    """A result in torch's dtype, if it has torch's shape."""
+    facts = y.fusion.facts()
+    if len(y.shape) != len(out.shape) or not all(a is b or prove(eq(a, b), facts) for a, b in zip(y.shape, out.shape, strict=True)):
+        raise Refused(f"its shape comes out as {list(y.shape)}, not {list(out.shape)}")
+    return y if y.dtype is out.dtype else cast(y, out.dtype)
+
+
+def refusal(node: Node, known: dict[Any, str | None]) -> str | None:
+    """Why a fusion cannot be made of a node alone; ``None`` if it can.
+
+    Args:
+        known: the answers so far, by op and arguments.
+    """
+    try:
+        outs = outs_of(node)
+        key = (node.target, _key(node.args), _key(tuple(node.kwargs.items())), tuple(outs))
+        if key not in known:
+            known[key] = _trial(node, outs)
+        return known[key]
+    except Refused as error:
+        return str(error)
+
+
+def _key(value: Any) -> Any:
+    if isinstance(value, Node):
+        val = value.meta["val"]
+        return meta_of(val) if isinstance(val, torch.Tensor) else integer(val) if isinstance(val, torch.SymInt | int) else val.__class__.__name__
+    if isinstance(value, list | tuple):
+        return tuple(map(_key, members(value)))
+    return value.__class__.__name__, value
+
+
+def _trial(node: Node, outs: Sequence[Meta | None]) -> str | None:
+    device = next((out.device for out in outs if out is not None), None)
+    try:
+        for arg in node.all_input_nodes:
+            value = arg.meta["val"]
+            if isinstance(value, torch.Tensor):
+                meta = meta_of(value)
+                if meta.device != device and not meta.is_host_number:
+                    return f"it moves data from {meta.device} to {device}"
+        with Importer("trial") as trial:
+            made(node, trial.value_of)
+    except Refused as error:
+        return str(error)
+    except TaskfuseError as error:
+        return str(error.message)
+    return None
+
+
+@dataclass(slots=True)
+class Importer:
+    """A fusion under construction; a context manager, inside which it is the current one."""
+
+    name: str
+    fusion: Fusion = field(init=False)
+    values: dict[Node, Any] = field(default_factory=dict[Node, Any])
+    tensors: list[Node] = field(default_factory=list[Node])
+    numbers: list[Node] = field(default_factory=list[Node])
+
+    def __post_init__(self) -> None:
+        self.fusion = Fusion(self.name)
+
+    def __enter__(self) -> Self:
+        self.fusion.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.fusion.__exit__(*exc)
+
+    def value_of(self, node: Node) -> Any:
+        """What stands for a node: a tensor that was made, a new input, or an expression."""
+        if node not in self.values:
+            self.values[node] = self._input(node)
+        return self.values[node]
+
+    def declare(self, value: Any) -> None:
+        """The symbols of a tensor's extents as dimensions."""
+        for name, dim in symbols_of(value):
+            if name not in self.fusion.dims:
+                self.fusion.add_dim(dim)
+
+    def _input(self, node: Node) -> Any:
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt):
+            self.declare(value)
+            return integer(value)
+        if isinstance(value, int):
+            return value
+        if not isinstance(value, torch.Tensor):
+            raise Refused(f"an operand is a {type(value).__name__}")
+        meta = meta_of(value)
+        self.declare(value)
+        if meta.is_host_number:
+            self.numbers.append(node)
+            return full([], define_scalar(meta.dtype, f"n{len(self.numbers) - 1}"), meta.dtype)
+        self.tensors.append(node)
+        return define_tensor(list(meta.shape), meta.dtype, f"x{len(self.tensors) - 1}")
+
+    def add(self, node: Node) -> None:
+        """Make the results of a node."""
+        if node.target is getitem:
+            self.values[node] = self.value_of(node.args[0])[node.args[1]]
+            return
+        self.declare_results(node)
+        found = made(node, self.value_of)
+        self.values[node] = found if isinstance(node.meta.get("val"), tuple | list) else found[0]
+
+    def declare_results(self, node: Node) -> None:
+        """The symbols of what torch says of the results."""
+        for v in results(node):
+            if isinstance(v, torch.Tensor):
+                self.declare(v)
+
+    def add_output(self, node: Node) -> bool:
+        """Make a node's tensor an output, with torch's strides. True if these cannot be stored: a row-major array is then made."""
+        y = self.values[node]
+        meta = meta_of(node.meta["val"])
+        if y.is_input or isinstance(y.definition, View) or among(y, self.fusion.outputs):
+            y = copy(y)
+        plain = same_places(meta.shape, meta.strides, row_major(meta.shape))
+        try:
+            self.fusion.add_output(y, strides=None if plain else list(meta.strides))
+        except TaskfuseError:
+            self.fusion.add_output(y)
+            return True
+        return any(a is not b for a, b in zip(meta.strides, row_major(meta.shape), strict=True)) if plain else False
+
+
+def imported(nodes: Iterable[Node], outputs: Sequence[Node], expand: Callable[[Node], bool]) -> Region:
+    """The fusion of some nodes.
+
+    Args:
+        nodes: what it computes, producers first.
+        outputs: those whose tensors leave it.
+        expand: whether a node that a node reads is computed again inside (a view, a constant), rather than passed.
+
+    Raises:
+        Refused, TaskfuseError: as :func:`made`.
+    """
+    with Importer("region") as building:
+        done: dict[Node, None] = {}
+        for node in nodes:
+            for inner in _with_expanded(node, done, expand):
+                building.add(inner)
+                done[inner] = None
+        restrided = tuple(building.add_output(node) for node in outputs)
+        fusion = building.fusion
+        if not fusion.inputs and not fusion.scalars:
+            raise Refused("it reads nothing")
+        direct = {str(e) for tv in fusion.inputs for e in tv.shape}
+        integers = tuple(name for name in fusion.dims if name not in direct)
+        for name in integers:
+            fusion.dims.pop(name, None)
+    if integers:
+        return _with_integers(tuple(done), outputs, integers)
+    return Region(fusion, tuple(building.tensors), tuple(building.numbers), (), tuple(outputs), tuple(done), restrided)
+
+
+def _with_integers(nodes: Sequence[Node], outputs: Sequence[Node], integers: Sequence[str]) -> Region:
+    """The fusion of nodes of which some symbols are no extents of inputs: the graph passes their values."""
+    facts = {name: dim for node in nodes for value in _values(node) for name, dim in symbols_of(value)}
+    with Importer("region") as building:
+        for name in integers:
+            dim = facts[name]
+            define_integer(name, dim.min, dim.max)
+        for node in nodes:
+            building.add(node)
+        restrided = tuple(building.add_output(node) for node in outputs)
+    return Region(building.fusion, tuple(building.tensors), tuple(building.numbers), tuple(integers), tuple(outputs), tuple(nodes), restrided)
+
+
+def _values(node: Node) -> list[Any]:
+    found: list[Any] = []
+    for n in (node, *node.all_input_nodes):
+        found += [v for v in results(n) if isinstance(v, torch.Tensor | torch.SymInt)]
+    return found
+
+
+def _with_expanded(node: Node, done: Mapping[Node, None], expand: Callable[[Node], bool]) -> list[Node]:
+    """A node after those that are computed again for it, producers first, without those that are done."""
+    found: dict[Node, None] = {}
+    stack = [(node, False)]
+    while stack:
+        at, ready = stack.pop()
+        if at in done or at in found:
+            continue
+        if ready:
+            found[at] = None
+            continue
+        stack.append((at, True))
+        stack += [(arg, False) for arg in at.all_input_nodes if expand(arg)]
+    return list(found)

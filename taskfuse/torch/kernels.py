@@ -1,0 +1,88 @@
+"""A fusion of a graph as a function on torch tensors: its kernels, or for tests its reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from taskfuse.ir.arguments import bind_shapes
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.parser import parse_fusion
+from taskfuse.ir.scalar import evaluate
+from taskfuse.runtime.executable import Executable
+from taskfuse.torch.metadata import dtype_of, torch_dtype
+from taskfuse.torch.settings import Run
+
+
+@dataclass(slots=True)
+class Compiled:
+    """A function from the tensors, host numbers and integers of a region to a tuple of tensors.
+
+    Attributes:
+        text: the fusion.
+        how: see :class:`taskfuse.torch.settings.Settings`.
+        tensors: how many of the arguments are tensors; then come ``numbers`` tensors without dimensions on the host, then integers.
+        executable: the kernels, unless the reference runs.
+    """
+
+    text: str
+    how: Run
+    tensors: int
+    numbers: int
+    executable: Executable | None = None
+    _fusion: Fusion | None = field(default=None, repr=False)
+
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
+        if self.how == "kernels":
+            assert self.executable is not None
+            if not self.numbers:
+                return self.executable(*args)
+            first, rest = args[: self.tensors], args[self.tensors + self.numbers :]
+            return self.executable(*first, *(x.item() for x in args[self.tensors : self.tensors + self.numbers]), *rest)
+        return self._on_host(args)
+
+    def _on_host(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        count = self.tensors
+        arrays = [array(x) for x in args[:count]]
+        numbers = [x.item() for x in args[count : count + self.numbers]]
+        rest = args[count + self.numbers :]
+        if self.executable is not None:
+            return tuple(map(tensor, self.executable(*arrays, *numbers, *rest)))
+        if self._fusion is None:
+            self._fusion = parse_fusion(self.text)
+        with np.errstate(all="ignore"):
+            made = self._fusion.evaluate(*arrays, *numbers, *rest)
+        extents = bind_shapes(self._fusion, [x.shape for x in arrays], args[len(args) - len(self._fusion.integers) :])
+        strides = [None if r.strides is None else [int(evaluate(s, extents)) for s in r.strides] for r in self._fusion.results]
+        return tuple(_laid(tensor(y), wanted) for y, wanted in zip(made, strides, strict=True))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Compiled, (self.text, self.how, self.tensors, self.numbers, self.executable)
+
+
+def array(x: Any) -> Any:
+    """A tensor on the host as an array, of dtypes that NumPy lacks, too."""
+    kind = dtype_of(x.dtype)
+    x = x.detach()
+    words = {1: torch.uint8, 2: torch.int16}.get(kind.itemsize)
+    if not kind.is_float or kind.bits >= 32 or words is None:
+        return x.numpy()
+    return x.view(words).numpy().view(kind.numpy)
+
+
+def tensor(y: Any) -> Any:
+    """An array as a tensor of its own."""
+    y = np.array(y, order="C", copy=True)
+    kind = dtype_of(y.dtype.name)
+    if not kind.is_float or kind.bits >= 32:
+        return torch.from_numpy(y)
+    return torch.from_numpy(y.view({1: np.uint8, 2: np.int16}[kind.itemsize])).view(torch_dtype(kind))
+
+
+def _laid(y: Any, strides: Sequence[int] | None) -> Any:
+    """The tensor in memory of given strides."""
+    return y if strides is None else torch.empty_strided(y.shape, strides, dtype=y.dtype).copy_(y)

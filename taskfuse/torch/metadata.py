@@ -1,0 +1,155 @@
+"""What torch says of a value of a graph, in taskfuse's words: dtype, extents and strides as expressions, device.
+
+No ``SymInt`` is ever compared or converted here: that would add a guard to the compiled function. Its sympy expression is read instead.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch.fx import Node
+
+from taskfuse.dtypes import DTYPES, DType
+from taskfuse.ir.dims import Dim
+from taskfuse.ir.scalar import Expr, IntLike, const, maximum, minimum, sym, wrap
+
+NAMES = {"float8_e4m3fn": "float8_e4m3"}
+"""Dtypes that torch calls otherwise."""
+
+LARGEST = 1 << 62
+"""Bounds from here on are none."""
+
+
+class Refused(Exception):
+    """A node that no fusion is made of; the message says why, in a few words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """A tensor: ``strides`` are in elements; ``device`` is torch's name of it."""
+
+    dtype: DType
+    shape: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    device: str
+
+    @property
+    def is_host_number(self) -> bool:
+        """True for a tensor without dimensions on the host: a number that kernels take as an argument."""
+        return self.device == "cpu" and not self.shape
+
+
+def dtype_of(dtype: Any) -> DType:
+    """The dtype of torch's. Raises :class:`Refused` for one that taskfuse lacks."""
+    name = str(dtype).removeprefix("torch.")
+    found = DTYPES.get(NAMES.get(name, name))
+    if found is None:
+        raise Refused(f"{name} is not a dtype of kernels")
+    return found
+
+
+def torch_dtype(dtype: DType) -> Any:
+    """torch's dtype."""
+    back = {own: name for name, own in NAMES.items()}
+    return getattr(torch, back.get(dtype.name, dtype.name))
+
+
+def members(value: Any) -> list[Any]:
+    """The values of a tuple or list, or a value alone."""
+    return list(cast("Sequence[Any]", value)) if isinstance(value, tuple | list) else [value]
+
+
+def results(node: Node) -> list[Any]:
+    """What torch says of the results of a node, one after another: fake tensors, symbols, ``None``."""
+    return members(node.meta.get("val"))
+
+
+def integer(value: Any) -> Expr:
+    """An int or a ``SymInt`` as an expression. Raises :class:`Refused` for an expression that extents cannot have."""
+    if isinstance(value, torch.SymInt):
+        return expression(value.node.expr)
+    return const(int(value))
+
+
+def expression(e: Any) -> Expr:
+    """A sympy expression of integers."""
+    match type(e).__name__:
+        case "Symbol":
+            return sym(str(e))
+        case "Add":
+            return _folded(e.args, operator.add)
+        case "Mul":
+            return _folded(e.args, operator.mul)
+        case "FloorDiv" | "CleanDiv":
+            return wrap(expression(e.args[0]) // expression(e.args[1]))
+        case "Mod" | "PythonMod":
+            return wrap(expression(e.args[0]) % expression(e.args[1]))
+        case "Max":
+            return _folded(e.args, maximum)
+        case "Min":
+            return _folded(e.args, minimum)
+        case "Pow" | "PowByNatural" if getattr(e.args[1], "is_Integer", False) and 0 < int(e.args[1]) < 8:
+            return _folded((e.args[0],) * int(e.args[1]), operator.mul)
+        case _ if getattr(e, "is_Integer", False):
+            return const(int(e))
+        case _:
+            raise Refused(f"an extent is {e}")
+
+
+def _folded(args: Sequence[Any], join: Callable[[Expr, Expr], IntLike]) -> Expr:
+    first, *rest = map(expression, args)
+    for e in rest:
+        first = wrap(join(first, e))
+    return first
+
+
+def meta_of(value: Any) -> Meta:
+    """What is known of a fake tensor. Raises :class:`Refused` for one that is not dense and strided, or has a dtype that taskfuse lacks."""
+    if not isinstance(value, torch.Tensor):
+        raise Refused(f"{type(value).__name__} is not a tensor")
+    if value.layout is not torch.strided or value.is_quantized or value.is_nested or getattr(value, "is_sparse_csr", False):
+        raise Refused("it is not a strided tensor")
+    if value.is_conj() or value.is_neg():
+        raise Refused("it is a conjugate or negative view")
+    dtype = dtype_of(value.dtype)
+    return Meta(dtype, tuple(map(integer, value.shape)), tuple(map(integer, value.stride())), str(value.device))
+
+
+def symbols_of(value: Any) -> Iterator[tuple[str, Dim]]:
+    """The free symbols of a fake tensor, or of a ``SymInt``, with the facts that torch knows: its ranges."""
+    numbers = [*value.shape, *value.stride(), value.storage_offset()] if isinstance(value, torch.Tensor) else [value]
+    for number in numbers:
+        if isinstance(number, torch.SymInt):
+            ranges = number.node.shape_env.var_to_range
+            for symbol in sorted(number.node.expr.free_symbols, key=str):
+                known = ranges.get(symbol)
+                yield str(symbol), Dim(str(symbol), _least(known), _most(known))
+
+
+def _least(known: Any) -> int:
+    lower: Any = None if known is None else known.lower
+    return max(int(lower), 0) if getattr(lower, "is_Integer", False) else 0
+
+
+def _most(known: Any) -> int | None:
+    upper: Any = None if known is None else known.upper
+    return int(upper) if getattr(upper, "is_Integer", False) and int(upper) < LARGEST else None
+
+
+def row_major(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The strides of a tensor without gaps."""
+    found: list[Expr] = []
+    step: IntLike = 1
+    for extent in reversed(shape):
+        found.append(wrap(step))
+        step = extent * step
+    return tuple(reversed(found))
+
+
+def same_places(shape: tuple[Expr, ...], a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
+    """Whether two lists of strides put the elements of a tensor at the same places: strides of axes of extent 1 mean nothing."""
+    return any(e is const(0) for e in shape) or all(e is const(1) or s is t for e, s, t in zip(shape, a, b, strict=True))

@@ -1,0 +1,408 @@
+"""Which nodes of a graph become fusions: convex regions of importable nodes, found in time linear in the graph.
+
+**Levels.** An importable node that computes has the greatest level of what it reads, where reading from a node that is left to torch counts one more.
+A node left to torch has the greatest level of what it reads. Levels never fall along an edge, and rise on every way from one region through torch into
+another. So the nodes of one level that read one another form a region that no way leaves and enters again: it is convex, and no two regions wait for each
+other.
+
+Nodes that only say where elements are (views), or cost nothing to compute again (constants), belong to no region: each region that reads one computes it
+again, and torch runs it where torch reads it. Nodes that mutate, or have an effect or a random state, are left to torch and keep their order; what was
+written before one that mutates runs before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from math import prod
+from operator import getitem
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from taskfuse.torch.importer import refusal
+from taskfuse.torch.metadata import Refused, meta_of, results
+from taskfuse.torch.rules.reductions import PRODUCTS
+
+GLUE = frozenset(
+    name
+    for line in (
+        "view _unsafe_view reshape unsqueeze squeeze flatten permute t transpose expand slice select alias detach",
+        "full full_like scalar_tensor zeros zeros_like ones ones_like",
+        "new_zeros new_ones new_full arange iota split split_with_sizes unbind as_strided diagonal unfold",
+    )
+    for name in line.split()
+)
+"""Ops that are views, or make constants."""
+
+CHEAP = frozenset({"_to_copy", "clone", "copy", "cat", "stack"})
+"""Ops that move elements without computing: a region of these alone gains nothing."""
+
+
+SORTS = frozenset({"sort", "argsort", "topk", "msort", "kthvalue", "median", "nanmedian"})
+"""Ops whose fusions do more work than there are elements, where torch has an algorithm of its own."""
+
+NUMBER = "it is a number"
+"""Why torch runs what is no tensor."""
+
+
+class Kind(Enum):
+    """What becomes of a node."""
+
+    GIVEN = "given"
+    GLUE = "computed again where it is read"
+    MATH = "fused"
+    TORCH = "left to torch"
+
+
+@dataclass(slots=True)
+class Plan:
+    """What becomes of every node.
+
+    Attributes:
+        kinds: of every node.
+        reasons: why nodes are left to torch.
+        regions: the nodes of each region, producers first.
+        levels: of every node; those of a region's nodes are equal.
+    """
+
+    kinds: dict[Node, Kind]
+    reasons: dict[Node, str]
+    regions: list[list[Node]]
+    levels: dict[Node, int]
+    region_of: dict[Node, int] = field(default_factory=dict[Node, int])
+
+    def dissolve(self, number: int, reason: str) -> None:
+        """Leave the nodes of a region to torch after all."""
+        for node in self.regions[number]:
+            self.kinds[node] = Kind.TORCH
+            self.reasons[node] = reason
+            self.region_of.pop(node, None)
+        self.regions[number] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How regions are made.
+
+    Attributes:
+        device: the type of the devices whose nodes become regions.
+        products: whether products of matrices belong to regions.
+        least: regions of fewer nodes that compute are left to torch.
+        most: greater regions are cut where the fewest tensors cross.
+    """
+
+    device: str = "cuda"
+    products: bool = False
+    least: int = 2
+    most: int = 40
+
+
+def mutates(node: Node) -> bool:
+    """Whether a node writes to what it reads."""
+    schema = getattr(node.target, "_schema", None)
+    return node.op == "call_function" and schema is not None and bool(schema.is_mutable)
+
+
+def is_ordered(node: Node) -> bool:
+    """Whether a node keeps its place among nodes of this kind: it has an effect, or draws random numbers."""
+    target = node.target
+    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
+        return node.op == "call_function" and isinstance(target, torch._ops.HigherOrderOperator)
+    return torch.Tag.nondeterministic_seeded in target.tags or mutates(node) or bool(node.is_impure())
+
+
+def planned(graph: Graph, limits: Limits) -> Plan:
+    """The plan of a graph."""
+    plan = Plan({}, {}, [], {})
+    known: dict[Any, str | None] = {}
+    for node in graph.nodes:
+        kind, reason = _kind(node, plan, limits, known)
+        plan.kinds[node] = kind
+        if kind is Kind.TORCH:
+            plan.reasons[node] = reason
+    _level(graph, plan)
+    _sink(graph, plan)
+    for members in _components(graph, plan):
+        for part in _cut(members, limits.most):
+            computing = [n for n in part if n.target is not getitem]
+            if len(computing) < limits.least or all(_name(n) in CHEAP for n in computing):
+                for node in part:
+                    plan.kinds[node] = Kind.TORCH
+                    plan.reasons[node] = "alone: nothing to fuse it with"
+                continue
+            for node in part:
+                plan.region_of[node] = len(plan.regions)
+            plan.regions.append(part)
+    return plan
+
+
+def _name(node: Node) -> str:
+    schema = getattr(node.target, "_schema", None)
+    return "" if schema is None else schema.name.split("::")[1]
+
+
+def _kind(node: Node, plan: Plan, limits: Limits, known: dict[Any, str | None]) -> tuple[Kind, str]:
+    if node.op in ("placeholder", "get_attr", "output"):
+        return Kind.GIVEN, ""
+    if node.target is getitem and plan.kinds.get(node.args[0]) in (Kind.MATH, Kind.GLUE):
+        return plan.kinds[node.args[0]], ""
+    first = next((v for v in results(node) if isinstance(v, torch.Tensor)), None)
+    if first is None and not isinstance(node.meta.get("val"), tuple | list):
+        return Kind.TORCH, NUMBER
+    if mutates(node):
+        return Kind.TORCH, "it writes to its argument"
+    if is_ordered(node):
+        return Kind.TORCH, "it has an effect, or draws random numbers"
+    if first is None or first.device.type != limits.device:
+        return Kind.TORCH, f"it is on {'no device' if first is None else first.device.type}"
+    name = _name(node)
+    if not limits.products and name in PRODUCTS:
+        return Kind.TORCH, "a product of matrices"
+    if name in SORTS:
+        return Kind.TORCH, "torch sorts with less work"
+    reason = refusal(node, known)
+    if reason is not None:
+        return Kind.TORCH, reason
+    is_glue = name in GLUE and all(_is_plain(arg) for arg in node.all_input_nodes)
+    return (Kind.GLUE, "") if is_glue else (Kind.MATH, "")
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether torch can view a tensor that a region makes as it views this one: regions keep torch's strides."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return True
+    try:
+        meta_of(value)
+    except Refused:
+        return False
+    return True
+
+
+def _level(graph: Graph, plan: Plan) -> None:
+    """Levels of every node; see the module."""
+    inside: dict[Node, int] = {}  # for readers in regions
+    outside: dict[Node, int] = {}  # for torch
+    ordered = highest = floor = 0
+    for node in graph.nodes:
+        read_inside = max((inside[a] for a in node.all_input_nodes), default=0)
+        read_outside = max((outside[a] for a in node.all_input_nodes), default=0)
+        match plan.kinds[node]:
+            case Kind.MATH:
+                level = max(read_inside, floor)
+                inside[node] = outside[node] = level
+            case Kind.TORCH:
+                level = max(read_outside, floor)
+                if mutates(node):
+                    level = max(level, highest)
+                    floor = level + 1
+                if is_ordered(node):
+                    ordered = level = max(level, ordered)
+                outside[node], inside[node] = level, level + 1
+            case Kind.GIVEN | Kind.GLUE:
+                level = read_outside
+                inside[node], outside[node] = read_inside, read_outside
+        plan.levels[node] = level
+        highest = max(highest, level)
+
+
+def _sink(graph: Graph, plan: Plan) -> None:
+    """Raise the level of nodes that nothing on their own level reads to that of their first readers, with which they then form a region.
+
+    A reduction of what its own level computes stays: its result is smaller than what it reads.
+    """
+    latest: dict[Node, int | None] = {}  # the greatest level at which a node may be computed; ``None``: any
+    joins: dict[Node, set[int]] = {}  # levels at which regions read it
+    for node in reversed(graph.nodes):
+        limits = [latest[user] for user in node.users]
+        known = [limit for limit in limits if limit is not None]
+        limit = min(known, default=None)
+        levels = {level for user in node.users for level in joins[user]}
+        match plan.kinds[node]:
+            case Kind.MATH:
+                own = plan.levels[node]
+                fused = any(plan.levels[s] == own for s in _sources(node, plan))
+                if limit is not None and limit > own and own not in levels and limit in levels and not (fused and _shrinks(node)):
+                    plan.levels[node] = limit
+                latest[node], joins[node] = plan.levels[node], {plan.levels[node]}
+            case Kind.TORCH:
+                latest[node], joins[node] = plan.levels[node], set()
+            case Kind.GLUE:
+                latest[node], joins[node] = limit, levels
+            case Kind.GIVEN:
+                latest[node], joins[node] = None, set()
+
+
+def _shrinks(node: Node) -> bool:
+    """Whether a node's result has fewer elements than the greatest tensor that it reads."""
+    return _elements(node) < max((_elements(a) for a in node.all_input_nodes), default=0)
+
+
+def _elements(node: Node) -> int:
+    """The elements of a tensor, where symbolic extents count as :data:`USUAL`."""
+    return max((prod(e if isinstance(e, int) else USUAL for e in v.shape) for v in results(node) if isinstance(v, torch.Tensor)), default=0)
+
+
+USUAL = 1024
+"""What a symbolic extent counts as in comparisons; nothing depends on it but which ops are fused."""
+
+SHARED = 1 << 16
+"""Elements of a tensor from which on its readers are fused, so that it is read once."""
+
+
+def _sources(node: Node, plan: Plan) -> Iterator[Node]:
+    """The nodes of regions that a node reads, through those that are computed again."""
+    stack = list(node.all_input_nodes)
+    seen: set[Node] = set()
+    while stack:
+        arg = stack.pop()
+        if arg in seen:
+            continue
+        seen.add(arg)
+        match plan.kinds[arg]:
+            case Kind.MATH:
+                yield arg
+            case Kind.GLUE:
+                stack += arg.all_input_nodes
+            case _:
+                pass
+
+
+def _components(graph: Graph, plan: Plan) -> list[list[Node]]:
+    """The nodes of each level that read one another."""
+    parent: dict[Node, Node] = {}
+
+    def root(node: Node) -> Node:
+        while parent[node] is not node:
+            parent[node] = parent[parent[node]]
+            node = parent[node]
+        return node
+
+    for node in graph.nodes:
+        if plan.kinds[node] is Kind.MATH:
+            parent[node] = node
+            for source in _sources(node, plan):
+                if plan.levels[source] == plan.levels[node]:
+                    parent[root(source)] = root(node)
+    for readers in _readers_of_large(parent, plan).values():
+        for node in readers[1:]:
+            parent[root(node)] = root(readers[0])
+    found: dict[Node, list[Node]] = {}
+    for node in parent:
+        found.setdefault(root(node), []).append(node)
+    return list(found.values())
+
+
+def _readers_of_large(nodes: Iterable[Node], plan: Plan) -> dict[tuple[Node, int], list[Node]]:
+    """The nodes of a level that read one large tensor, which is most of what each of them reads."""
+    found: dict[tuple[Node, int], list[Node]] = {}
+    for node in nodes:
+        read = [n for n in _read_by_region([node], plan) if isinstance(n.meta.get("val"), torch.Tensor)]
+        sizes = {n: _elements(n) for n in read}
+        for n, size in sizes.items():
+            if size >= SHARED and 2 * size >= sum(sizes.values()):
+                found.setdefault((n, plan.levels[node]), []).append(node)
+    return found
+
+
+def _cut(members: Sequence[Node], most: int) -> list[list[Node]]:
+    """A region in pieces of at most ``most`` nodes, in the order of the graph, which keeps every piece convex; each cut where the fewest tensors cross."""
+    pieces: list[list[Node]] = []
+    rest = list(members)
+    while len(rest) > most:
+        place = {node: k for k, node in enumerate(rest)}
+        last = {node: max((place[u] for u in node.users if u in place), default=-1) for node in rest[:most]}
+        costs = [(sum(last[n] >= k for n in rest[:k]), -k) for k in range(most // 2, most + 1) if rest[k].target is not getitem]
+        at = -min(costs)[1] if costs else most
+        pieces.append(rest[:at])
+        rest = rest[at:]
+    return [*pieces, rest]
+
+
+def outputs_of(graph: Graph, plan: Plan) -> list[list[Node]]:
+    """The nodes of each region whose tensors are read outside of it: by torch, by another region, or by the caller."""
+    readers: dict[Node, set[int]] = {}  # regions, or OUTSIDE; two suffice to know that there are several
+    found: list[list[Node]] = [[] for _ in plan.regions]
+    for node in reversed(graph.nodes):
+        match plan.kinds[node]:
+            case Kind.MATH:
+                readers[node] = {plan.region_of[node]}
+                read = {r for user in node.users for r in readers[user]}
+                if read - readers[node] and isinstance(node.meta["val"], torch.Tensor):
+                    found[plan.region_of[node]].append(node)
+            case Kind.GLUE:
+                readers[node] = set(sorted({r for user in node.users for r in readers[user]})[:3])
+            case _:
+                readers[node] = {OUTSIDE}
+    return [nodes[::-1] for nodes in found]
+
+
+OUTSIDE = -1
+
+
+def emitted(graph: Graph, plan: Plan, more: Mapping[int, Sequence[Node]]) -> list[Node | int]:
+    """The order in which the graph runs: nodes of torch in their order, each region before its first reader, what torch need not run left out.
+
+    Args:
+        more: what regions read beside their tensors: the nodes that give their integers.
+    """
+    found: list[Node | int] = []
+    done: set[Node | int] = set()
+    read: Mapping[int, set[Node]] = {number: _read_by_region(nodes, plan) | set(more.get(number, ())) for number, nodes in enumerate(plan.regions)}
+    pending = sorted((plan.levels[nodes[0]], number) for number, nodes in enumerate(plan.regions) if nodes)
+    next_pending = 0
+
+    def demand(target: Node | int) -> None:
+        stack: list[tuple[Node | int, bool]] = [(target, False)]
+        while stack:
+            at, ready = stack.pop()
+            if not isinstance(at, int) and at in plan.region_of:
+                at = plan.region_of[at]
+            if at in done:
+                continue
+            if ready:
+                done.add(at)
+                found.append(at)
+                continue
+            needed = read[at] if isinstance(at, int) else set(at.all_input_nodes)
+            if not isinstance(at, int) and at.op in ("placeholder", "get_attr"):
+                done.add(at)
+                continue
+            stack.append((at, True))
+            stack += [(n, False) for n in needed]
+
+    for node in graph.nodes:
+        match plan.kinds[node]:
+            case Kind.TORCH if not isinstance(node.meta.get("val"), torch.SymInt | torch.SymBool | torch.SymFloat):
+                if mutates(node):
+                    while next_pending < len(pending) and pending[next_pending][0] <= plan.levels[node]:
+                        demand(pending[next_pending][1])
+                        next_pending += 1
+                demand(node)
+            case Kind.GIVEN if node.op == "output":
+                for arg in node.all_input_nodes:
+                    demand(arg)
+            case _:
+                pass
+    return found
+
+
+def _read_by_region(nodes: Sequence[Node], plan: Plan) -> set[Node]:
+    """What a region reads from outside."""
+    own = set(nodes)
+    found: set[Node] = set()
+    stack = [a for n in nodes for a in n.all_input_nodes]
+    seen: set[Node] = set()
+    while stack:
+        arg = stack.pop()
+        if arg in own or arg in seen:
+            continue
+        seen.add(arg)
+        if plan.kinds[arg] is Kind.GLUE:
+            stack += arg.all_input_nodes
+        else:
+            found.add(arg)
+    return found

@@ -1,0 +1,225 @@
+"""A compiled graph: Python source of a function that runs its fusions and the ops left to torch, one after another.
+
+The source names each value once and drops it after its last use, so that torch's allocator has its memory back: intermediates of a graph live no longer
+than they are needed. What the source refers to are constants: ops by name, compiled fusions, tensors.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from taskfuse.torch.importer import Region
+from taskfuse.torch.kernels import Compiled
+from taskfuse.torch.metadata import members, meta_of
+
+
+@dataclass(frozen=True, slots=True)
+class OpName:
+    """An op of torch by name: its object cannot be pickled."""
+
+    namespace: str
+    name: str
+    overload: str
+
+    def found(self) -> Any:
+        """The op."""
+        return getattr(getattr(getattr(torch.ops, self.namespace), self.name), self.overload)
+
+
+@dataclass(slots=True)
+class Program:
+    """A function from a list of tensors and integers, which it empties, to a list of results.
+
+    Attributes:
+        source: of a function ``run``.
+        constants: what the source refers to.
+    """
+
+    source: str
+    constants: dict[str, Any]
+    _run: Callable[[list[Any]], Any] | None = field(default=None, repr=False)
+
+    def __call__(self, inputs: list[Any]) -> Any:
+        if self._run is None:
+            self._run = self._made()
+        return self._run(inputs)
+
+    def _made(self) -> Callable[[list[Any]], Any]:
+        scope: dict[str, Any] = {"torch": torch, "operator": operator, "laid": laid}
+        scope |= {name: value.found() if isinstance(value, OpName) else value for name, value in self.constants.items()}
+        exec(compile(self.source, "<taskfuse graph>", "exec"), scope)
+        return scope["run"]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Program, (self.source, self.constants)
+
+    @property
+    def fusions(self) -> list[Compiled]:
+        """The compiled fusions, in the order in which they run."""
+        return [value for value in self.constants.values() if isinstance(value, Compiled)]
+
+
+def laid(y: Any, strides: Sequence[int]) -> Any:
+    """``y`` with given strides: a view if they put its elements where they are, else a copy."""
+    if all(n == 1 or s == t for n, s, t in zip(y.shape, y.stride(), strides, strict=True)):
+        return torch.as_strided(y, y.shape, strides)
+    return torch.empty_strided(y.shape, strides, dtype=y.dtype, device=y.device).copy_(y)
+
+
+@dataclass(slots=True)
+class _Writer:
+    gm: GraphModule
+    regions: Mapping[int, Region]
+    compiled: Mapping[int, Compiled]
+    symbols: Mapping[str, str]
+    constants: dict[str, Any] = field(default_factory=dict[str, Any])
+    names: dict[Any, str] = field(default_factory=dict[Any, str])
+    lines: list[tuple[str, list[Node], list[Node]]] = field(default_factory=list[tuple[str, list[Node], list[Node]]])  # text, what it reads, what it makes
+
+    def constant(self, prefix: str, value: Any, key: Any = None) -> str:
+        known = self.names.get(id(value) if key is None else key)
+        if known is None:
+            known = f"{prefix}_{len(self.constants)}"
+            self.names[id(value) if key is None else key] = known
+            self.constants[known] = value
+        return known
+
+    def text(self, value: Any) -> str:
+        """A value as source."""
+        match value:
+            case Node() if value.op == "get_attr":
+                return self.constant("constant", _attribute(self.gm, str(value.target)), ("attribute", value.target))
+            case Node():
+                return value.name
+            case None | bool() | str():
+                return repr(value)
+            case torch.SymInt():
+                return _expression(str(value.node.expr), self.symbols)
+            case int():
+                return repr(int(value))
+            case float():
+                return repr(value) if value == value and abs(value) != float("inf") else f"float('{value}')"
+            case tuple():
+                return f"({''.join(f'{self.text(v)}, ' for v in members(value))})"
+            case list():
+                return f"[{', '.join(map(self.text, members(value)))}]"
+            case dict():
+                return "{" + ", ".join(f"{k!r}: {self.text(v)}" for k, v in cast("dict[Any, Any]", value).items()) + "}"
+            case slice():
+                bounds = cast("slice[Any, Any, Any]", value)
+                return f"slice({self.text(bounds.start)}, {self.text(bounds.stop)}, {self.text(bounds.step)})"
+            case torch.dtype() | torch.memory_format() | torch.layout():
+                return str(value)
+            case torch.device():
+                return f"torch.device({str(value)!r})"
+            case _:
+                return self.constant("object", value)
+
+    def op(self, node: Node) -> None:
+        target: Any = node.target
+        if isinstance(target, torch._ops.OpOverload):
+            namespace, name = target._schema.name.split("::")
+            called = self.constant(f"{namespace}_{name}", OpName(namespace, name, target._schema.overload_name or "default"), target)
+        elif getattr(operator, getattr(target, "__name__", ""), None) is target:
+            called = f"operator.{target.__name__}"
+        else:
+            called = self.constant("function", target)
+        args = [self.text(a) for a in node.args] + [f"{k}={self.text(v)}" for k, v in node.kwargs.items()]
+        if target is operator.getitem:
+            line = f"{node.name} = {args[0]}[{args[1]}]"
+        else:
+            line = f"{node.name} = {called}({', '.join(args)})"
+        self.lines.append((line, list(node.all_input_nodes), [node]))
+
+    def region(self, number: int) -> None:
+        region = self.regions[number]
+        name = self.constant("fusion", self.compiled[number], ("fusion", number))
+        args = [self.text(n) for n in (*region.tensors, *region.numbers)] + [self.symbols[s] for s in region.integers]
+        made = "".join(f"{n.name}, " for n in region.outputs)
+        reads = [*region.tensors, *region.numbers]
+        self.lines.append((f"{made}= {name}({', '.join(args)})", reads, list(region.outputs)))
+        for node, restrided in zip(region.outputs, region.restrided, strict=True):
+            if restrided:
+                strides = [_expression(str(s), self.symbols) for s in meta_of(node.meta["val"]).strides]
+                self.lines.append((f"{node.name} = laid({node.name}, ({', '.join(strides)},))", [node], [node]))
+
+
+def _attribute(gm: GraphModule, path: str) -> Any:
+    found: Any = gm
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _expression(text: str, symbols: Mapping[str, str]) -> str:
+    """An expression of symbols over the variables of the source."""
+    return re.sub(r"[A-Za-z_]\w*", lambda m: symbols.get(m[0], m[0]), text)
+
+
+def symbol_sources(graph: Graph) -> tuple[dict[str, str], dict[str, Node]]:
+    """Where the value of each symbol is found: as source over the placeholders, or else the node that gives it."""
+    found: dict[str, str] = {}
+    later: dict[str, Node] = {}
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt) and type(value.node.expr).__name__ == "Symbol":
+            name = str(value.node.expr)
+            if node.op == "placeholder":
+                found[name] = node.name
+            elif name not in found:
+                later.setdefault(name, node)
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "placeholder" and isinstance(value, torch.Tensor):
+            for what, numbers in (("size", value.shape), ("stride", value.stride())):
+                for k, number in enumerate(numbers):
+                    if isinstance(number, torch.SymInt) and type(number.node.expr).__name__ == "Symbol":
+                        found.setdefault(str(number.node.expr), f"{node.name}.{what}({k})")
+    return found, {name: node for name, node in later.items() if name not in found}
+
+
+def written(gm: GraphModule, order: Sequence[Node | int], regions: Mapping[int, Region], compiled: Mapping[int, Compiled]) -> Program:
+    """The program of a graph."""
+    graph = gm.graph
+    known, later = symbol_sources(graph)
+    symbols = {name: f"size_{name}" for name in known} | {name: node.name for name, node in later.items()}
+    writer = _Writer(gm, regions, compiled, symbols)
+    for step in order:
+        if isinstance(step, int):
+            writer.region(step)
+        else:
+            writer.op(step)
+    output = next(node for node in graph.nodes if node.op == "output")
+    results = writer.text(list(output.args[0]))
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    body = ["def run(inputs):"]
+    if placeholders:
+        body.append(f"    {''.join(f'{n.name}, ' for n in placeholders)}= inputs")
+    body.append("    inputs.clear()")
+    text = "\n".join(line for line, _, _ in writer.lines) + results
+    body += [f"    size_{name} = {source}" for name, source in known.items() if f"size_{name}" in text]
+    kept = set(output.all_input_nodes)
+    made = {n for _, _, nodes in writer.lines for n in nodes} | set(placeholders)
+    last: dict[Node, int] = {n: -1 for n in placeholders}
+    for k, (_, reads, makes) in enumerate(writer.lines):
+        last |= dict.fromkeys([*reads, *makes], k)
+    later_names = set(later.values())
+    dropped: dict[int, list[str]] = {}
+    for node, k in last.items():
+        if node in made and node not in kept and node not in later_names:
+            dropped.setdefault(k, []).append(node.name)
+    body += [f"    del {', '.join(dropped[-1])}"] if -1 in dropped else []
+    for k, (line, _, _) in enumerate(writer.lines):
+        body.append(f"    {line}")
+        if k in dropped:
+            body.append(f"    del {', '.join(dropped[k])}")
+    body.append(f"    return {results}")
+    return Program("\n".join(body) + "\n", writer.constants)
+

@@ -1,0 +1,111 @@
+"""What the backend makes of a model: which ops became fusions, which torch runs, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+
+from taskfuse.torch.compilation import GraphReport, listeners
+from taskfuse.torch.dynamo import backend
+from taskfuse.torch.kernels import Compiled
+from taskfuse.torch.metadata import members
+from taskfuse.torch.partition import NUMBER, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What :func:`explain` found.
+
+    Attributes:
+        graphs: one for each graph that was compiled: forward, backward or inference.
+    """
+
+    graphs: tuple[GraphReport, ...]
+
+    @property
+    def coverage(self) -> float:
+        """The share of the ops that compute which are in fusions; 1 for a model without any."""
+        places = [where for graph in self.graphs for _, _, where, reason in graph.ops if where != Kind.GLUE.value and reason != NUMBER]
+        return sum(where.startswith("fusion") for where in places) / len(places) if places else 1.0
+
+    @property
+    def fusions(self) -> int:
+        """How many fusions run."""
+        return sum(len(graph.fusions) for graph in self.graphs)
+
+    @property
+    def kernels(self) -> int:
+        """How many kernels they launch."""
+        return sum(len(compiled.executable.kernels) for graph in self.graphs for _, compiled in graph.fusions.values() if compiled.executable is not None)
+
+    def __str__(self) -> str:
+        lines: list[str] = []
+        for graph in self.graphs:
+            lines.append(f"{graph.kind}: {len(graph.fusions)} fusions, compiled in {graph.seconds:.2f} s")
+            for number, (region, compiled) in graph.fusions.items():
+                ops = Counter(op.removeprefix("aten.").split(".")[0] for _, op, where, _ in graph.ops if where == f"fusion {number}" and op != "getitem")
+                made = ", ".join(f"{name} x{n}" if n > 1 else name for name, n in ops.items())
+                lines.append(f"  fusion {number}: {made}: {len(region.tensors)} tensors to {len(region.outputs)}; {_kernels(compiled)}")
+            left = Counter((op, reason) for _, op, where, reason in graph.ops if where == Kind.TORCH.value and reason != NUMBER)
+            lines += [f"  torch: {op}{f' x{n}' if n > 1 else ''}: {reason}" for (op, reason), n in left.items()]
+        lines.append(f"{self.coverage:.0%} of the ops that compute are in {self.fusions} fusions of {self.kernels} kernels")
+        return "\n".join(lines)
+
+
+def _kernels(compiled: Compiled) -> str:
+    run = compiled.executable
+    if run is None:
+        return "by the reference"
+    expected = getattr(run.schedule, "us", None)
+    time = f", expected {expected:.1f} us" if isinstance(expected, float) else ""
+    return f"{len(run.kernels)} kernel{'s' * (len(run.kernels) != 1)}{time}"
+
+
+def explain(
+    model: Any, *inputs: Any, mode: str | None = None, options: Mapping[str, Any] | None = None, backward: bool | None = None, **named: Any
+) -> Report:
+    """Compile a model for some inputs, run it once, and say where each op went.
+
+    Args:
+        model: a module or a function of tensors.
+        inputs, named: the arguments of a call.
+        mode, options: as for ``torch.compile``.
+        backward: run the backward graph of the sum of the results, too; by default if a result requires gradients.
+
+    Raises:
+        Exception: whatever the backend or the model raises: ``strict`` is set.
+    """
+    found: list[GraphReport] = []
+    listeners.append(found.append)
+    try:
+        torch._dynamo.reset()
+        given = {**(options or {}), "strict": True, "cache": False}
+
+        def chosen(gm: Any, example: Any) -> Any:
+            return backend(gm, example, mode=mode, options=given)
+
+        result = torch.compile(model, backend=chosen)(*inputs, **named)
+        if backward is not False:
+            sums = [t.sum() for t in _tensors(result) if t.requires_grad]
+            if sums:
+                torch.autograd.grad(sum(sums[1:], sums[0]), [t for t in _leaves(model, (*inputs, *named.values())) if t.requires_grad], allow_unused=True)
+    finally:
+        listeners.remove(found.append)
+        torch._dynamo.reset()
+    return Report(tuple(found))
+
+
+def _tensors(value: Any) -> list[Any]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        return _tensors(list(cast("dict[Any, Any]", value).values()))
+    return [t for v in members(value) for t in _tensors(v)] if isinstance(value, list | tuple) else []
+
+
+def _leaves(model: Any, inputs: Sequence[Any]) -> list[Any]:
+    return [*(model.parameters() if isinstance(model, torch.nn.Module) else ()), *_tensors(inputs)]

@@ -1,0 +1,155 @@
+"""A call of an ATen op whose tensors are those of a fusion under construction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from taskfuse.dtypes import DType, float32
+from taskfuse.ir.scalar import Expr
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ops import broadcast_to, cast
+from taskfuse.torch.metadata import Meta, Refused, dtype_of, members, torch_dtype
+
+Value = Any
+"""A tensor, an expression, a Python number, a dtype of torch, a list of these, or ``None``."""
+
+Made = TensorView | tuple[TensorView | None, ...]
+
+
+@dataclass(slots=True)
+class Call:
+    """A call in progress.
+
+    Attributes:
+        name: of the op, without its overload.
+        overload: the overload.
+        given: every argument of the schema by its name; those not passed have their defaults.
+        passed: the names of arguments that differ from their defaults and that no rule has read yet.
+        outs: what torch says of the results.
+        views: dtypes and shapes of tensor arguments, by name.
+    """
+
+    name: str
+    overload: str
+    given: Mapping[str, Value]
+    passed: set[str]
+    outs: Sequence[Meta | None]
+
+    @property
+    def out(self) -> Meta:
+        """The first result."""
+        found = self.outs[0]
+        if found is None:
+            raise Refused("it has no result")
+        return found
+
+    def __getitem__(self, name: str) -> Value:
+        self.passed.discard(name)
+        return self.given[name]
+
+    def get(self, name: str, default: Value = None) -> Value:
+        """An argument, or ``default`` where the schema has no such name."""
+        return self[name] if name in self.given else default
+
+    def tensor(self, name: str, dtype: DType | None = None) -> TensorView:
+        """An argument that is a tensor, converted to a dtype."""
+        return self.as_tensor(self[name], dtype)
+
+    def as_tensor(self, value: Value, dtype: DType | None = None) -> TensorView:
+        """A value that is a tensor, converted to a dtype. Raises :class:`Refused` if it is none."""
+        if not isinstance(value, TensorView):
+            raise Refused(f"an operand is {value!r}")
+        return value if dtype is None else converted(value, dtype)
+
+    def axes(self, name: str, x: TensorView) -> tuple[int, ...]:
+        """A dimension, several or none as a tuple, each counted from the front; none are all."""
+        return axes_of(self.get(name), len(x.shape))
+
+    def axis(self, name: str, rank: int) -> int:
+        """One dimension, counted from the front."""
+        return number(self[name]) % max(rank, 1)
+
+    def integer(self, name: str) -> int:
+        """An argument that is a constant integer."""
+        return number(self[name])
+
+    def check_read(self) -> None:
+        """Raises :class:`Refused` if an argument was given that no rule has read."""
+        if self.passed:
+            raise Refused(f"{', '.join(sorted(self.passed))}= is not taken")
+
+
+Rule = Callable[[Call], Made]
+RULES: dict[str, Rule] = {}
+"""What an op is made of, by its name, or by its name and overload, where the table of ops does not say it."""
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """The rule of ops of some names."""
+
+    def add(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names, function))
+        return function
+
+    return add
+
+
+def number(value: Value) -> int:
+    """A constant integer. Raises :class:`Refused` for an expression."""
+    if isinstance(value, Expr):
+        if not value.free:
+            return int(value)
+        raise Refused(f"{value} is not constant")
+    if not isinstance(value, int):
+        raise Refused(f"{value!r} is not an integer")
+    return int(value)
+
+
+def axes_of(given: Value, rank: int) -> tuple[int, ...]:
+    """Dimensions counted from the front; none are all."""
+    if given is None or given == () or given == []:
+        return tuple(range(rank))
+    return tuple(number(d) % max(rank, 1) for d in members(given)) if rank else ()
+
+
+def converted(x: TensorView, dtype: DType) -> TensorView:
+    """``x`` in a dtype."""
+    return x if x.dtype is dtype else cast(x, dtype)
+
+
+def widened(x: TensorView) -> TensorView:
+    """``x`` in the dtype that torch computes in: one rounding follows, at the end of an op."""
+    return converted(x, x.dtype.compute)
+
+
+def fitted(x: TensorView, shape: Sequence[Expr]) -> TensorView:
+    """``x`` broadcast to a shape, where it has another."""
+    return x if len(x.shape) == len(shape) and all(a is b for a, b in zip(x.shape, shape, strict=True)) else broadcast_to(x, list(shape))
+
+
+def promoted(values: Sequence[Value]) -> DType:
+    """torch's result type of tensors and numbers: tensors with dimensions before those without, both before numbers."""
+    kinds: list[Any] = []
+    for v in values:
+        if isinstance(v, TensorView):
+            kinds.append(torch.empty((1,) * min(len(v.shape), 1), dtype=torch_dtype(v.dtype), device="meta"))
+        elif isinstance(v, Expr):
+            kinds.append(0)
+        elif isinstance(v, bool | int | float):
+            kinds.append(v)
+    found = kinds[0]
+    for other in kinds[1:]:
+        kind = torch.result_type(found, other)
+        has_axes = any(isinstance(k, torch.Tensor) and k.dim() for k in (found, other))
+        found = torch.empty((1,) if has_axes else (), dtype=kind, device="meta")
+    return dtype_of(found.dtype if isinstance(found, torch.Tensor) else torch.result_type(found, found))
+
+
+def computed_in(dtype: DType, values: Sequence[Value]) -> DType:
+    """The dtype of an elementwise op's operands: numbers beside 16-bit floats are not rounded to these, as torch computes in float32."""
+    has_numbers = any(isinstance(v, float) for v in values)
+    return float32 if dtype.is_float and dtype.bits < 32 and has_numbers else dtype

@@ -1,0 +1,254 @@
+"""Elementwise ops whose signatures differ from taskfuse's: scaled sums, bounds, roundings, activations."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from taskfuse import ops
+from taskfuse.dtypes import DType, bool_, float32
+from taskfuse.ir.scalar import Expr
+from taskfuse.ir.tensor import TensorView
+from taskfuse.torch.metadata import Refused
+from taskfuse.torch.rules.call import Call, Made, computed_in, converted, fitted, promoted, rule
+
+
+def _number(value: Any, dtype: DType) -> Any:
+    """An operand in a dtype: a tensor, or a number."""
+    if isinstance(value, TensorView):
+        return converted(value, dtype)
+    if isinstance(value, Expr):
+        return ops.full([], value, dtype)
+    return float(value) if dtype.is_float else int(value) if dtype.is_integer else bool(value)
+
+
+@rule("add", "sub", "rsub")
+def sums(call: Call) -> Made:
+    """``self + alpha * other``."""
+    a, b, alpha = call["self"], call["other"], call.get("alpha", 1)
+    if call.name == "rsub":
+        a, b = b, a
+    dtype = computed_in(call.out.dtype, [a, b])
+    if not (isinstance(alpha, int | float) and alpha == 1):  # the product is not rounded before it is added
+        dtype = dtype.compute
+        scaled, factor = (a, b) if call.name == "rsub" else (b, a)
+        product = ops.mul(_number(scaled, dtype), _number(alpha, dtype)) if isinstance(scaled, TensorView) else _number(scaled * alpha, dtype)
+        a, b = (product, factor) if call.name == "rsub" else (factor, product)
+        if call.name == "rsub":
+            a, b = call["other"], ops.mul(_number(call["self"], dtype), _number(alpha, dtype))
+    x, y = _number(a, dtype), _number(b, dtype)
+    if dtype is bool_ and call.name != "add":
+        raise Refused("a difference of bools")
+    return ops.add(x, y) if call.name == "add" else ops.sub(x, y)
+
+
+@rule("div")
+def division(call: Call) -> Made:
+    """A quotient, or one rounded down or towards zero."""
+    a, b, mode = call["self"], call["other"], call.get("rounding_mode")
+    dtype = computed_in(call.out.dtype, [a, b])
+    x, y = _number(a, dtype), _number(b, dtype)
+    if mode is None:
+        return ops.div(x, y)
+    if mode == "floor":
+        return ops.floor_divide(x, y)
+    if not dtype.is_float:
+        raise Refused("a quotient of integers, rounded towards zero")
+    return ops.trunc(ops.div(x, y))
+
+
+@rule("where.self", "where.ScalarOther", "where.ScalarSelf")
+def selection(call: Call) -> Made:
+    """``self`` where ``condition``, else ``other``."""
+    return ops.where(call["condition"], _number(call["self"], call.out.dtype), _number(call["other"], call.out.dtype))
+
+
+@rule("_to_copy", "convert_element_type", "to")
+def conversion(call: Call) -> Made:
+    """Another dtype, on the same device."""
+    call.get("dtype")
+    call.get("non_blocking")
+    if call.get("device") is not None and call.given["self"].fusion is not None and call.outs[0] is None:
+        raise Refused("it moves to another device")
+    return ops.cast(call.tensor("self" if "self" in call.given else "a"), call.out.dtype)
+
+
+@rule("clone", "alias", "detach", "lift_fresh_copy", "contiguous")
+def same(call: Call) -> Made:
+    """The same elements."""
+    return ops.copy(call.tensor("self"))
+
+
+@rule("clamp", "clamp_min", "clamp_max", "hardtanh")
+def bounds(call: Call) -> Made:
+    """Elements between bounds that are numbers or tensors; NaN stays."""
+    low, high = (call.get(name) if name in call.given else call.get(f"{name}_val") for name in ("min", "max"))
+    dtype = computed_in(call.out.dtype, [low, high])
+    found = call.tensor("self", dtype)
+    found = found if low is None else ops.maximum(found, _number(low, dtype))
+    return found if high is None else ops.minimum(found, _number(high, dtype))
+
+
+@rule("pow")
+def power(call: Call) -> Made:
+    """A power; of exponents that are numbers, those that torch computes otherwise as it does."""
+    base, exponent = call["self"], call["exponent"]
+    dtype = computed_in(call.out.dtype, [base, exponent])
+    if isinstance(exponent, int | float) and not isinstance(exponent, bool) and isinstance(base, TensorView):
+        x = converted(base, dtype)
+        if exponent == 2:
+            return ops.square(x)
+        if dtype.is_float:
+            wide = converted(x, dtype.compute)
+            match float(exponent):
+                case 0.5:
+                    return ops.sqrt(wide)
+                case -0.5:
+                    return ops.rsqrt(wide)
+                case -1.0:
+                    return ops.reciprocal(wide)
+                case 3.0:
+                    return ops.mul(ops.square(wide), wide)
+                case 1.0:
+                    return ops.copy(x)
+                case _:
+                    pass
+        if dtype.is_integer and exponent < 0:
+            raise Refused("a negative power of integers")
+    return ops.pow(_number(base, dtype), _number(exponent, dtype))
+
+
+@rule("gelu")
+def gelu(call: Call) -> Made:
+    """gelu, exact or by tanh."""
+    x = call.tensor("self")
+    return ops.gelu_tanh(x) if call.get("approximate", "none") == "tanh" else ops.gelu(x)
+
+
+@rule("leaky_relu")
+def leaky_relu(call: Call) -> Made:
+    """``x`` or its multiple."""
+    x = converted(call.tensor("self"), call.out.dtype.compute)
+    return ops.where(ops.gt(x, 0.0), x, ops.mul(x, float(call["negative_slope"])))
+
+
+@rule("elu")
+def elu(call: Call) -> Made:
+    """elu with its scales."""
+    x = converted(call.tensor("self"), call.out.dtype.compute)
+    alpha, scale, inner = (float(call[name]) for name in ("alpha", "scale", "input_scale"))
+    below = ops.mul(ops.expm1(x if inner == 1 else ops.mul(x, inner)), alpha * scale)
+    return ops.where(ops.gt(x, 0.0), x if scale == 1 else ops.mul(x, scale), below)
+
+
+@rule("round.decimals")
+def rounding(call: Call) -> Made:
+    """Halves to even, at no decimals."""
+    if call["decimals"] != 0:
+        raise Refused("it rounds to decimals")
+    return ops.round(call.tensor("self", call.out.dtype))
+
+
+@rule("masked_fill")
+def masked_fill(call: Call) -> Made:
+    """A number where a mask is set."""
+    dtype = call.out.dtype
+    return ops.where(fitted(call.tensor("mask"), call.out.shape), _number(call["value"], dtype), call.tensor("self", dtype))
+
+
+@rule("nan_to_num")
+def nan_to_num(call: Call) -> Made:
+    """NaN and infinities replaced."""
+    nan, high, low = (call[name] for name in ("nan", "posinf", "neginf"))
+    x = call.tensor("self")
+    return ops.nan_to_num(x, 0.0 if nan is None else nan, high, low) if x.dtype.is_float else ops.copy(x)
+
+
+@rule("logit")
+def logit(call: Call) -> Made:
+    """``log(x / (1 - x))``."""
+    x = converted(call.tensor("self"), call.out.dtype.compute)
+    eps = call["eps"]
+    x = x if eps is None else ops.minimum(ops.maximum(x, float(eps)), 1.0 - float(eps))
+    return ops.log(ops.div(x, ops.sub(1.0, x)))
+
+
+@rule("addcmul", "addcdiv")
+def scaled_sum(call: Call) -> Made:
+    """``self + value * tensor1 * tensor2``, rounded once."""
+    dtype = call.out.dtype.compute
+    x, a, b = (call.tensor(name, dtype) for name in ("self", "tensor1", "tensor2"))
+    value = call["value"]
+    if value != 1:
+        a = ops.mul(_number(value, dtype), a)
+    return ops.add(x, ops.mul(a, b) if call.name == "addcmul" else ops.div(a, b))
+
+
+@rule("_softmax_backward_data")
+def softmax_backward(call: Call) -> Made:
+    """``(g - sum(g y)) y`` along a dimension."""
+    g, y = (ops.cast(call.tensor(name), call.given[name].dtype.compute) for name in ("grad_output", "output"))
+    axis = call.axis("dim", len(y.shape))
+    call.get("input_dtype")
+    term = ops.mul(g, y)
+    return ops.sub(term, ops.mul(y, ops.sum(term, axis, keepdims=True)))
+
+
+@rule("silu_backward")
+def silu_backward(call: Call) -> Made:
+    """The gradient of silu."""
+    g, x = (converted(call.tensor(name), call.out.dtype.compute) for name in ("grad_output", "self"))
+    s = ops.sigmoid(x)
+    return ops.mul(ops.mul(g, s), ops.add(ops.mul(x, ops.sub(1.0, s)), 1.0))
+
+
+@rule("gelu_backward")
+def gelu_backward(call: Call) -> Made:
+    """The gradient of gelu, exact or by tanh."""
+    g, x = (converted(call.tensor(name), call.out.dtype.compute) for name in ("grad_output", "self"))
+    if call.get("approximate", "none") == "tanh":
+        beta, kappa = math.sqrt(2 / math.pi), 0.044715
+        t = ops.tanh(ops.mul(ops.add(x, ops.mul(ops.mul(ops.square(x), x), kappa)), beta))
+        slope = ops.mul(ops.add(ops.mul(ops.square(x), 3 * kappa), 1.0), beta)
+        inner = ops.mul(ops.mul(ops.mul(x, 0.5), ops.sub(1.0, ops.square(t))), slope)
+        return ops.mul(g, ops.add(ops.mul(ops.add(t, 1.0), 0.5), inner))
+    cdf = ops.mul(ops.add(ops.erf(ops.mul(x, math.sqrt(0.5))), 1.0), 0.5)
+    pdf = ops.mul(ops.exp(ops.mul(ops.square(x), -0.5)), 1 / math.sqrt(2 * math.pi))
+    return ops.mul(g, ops.add(cdf, ops.mul(x, pdf)))
+
+
+@rule("threshold_backward")
+def threshold_backward(call: Call) -> Made:
+    """The gradient where an element is above a threshold."""
+    x, g = call.tensor("self"), call.tensor("grad_output", call.out.dtype)
+    return ops.where(ops.le(x, _number(call["threshold"], x.dtype)), _number(0, call.out.dtype), g)
+
+
+@rule("tanh_backward", "sigmoid_backward")
+def saturating_backward(call: Call) -> Made:
+    """The gradients of tanh and sigmoid, from their results."""
+    g, y = (converted(call.tensor(name), call.out.dtype.compute) for name in ("grad_output", "output"))
+    return ops.mul(g, ops.sub(1.0, ops.square(y)) if call.name == "tanh_backward" else ops.mul(ops.sub(1.0, y), y))
+
+
+@rule("native_dropout_backward")
+def dropout_backward(call: Call) -> Made:
+    """The gradient of dropout, from its mask."""
+    g = converted(call.tensor("grad_output"), call.out.dtype.compute)
+    return ops.mul(ops.mul(g, converted(call.tensor("mask"), g.dtype)), float(call["scale"]))
+
+
+@rule("sgn", "isposinf", "isneginf")
+def refused_names(call: Call) -> Made:
+    """Ops by other functions."""
+    x = call.tensor("self")
+    if call.name == "sgn":
+        return ops.sign(x)
+    if not x.dtype.is_float:
+        return ops.full(list(x.shape), False, bool_)
+    return ops.eq(converted(x, float32 if x.dtype.bits < 32 else x.dtype), math.inf if call.name == "isposinf" else -math.inf)
+
+
+def common(call: Call, *names: str) -> DType:
+    """The promoted dtype of arguments."""
+    return promoted([call.given[name] for name in names])

@@ -1,0 +1,274 @@
+"""Reductions, scans, norms, products, reads and writes at computed indices, with torch's arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from taskfuse import ops
+from taskfuse.dtypes import bool_, int64
+from taskfuse.ir.scalar import const
+from taskfuse.ir.tensor import TensorView
+from taskfuse.torch.metadata import Refused
+from taskfuse.torch.rules.call import Call, Made, converted, number, rule, widened
+
+SIMPLE: dict[str, Callable[..., TensorView]] = {
+    "sum": ops.sum,
+    "prod": ops.prod,
+    "mean": ops.mean,
+    "amax": ops.max,
+    "amin": ops.min,
+    "max": ops.max,
+    "min": ops.min,
+    "any": ops.any,
+    "all": ops.all,
+}
+
+
+@rule(*SIMPLE)
+def reduced(call: Call) -> Made:
+    """One of the simple reductions, over some dimensions or all."""
+    x = call.tensor("self")
+    call.get("dtype")
+    if call.name in ("max", "min") and call.overload != "default":
+        raise Refused("it has indices, too")
+    axes = call.axes("dim", x) if "dim" in call.given else tuple(range(len(x.shape)))
+    keep = bool(call.get("keepdim", False))
+    wide = x if call.name in ("any", "all") else converted(x, call.out.dtype)
+    if not axes:
+        return ops.ne(x, 0) if call.name in ("any", "all") and x.dtype is not bool_ else ops.copy(wide)
+    return SIMPLE[call.name](wide, axes, keepdims=keep)
+
+
+@rule("var", "var_mean")
+def variance(call: Call) -> Made:
+    """The variance, and the mean."""
+    x = widened(call.tensor("self"))
+    if call.overload not in ("correction", "correction_names"):
+        raise Refused("its correction is a bool")
+    given = call["correction"]
+    correction = 1 if given is None else given
+    if not isinstance(correction, int):
+        raise Refused(f"its correction is {correction}")
+    axes, keep = call.axes("dim", x), bool(call["keepdim"])
+    if not axes:
+        raise Refused("it is of one number")
+    if call.name == "var":
+        return ops.var(x, axes, keepdims=keep, correction=correction)
+    return ops.var_mean(x, axes, keepdims=keep, correction=correction)
+
+
+@rule("linalg_vector_norm")
+def vector_norm(call: Call) -> Made:
+    """The Euclidean norm, the sum of magnitudes, or the greatest of them."""
+    order = float(call["ord"])
+    x = converted(widened(call.tensor("self")), call.out.dtype.compute)
+    call.get("dtype")
+    axes, keep = call.axes("dim", x), bool(call["keepdim"])
+    if not axes:
+        return ops.abs(x)
+    if order == 2:
+        return ops.sqrt(ops.sum(ops.square(x), axes, keepdims=keep))
+    if order == 1:
+        return ops.sum(ops.abs(x), axes, keepdims=keep)
+    if order == float("inf"):
+        return ops.max(ops.abs(x), axes, keepdims=keep)
+    raise Refused(f"the norm of order {order}")
+
+
+@rule("argmax", "argmin")
+def position(call: Call) -> Made:
+    """The first index of the greatest or least element."""
+    x, axis, keep = call.tensor("self"), call["dim"], bool(call["keepdim"])
+    if not x.shape:
+        return ops.full([], 0, int64)
+    place = None if axis is None else number(axis) % len(x.shape)
+    return (ops.argmax if call.name == "argmax" else ops.argmin)(x, place, keepdims=keep)
+
+
+@rule("_softmax", "_log_softmax")
+def normalized(call: Call) -> Made:
+    """softmax and its logarithm, in float32 for 16-bit floats."""
+    x = converted(widened(call.tensor("self")), call.out.dtype.compute)
+    call.get("half_to_float")
+    if not x.shape:
+        raise Refused("it is of one number")
+    axis = call.axis("dim", len(x.shape))
+    return ops.softmax(x, axis) if call.name == "_softmax" else ops.log_softmax(x, axis)
+
+
+@rule("native_layer_norm")
+def layer_norm(call: Call) -> Made:
+    """The norm, the mean and the reciprocal deviation."""
+    x = widened(call.tensor("input"))
+    count = len(call["normalized_shape"])
+    axes = tuple(range(len(x.shape) - count, len(x.shape)))
+    variance, mean = ops.var_mean(x, axes, keepdims=True)
+    scale = ops.rsqrt(ops.add(variance, float(call["eps"])))
+    y = ops.mul(ops.sub(x, mean), scale)
+    y = y if call["weight"] is None else ops.mul(y, call.tensor("weight", x.dtype))
+    y = y if call["bias"] is None else ops.add(y, call.tensor("bias", x.dtype))
+    return y, mean, scale
+
+
+@rule("native_group_norm")
+def group_norm(call: Call) -> Made:
+    """Norms of groups of channels, their means and reciprocal deviations."""
+    x = widened(call.tensor("input"))
+    groups = number(call["group"])
+    call.passed -= {"N", "C", "HxW"}
+    if any(e is const(0) for e in x.shape):
+        raise Refused("it is empty")
+    n, c, *rest = x.shape
+    rows = ops.reshape(x, [n, groups, c // groups, *rest])
+    axes = tuple(range(2, len(rows.shape)))
+    variance, mean = ops.var_mean(rows, axes, keepdims=True)
+    scale = ops.rsqrt(ops.add(variance, float(call["eps"])))
+    y = ops.reshape(ops.mul(ops.sub(rows, mean), scale), list(x.shape))
+    row = [1, c] + [1] * len(rest)
+    y = y if call["weight"] is None else ops.mul(y, ops.reshape(call.tensor("weight", x.dtype), row))
+    y = y if call["bias"] is None else ops.add(y, ops.reshape(call.tensor("bias", x.dtype), row))
+    return y, ops.reshape(mean, [n, groups]), ops.reshape(scale, [n, groups])
+
+
+@rule("cumsum", "cumprod")
+def scanned(call: Call) -> Made:
+    """A running sum or product."""
+    x = converted(call.tensor("self"), call.out.dtype)
+    call.get("dtype")
+    if not x.shape:
+        return ops.copy(x)
+    return (ops.cumsum if call.name == "cumsum" else ops.cumprod)(x, call.axis("dim", len(x.shape)))
+
+
+@rule("logsumexp")
+def logsumexp(call: Call) -> Made:
+    """The logarithm of a sum of exponentials."""
+    x = converted(widened(call.tensor("self")), call.out.dtype.compute)
+    axes = call.axes("dim", x)
+    if not axes:
+        return ops.copy(x)
+    return ops.logsumexp(x, axes, keepdims=bool(call["keepdim"]))
+
+
+# -- products ---------------------------------------------------------------------------------------------------------------------------
+
+PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "mv", "dot", "addmv"})
+"""Ops that multiply matrices."""
+
+
+@rule("mm", "bmm", "mv", "dot")
+def product(call: Call) -> Made:
+    """A product of matrices, of batches of them, or of a matrix and a vector."""
+    names = {"mm": ("self", "mat2"), "bmm": ("self", "mat2"), "mv": ("self", "vec"), "dot": ("self", "tensor")}[call.name]
+    if call.out.dtype.is_integer or call.out.dtype is bool_:
+        raise Refused("it multiplies matrices of integers")
+    a, b = (call.tensor(name) for name in names)
+    return ops.matmul(a, b)
+
+
+@rule("addmm", "baddbmm", "addmv")
+def added_product(call: Call) -> Made:
+    """``beta * self + alpha * a @ b``, rounded once."""
+    if call.out.dtype.is_integer:
+        raise Refused("it multiplies matrices of integers")
+    first, second = {"addmm": ("mat1", "mat2"), "baddbmm": ("batch1", "batch2"), "addmv": ("mat", "vec")}[call.name]
+    wide = call.out.dtype.compute
+    made = ops.matmul(call.tensor(first), call.tensor(second), dtype=wide)
+    alpha, beta = call["alpha"], call["beta"]
+    made = made if alpha == 1 else ops.mul(made, float(alpha))
+    if beta == 0:
+        call.passed.discard("self")
+        return made
+    term = call.tensor("self", wide)
+    return ops.add(made, term if beta == 1 else ops.mul(term, float(beta)))
+
+
+# -- computed indices -------------------------------------------------------------------------------------------------------------------
+
+
+@rule("embedding")
+def embedding(call: Call) -> Made:
+    """Rows of a table."""
+    call.passed -= {"padding_idx", "scale_grad_by_freq", "sparse"}
+    return ops.take(call.tensor("weight"), call.tensor("indices"), 0)
+
+
+@rule("gather")
+def gathered(call: Call) -> Made:
+    """Elements at indices along a dimension."""
+    x, at = call.tensor("self"), call.tensor("index")
+    call.get("sparse_grad")
+    if not x.shape or not at.shape:
+        raise Refused("it is of one number")
+    return ops.gather(x, call.axis("dim", len(x.shape)), at)
+
+
+@rule("index_select")
+def index_selected(call: Call) -> Made:
+    """Slices at indices along a dimension."""
+    x = call.tensor("self")
+    if not x.shape or len(call.given["index"].shape) != 1:
+        raise Refused("it is of one number")
+    return ops.take(x, call.tensor("index"), call.axis("dim", len(x.shape)))
+
+
+@rule("index", "_unsafe_index")
+def indexed(call: Call) -> Made:
+    """Elements at tensors of indices."""
+    x, given = call.tensor("self"), call["indices"]
+    if any(isinstance(i, TensorView) and not i.dtype.is_integer for i in given):
+        raise Refused("its shape depends on data")
+    return x[tuple(slice(None) if i is None else i for i in given)]
+
+
+@rule("scatter", "scatter_add")
+def scattered(call: Call) -> Made:
+    """Elements that go to indices along a dimension."""
+    x = call.tensor("self")
+    if not x.shape or not call.given["index"].shape:
+        raise Refused("it is of one number")
+    if call.overload not in ("src", "value", "default"):
+        raise Refused(f"it combines by {call.overload}")
+    value = call["value"] if call.overload == "value" else call.tensor("src", x.dtype)
+    if not isinstance(value, TensorView):
+        value = float(value) if x.dtype.is_float else int(value) if x.dtype.is_integer else bool(value)
+    function = ops.scatter if call.name == "scatter" else ops.scatter_add
+    return function(x, call.axis("dim", len(x.shape)), call.tensor("index"), value)
+
+
+@rule("scatter_reduce")
+def scatter_combined(call: Call) -> Made:
+    """Elements combined with others that go to indices along a dimension."""
+    x = call.tensor("self")
+    if call["reduce"] == "mean" or not call["include_self"] or not x.shape or not call.given["index"].shape:
+        raise Refused("it is a mean, leaves its own elements out, or is of one number")
+    return ops.scatter_reduce(x, call.axis("dim", len(x.shape)), call.tensor("index"), call.tensor("src", x.dtype), call["reduce"])
+
+
+@rule("index_add")
+def index_added(call: Call) -> Made:
+    """Slices added at indices along a dimension."""
+    x = call.tensor("self")
+    if call["alpha"] != 1 or not x.shape:
+        raise Refused("what it adds is scaled")
+    return ops.index_add(x, call.axis("dim", len(x.shape)), call.tensor("index"), call.tensor("source", x.dtype))
+
+
+@rule("index_put", "_unsafe_index_put")
+def index_stored(call: Call) -> Made:
+    """Values stored or added at tensors of indices."""
+    x, given = call.tensor("self"), call["indices"]
+    if any(isinstance(i, TensorView) and not i.dtype.is_integer for i in given):
+        raise Refused("where it writes is a mask")
+    return ops.index_put(x, list(given), call.tensor("values", x.dtype), bool(call["accumulate"]))
+
+
+@rule("embedding_dense_backward")
+def embedding_backward(call: Call) -> Made:
+    """Gradients summed by row of the table."""
+    if call["scale_grad_by_freq"]:
+        raise Refused("gradients are scaled by frequency")
+    numbers, rows, padding = call.tensor("indices"), number(call["num_weights"]), number(call["padding_idx"])
+    kept = numbers if padding < 0 else ops.where(ops.eq(numbers, padding), rows, numbers)
+    gradient = ops.reshape(call.tensor("grad_output"), [-1, call.out.shape[1]])
+    return ops.segment_sum(gradient, ops.reshape(kept, [-1]), rows)

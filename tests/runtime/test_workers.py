@@ -1,0 +1,28 @@
+"""Processes that compile fusions: the executables, the errors; few fusions stay here."""
+
+import numpy as np
+
+import taskfuse as tf
+from taskfuse.errors import TaskfuseError
+from taskfuse.runtime.workers import FEWEST, compiled_elsewhere
+
+
+def fusion(shift: float, ok: bool = True) -> tf.Fusion:
+    with tf.Fusion("f") as made:
+        x = tf.define_tensor([4], name="x")
+        if ok:
+            made.add_output(x + shift)
+    return made
+
+
+def test_executables_and_errors_come_back() -> None:
+    fusions = [fusion(1.0), fusion(2.0), fusion(3.0, ok=False)]
+    first, second, third = compiled_elsewhere(fusions, {"backend": "sim", "cache": False, "target": "H100"}, 2)
+    assert first(np.zeros(4, np.float32))[0][0] == 1
+    assert second(np.zeros(4, np.float32))[0][0] == 2
+    assert isinstance(third, TaskfuseError)
+
+
+def test_few_fusions_are_compiled_here() -> None:
+    assert compiled_elsewhere([fusion(1.0)] * (FEWEST - 1), {}, 8) == [None] * (FEWEST - 1)
+    assert compiled_elsewhere([fusion(1.0)] * FEWEST, {}, 1) == [None] * FEWEST

@@ -1,0 +1,60 @@
+"""Elementwise ops with torch's signatures: the values of torch, on dtypes that promote."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from taskfuse.torch.settings import Settings
+from tests.torch.graphs import check
+
+ALONE = Settings(strict=True, run="reference", cache=False, least=1)
+
+CASES: dict[str, Callable[[Any, Any], Any]] = {
+    "add_alpha": lambda x, y: torch.add(x, y, alpha=3),
+    "sub_alpha": lambda x, y: torch.sub(x, y, alpha=2),
+    "rsub": lambda x, y: torch.rsub(x, 3, alpha=2),
+    "floor": lambda x, y: torch.div(x, y, rounding_mode="floor"),
+    "trunc": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+    "clamp": lambda x, y: x.clamp(-0.5, 0.75),
+    "clamp_tensor": lambda x, y: torch.clamp(x, y, None),
+    "square": lambda x, y: x**2,
+    "cube": lambda x, y: x**3,
+    "gelu": lambda x, y: torch.nn.functional.gelu(x, approximate="tanh"),
+    "leaky": lambda x, y: torch.nn.functional.leaky_relu(x, 0.2),
+    "elu": lambda x, y: torch.nn.functional.elu(x, 1.5),
+    "where": lambda x, y: torch.where(x > y, x, 2.0),
+    "masked": lambda x, y: x.masked_fill(x > y, -1),
+    "addcmul": lambda x, y: torch.addcmul(x, x, y, value=0.5),
+    "nan": lambda x, y: torch.nan_to_num(x / 0, 1.0, 2.0, -3.0),
+    "tenth": lambda x, y: x * 0.1,
+    "compare": lambda x, y: (x < y, x == 0, torch.logical_and(x > 0, y > 0)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_those_of_torch(name: str, dtype: str) -> None:
+    torch.manual_seed(0)
+    x, y = (torch.randn(3, 5).to(getattr(torch, dtype)) for _ in range(2))
+    check(CASES[name], x, y, settings=ALONE, fusions=None)
+
+
+def test_a_number_beside_16_bit_floats_is_not_rounded_to_them() -> None:
+    """torch multiplies in float32: bfloat16(0.1) would give other results for some of these."""
+    x = torch.arange(1, 257).to(torch.bfloat16)
+    got = check(lambda x: x * 0.1, x, settings=ALONE, fusions=1)
+    assert not torch.equal(x * 0.1, x * torch.tensor(0.1, dtype=torch.bfloat16).expand(256))
+    assert got.fusions
+
+
+def test_dtypes_promote_as_in_torch() -> None:
+    i, f, b = torch.arange(4), torch.ones(4), torch.tensor([True, False, True, True])
+    check(lambda i, f, b: (i + f, i * 2.5, b + i, i / 2, torch.tensor(2.0) * i), i, f, b, settings=ALONE)
+
+
+def test_integers_rounded_towards_zero_are_left_to_torch() -> None:
+    found = check(lambda x: torch.div(x, 2, rounding_mode="trunc"), torch.arange(-3, 4), settings=ALONE, fusions=0)
+    assert "towards zero" in str(found.ops)

@@ -1,0 +1,54 @@
+"""Graphs in torch's caches: a second process compiles nothing, and other options are other graphs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from taskfuse.torch.cached import TaskfuseCode
+from taskfuse.torch.compilation import listeners
+from tests.torch.graphs import check, compiled
+
+
+def compilations(model: Any, train: bool, **options: Any) -> int:
+    """How many graphs are compiled for a call, in a process that has compiled none."""
+    torch._dynamo.reset()
+    found: list[Any] = []
+    listeners.append(found.append)
+    x = torch.ones(3, 4, requires_grad=train)
+    y = compiled(model, cache=True, **options)(x)
+    if train:
+        torch.testing.assert_close(torch.autograd.grad(y.sum(), x), torch.autograd.grad(model(x).sum(), x))
+    torch.testing.assert_close(y, model(x))
+    listeners.remove(found.append)
+    return len(found)
+
+
+def test_graphs_are_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In torch's cache on disk, by their options; training graphs, too."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+
+    def model(x: Any) -> Any:
+        return (x.exp() + 1).sin() * x
+
+    with torch.no_grad():
+        counts = [compilations(model, False, least=least) for least in (1, 1, 2)]
+    assert counts == [1, 0, 1]
+    assert [compilations(model, True) for _ in range(2)] == [2, 0]
+
+
+def test_code_is_called_with_a_list() -> None:
+    program = check(lambda x: x.exp() + 1, torch.randn(3)).program
+    code = TaskfuseCode(program)
+    x = torch.randn(3)
+    given = [x]
+    torch.testing.assert_close(code(given)[0], x.exp() + 1)
+    assert given == []
+    assert code._boxed_call
+    code.recorded = program
+    code.prepare_for_serialization()
+    assert code.recorded is None
+    code.post_compile(None)
+    code.set_triton_bundle(None)

@@ -1,0 +1,49 @@
+"""Fusions of nodes: inputs, numbers, run-time integers, strides of outputs; why a node has none."""
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from taskfuse.torch.importer import imported, refusal
+from taskfuse.torch.partition import GLUE
+from tests.torch.graphs import check, foreign, traced
+
+
+def test_a_region_says_what_the_graph_passes() -> None:
+    graph = traced(lambda x, n: (x.t() * n).exp(), torch.randn(3, 4), torch.tensor(2.0, dtype=torch.float64)).graph
+    nodes = [n for n in graph.nodes if n.op == "call_function"]
+    math = [n for n in nodes if n.target._schema.name.split("::")[1] not in GLUE]
+    region = imported(math, math[-1:], lambda n: n.op == "call_function" and n not in math)
+    assert len(region.tensors) == 1
+    assert len(region.numbers) == 1
+    assert list(region.fusion.results[0].strides or ()) == [1, 4]
+    assert region.restrided == (False,)
+
+
+def test_reasons() -> None:
+    graph = traced(lambda x: (foreign(x), torch.ops.aten.round.decimals(x, decimals=2)), torch.randn(4)).graph
+    reasons = {n.name: refusal(n, {}) for n in graph.nodes if n.op == "call_function"}
+    assert reasons["foreign"] == "it is no op of ATen"
+    assert reasons["round_1"] == "it rounds to decimals"
+
+
+def test_equal_questions_are_asked_once() -> None:
+    graph = traced(lambda x: x.exp().exp().exp(), torch.randn(4)).graph
+    known: dict[object, str | None] = {}
+    assert [refusal(n, known) for n in graph.nodes if n.op == "call_function"] == [None] * 3
+    assert len(known) == 1
+
+
+def test_a_symbol_that_is_no_extent_is_passed() -> None:
+    def sliced(x: Any, n: Any) -> Any:
+        return (x[: n.shape[0]] * n.shape[0]).exp() + 1
+
+    check(sliced, torch.randn(6, 2), torch.zeros(3), symbolic=True, fusions=1)
+
+
+@pytest.mark.parametrize("extent", [2, 5])
+def test_symbolic_extents(extent: int) -> None:
+    found = check(lambda x: torch.cat([x, x * 2], 1).exp().sum(1), torch.randn(extent, 3), symbolic=True)
+    assert any(e.free for region, _ in found.fusions.values() for tv in region.fusion.inputs for e in tv.shape)

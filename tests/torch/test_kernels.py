@@ -1,0 +1,30 @@
+"""Fusions as functions on torch tensors: by the reference, and by kernels in the simulator."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from taskfuse.torch.kernels import array, tensor
+from taskfuse.torch.settings import Settings
+from tests.torch.graphs import check
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int64", "bool", "float8_e4m3fn"])
+def test_tensors_become_arrays_and_return(dtype: str) -> None:
+    x = torch.arange(6).reshape(2, 3).to(getattr(torch, dtype))
+    again = tensor(array(x))
+    assert again.dtype is x.dtype
+    assert torch.equal(again.to(torch.float64), x.to(torch.float64))
+
+
+def test_kernels_run_in_the_simulator() -> None:
+    simulator = Settings(strict=True, run="simulator", cache=False)
+    x, scale = torch.randn(4, 8), torch.tensor(2.0, dtype=torch.float64)
+    found = check(lambda x, s: torch.nn.functional.layer_norm(x * s, (8,)), x, scale, settings=simulator, fusions=1)
+    run = found.program.fusions[0].executable
+    assert run is not None
+    assert run.kernels
+
+
+def test_strides_of_results() -> None:
+    check(lambda x: (x.t().exp() + 1, (x.exp() + 1).t()), torch.randn(3, 4))

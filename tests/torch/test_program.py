@@ -1,0 +1,52 @@
+"""The source of a graph: what it frees, what it refers to, strides, pickling."""
+
+import pickle
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from taskfuse.torch.program import OpName, laid
+from tests.torch.graphs import check, foreign
+
+
+def test_values_are_dropped_after_their_last_use() -> None:
+    found = check(lambda x: foreign((x.exp() + 1).sin()).exp() * 2, torch.randn(5), fusions=2)
+    source = found.program.source
+    lines = source.splitlines()
+    for k, line in enumerate(lines):
+        if line.strip().startswith("del "):
+            for name in line.strip()[4:].split(", "):
+                assert not any(name in later.replace(",", " ").replace("(", " ").replace(")", " ").split() for later in lines[k + 1 :])
+    assert "inputs.clear()" in source
+    inputs = [torch.randn(5)]
+    found.program(inputs)
+    assert inputs == []
+
+
+def test_a_program_is_pickled_with_its_ops_and_fusions() -> None:
+    x = torch.randn(5)
+    program = check(lambda x: foreign(x.exp() + 1), x, fusions=1).program
+    again = pickle.loads(pickle.dumps(program))
+    assert again.source == program.source
+    torch.testing.assert_close(again([x])[0], program([x])[0])
+    assert [type(c) for c in again.constants.values()].count(OpName) == 1
+    assert len(again.fusions) == 1
+
+
+def test_results_that_are_given_twice_or_are_none_or_inputs() -> None:
+    check(lambda x: [y := x.exp() + 1, y, x], torch.randn(3))
+
+
+def test_symbols_of_the_source_come_from_arguments() -> None:
+    source = check(lambda x: (x.exp() + 1).sum(0), torch.randn(4, 3), symbolic=True, fusions=1).program.source
+    assert "fusion_" in source
+
+
+def test_strides() -> None:
+    y = torch.arange(6.0).reshape(2, 3)
+    assert laid(y, (1, 2)).stride() == (1, 2)
+    assert torch.equal(laid(y, (1, 2)), y)
+    one = torch.ones(1, 3)
+    assert laid(one, (99, 1)).data_ptr() == one.data_ptr()
+    assert laid(one, (99, 1)).stride() == (99, 1)

@@ -1,0 +1,27 @@
+"""What became of a model, in words."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from taskfuse.torch.compilation import listeners
+from taskfuse.torch.reports import explain
+
+
+def test_a_report() -> None:
+    model = torch.nn.Sequential(torch.nn.LayerNorm(4), torch.nn.GELU(), torch.nn.Linear(4, 4))
+    found = explain(model, torch.randn(3, 4, requires_grad=True), options={"run": "reference"})
+    text = str(found)
+    assert [g.kind for g in found.graphs] == ["forward", "backward"]
+    assert found.fusions == 2
+    assert "fusion 0: native_layer_norm, gelu: 3 tensors to" in text
+    assert "torch: aten.addmm.default: a product of matrices" in text
+    assert 0 < found.coverage < 1
+    assert text.splitlines()[-1].startswith(f"{found.coverage:.0%} of the ops that compute are in 2 fusions")
+    assert not listeners
+
+
+def test_a_model_without_gradients() -> None:
+    found = explain(lambda x: {"y": x.exp() + 1}, torch.randn(3), options={"run": "reference"})
+    assert [g.kind for g in found.graphs] == ["inference"]
+    assert found.coverage == 1
