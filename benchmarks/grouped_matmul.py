@@ -35,13 +35,17 @@ TILE = 128
 TURNS = MatmulKind.PINGPONG
 CONFIGS = (
     MatmulConfig(128, 256, stages=4, group=2),
+    MatmulConfig(128, 256, stages=4, group=4),
     MatmulConfig(128, 256, stages=4, group=8),
     MatmulConfig(128, 256, stages=4, group=16),
+    MatmulConfig(128, 192, stages=4, group=8),
     MatmulConfig(256, 128, stages=4, group=1),
-    MatmulConfig(256, 128, stages=4, group=8),
+    MatmulConfig(128, 128, stages=6, group=4, kind=TURNS),
     MatmulConfig(128, 128, stages=6, group=8, kind=TURNS),
+    MatmulConfig(128, 128, stages=6, group=16, kind=TURNS),
     MatmulConfig(64, 256, stages=4, group=8, kind=TURNS),
 )
+USUAL = CONFIGS[2]
 Shape = tuple[int, int, int, int]
 
 
@@ -105,7 +109,7 @@ class Measured:
         self.b = torch.randn(groups, terms, columns, device="cuda", dtype=torch.bfloat16)
         self.out = torch.empty(rows, columns, device="cuda", dtype=torch.bfloat16)
         self.kernels = [("chosen" if c is None else "given", *compiled(ragged(shape), c)) for c in configs]
-        self.experts = compiled(by_tiles(shape), CONFIGS[1])
+        self.experts = compiled(by_tiles(shape), USUAL)
 
     def rows(self, kind: str) -> list[str]:
         """A line for each kernel."""
@@ -123,7 +127,7 @@ class Measured:
             calls.append((f"table of tiles: {_words(self.experts[1])}", self.of_experts(found, wanted), self.experts[2]))
         if kind == "even":
             wanted = self.product([0, rows])
-            for run, config, us in (compiled(one(self.shape), c) for c in (None, CONFIGS[1])):
+            for run, config, us in (compiled(one(self.shape), c) for c in (None, USUAL)):
                 whole = partial(run, self.a, self.b[0], out=(self.out,))
                 self.check(whole, wanted, "one product")
                 calls.append((f"one product: {_words(config)}", whole, us))
@@ -170,11 +174,11 @@ class Measured:
 def by_depth() -> list[str]:
     """Who says which group a tile belongs to, by the terms of a sum: a search of the offsets in each block, or a table that was computed before."""
     groups, rows, columns = DEPTH_SHAPE
-    lines = [f"{groups} groups, {rows} rows, n {columns}, random multiples of {TILE} rows, tiles of {_words(CONFIGS[1])}; microseconds"]
+    lines = [f"{groups} groups, {rows} rows, n {columns}, random multiples of {TILE} rows, tiles of {_words(USUAL)}; microseconds"]
     lines.append("    k  flop/byte  search of offsets  table of tiles  torch._grouped_mm  search / table")
     found = offsets("tiles", groups, rows)
     for terms in DEPTHS:
-        measured = Measured((groups, rows, columns, terms), (CONFIGS[1],))
+        measured = Measured((groups, rows, columns, terms), (USUAL,))
         searched, tabled, theirs = in_turn(measured.by_tables(found))
         moved = 2 * (rows * terms + groups * terms * columns + rows * columns)
         intensity = 2 * rows * columns * terms / moved

@@ -50,7 +50,7 @@ class _Ragged:
     """Tiles of ragged rows that a work axis counts.
 
     Attributes:
-        maps: of the work axis.
+        maps: of the work axis; empty: the loop is over the tiles themselves.
         place: of the axis of tiles among those that it counts.
         condition: that rows belong to the tile ``i0``.
     """
@@ -167,12 +167,15 @@ class GridStrideLoops:
 
     def has_rows(self, tv: TensorView, values: dict[Axis, Expr], facts: Facts) -> list[Expr]:
         """The condition that the tile of ragged rows around code of ``tv`` has rows; none if code runs for any."""
-        for _, loop in self._around(tv)[:1]:
+        for a, loop in self._around(tv)[:1]:
             ragged = self._ragged.get(loop)
-            for t in tv.schedule.transforms if ragged is not None else ():
-                if ragged is not None and isinstance(t, Rasterize) and t.maps == ragged.maps and t.sources[ragged.place] in values:
-                    condition = simplify(substitute(ragged.condition, {"i0": values[t.sources[ragged.place]]}), facts)
-                    return [] if prove(condition, facts) else [condition]
+            if ragged is None:
+                return []
+            made = (t for t in tv.schedule.transforms if isinstance(t, Rasterize) and t.maps == ragged.maps)
+            axis = a if not ragged.maps else next((t.sources[ragged.place] for t in made if t.sources[ragged.place] in values), None)
+            if axis is not None:
+                condition = simplify(substitute(ragged.condition, {"i0": values[axis]}), facts)
+                return [] if prove(condition, facts) else [condition]
         return []
 
     def skips_empty(self, tv: TensorView, loops: dict[Axis, Expr]) -> bool:
@@ -203,9 +206,9 @@ class GridStrideLoops:
             return None
         made = next((t for t in tv.schedule.transforms if isinstance(t, Rasterize) and tv.root[0] in t.sources), None)
         loop = self._shared_loops.path[tv][0]
-        if made is None or any(self._is_needed(x, loop, condition) for x in loop.axes):
+        if (made is None and tv.loop[0] is not tv.root[0]) or any(self._is_needed(x, loop, condition) for x in loop.axes):
             return None
-        return loop, _Ragged(made.maps, made.sources.index(tv.root[0]), condition)
+        return loop, _Ragged((), 0, condition) if made is None else _Ragged(made.maps, made.sources.index(tv.root[0]), condition)
 
     def _is_needed(self, tv: TensorView, loop: Loop, condition: Expr) -> bool:
         """Whether something outside a loop reads elements of a tensor that do not meet a condition on the tile."""
