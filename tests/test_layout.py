@@ -13,12 +13,6 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 ELSEWHERE: dict[str, str] = {
-    "tests/check": """
-        check/traversals check/counterexample check/order check/races check/tma_prefetch check/trace
-    """,
-    "tests/check/values": """
-        check/values/claims check/values/products check/values/runs check/values/state check/values/tiles check/values/verify
-    """,
     "tests/testing/test_checks.py": """
         testing/automatic testing/graphs testing/options testing/partitions testing/rewrites testing/schedules testing/strategies testing/streams
     """,

@@ -8,10 +8,10 @@ accesses never touch one element.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import gcd
 
 from taskfuse.check.accesses import Use
+from taskfuse.check.equal_digits import composed, constant_of, degree_of, joined_rows, most_of, quotients_in, span_of_difference, terms_up_to
 from taskfuse.check.index_bounds import bounds_of
 from taskfuse.check.linear import Linear
 from taskfuse.check.ranges import OPEN, Span, join, meet, terms_of
@@ -71,7 +71,7 @@ class Relation:
         self._fix()
         unsolved = [n for n in (*THREAD_NAMES, *BLOCK_NAMES) if n not in self.equal]
         if a.buffer == b.buffer:
-            equations = _composed([(x, y) for x, y in zip(a.index, b.index, strict=True) if x is not None and y is not None])
+            equations = composed([(x, y) for x, y in zip(a.index, b.index, strict=True) if x is not None and y is not None])
         else:
             equations = []
         self._loops = {n.stmt.var: n for n in a.node.loops if isinstance(n.stmt, For) and n in b.node.loops}
@@ -131,7 +131,7 @@ class Relation:
                 return all(self.known(t) for t, _ in terms)
             case FloorDiv(FloorDiv(a, b), c) if self._quotient_known(a, b, c):
                 return True
-            case FloorDiv(Sum() as a, Const(value=d)) if d > 0 and any(self.known(whole // (d * k)) for _, k, whole in _quotients_in(a)):
+            case FloorDiv(Sum() as a, Const(value=d)) if d > 0 and any(self.known(whole // (d * k)) for _, k, whole in quotients_in(a)):
                 return True  # (a//k + r)//d is (a + k*r)//(k*d)
             case FloorDiv(a, b) | Mod(a, b) | Xor(a, b):
                 return self.known(a) and self.known(b)
@@ -169,7 +169,7 @@ class Relation:
                 if e not in self._quotients:
                     self._quotients.add(e)
                     equations.append((e, e))
-                for a, k, whole in _quotients_in(e):
+                for a, k, whole in quotients_in(e):
                     if self.known(a % k):  # what is missing to k*e
                         self._learn(whole)
             case Xor(a, b):
@@ -186,7 +186,7 @@ class Relation:
                 self._learn(a)
                 equations.append((a, a))
             case Mod(a, Const(value=m)) if m > 0:
-                for dividend, k, whole in _quotients_in(a):
+                for dividend, k, whole in quotients_in(a):
                     if self.known(dividend % k):  # what is missing to k*a, of which the remainder by k*m is known then
                         self._learn(whole % (k * m))
                 moving = [(t, k) for t, k in terms_of(a)[0] if not self.known(t)]
@@ -249,7 +249,7 @@ class Relation:
         if any(isinstance(atom, Product) for _, atom, _ in rows) and all(atom is not None for _, atom, _ in rows) and constant == 0:
             self._solve_symbolic([(atom, k) for k, atom, _ in rows if atom is not None])
             return
-        rows = _joined(rows)
+        rows = joined_rows(rows)
         rests = self._rests(rows, x, y)
         for (k, atom, span), (lo, hi) in zip(rows, rests, strict=True):
             # k*d = -(constant + rest), with k > 0
@@ -271,12 +271,12 @@ class Relation:
         found: list[Span] = [(0, 0)]
         for k, _, span in reversed(rows[1:]):
             low, high = (None if s is None or r is None else k * s + r for s, r in zip(span, found[-1], strict=True))
-            found.append(meet((low, high), _minus(self.a.ranges.of(_at_most(k, x)), self.b.ranges.of(_at_most(k, y)))))
+            found.append(meet((low, high), span_of_difference(self.a.ranges.of(terms_up_to(k, x)), self.b.ranges.of(terms_up_to(k, y)))))
         return found[::-1]
 
     def _difference(self, atom: Expr) -> Span:
         """Of the values of an atom, one in each access."""
-        span = _minus(self._span(atom, self.a), self._span(atom, self.b))
+        span = span_of_difference(self._span(atom, self.a), self._span(atom, self.b))
         if None in span and isinstance(atom, Sym):
             for reach in self._reaches(atom):
                 if isinstance(reach, Const):
@@ -312,11 +312,11 @@ class Relation:
                     weight = weight * p
             digits.append((weight, moving[0], self._reaches(moving[0])))
         facts = self.a.facts
-        digits.sort(key=lambda d: (-_degree(d[0]), -max((abs(c) for _, c in terms_of(d[0])[0]), default=_constant(d[0]))))
+        digits.sort(key=lambda d: (-degree_of(d[0]), -max((abs(c) for _, c in terms_of(d[0])[0]), default=constant_of(d[0]))))
         while digits:
             weight, atom, _ = digits[0]
             rest = digits[1:]
-            if not all(r for _, _, r in rest) or not any(prove(ge(weight - _most(rest, k), 1), facts) for k in (0, 1)):
+            if not all(r for _, _, r in rest) or not any(prove(ge(weight - most_of(rest, k), 1), facts) for k in (0, 1)):
                 return
             self._learn(atom)
             digits = rest
@@ -393,67 +393,6 @@ def pinned(a: Use, b: Use) -> frozenset[str]:
     return frozenset(t.name for t, _ in (ts[0] for ts in terms if len(ts) == 1) if isinstance(t, Sym) and t.name in THREADS)
 
 
-def _most(digits: list[tuple[Expr, Expr, list[Expr]]], choice: int) -> Expr:
-    """What digits can make up for together; ``choice``: which of several bounds is taken."""
-    total: Expr = const(0)
-    for weight, _, reaches in digits:
-        total = total + weight * reaches[min(choice, len(reaches) - 1)]
-    return total
-
-
-def _quotients_in(e: Expr) -> Iterator[tuple[Expr, int, Expr]]:
-    """``a``, ``k`` and ``a + k*r`` for each term ``a//k`` of a sum ``a//k + r``."""
-    for t, c in terms_of(e)[0]:
-        match t:
-            case FloorDiv(a, Const(value=k)) if c == 1 and k > 0:
-                yield a, k, a + (e - t) * k
-            case _:
-                pass
-
-
-def _composed(equations: list[tuple[Expr, Expr]]) -> list[tuple[Expr, Expr]]:
-    """Equations, and those of dividends: two numbers with equal quotients and equal remainders are equal."""
-    found = list(equations)
-    for x, y in found:
-        for low_x, low_y in equations:
-            if x is not y or low_x is not low_y:
-                wholes = dict(_dividends(y, low_y))
-                found += [(whole, wholes[k]) for k, whole in _dividends(x, low_x) if k in wholes]
-    return found
-
-
-def _dividends(quotient: Expr, remainder: Expr) -> Iterator[tuple[int, Expr]]:
-    """``k`` and ``b + k*r`` for each term ``b//k`` of a sum ``b//k + r`` of which ``b % k`` is the remainder; ``b`` may be a quotient ``a//n`` itself."""
-    match remainder:
-        case Mod(_, Const(value=k)) if k > 0:
-            for a, divisor, _ in _quotients_in(quotient):
-                if divisor % k == 0 and remainder is (b := a // (divisor // k)) % k:
-                    yield k, b + (quotient - a // divisor) * k
-        case _:
-            pass
-
-
-def _at_most(weight: int, e: Expr) -> Expr:
-    """The terms of a sum with coefficients of at most ``weight``."""
-    return sum((term * k for term, k in terms_of(e)[0] if abs(k) <= weight), const(0))
-
-
-def _joined(rows: list[tuple[int, Expr | None, Span]]) -> list[tuple[int, Expr | None, Span]]:
-    """Rows by falling weight, those of one weight in one."""
-    found: dict[int, tuple[int, Expr | None, Span]] = {}
-    for k, atom, (lo, hi) in rows:
-        w = abs(k)
-        if k < 0:
-            lo, hi = None if hi is None else -hi, None if lo is None else -lo
-        known = found.get(w)
-        if known is None:
-            found[w] = (w, atom, (lo, hi))
-        else:
-            low, high = known[2]
-            found[w] = (w, None, (None if low is None or lo is None else low + lo, None if high is None or hi is None else high + hi))
-    return [found[w] for w in sorted(found, reverse=True)]
-
-
 def _symbols(use: Use) -> set[str]:
     """The symbols of what is known of an access."""
     names = set(THREADS | BLOCKS).union(use.span, *(e.free for e in use.index if e is not None), *(c.free for c in use.context.conditions))
@@ -461,16 +400,3 @@ def _symbols(use: Use) -> set[str]:
         assert isinstance(loop.stmt, For)
         names |= {loop.stmt.var} | loop.stmt.start.free | loop.stmt.stop.free
     return names
-
-
-def _minus(a: Span, b: Span) -> Span:
-    return None if a[0] is None or b[1] is None else a[0] - b[1], None if a[1] is None or b[0] is None else a[1] - b[0]
-
-
-def _degree(e: Expr) -> int:
-    terms, _ = terms_of(e)
-    return max((len(t.factors) if isinstance(t, Product) else 1 for t, _ in terms), default=0)
-
-
-def _constant(e: Expr) -> int:
-    return abs(e.value) if isinstance(e, Const) else 0

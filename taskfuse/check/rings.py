@@ -13,6 +13,7 @@ are ordered.
 
 from __future__ import annotations
 
+from taskfuse.check.aligned_traversals import AlignedTraversals, match_trailing
 from taskfuse.check.arrivals import Arrivals
 from taskfuse.check.barriers import Barriers, uneven
 from taskfuse.check.clusters import Clusters
@@ -23,7 +24,7 @@ from taskfuse.check.remote import joined
 from taskfuse.check.slot_release import SlotRelease
 from taskfuse.check.statement_tree import THREADS, Conditions, Node, StatementTree
 from taskfuse.check.threads import Threads
-from taskfuse.check.traversals import CursorTree, Match, NotRing, match_trailing, parse, skeleton, visits
+from taskfuse.check.traversals import CursorTree, NotRing, parse, skeleton, visits
 from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, prove, sym
 from taskfuse.kir.clusters import reached
 from taskfuse.kir.nodes import TmaLoad
@@ -249,7 +250,7 @@ class Rings:
 
     def _lay(self, ring: Ring, consumer: Endpoint) -> None:
         """Producer and consumer visit the same positions, in loops that can be laid on top of each other."""
-        match = Match()
+        match = AlignedTraversals()
         match.align(ring.producer.traversal, consumer.traversal, {})
         ring.loops += match.loops
         ring.pairs += match.pairs

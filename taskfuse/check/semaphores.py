@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from taskfuse.check.aligned_traversals import AlignedTraversals
 from taskfuse.check.barriers import uneven
 from taskfuse.check.endpoints import Endpoint, Ring
 from taskfuse.check.index_bounds import bounds_of, box_count
 from taskfuse.check.rings import Rings
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, Conditions, Node, StatementTree
 from taskfuse.check.threads import Threads
-from taskfuse.check.traversals import Choice, CursorTree, Either, Match, NotRing, Part, Repeat, Visit, parse, visits
+from taskfuse.check.traversals import Choice, CursorTree, Either, NotRing, Part, Repeat, Visit, parse, visits
 from taskfuse.ir.scalar import Const, Expr, const, eq, ge, le, prove, simplify, sym
 from taskfuse.kir.declarations import Semaphore
 from taskfuse.kir.nodes import For
@@ -261,7 +262,7 @@ class BlockRings:
             if any(e is not f and not prove(eq(e, f), facts) for e, f in zip(mine, theirs, strict=True)):
                 raise NotRing(f"one end has the rings {mine[0]} to {mine[1]}, the other {theirs[0]} to {theirs[1]}")
         names = {name: simplify(sym(name) - shift + other) for (name, shift), (_, other) in zip(one.along, two.along, strict=True)}
-        match = Match()
+        match = AlignedTraversals()
         match.align(one.endpoint.traversal, two.endpoint.traversal, {n: e for n, e in names.items() if e is not sym(n)})
         ring.loops += match.loops
         ring.pairs += match.pairs

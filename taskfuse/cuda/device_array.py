@@ -97,6 +97,16 @@ class Borrowed(DeviceArray):
     """Another library's array during one call, ordered with the stream of the call; of any strides."""
 
 
+def host_copy(driver: Driver, pointer: int, layout: Layout, dtype: DType, stream: int) -> npt.NDArray[Any]:
+    """A copy in host memory of an array of any strides. Waits for the stream; the device's context must be current."""
+    low, high = layout.byte_range
+    held = np.empty((high - low) // dtype.itemsize, dtype.numpy)
+    driver.copy_to_host(held.ctypes.data, pointer + low, held.nbytes, stream)
+    driver.synchronize(stream)
+    strides = [s * dtype.itemsize for s in layout.strides]
+    return np.ndarray(layout.shape, dtype.numpy, held, -low, strides)
+
+
 def _free(driver: Driver, device: Device, pointer: int, stream: int) -> None:
     try:
         with driver.current(device):

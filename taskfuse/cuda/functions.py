@@ -99,6 +99,19 @@ __device__ __forceinline__ T signed_shifted_right(T a, T b) {
   return (U)b < sizeof(T) * 8 ? a >> b : a < 0 ? -1 : 0;
 }
 
+// Philox 4x32 of ten rounds (Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", 2011)
+__device__ __forceinline__ unsigned philox(unsigned long long key, unsigned long long counter, unsigned long long place) {
+  unsigned left = (unsigned)key, right = (unsigned)(key >> 32);
+  unsigned a = (unsigned)counter, b = (unsigned)(counter >> 32), c = (unsigned)(place >> 2), d = (unsigned)(place >> 34);
+  for (int round = 0; round < 10; ++round) {
+    const unsigned long long first = (unsigned long long)a * 0xd2511f53u, second = (unsigned long long)c * 0xcd9e8d57u;
+    a = (unsigned)(second >> 32) ^ b ^ left, b = (unsigned)second, c = (unsigned)(first >> 32) ^ d ^ right, d = (unsigned)first;
+    left += 0x9e3779b9u, right += 0xbb67ae85u;
+  }
+  const unsigned word = (unsigned)place & 3;
+  return word == 0 ? a : word == 1 ? b : word == 2 ? c : d;
+}
+
 // 0 for shifts by the width and more
 template <typename T>
 __device__ __forceinline__ T unsigned_shifted_right(T a, T b) {

@@ -17,7 +17,7 @@ import numpy as np
 from taskfuse.cuda.arrays import ArrayView, Framework, Kinds, Unfit, is_on_host, numpy_dtype, stream_handle
 from taskfuse.cuda.code import Code, OnCompile
 from taskfuse.cuda.debug import REPORT_BYTES, empty_report, read_report
-from taskfuse.cuda.device_array import DeviceArray
+from taskfuse.cuda.device_array import DeviceArray, host_copy
 from taskfuse.cuda.frame import STREAM_WORD, Frame, MapSlot
 from taskfuse.cuda.kernel_interface import KernelInterface, interface_of
 from taskfuse.cuda.launch_plan import LaunchPlan, LaunchPlans, Workspace
@@ -31,6 +31,7 @@ from taskfuse.ir.values import NATIVE
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import check_count, wanted
 from taskfuse.kir.declarations import IntegerParam, ScalarParam, TensorParam
+from taskfuse.kir.promises import check_rises
 from taskfuse.options import read_options
 
 EARLIER_ERRORS = ("it may be the error of an earlier launch, which the driver tells of now; compute-sanitizer finds the place",)
@@ -201,7 +202,7 @@ class Launcher:
                 self.move(slot, addresses[slot.position])
         memory = self._lend_workspace(plan, plan.workspace, frame, stream) if plan.workspace is not None else None
         if plan.report is not None:
-            self._launch_reporting(plan, plan.report, frame, stream)
+            self._launch_reporting(plan, plan.report, frame, addresses, stream)
         else:
             status = frame.launch()
             if status:
@@ -251,9 +252,12 @@ class Launcher:
             self._check(self._driver.fill(begin, 0, space.zeroed, stream), "memory set")
         return memory
 
-    def _launch_reporting(self, plan: LaunchPlan, word: int, frame: Frame, stream: int) -> None:
+    def _launch_reporting(self, plan: LaunchPlan, word: int, frame: Frame, addresses: Sequence[int], stream: int) -> None:
         """Launch a debug build, and wait for it unless the stream records a graph. ``word``: that of the report."""
         limit = read_options().watchdog_ms
+        for table in () if self._driver.is_capturing(stream) else plan.tables:
+            elements = host_copy(self._driver, addresses[table.position], table.layout, table.param.dtype, stream)
+            check_rises(self.kernel, table.argument, table.param, elements, table.symbols)
         if frame.report == 0:
             frame.report = self._driver.host_buffer(REPORT_BYTES)
         ctypes.memmove(frame.report, empty_report(limit), REPORT_BYTES)
@@ -404,6 +408,8 @@ class Launcher:
             if plan is None:
                 plan = self._planner.plan([loan], views[:split], views[split:] if given is not None else None, device.ordinal, self._named(args))
                 self._plans.add(signature, plan)
+            for table in plan.tables:
+                check_rises(self.kernel, table.argument, table.param, hosts[table.position], table.symbols)
             held = [DeviceArray.empty(self._driver, v.layout.shape, v.dtype, device, handle) for v in views]
             for array, copy in zip(hosts[:split], held, strict=False):
                 dense = np.ascontiguousarray(array)

@@ -6,14 +6,16 @@ the variant that the signature allows, the launch shape and the parameters that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from taskfuse.cuda.arrays import Framework, Maker
 from taskfuse.cuda.driver import Device, Driver, Function
 from taskfuse.cuda.frame import EMPTY_FRAME, Frame, FrameLayout
+from taskfuse.cuda.layout import Layout
 from taskfuse.cuda.outputs import may_overlap
 from taskfuse.cuda.signature import Source
+from taskfuse.kir.declarations import TensorParam
 
 PLANS = 1024  # of one generation
 
@@ -32,6 +34,24 @@ class Workspace(NamedTuple):
     words: tuple[tuple[int, int], ...]
 
 
+class PromisedTable(NamedTuple):
+    """A table that the caller promises to rise.
+
+    Attributes:
+        argument: which one it is.
+        position: which array.
+        param: its declaration.
+        layout: where its elements lie.
+        symbols: the values of the extents.
+    """
+
+    argument: int
+    position: int
+    param: TensorParam
+    layout: Layout
+    symbols: Mapping[str, int]
+
+
 class LaunchPlan:
     """Launches of one kernel with arguments of one signature.
 
@@ -48,12 +68,13 @@ class LaunchPlan:
         ranges: of each array given, the bytes from its first to the end of its last element, relative to its address.
         apart: (position of an output given, position of another array, least, most): they overlap if their distance is between these.
         report: word of the frame for the address of a debug build's report.
+        tables: what debug builds check before a launch.
         frames: frames not in use.
     """
 
     __slots__ = (
         *("_driver", "_function", "_layout", "_maps", "apart", "context", "current", "device", "frames", "guarded", "kind", "makers", "ordinal"),
-        *("pointer", "pointers", "ranges", "report", "scalars", "source", "workspace"),
+        *("pointer", "pointers", "ranges", "report", "scalars", "source", "tables", "workspace"),
     )
 
     def __init__(
@@ -86,6 +107,7 @@ class LaunchPlan:
         self.scalars: tuple[tuple[int, int], ...] = ()
         self.workspace: Workspace | None = None
         self.report: int | None = None
+        self.tables: tuple[PromisedTable, ...] = ()
         self.frames: list[Frame] = []
         self._layout = EMPTY_FRAME
         self._maps: Sequence[tuple[int, int, int]] = ()

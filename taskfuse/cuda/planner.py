@@ -10,12 +10,13 @@ from taskfuse.cuda.code import Code
 from taskfuse.cuda.driver import Driver
 from taskfuse.cuda.fit import check_limits, launch_shape, prepare, refused
 from taskfuse.cuda.kernel_interface import KernelInterface
-from taskfuse.cuda.launch_plan import LaunchPlan
+from taskfuse.cuda.launch_plan import LaunchPlan, PromisedTable
 from taskfuse.cuda.layout import Layout, alignment_of, row_major
 from taskfuse.cuda.parameters import fill
 from taskfuse.errors import InputError, LaunchError, OutputError
 from taskfuse.kir.arguments import bind_symbols, check_rank, integer, wanted
 from taskfuse.kir.declarations import IntegerParam, TensorParam
+from taskfuse.kir.promises import promised
 from taskfuse.kir.variant import ArgumentLayout, Variant
 from taskfuse.reports.resources import LaunchShape
 
@@ -85,6 +86,7 @@ class Planner:
         shape = launch_shape(self.kernel, source, symbols)
         order = [p.name for _, p in self._inputs] + [p.name for p in self.kernel.outputs]
         plan = LaunchPlan(self._driver, kinds, place, source, makers, tuple(views[name].layout.byte_range for name in order), self._interface.touched)
+        plan.tables = tuple(PromisedTable(k, order.index(p.name), p, views[p.name].layout, symbols) for k, p in promised(self.kernel))
         if math.prod(shape.grid) * math.prod(shape.block) == 0:
             self._check_nothing_to_do(shape, views)
             return plan

@@ -128,6 +128,20 @@ def _float_of_bits(x: Array) -> Array:
     return np.asarray(x).view(f"f{x.dtype.itemsize}")
 
 
+def _philox(key: Array, counter: Array, place: Array) -> Array:
+    # Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", 2011: Philox 4x32, ten rounds
+    low, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
+    wide = [np.asarray(x).astype(np.uint64) for x in (key, counter, place)]
+    left, right = wide[0] & low, wide[0] >> shift
+    sequence, word = wide[2] >> np.uint64(2), wide[2] & np.uint64(3)
+    a, b, c, d = wide[1] & low, wide[1] >> shift, sequence & low, sequence >> shift
+    for _ in range(10):
+        first, second = a * np.uint64(0xD2511F53), c * np.uint64(0xCD9E8D57)
+        a, b, c, d = (second >> shift) ^ b ^ left, second & low, (first >> shift) ^ d ^ right, first & low
+        left, right = (left + np.uint64(0x9E3779B9)) & low, (right + np.uint64(0xBB67AE85)) & low
+    return np.asarray(np.select([word == 0, word == 1, word == 2], [a, b, c], d)).astype(np.asarray(key).dtype)
+
+
 def _clamp(x: Array, low: Array, high: Array) -> Array:
     return np.minimum(np.maximum(x, low), high)
 
@@ -440,6 +454,15 @@ _ROWS = (
         torch="",
     ),
     # three operands
+    Elementwise(
+        "philox",
+        ("key", "counter", "place"),
+        _SHIFT,
+        _philox,
+        Spelling(signed="(({T})philox({0}, {1}, {2}))", unsigned="(({T})philox({0}, {1}, {2}))"),
+        "Word ``place % 4`` of Philox 4x32 with ten rounds, of a key of 64 bits and a counter whose halves are ``counter`` and ``place // 4``. For integers.",
+        torch="",
+    ),
     Elementwise(
         "where",
         ("condition", "a", "b"),

@@ -268,13 +268,13 @@ def is_copy(expr: MathExpr) -> bool:
             return False
 
 
-def is_part(expr: MathExpr) -> bool:
-    """True if ``expr`` has elements of one tensor where a condition holds, and zeros elsewhere."""
+def padded_read(expr: MathExpr | None) -> Read | None:
+    """The element that a copy takes where it exists, if it copies elements of one tensor, and is 0 where they do not exist."""
     match expr:
-        case Select(operands=(Read(), Literal(value=value))):
-            return value == 0
+        case Select(operands=(Read() as read, Literal(value=value))) if is_same_number(value, 0):
+            return read
         case _:
-            return False
+            return None
 
 
 def map_exprs(expr: MathExpr) -> Iterator[Expr]:

@@ -4,6 +4,8 @@ Offsets ``t`` of G groups rise from 0 to M rows. With tiles of d rows, group g h
 ``t[g + 1]//d + g + 1 - (t[g]//d + g)`` numbers for them, which is what it needs, or one more. So the tiles of all groups have the numbers 0 to
 M//d + G - 1, whatever the offsets are, and the group of a number is found in the offsets alone (:class:`taskfuse.ir.scalar.UpperBound`).
 
+Maps in both directions stay inside for any offsets, so that no promise of a caller decides whether an access leaves its tensor.
+
 A tile near the end of the rows begins so far in front of its first row that it lies within the M rows: it holds rows that belong to others, too.
 """
 
@@ -61,14 +63,14 @@ class RowTiles:
         return self._held(self.first(tile))
 
     def tile(self, row: Expr) -> Expr:
-        """The tile that a row belongs to."""
+        """The tile that a row belongs to; some tile whatever the offsets are."""
         group = self.group_of(row)
-        return self.number(group) + (row - self.offset(group)) // self.size
+        return maximum(0, minimum(self.number(group) + (row - self.offset(group)) // self.size, self.count - 1))
 
     def place(self, row: Expr) -> Expr:
-        """The place of a row in the tile that it belongs to."""
+        """The place of a row in the tile that it belongs to; some place whatever the offsets are."""
         begin = self.offset(self.group_of(row))
-        return row - self._held(begin + (row - begin) // self.size * self.size)
+        return maximum(0, minimum(row - self._held(begin + (row - begin) // self.size * self.size), self.size - 1))
 
     def group_of(self, row: Expr) -> Expr:
         """The group that a row belongs to."""

@@ -25,7 +25,7 @@ from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, MemoryType, ParallelType
 from taskfuse.lowering.completion import has_copies_of_threads
-from taskfuse.lowering.domains import backward, bound, digit_values, digits, divides
+from taskfuse.lowering.domains import ancestors, backward, bound, digit_values, digits, divides
 from taskfuse.lowering.plan import LoopVariables, Walk
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
 from taskfuse.schedule.order import Tree
@@ -208,7 +208,10 @@ class GridStrideLoops:
         loop = self._shared_loops.path[tv][0]
         if (made is None and tv.loop[0] is not tv.root[0]) or any(self._is_needed(x, loop, condition) for x in loop.axes):
             return None
-        return loop, _Ragged((), 0, condition) if made is None else _Ragged(made.maps, made.sources.index(tv.root[0]), condition)
+        if made is None:
+            return loop, _Ragged((), 0, condition)
+        counting = [a for a, inner in self._around(tv) if inner is not loop and tv.schedule.ptype(a).is_loop and made.result in ancestors(tv, (a,))]
+        return None if counting else (loop, _Ragged(made.maps, made.sources.index(tv.root[0]), condition))
 
     def _is_needed(self, tv: TensorView, loop: Loop, condition: Expr) -> bool:
         """Whether something outside a loop reads elements of a tensor that do not meet a condition on the tile."""

@@ -8,7 +8,7 @@ from taskfuse.ir.axes import Axis, Rasterize, Resize, Split, is_map_symbol, iter
 from taskfuse.ir.expr import Assemble, Gather, Read, Reduction, Update
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, Max, conjuncts, const, elements_of, eq, ge, lt, minimum, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, Max, conjuncts, const, eq, ge, lookups_of, lt, minimum, prove, simplify, substitute, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.lowering.completion import has_copies_of_threads
@@ -263,5 +263,5 @@ class IndexMaps:
 
 
 def has_values(read: Read) -> bool:
-    """True if the index of a read depends on data: it has symbols of values, or elements of tables."""
-    return any(elements_of(e) or any(is_map_symbol(name) and name[0] == "v" for name in e.free) for e in read.index)
+    """True if the index of a read depends on data: it has symbols of values, or looks up elements of tables."""
+    return any(lookups_of(e) or any(is_map_symbol(name) and name[0] == "v" for name in e.free) for e in read.index)

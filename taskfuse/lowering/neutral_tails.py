@@ -1,4 +1,4 @@
-"""Loops that end where their terms do.
+"""Loops that end where their terms do, or where nobody reads what they sum up (:mod:`taskfuse.lowering.unread_results`).
 
 A ragged or masked axis is as long as its longest row; past the end of a row its terms are neutral by definition. A loop over such an axis runs to the end
 of the row where that is known before it: a function of extents, of block indices, of loops around it, and of elements of tables. All roles compute it
@@ -13,13 +13,33 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Literal, Operand, Pointwise, Read, Reduction, Select, View, is_same_number
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import And, Compare, CompareOp, Expr, and_, ceildiv, elements_of, ge, integers_of, lt, maximum, prove, select, simplify, substitute, sym
+from taskfuse.ir.scalar import (
+    TRUE,
+    And,
+    Compare,
+    CompareOp,
+    Expr,
+    Facts,
+    and_,
+    ceildiv,
+    elements_of,
+    ge,
+    integers_of,
+    lt,
+    maximum,
+    prove,
+    select,
+    simplify,
+    substitute,
+    sym,
+)
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.lowering.index_maps import IndexMaps
 from taskfuse.lowering.plan import base_name
 from taskfuse.lowering.thread_ranges import hardware_index
+from taskfuse.lowering.unread_results import condition_of_reads, somewhere
 from taskfuse.schedule.shared_loops import Loop
 
 _SAME = (ELEMENTWISE["copy"],)
@@ -87,6 +107,7 @@ def find_ends(index_maps: IndexMaps, indexes_registers: Callable[[TensorView, Lo
         alone = all(among(tv, reducing) or index_maps.memory[tv] is MemoryType.Local for tv in loop.axes)
         types = (*BLOCK_TYPES, *THREAD_TYPES) if alone else BLOCK_TYPES  # threads that wait for each other inside make equally many trips
         ends = [_end_of(loop, tv, index_maps, types) for tv in reducing]
+        ends = [_end_where_read(loop, tv, index_maps, types) if end is None else end for tv, end in zip(reducing, ends, strict=True)]
         if not ends or None in ends or not _ends_unseen(fusion, loop, reducing) or any(indexes_registers(tv, loop) for tv in loop.axes):
             continue
         found[loop] = simplify(maximum(0, *(e for e in ends if e is not None)), index_maps.ranges.facts)
@@ -112,7 +133,7 @@ def _end_of(loop: Loop, tv: TensorView, index_maps: IndexMaps, types: tuple[Para
     fusion = index_maps.fusion
     expr = fusion.definition(tv)
     assert isinstance(expr, Reduction)
-    facts, task = index_maps.ranges.facts, index_maps.tree.place[tv]
+    facts = index_maps.ranges.facts
     for k, root in enumerate(tv.root):
         end = end_of_terms(fusion, expr, k) if root.is_reduction else None
         if end is None:
@@ -126,14 +147,45 @@ def _end_of(loop: Loop, tv: TensorView, index_maps: IndexMaps, types: tuple[Para
         weight = simplify(substitute(value, {name: sym(name) + 1}) - value, facts)
         if name in weight.free or not prove(ge(weight, 1), facts) or not prove(ge(first, 0), index_map.facts):
             continue
-        indices = {base_name(p, task): hardware_index(p) - index_maps.ranges.range(task, p).start for p in types}
         around = {index_maps.variables.name(outer) for outer in index_maps.shared_loops.path[tv][: loop.depth]}
         if not around.isdisjoint(value.free):  # the outermost loop over the axis ends early
             continue
-        end = substitute(end, index_maps.point(tv, index_map))
-        if integers_of(end) <= around | indices.keys() | fusion.dims.keys():
-            end = substitute(ceildiv(end, weight), indices)
-            rows = (c for e in elements_of(end) for c in (ge(e.index, 0), lt(e.index, e.size)))
-            there = [c for c in dict.fromkeys(rows) if not prove(c, facts)]
-            return select(and_(*there), end, 0) if there else end  # where there is no such row there is no work
+        found = _known_before(substitute(end, index_maps.point(tv, index_map)), loop, tv, index_maps, types)
+        if found is not None:
+            return _where_it_exists(ceildiv(found, weight), facts)
     return None
+
+
+def _end_where_read(loop: Loop, tv: TensorView, index_maps: IndexMaps, types: tuple[ParallelType, ...]) -> Expr | None:
+    """The trips of the outermost loop over the reduced axes of ``tv``: none if it is known before that nobody reads what is summed up in it."""
+    path = index_maps.shared_loops.path[tv]
+    condition = condition_of_reads(index_maps.fusion, tv)
+    reduced = [k for k, (a, outer) in enumerate(zip(tv.loop, path, strict=True)) if a.is_reduction and outer in path]
+    if condition is None or not reduced or path[reduced[0]] is not loop:
+        return None
+    index_map = index_maps.reading(tv)
+    logical = [k for k, root in enumerate(tv.root) if not root.is_reduction]
+    if any(tv.root[k] not in index_map.values for k in logical):
+        return None
+    point = {f"i{place}": index_map.values[tv.root[k]] for place, k in enumerate(logical)}
+    known = {index_maps.variables.name(outer) for outer in path[: loop.depth]} | {base_name(p, index_maps.tree.place[tv]) for p in types}
+    found = somewhere(substitute(condition, point), known | index_maps.fusion.dims.keys(), index_map.facts)
+    if found is TRUE:
+        return None
+    trips = _known_before(select(found, tv.loop[reduced[0]].extent, 0), loop, tv, index_maps, types)
+    return None if trips is None else _where_it_exists(trips, index_maps.ranges.facts)
+
+
+def _known_before(e: Expr, loop: Loop, tv: TensorView, index_maps: IndexMaps, types: tuple[ParallelType, ...]) -> Expr | None:
+    """An expression at the code of ``tv`` in hardware indices, if it is known before a loop; ``None`` if it is not."""
+    task = index_maps.tree.place[tv]
+    indices = {base_name(p, task): hardware_index(p) - index_maps.ranges.range(task, p).start for p in types}
+    around = {index_maps.variables.name(outer) for outer in index_maps.shared_loops.path[tv][: loop.depth]}
+    return substitute(e, indices) if integers_of(e) <= around | indices.keys() | index_maps.fusion.dims.keys() else None
+
+
+def _where_it_exists(trips: Expr, facts: Facts) -> Expr:
+    """Trips, or none where the table that decides them has no such element: there is no work."""
+    rows = (c for e in elements_of(trips) for c in (ge(e.index, 0), lt(e.index, e.size)))
+    there = [c for c in dict.fromkeys(rows) if not prove(c, facts)]
+    return select(and_(*there), trips, 0) if there else trips

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taskfuse.ir.expr import Gather, is_copy
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Facts, const, is_multiple, prove, simplify, substitute
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Facts, and_, const, is_multiple, prove, simplify, substitute
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import AsyncCopy, VectorCopy
@@ -63,9 +63,18 @@ def async_copy(st: Statements, tv: TensorView) -> list[PStmt]:
         index_map = _whole(st, tv, index_map, out, source, width.value)
     at = {ATOM: const(0)}
     index_map = replace(index_map, tails=tuple(substitute(g, at) for g in index_map.tails), guards=tuple(substitute(g, at) for g in index_map.guards))
-    valid, index_map = st.past_the_end(tv, index_map)
+    inside, index_map = st.past_the_end(tv, index_map)
+    valid = and_(inside, _exists(st, tv, index_map))
     stmt = AsyncCopy(_first(st.indexer.write(tv, index_map), index_map.facts), _first(source, index_map.facts), width.value, valid)
     return [st.statement(tv, stmt, index_map, index_map.guards)]
+
+
+def _exists(st: Statements, tv: TensorView, index_map: IndexMap) -> Expr:
+    """The condition under which the elements of a padded copy exist: all of them, or none."""
+    condition = st.operands(tv, index_map)[1][0]
+    if ATOM in condition.free:
+        raise refused(tv, f"whether an element exists depends on its place in the vector: {condition}", "copy element by element, or along another axis")
+    return condition
 
 
 def _first(access: Access, facts: Facts) -> Access:

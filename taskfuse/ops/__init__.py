@@ -15,13 +15,18 @@ from taskfuse.ops import (
     jagged,
     linalg,
     missing,
+    number_parts,
     order,
+    padded_groups,
     pointwise,
+    random,
     rearrange,
     reduce,
+    resample,
     scan,
     select,
     views,
+    windows,
 )
 from taskfuse.ops import einsum as products
 from taskfuse.ops import gather as gathers
@@ -38,16 +43,21 @@ from taskfuse.ops.indexing import *
 from taskfuse.ops.jagged import *
 from taskfuse.ops.linalg import *
 from taskfuse.ops.missing import *
+from taskfuse.ops.number_parts import *
 from taskfuse.ops.operators import Operators
 from taskfuse.ops.order import *
+from taskfuse.ops.padded_groups import *
 from taskfuse.ops.pointwise import *
+from taskfuse.ops.random import *
 from taskfuse.ops.rearrange import *
 from taskfuse.ops.reduce import *
 from taskfuse.ops.registry import supports
+from taskfuse.ops.resample import *
 from taskfuse.ops.scan import *
 from taskfuse.ops.scatter import *
 from taskfuse.ops.select import *
 from taskfuse.ops.views import *
+from taskfuse.ops.windows import *
 
 __all__: list[str] = ["supports"]
 __all__ += activations.__all__
@@ -62,13 +72,18 @@ __all__ += grouped.__all__
 __all__ += jagged.__all__
 __all__ += linalg.__all__
 __all__ += missing.__all__
+__all__ += number_parts.__all__
 __all__ += order.__all__
+__all__ += padded_groups.__all__
 __all__ += pointwise.__all__
+__all__ += random.__all__
 __all__ += rearrange.__all__
 __all__ += reduce.__all__
+__all__ += resample.__all__
 __all__ += scan.__all__
 __all__ += scatters.__all__
 __all__ += select.__all__
 __all__ += views.__all__
+__all__ += windows.__all__
 
 bind_operators(Operators())

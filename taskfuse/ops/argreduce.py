@@ -48,11 +48,11 @@ def _position(op: str, combine: str, x: TensorView, axis: int | None, keepdims: 
         raise shape_error(op, f"{described(x)} may have no element to choose from", "declare the extent with tf.dim(..., min=1)")
     with x.fusion.call():
         extreme = reduce_axes(x, axes, COMBINES[combine], x.dtype, keepdims=False)
-        found = _first(_equal(x, extreme, axes), axes)
+        found = first_position(equal_to(x, extreme, axes), axes)
         return expand_dims(found, axes) if keepdims else found
 
 
-def _equal(x: TensorView, extreme: TensorView, axes: tuple[int, ...]) -> TensorView:
+def equal_to(x: TensorView, extreme: TensorView, axes: tuple[int, ...]) -> TensorView:
     """True where ``x`` is equal to its extreme over ``axes``: NaN if an element is NaN."""
     own, kept = broadcast_read(x, x.shape), Read(extreme, tuple(iteration_symbol(d) for d in range(x.ndim) if d not in axes))
     same = define_pointwise(x.fusion, ELEMENTWISE["eq"], x.shape, (own, kept), bool_)
@@ -63,12 +63,13 @@ def _equal(x: TensorView, extreme: TensorView, axes: tuple[int, ...]) -> TensorV
     return define_pointwise(x.fusion, ELEMENTWISE["logical_or"], x.shape, reads, bool_)
 
 
-def _first(chosen: TensorView, axes: tuple[int, ...]) -> TensorView:
-    """The least row-major position over ``axes`` at which ``chosen`` is true."""
+def first_position(chosen: TensorView, axes: tuple[int, ...], position: Expr | None = None) -> TensorView:
+    """The least position at which ``chosen`` is true: an expression over its iteration symbols, by default that in row-major order over ``axes``."""
     location = caller()
-    position: Expr = ZERO
-    for d in axes:
-        position = position * chosen.shape[d] + iteration_symbol(d)
+    if position is None:
+        position = ZERO
+        for d in axes:
+            position = position * chosen.shape[d] + iteration_symbol(d)
     least = COMBINES["minimum"]
     nowhere = Literal(least.neutral(int64), int64)
     operands = (broadcast_read(chosen, chosen.shape), IndexValue(position), nowhere)

@@ -99,6 +99,15 @@ def extent(op: str, fusion: Fusion, value: object) -> Expr:
 
     Raises :class:`ShapeError` if it is negative or not an expression.
     """
+    found = _expression(op, fusion, value)
+    if prove(lt(found, 0), fusion.facts()):
+        raise shape_error(op, f"extent {found} is negative")
+    check_divisors(op, f"extent {found}", found, fusion.facts())
+    return found
+
+
+def _expression(op: str, fusion: Fusion, value: object) -> Expr:
+    """An integer as an expression; its symbols become dimensions of ``fusion``. Raises :class:`ShapeError` if it is none."""
     match value:
         case Dim():
             _declare(fusion, value.bound)
@@ -116,9 +125,6 @@ def extent(op: str, fusion: Fusion, value: object) -> Expr:
         case _:
             raise shape_error(op, f"{value!r} is not an extent", "use an int, a name such as 'S', an expression such as '4*S', or tf.dim(...)")
     _declare(fusion, found)
-    if prove(lt(found, 0), fusion.facts()):
-        raise shape_error(op, f"extent {found} is negative")
-    check_divisors(op, f"extent {found}", found, fusion.facts())
     return found
 
 
@@ -175,7 +181,10 @@ def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, lo
         raise dtype_error("table", f"{wanted.name} is not a type that a table may have", "use int32 or int64")
     if not _is_identifier(name) or is_map_symbol(name) or name in fusion.dims:
         raise FusionError(fusion=fusion.name, reason=f"{name!r} is not a name for a table", help="use an identifier that no dimension has", location=caller())
-    known = Table(extent("table", fusion, low), extent("table", fusion, high), rising)
+    least, most = (_expression("table", fusion, e) for e in (low, high))
+    for e in (least, most):
+        check_divisors("table", f"bound {e}", e, fusion.facts())
+    known = Table(least, most, rising)
     made = fusion.add_input(fusion.new_tensor([axis(e) for e in _shape("table", fusion, size)], wanted, name=name, location=caller()))
     fusion.tables[made] = known
     return made

@@ -71,6 +71,7 @@ __all__ = [
     "mul",
     "ne",
     "neg",
+    "philox",
     "pow",
     "reciprocal",
     "relu",
@@ -535,6 +536,12 @@ def float_bits(x: Value) -> TensorView:
 def float_of_bits(x: Value) -> TensorView:
     """The float32 with the bits of a uint32, or the float64 with those of a uint64: the inverse of ``float_bits``."""
     return pointwise(ELEMENTWISE["float_of_bits"], (x,))
+
+
+@elementwise
+def philox(key: Value, counter: Value, place: Value) -> TensorView:
+    """Word ``place % 4`` of Philox 4x32 with ten rounds, of a key of 64 bits and a counter whose halves are ``counter`` and ``place // 4``. For integers."""
+    return pointwise(ELEMENTWISE["philox"], (key, counter, place))
 
 
 @elementwise

@@ -1,4 +1,4 @@
-"""Products of ragged groups of rows, each with a matrix of its own."""
+"""Products of ragged groups: of rows, each with a matrix of its own, or of terms."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from taskfuse.ir.scalar import ONE, ZERO, Const, ge, prove, sym, wrap
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import check_tensor, common_fusion, described, shape_error
+from taskfuse.ops.jagged import jagged_to_padded_dense
 from taskfuse.ops.linalg import matmul
 from taskfuse.ops.registry import OpKind, op, promoted
-from taskfuse.ops.views import view
+from taskfuse.ops.views import permute, view
 
 __all__ = ["grouped_matmul"]
 
@@ -24,34 +25,49 @@ each tile of a group reads its matrix again, and blocks do not keep step, as som
 
 
 @op(OpKind.PRODUCT, promoted, torch="_grouped_mm", numpy="")
-def grouped_matmul(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike | None = None) -> TensorView:
-    """The rows ``offsets[g]`` to ``offsets[g + 1]`` of ``a [M, K]`` times matrix g of ``b [G, K, N]``, for each group g: ``[M, N]``.
+def grouped_matmul(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike | None = None, *, tile: int | None = None) -> TensorView:
+    """The products of groups that ``offsets`` cut one axis into, for any offsets, also of empty groups.
 
-    It is a batch of products of tiles of 128 or 256 rows (:mod:`taskfuse.ir.row_tiles`), whose number does not depend on the offsets: one kernel serves all
-    of them.
-    Products and sums are those of :func:`matmul`.
+    - ``a [M, K]``, ``b [G, K, N]``: rows ``offsets[g]`` to ``offsets[g + 1]`` of ``a`` times matrix g of ``b``. ``[M, N]``
+    - ``a [M, K]``, ``b [K, N]``: the terms ``offsets[g]`` to ``offsets[g + 1]`` of the product, for each group g by itself. ``[G, M, N]``
+
+    Groups of rows are a batch of products of tiles of rows (:mod:`taskfuse.ir.row_tiles`), whose number does not depend on the offsets: one kernel serves
+    all of them. Products and sums are those of :func:`matmul`.
 
     Args:
-        a: the rows, group by group.
-        b: the matrices.
-        offsets: a table of G + 1 positions in the rows of ``a``, declared with ``high=M, rising=True``.
+        a: the rows, group by group; or all columns of the groups, side by side.
+        b: the matrices; or all rows of the groups.
+        offsets: a table of G + 1 positions in M, declared with ``high=M, rising=True``; or in K, declared with ``high=K``.
         dtype: of the result; by default the promoted dtype.
+        tile: rows of a tile of groups of rows; by default 128, or 256 where groups have 129 to 512 on average.
 
     Raises:
         FusionError: ``offsets`` is not a table.
-        ShapeError: the shapes do not fit, the offsets are of other rows, or there may be fewer than 128 rows and their number is not a constant.
+        ShapeError: the shapes do not fit, the offsets are of another axis, or there may be fewer rows than a tile has and their number is not a constant.
         DTypeError: as :func:`matmul`.
     """
     name = "grouped_matmul"
     for tv in (a, b, offsets):
         check_tensor(name, tv)
     fusion = common_fusion(name, (a, b, offsets))
-    if a.ndim != 2 or b.ndim != 3 or a.shape[1] is not b.shape[1]:
-        raise shape_error(name, f"{described(a)} and {described(b)} are not rows [M, K] and matrices [G, K, N]")
-    known = fusion.tables.get(offsets)
-    if known is None:
+    if a.ndim != 2 or b.ndim not in (2, 3) or a.shape[1] is not b.shape[-2]:
+        raise shape_error(name, f"{described(a)} and {described(b)} are not rows [M, K] and matrices [G, K, N], nor matrices [M, K] and [K, N]")
+    if offsets not in fusion.tables:
         reason = f"{described(offsets)} is not a table"
         raise FusionError(fusion=fusion.name, reason=reason, help="declare it with tf.table(..., rising=True)", location=caller())
+    with fusion.call():
+        return _by_rows(a, b, offsets, dtype, tile) if b.ndim == 3 else _by_terms(a, b, offsets, dtype)
+
+
+def _by_terms(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike | None) -> TensorView:
+    """The groups of terms, each padded with zeros; loops over terms end with each group."""
+    terms = a.shape[1]
+    left, right = (jagged_to_padded_dense(x, offsets, terms) for x in (permute(a, (1, 0)), b))
+    return matmul(permute(left, (0, 2, 1)), right, dtype)
+
+
+def _by_rows(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike | None, tile: int | None) -> TensorView:
+    name, fusion, known = "grouped_matmul", a.fusion, a.fusion.tables[offsets]
     rows, groups = a.shape[0], b.shape[0]
     if not known.rises or known.low is not ZERO or known.high is not rows or offsets.shape[0] is not groups + 1:
         raise shape_error(
@@ -64,16 +80,18 @@ def grouped_matmul(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTy
     i, j, k = map(iteration_symbol, range(3))
     if groups is ONE or rows is ONE:  # one matrix for all rows: the only one, or that of the only row
         only = ZERO if groups is ONE else RowTiles(sym(offsets.name), groups, rows, 1).group_of(ZERO)
-        with fusion.call():
-            return matmul(a, view(b, "of_rows", b.shape[1:], (only, i, j)), dtype)
-    size = 2 * TILE if isinstance(rows, Const) and isinstance(groups, Const) and 1 < rows.value / (TILE * groups.value) <= FEW_TILES else TILE
-    if not prove(ge(rows, TILE), fusion.facts()):
+        return matmul(a, view(b, "of_rows", b.shape[1:], (only, i, j)), dtype)
+    if tile is None:
+        tile = 2 * TILE if isinstance(rows, Const) and isinstance(groups, Const) and 1 < rows.value / (TILE * groups.value) <= FEW_TILES else TILE
+    if tile < 1:
+        raise shape_error(name, f"a tile of {tile} rows", "a tile has rows")
+    size = tile
+    if not prove(ge(rows, tile), fusion.facts()):
         if not isinstance(rows, Const) or rows.value < 1:
-            raise shape_error(name, f"{described(a)} may have fewer than {TILE} rows", f"declare their number with tf.dim(..., min={TILE})")
+            raise shape_error(name, f"{described(a)} may have fewer than {tile} rows", f"declare their number with tf.dim(..., min={tile})")
         size = rows.value
     tiles = RowTiles(sym(offsets.name), groups, rows, size)
-    with fusion.call():
-        factor = view(a, "row_tiles", (tiles.count, wrap(size), a.shape[1]), (tiles.start(i) + j, k))
-        matrix = view(b, "of_tiles", (tiles.count, *b.shape[1:]), (tiles.group(i), j, k))
-        product = matmul(factor, matrix, dtype)
-        return view(product, "rows_of_tiles", (rows, b.shape[2]), (tiles.tile(i), tiles.place(i), j))
+    factor = view(a, "row_tiles", (tiles.count, wrap(size), a.shape[1]), (tiles.start(i) + j, k))
+    matrix = view(b, "of_tiles", (tiles.count, *b.shape[1:]), (tiles.group(i), j, k))
+    product = matmul(factor, matrix, dtype)
+    return view(product, "rows_of_tiles", (rows, b.shape[2]), (tiles.tile(i), tiles.place(i), j))

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from taskfuse.ops.registry import missing
 
-__all__ = ["dropout", "nonzero", "rand", "randn", "searchsorted", "unique"]
+__all__ = ["nonzero", "searchsorted", "unique"]
 
 _ORDER = "elements would move between all threads in an order that depends on data"
 _SHAPE = "the shape of its result depends on data"
-_RANDOM = "a kernel is a function of its arguments and has no state of its own"
-_NUMBERS = "make the numbers with the framework, and pass them as an input"
 
 
 searchsorted = missing("searchsorted", _ORDER, "count the bounds that are less: tf.sum of tf.lt")
 nonzero = missing("nonzero", _SHAPE, "keep the mask, and choose with tf.where")
 unique = missing("unique", _SHAPE, "call the framework before the kernel")
-rand = missing("rand", _RANDOM, _NUMBERS)
-randn = missing("randn", _RANDOM, _NUMBERS)
-dropout = missing("dropout", _RANDOM, "pass a mask as an input, and choose with tf.where")

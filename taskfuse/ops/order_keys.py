@@ -31,10 +31,14 @@ def _unsigned(bits: int) -> DType:
     return {8: uint8, 16: uint16, 32: uint32, 64: uint64}[bits]
 
 
+def index_values(like: TensorView, index: Expr, dtype: DType) -> TensorView:
+    """An expression over the iteration symbols of a tensor, for each of its elements."""
+    return define_pointwise(like.fusion, ELEMENTWISE["copy" if dtype is int64 else "cast"], like.shape, (IndexValue(index),), dtype)
+
+
 def index_along(like: TensorView, axis: int, dtype: DType) -> TensorView:
     """The index of each element of a tensor along a dimension."""
-    index = (IndexValue(iteration_symbol(axis)),)
-    return define_pointwise(like.fusion, ELEMENTWISE["copy" if dtype is int64 else "cast"], like.shape, index, dtype)
+    return index_values(like, iteration_symbol(axis), dtype)
 
 
 def rank_dtype(dtype: DType) -> DType:
@@ -115,11 +119,11 @@ class KeyLayout:
         """The dtype of the keys."""
         return uint32 if rank_width(self.dtype) + self.index_bits + 1 <= 32 else uint64
 
-    def keys(self, x: TensorView) -> TensorView:
-        """The keys of all elements: no two along the dimension are equal."""
+    def keys(self, x: TensorView, index: Expr | None = None) -> TensorView:
+        """The keys of all elements: no two along the dimension are equal. ``index`` is another index than that along the dimension, over iteration symbols."""
         key = self.key
         rank = cast_tensor(rank_bits(x, self.descending), key)
-        lower = _of("left_shift", index_along(x, self.axis, key), 1)
+        lower = _of("left_shift", index_values(x, iteration_symbol(self.axis) if index is None else index, key), 1)
         if x.dtype.is_float:
             negative = _of("eq", _float_bits(x), 1 << (rank_width(x.dtype) - 1))
             lower = _of("bitwise_or", lower, cast_tensor(negative, key))

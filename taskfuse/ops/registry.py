@@ -139,6 +139,11 @@ def floating(dtypes: Sequence[DType]) -> DType | None:
     return dtypes[0] if dtypes[0].is_float else float64
 
 
+def floating_only(dtypes: Sequence[DType]) -> DType | None:
+    """The dtype of the first operand, which is a float."""
+    return dtypes[0] if dtypes[0].is_float else None
+
+
 def total(dtypes: Sequence[DType]) -> DType | None:
     """The dtype of the first operand; int64 or uint64 for bool and integers."""
     return total_dtype(dtypes[0])

@@ -96,7 +96,7 @@ def cat(tensors: Sequence[TensorView], dim: int = 0, form: CatForm | str = CatFo
                     Read(tv, tuple(here - start if d == place else s for d, s in enumerate(symbols)), _between(here, start, end, offsets[-1]))
                     for tv, start, end in zip(parts, offsets, offsets[1:], strict=False)
                 ]
-                return _select(fusion, "cat", shape, reads, dtype)
+                return define_select(fusion, "cat", shape, reads, dtype)
             case CatForm.SCATTER:
                 places = [tuple(here + start if d == place else s for d, s in enumerate(symbols)) for start in offsets[:-1]]
                 return _assemble(fusion, shape, parts, places, dtype)
@@ -124,7 +124,7 @@ def stack(tensors: Sequence[TensorView], dim: int = 0, form: CatForm | str = Cat
             case CatForm.GATHER:
                 index = symbols[:place] + symbols[place + 1 :]
                 reads = [Read(tv, index, TRUE if len(parts) == 1 else eq(symbols[place], wrap(k))) for k, tv in enumerate(parts)]
-                return _select(fusion, "stack", shape, reads, dtype)
+                return define_select(fusion, "stack", shape, reads, dtype)
             case CatForm.SCATTER:
                 places = [(*symbols[:place], wrap(k), *symbols[place : first.ndim]) for k in range(len(parts))]
                 return _assemble(fusion, shape, parts, places, dtype)
@@ -178,7 +178,7 @@ def pad(x: TensorView, widths: Widths, value: bool | int | float | None = None, 
     symbols = [iteration_symbol(d) for d in range(x.ndim)]
     index = tuple(s - before for s, (before, _) in zip(symbols, pairs, strict=True))
     valid = and_(*(_between(s, b, b + e, t) for s, (b, _), e, t in zip(symbols, pairs, x.shape, shape, strict=True)))
-    return _select(x.fusion, "pad", shape, (Read(x, index, valid), fill), x.dtype)
+    return define_select(x.fusion, "pad", shape, (Read(x, index, valid), fill), x.dtype)
 
 
 def _pairs(x: TensorView, widths: object) -> list[tuple[Expr, Expr]]:
@@ -249,7 +249,7 @@ def _between(position: Expr, start: Expr, end: Expr, total: Expr) -> Expr:
     return and_(above, below)
 
 
-def _select(fusion: Fusion, label: str, shape: Shape, operands: Sequence[Operand], dtype: DType) -> TensorView:
+def define_select(fusion: Fusion, label: str, shape: Shape, operands: Sequence[Operand], dtype: DType) -> TensorView:
     location = caller()
     out = fusion.new_tensor([axis(e) for e in shape], dtype, location=location)
     return fusion.define(Select(out, label, tuple(operands), location))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from taskfuse.ir.atoms import ATOMS, SCALAR, VECTOR, Atom, Bounds, Instruction
 from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.contraction import computes
-from taskfuse.ir.expr import Gather, MathExpr, is_copy, is_part
+from taskfuse.ir.expr import Gather, MathExpr, is_copy, padded_read
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.schedule import layouts
@@ -94,7 +94,9 @@ def cover(call: Call, atom: Atom, positions: tuple[int, ...]) -> None:
 
 def _copies(atom: Atom, expr: MathExpr) -> bool:
     """True if an atom copies what ``expr`` takes at indices that are data, or writes zeros outside a part of a tensor."""
-    return (atom.instruction is Instruction.VECTOR and isinstance(expr, Gather)) or (atom.bounds is Bounds.FILL and is_part(expr))
+    if atom.instruction is Instruction.VECTOR:
+        return isinstance(expr, Gather)
+    return atom.bounds in (Bounds.FILL, Bounds.ZERO) and padded_read(expr) is not None
 
 
 def _check_contraction(call: Call, atom: Atom) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.contraction import MatrixAxes, axes_of_index, computes, factors
-from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, View, reads
+from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, Select, View, padded_read, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, TRUE, Const, const, ge, is_multiple, prove
@@ -32,13 +32,14 @@ class Operand:
     """A factor.
 
     Attributes:
-        tensor: the input that contains it: that of the other factor, too, in ``x @ x.T``.
+        tensor: the input that contains it: that of the other factor, too, in ``x @ x.T``. Or the padded copy of one.
         position: its position among the operands of the contraction.
         is_whole: it is read at axes of the contraction alone. Else batch axes decide, by any expression, which matrix of the tensor is read, or where
             its rows begin.
         is_k_major: k, not m or n, is the last, contiguous axis of the tensor.
         is_bulk: the copy engine can read it.
         size: bytes of one access if threads copy it.
+        is_padded: it is a copy of rows of an input, some of which are zeros instead: threads make it.
     """
 
     tensor: TensorView
@@ -47,6 +48,7 @@ class Operand:
     is_k_major: bool
     is_bulk: bool
     size: int
+    is_padded: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,18 +200,20 @@ def _contraction(fusion: Fusion, exprs: Sequence[MathExpr]) -> Reduction:
 
 def _behind(fusion: Fusion, exprs: Sequence[MathExpr], result: TensorView) -> tuple[tuple[TensorView, ...], tuple[Reduction, ...], tuple[TensorView, ...]]:
     """The other tensors that are computed, producers first: those of the epilogue, reductions of them, and what is computed from these."""
+    made_by = fusion.definition(result)
+    factors_made = [r.tensor for r in storage_reads(fusion, made_by) if _padded_source(fusion, r.tensor) is not None] if made_by is not None else []
     epilogue: list[TensorView] = []
     reductions: list[Reduction] = []
     finals: list[TensorView] = []
     for expr in exprs:
         tv = expr.output
-        if tv is result or not has_code(fusion, expr):
+        if tv is result or not has_code(fusion, expr) or among(tv, factors_made):
             continue
         sources = [read.tensor for read in storage_reads(fusion, expr)]
         after = [t for t in sources if among(t, finals) or any(t is r.output for r in reductions)]
         if isinstance(expr, Reduction) and not after and len(sources) == 1 and (sources[0] is result or among(sources[0], epilogue)):
             reductions.append(expr)
-        elif not isinstance(expr, Pointwise | View):
+        elif not isinstance(expr, Pointwise | View | Select):
             raise refuse(fusion, "matmul", f"{tv.name} is not computed element by element", "leave it to a fusion of its own")
         elif not after:
             epilogue.append(tv)
@@ -325,18 +329,22 @@ def _reduced(result: TensorView) -> int:
 
 def _operand(fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: int, read: Read, row: int, axes: MatrixAxes) -> Operand:
     tv = read.tensor
-    if not tv.is_input:
+    facts = fusion.facts()
+    source = _padded_source(fusion, tv)
+    if not tv.is_input and source is None:
         raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
     if any(u is not expr and u in exprs for u in storage_uses(fusion, tv)):
         raise refuse(fusion, "matmul", f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
     whole = at_axes(expr.output, read)
-    if not all(w or c for w, c in zip(whole, chosen_by_batch(read, row, axes), strict=True)) or not whole[-1] or read.valid is not TRUE:
+    chosen = chosen_by_batch(read, row, axes)
+    if not all(w or (c and source is None) for w, c in zip(whole, chosen, strict=True)) or not whole[-1] or read.valid is not TRUE:
         index = ", ".join(map(str, read.index))
         raise refuse(fusion, "matmul", f"{expr.output.name} reads {tv.name} at [{index}]", "pass slices and reshaped arrays as inputs")
     last = iteration_position(read.index[-1])
     if last not in (row, axes.k):
         raise refuse(fusion, "matmul", f"the last axis of {tv.name} is a batch axis", "make rows, columns or k contiguous")
-    facts = fusion.facts()
+    if source is not None:
+        return Operand(tv, place, True, last == axes.k, False, copy_bytes(source, facts), is_padded=True)
     return Operand(tv, place, all(whole), last == axes.k, is_bulk(tv, facts), copy_bytes(tv, facts))
 
 
@@ -352,6 +360,18 @@ def at_axes(result: TensorView, read: Read) -> list[bool]:
 def chosen_by_batch(read: Read, row: int, axes: MatrixAxes) -> list[bool]:
     """For each axis of a factor, whether batch axes alone decide where it is read, or from where on along the axis ``row`` of the contraction."""
     return [axes_of_index([e]).issubset(axes.batch) or axes_of_index([e - iteration_symbol(row)]).issubset(axes.batch) for e in read.index]
+
+
+def _padded_source(fusion: Fusion, tv: TensorView) -> TensorView | None:
+    """The input of which threads can copy what a padded tensor takes, several elements at once: whether they exist does not depend on the last axis."""
+    padded = padded_read(fusion.definition(tv))
+    if padded is None or tv.is_output:
+        return None
+    read, last = resolve(fusion, padded), iteration_symbol(tv.ndim - 1)
+    facts = fusion.facts()
+    is_copied = read.tensor.is_input and copy_bytes(read.tensor, facts) > read.tensor.dtype.itemsize
+    is_row = read.index[-1:] == (last,) and read.tensor.shape[-1] is tv.shape[-1]
+    return read.tensor if is_copied and is_row and str(last) not in read.valid.free else None
 
 
 def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: TensorView, n: int) -> Output:

@@ -136,6 +136,8 @@ class WarpSpecialized:
             is_one: the other factor is the same tensor.
         """
         result = self.product.axes.result
+        if operand.is_padded:
+            return operand.tensor
         if not operand.is_whole:
             return self.script.through_view(result, operand.position)
         is_shared = is_one or len(storage_uses(self.script.fusion, operand.tensor)) > 1

@@ -19,6 +19,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.storage import producers
+from taskfuse.ir.tables import Table
 from taskfuse.ir.tensor import AxisRef, TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir import Kernel
@@ -29,6 +30,7 @@ from taskfuse.testing import partitions
 from taskfuse.testing.automatic import automatic
 from taskfuse.testing.chooser import Chooser, RandomChooser
 from taskfuse.testing.graphs import Graph
+from taskfuse.testing.grouped import GroupedGraph, hostile, rising
 from taskfuse.testing.mechanisms import mechanisms
 from taskfuse.testing.options import CaseOptions, Mix
 from taskfuse.testing.products import ProductGraph
@@ -97,9 +99,12 @@ class Case:
         found: list[Array | int | float] = []
         for tv in self.fusion.inputs:
             shape = tuple(int(evaluate(e, self.sizes)) for e in tv.shape)
-            if tv in self.fusion.tables:
-                rows = rng.integers(0 if tv.dtype.min_value == 0 else -1, 10, shape)
-                array: Array = np.sort(rows) if rng.integers(3) else rows
+            known = self.fusion.tables.get(tv)
+            if known is not None and known.rises:
+                array: Array = rising(rng, shape[0], *self._range(known))
+            elif known is not None:
+                rows = rng.integers(0 if tv.dtype.min_value == 0 else -1, max(10, self._range(known)[1] + 1), shape)
+                array = np.sort(rows) if rng.integers(3) or self.options.grouped else rows  # searches in tables that fall find anything
             elif tv.dtype.is_bool:
                 array = rng.integers(0, 2, shape).astype(np.bool_)
             elif tv.dtype.is_float and not self.options.exact:
@@ -109,6 +114,20 @@ class Case:
             found.append(_restrided(rng, np.asarray(array).astype(tv.dtype.numpy)))
         found += [2.5 if s.dtype.is_float and not self.options.exact else 3 for s in self.fusion.scalars]
         return found + [self.sizes[name] for name in self.fusion.integers]
+
+    def hostile_arguments(self) -> list[Array | int | float] | None:
+        """The arguments with other tables, which break the promise that they rise; ``None`` if there is no such promise."""
+        rng = np.random.default_rng(self.seed + 1)
+        found = self.arguments()
+        broken = [(k, tv, known) for k, tv in enumerate(self.fusion.inputs) if (known := self.fusion.tables.get(tv)) is not None and known.rises]
+        for k, tv, known in broken:
+            array = found[k]
+            assert isinstance(array, np.ndarray)
+            found[k] = hostile(rng, len(array), *self._range(known)).astype(tv.dtype.numpy)
+        return found if broken else None
+
+    def _range(self, known: Table) -> tuple[int, int]:
+        return int(evaluate(known.low, self.sizes)), int(evaluate(known.high, self.sizes))
 
     def report(self) -> str:
         """The case as a short program, with a description of its arguments."""
@@ -132,7 +151,8 @@ def random_case(chooser: Chooser, options: CaseOptions | None = None) -> Case:
     """
     options = options or CaseOptions()
     recorder = Recorder()
-    graph = (ProductGraph if chooser.chance(options.products) else Graph)(chooser, options, recorder)
+    kind = GroupedGraph if chooser.chance(options.grouped) else ProductGraph if chooser.chance(options.products) else Graph
+    graph = kind(chooser, options, recorder)
     graph.grow()
     return _scheduled(chooser, options, recorder, graph.sizes)
 

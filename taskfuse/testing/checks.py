@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from taskfuse.check import Layer, Verdict, verify
 from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
 from taskfuse.cuda.source import emit
-from taskfuse.errors import TaskfuseError
+from taskfuse.errors import SimulationError, TaskfuseError
 from taskfuse.ir.evaluate import evaluate, evaluate_tensors
 from taskfuse.ir.expr import Reduction, Scan, reads
 from taskfuse.ir.fusion import Fusion
@@ -25,6 +25,8 @@ from taskfuse.ir.values import MODULAR, NATIVE, Values
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.sim import Interleaving, simulate
+from taskfuse.sim.interleaving import policy
+from taskfuse.sim.launch import prepare
 from taskfuse.testing.case import Case
 from taskfuse.testing.machine import find_fault
 from taskfuse.testing.program import REFUSALS
@@ -42,6 +44,7 @@ class Property(Enum):
     PROVES = "the static proof accepts the kernel or says that it cannot, and does not refute it"
     SCHEDULED = "the schedule leaves the math as it was"
     SIMULATES = "the simulated kernel gives what NumPy gives, under every interleaving"
+    SAFE = "whatever a table holds, no access leaves its tensor, and the kernel ends"
     ORDERS = "every order of the code, with or without reuse of Shared memory, gives the same results"
     FUSION_TEXT = "the fusion's text is read back as the same fusion"
     KERNEL_TEXT = "the kernel's text is read back as the same kernel"
@@ -124,6 +127,10 @@ class Effort:
 
 
 FULL = Effort(interleavings=len(Interleaving), orders=3, prove=True, machine=1)
+DIFFERENT = "threads write different values to one element"
+"""What the simulator says of two tiles that have one row, as they may if offsets fall."""
+STEPS_OF_A_RUN = 10_000_000
+"""Limit of statements that all threads execute in a run on the simulator."""
 STEPS = 20_000
 """Limit of loop iterations on the second machine."""
 
@@ -163,6 +170,7 @@ class _Checks:
         for k in range(effort.interleavings):
             seed = case.seed + k * 0x9E3779B1
             self._simulate(Property.SIMULATES, kernel, seed % 2**32, kinds[(case.seed + k) % len(kinds)], MODULAR, wanted)
+        self._any_table(kernel)
         for k in range(effort.orders):
             self._order(case.seed % 1000 + k, wanted)
         if effort.texts:
@@ -234,6 +242,27 @@ class _Checks:
             if certificate.verdict is Verdict.REFUTED:
                 raise self._fail(Property.PROVES, f"refuted: {certificate}")
         return found
+
+    def _any_table(self, kernel: Kernel) -> None:
+        """Run a kernel on tables that break their promises. Its results are unspecified; where nothing was stored, memory holds something."""
+        arguments = self.case.hostile_arguments()
+        if arguments is None:
+            return
+        seed = self.case.seed % 2**32
+
+        def run() -> None:
+            launch = prepare(kernel, arguments, MODULAR, None)
+            machine = launch.machine(policy(tuple(Interleaving)[seed % len(Interleaving)], seed), STEPS_OF_A_RUN)
+            for store in launch.globals.values():
+                if store.valid is not None:
+                    store.valid.fill(store.full)
+            try:
+                machine.run(launch.blocks(machine), launch.number_of_blocks)
+            except SimulationError as error:
+                if DIFFERENT not in str(error):
+                    raise
+
+        self._guard(Property.SAFE, run)
 
     def _order(self, seed: int, wanted: Sequence[Array]) -> None:
         options = LoweringOptions(order_seed=seed, shared_limit=0 if seed % 2 else LoweringOptions().shared_limit)

@@ -51,6 +51,7 @@ class CaseOptions:
         nests: share of fusions whose axes are split more than once, mostly by non-divisors.
         rewrites: share of tensors on which ``duplicate``, ``recompute``, chunking and ``scatter`` are tried.
         schedulers: share of fusions scheduled by one of ``tf.schedulers``.
+        grouped: share of fusions whose math is a product of groups, whose lengths tables say.
         products: share of fusions whose math is a matrix product with prologues and epilogues, at extents of tensor-core tiles.
         tensor_cores: share of fusions with such products that use tensor cores where possible.
         batches, prologues, chains: share of products with a batch axis; of factors that are computed or views; of products that feed another product.
@@ -106,6 +107,7 @@ class CaseOptions:
     nests: int = 0
     rewrites: int = 0
     schedulers: int = 0
+    grouped: int = 0
     products: int = 0
     tensor_cores: int = 0
     batches: int = 0
@@ -277,8 +279,8 @@ POINTWISE = CaseOptions(
 class Mix(Enum):
     """The options of the cases of consecutive seeds.
 
-    MIXED: of six, two the usual, one each PIPELINES, PERSISTENT, EXACT and WARPS. EVERYTHING: all others but FUNCTIONS and JAGGED in turn. SMALL: all of
-    these whose kernels can be small, in turn, with few ops, threads and elements.
+    MIXED: of six, two the usual, one each PIPELINES, PERSISTENT, EXACT and WARPS. EVERYTHING: all others but FUNCTIONS, JAGGED, SCATTER and GROUPED in
+    turn. SMALL: all of these whose kernels can be small, in turn, with few ops, threads and elements.
     """
 
     MIXED = "mixed"
@@ -301,6 +303,7 @@ class Mix(Enum):
     FUNCTIONS = "functions"
     JAGGED = "jagged"
     SCATTER = "scatter"
+    GROUPED = "grouped"
 
     def options(self, seed: int) -> CaseOptions:
         """The options of a seed."""
@@ -331,9 +334,10 @@ OPTIONS = {
     Mix.FUNCTIONS: replace(USUAL, functions=True),
     Mix.JAGGED: replace(USUAL, jagged=25, reductions=25),
     Mix.SCATTER: replace(USUAL, scatters=25, gathers=10),
+    Mix.GROUPED: replace(USUAL, grouped=100, rewrites=40, schedulers=35, exact=True),
 }
 TURNS = {
     Mix.MIXED: (Mix.USUAL, Mix.PIPELINES, Mix.PERSISTENT, Mix.USUAL, Mix.EXACT, Mix.WARPS),
     Mix.SMALL: (Mix.USUAL, Mix.PIPELINES, Mix.AHEAD, Mix.PERSISTENT, Mix.BLOCKS, Mix.ROWS, Mix.REWRITES, Mix.EXACT),
-    Mix.EVERYTHING: tuple(mix for mix in OPTIONS if mix not in (Mix.FUNCTIONS, Mix.JAGGED, Mix.SCATTER)),
+    Mix.EVERYTHING: tuple(mix for mix in OPTIONS if mix not in (Mix.FUNCTIONS, Mix.JAGGED, Mix.SCATTER, Mix.GROUPED)),
 }

@@ -7,6 +7,7 @@ from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tensor import TensorView
+from taskfuse.schedule.scatter import ragged_rows
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.program import Recorder
 
@@ -22,6 +23,9 @@ def rewrite(chooser: Chooser, recorder: Recorder, share: int) -> None:
     fusion = recorder.fusion
     for tv in fusion.tensors():
         if not among(tv, fusion.tensors()) or tv.is_input or not chooser.chance(share):
+            continue
+        if among(tv, ragged_rows(fusion)):
+            recorder.attempt(tv, "scatter")
             continue
         for call, kind in (("scatter", Select), ("unscatter", Assemble), ("chunk_scan", Scan)):
             if isinstance(tv.definition, kind):

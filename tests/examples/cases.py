@@ -23,6 +23,7 @@ from examples import (
     gemm_stream_k,
     horizontal_fusion,
     matmul,
+    moe,
     nested_groups,
     pipeline,
     stream,
@@ -114,6 +115,17 @@ def syr2k_expected(*args: Array) -> Expected:
     return [pair for p, q in zip(args[::2], args[1::2], strict=True) for pair in product_expected(p, q)]
 
 
+def moe_expected(x: Array, w: Array, lifted: Array, offsets: Array) -> Expected:
+    product = np.concatenate([x[start:end] @ m for start, end, m in zip(offsets[:-1].astype(int), offsets[1:].astype(int), w, strict=True)])
+    return [(product * sigmoid(product) * lifted, (np.abs(product) + 1) * np.abs(lifted))]
+
+
+def rising(shapes: Sequence[tuple[int, ...]]) -> Array:
+    """Offsets of unequal groups of the rows of the first array, one of them empty."""
+    rows, groups = shapes[0][0], shapes[-1][0] - 1
+    return np.array([0, *(rows * g // (2 * groups) for g in range(1, groups - 1)), rows // 3, rows], np.int32)
+
+
 def ulp(size: Array, dtype: np.dtype[Any]) -> Array:
     """Units in the last place of ``dtype`` at a size; of numbers that are less than 2**-20 of the operands, at that."""
     digits = as_dtype(dtype).precision
@@ -128,6 +140,7 @@ class Case:
         ulp: the bound on the difference from the exact result.
         low, high: the range of the inputs.
         dtypes: of the inputs; float32 if there are none.
+        table: makes the last input from the shapes.
     """
 
     name: str
@@ -138,6 +151,7 @@ class Case:
     low: float = -2
     high: float = 2
     dtypes: Sequence[npt.DTypeLike] = ()
+    table: Callable[[Sequence[tuple[int, ...]]], Array] | None = None
 
     @property
     def module(self) -> ModuleType:
@@ -148,7 +162,8 @@ class Case:
     def arguments(self, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
         rng = np.random.default_rng(0)
         dtypes = self.dtypes or [np.float32] * len(shapes)
-        return [rng.uniform(self.low, self.high, shape).astype(dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+        found = [rng.uniform(self.low, self.high, shape).astype(dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+        return found if self.table is None else [*found[:-1], self.table(shapes)]
 
 
 CASES = (
@@ -172,6 +187,7 @@ CASES = (
         Case(name, build, product_expected, 0.02, [[(m, k), (n, k)] for m, n, k in [(300, 136, 72), (1, 8, 8)]], dtypes=(BF16, BF16))
         for name, build in (("gemm_pingpong", gemm_pingpong.build), ("gemm_cluster", gemm_cluster.build))
     ),
+    Case("moe", moe.build, moe_expected, 4, [[(150, 64), (3, 64, 64), (150, 64), (4,)]], dtypes=(BF16, BF16, BF16, np.int32), table=rising),
     Case("gemm_stream_k", gemm_stream_k.build, product_expected, 0.02, [[(128, 512), (192, 512)]], dtypes=(BF16, BF16)),
     Case("syr2k", syr2k.build, syr2k_expected, 0.02, [[(64, 64), (64, 64), (64, 64), (128, 64), (32, 64), (160, 64)]], dtypes=(BF16,) * 6),
     Case("gemm_multistage", gemm_multistage.build, product_expected, 0.02, [[(m, k), (n, k)] for m, n, k in [(40, 24, 192), (1, 8, 64)]], dtypes=(BF16, BF16)),

@@ -34,6 +34,7 @@ ULP = {
     "transpose": 0,
     "matmul": 4,
     **dict.fromkeys(("gemm", "gemm_pingpong", "gemm_cluster", "gemm_multistage", "gemm_stream_k"), 0.05),
+    "moe": 4,
 }
 BY_NAME = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 

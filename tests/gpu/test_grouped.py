@@ -1,71 +1,95 @@
-"""Products of ragged groups of rows: any offsets, exact; tables that break their promise write inside their tensor, and end."""
+"""Products of groups in all layouts: empty, full and random groups, hostile tables, promises that debug builds check."""
 
-import random
-from itertools import pairwise
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
 import taskfuse as tf
-from taskfuse.schedulers import MatmulConfig, MatmulKind
-from tests.gpu.device import poisoned
+from taskfuse.errors import InputError
 
-CONFIGS = {
-    "shared": MatmulConfig(128, 256, group=8),
-    "in turns": MatmulConfig(128, 128, stages=6, kind=MatmulKind.PINGPONG),
-    "narrow": MatmulConfig(64, 64, warpgroups=1, stages=4, group=2),
+BF16 = tf.bfloat16
+G, M, K, N = 5, 512, 256, 192
+RNG = np.random.default_rng(0)
+
+
+def tensors(*shapes: tuple[int, ...]) -> list["torch.Tensor"]:
+    return [torch.randint(-2, 3, s, device="cuda").to(torch.bfloat16) for s in shapes]
+
+
+def table(values: object) -> "torch.Tensor":
+    return torch.tensor(np.asarray(values), dtype=torch.int32, device="cuda")
+
+
+def ragged() -> tuple[tf.Fusion, tuple[tuple[int, ...], ...]]:
+    with tf.Fusion("ragged") as fusion:
+        a, b = tf.define_tensor((M, K), BF16, name="a"), tf.define_tensor((G, K, N), BF16, name="b")
+        fusion.add_output(tf.grouped_matmul(a, b, tf.table("offsets", G + 1, M, rising=True)))
+    return fusion, ((M, K), (G, K, N))
+
+
+def terms() -> tuple[tf.Fusion, tuple[tuple[int, ...], ...]]:
+    with tf.Fusion("terms") as fusion:
+        a, b = tf.define_tensor((M, K), BF16, name="a"), tf.define_tensor((M, N), BF16, name="b")
+        fusion.add_output(tf.grouped_matmul(a.T, b, tf.table("offsets", G + 1, M)))
+    return fusion, ((M, K), (M, N))
+
+
+def masked() -> tuple[tf.Fusion, tuple[tuple[int, ...], ...]]:
+    with tf.Fusion("masked") as fusion:
+        a, b = tf.define_tensor((G, M, K), BF16, name="a"), tf.define_tensor((G, K, N), BF16, name="b")
+        fusion.add_output(tf.grouped_matmul_masked(a, b, tf.table("counts", G, M)))
+    return fusion, ((G, M, K), (G, K, N))
+
+
+def tiled() -> tuple[tf.Fusion, tuple[tuple[int, ...], ...]]:
+    with tf.Fusion("tiled") as fusion:
+        a, b = tf.define_tensor((M, K), BF16, name="a"), tf.define_tensor((G, K, N), BF16, name="b")
+        fusion.add_output(tf.grouped_matmul_tiled(a, b, tf.table("groups", M, G - 1, low=-1)))
+    return fusion, ((M, K), (G, K, N))
+
+
+def aligned() -> tuple[tf.Fusion, tuple[tuple[int, ...], ...]]:
+    with tf.Fusion("aligned") as fusion:
+        a, b = tf.define_tensor((M, K), BF16, name="a"), tf.define_tensor((G, K, N), BF16, name="b")
+        fusion.add_output(tf.grouped_matmul_aligned(a, b, tf.table("ends", G + 1, M)))
+    return fusion, ((M, K), (G, K, N))
+
+
+CUTS = ([0, 0, 0, 0, 0, M], [0, M, M, M, M, M], [0, 100, 101, 230, 230, M])
+FORMS: dict[str, tuple[Callable[[], tuple[tf.Fusion, tuple[tuple[int, ...], ...]]], tuple[object, ...]]] = {
+    "ragged": (ragged, CUTS),
+    "terms": (terms, (*CUTS, [9, 600, -4, 2**31 - 1, 77, 5])),
+    "masked": (masked, ([0] * G, [M] * G, [129, 1, 0, 300, 500], [-5, 2**31 - 1, 3, -(2**31), 7])),
+    "tiled": (tiled, ([-1] * M, np.arange(M) // 128, np.where(np.arange(M) % 128 < 77, 3 - np.arange(M) // 128, -1), RNG.integers(-9, 9, M))),
+    "aligned": (aligned, ([0] * 6, [0, 128, 128, 256, 384, M], [0, 100, 130, 131, 260, 400])),
 }
 
 
-def grouped(rows: int, groups: int, n: int, k: int, dtype: tf.DType = tf.bfloat16) -> tf.Fusion:
-    with tf.Fusion("grouped") as fusion:
-        a, b = tf.define_tensor((rows, k), dtype, name="a"), tf.define_tensor((groups, k, n), dtype, name="b")
-        fusion.add_output(tf.grouped_matmul(a, b, tf.table("offsets", groups + 1, rows, rising=True), dtype=dtype))
-    return fusion
+@pytest.mark.parametrize("form", FORMS)
+def test_all_layouts(form: str) -> None:
+    fusion, shapes = FORMS[form][0]()
+    run = tf.compile(fusion, backend="cuda", specialize=False)
+    assert "WGMMA" in str(run.kernels[-1])
+    for values in FORMS[form][1]:
+        a, b = tensors(*shapes)
+        (found,) = run(a, b, table(values))
+        (wanted,) = fusion.evaluate(*(x.float().cpu().numpy().astype(BF16.numpy) for x in (a, b)), np.asarray(values).astype(np.int32))
+        assert (found.float().cpu().numpy() == wanted.astype(np.float32)).all()
 
 
-def integers(*shape: int, dtype: "torch.dtype") -> "torch.Tensor":
-    """Small integers, whose products sum exactly."""
-    return torch.randint(-2, 3, shape, device="cuda").to(dtype)
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_random_offsets(name: str) -> None:
-    rows, groups, n, k = 3000, 7, 320, 192
-    fusion = grouped(rows, groups, n, k)
-    tf.schedulers.matmul(fusion, CONFIGS[name])
-    run = tf.compile(fusion, backend="cuda")
-    a, b = integers(rows, k, dtype=torch.bfloat16), integers(groups, k, n, dtype=torch.bfloat16)
-    rng = random.Random(0)
-    for case in range(100):
-        step = rng.choice((1, 1, 8, 128))
-        inner = sorted(min(rows, step * rng.randint(0, rows // step)) for _ in range(groups - 1))
-        table = [0, *(inner if case % 10 else [rng.choice((0, rows))] * (groups - 1)), rows]
-        out = poisoned((rows, n), tf.bfloat16)
-        run(a, b, torch.tensor(sorted(table), dtype=torch.int32, device="cuda"), out=(out,))
-        wanted = torch.cat([a[s:e].float() @ m.float() for m, (s, e) in zip(b, pairwise(sorted(table)), strict=True)])
-        assert torch.equal(out, wanted.to(torch.bfloat16)), table
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_tables_that_do_not_rise(name: str) -> None:
-    rows, groups, n, k = 700, 4, 256, 128
-    fusion = grouped(rows, groups, n, k)
-    tf.schedulers.matmul(fusion, CONFIGS[name])
-    run = tf.compile(fusion, backend="cuda")
-    a, b = integers(rows, k, dtype=torch.bfloat16), integers(groups, k, n, dtype=torch.bfloat16)
-    around = torch.full((rows + 512, n), 7.0, device="cuda", dtype=torch.bfloat16)
-    for values in ([700, 600, 3, 2, 0], [-5, 2**31 - 1, -(2**31), 350, 9], [0, 0, 0, 0, 0], [700] * 5):
-        run(a, b, torch.tensor(values, dtype=torch.int32, device="cuda"), out=(around[256 : 256 + rows],))
-        torch.cuda.synchronize()
-        assert bool((around[:256] == 7).all() and (around[256 + rows :] == 7).all()), values
-
-
-@pytest.mark.parametrize(("rows", "groups"), [(1000, 5), (300, 1), (1, 3), (40, 2)])
-def test_float32(rows: int, groups: int) -> None:
-    run = tf.compile(grouped(rows, groups, 96, 64, tf.float32), backend="cuda")
-    a, b = integers(rows, 64, dtype=torch.float32), integers(groups, 64, 96, dtype=torch.float32)
-    table = [0, *sorted(random.Random(rows).randint(0, rows) for _ in range(groups - 1)), rows]
-    (found,) = run(a, b, torch.tensor(table, dtype=torch.int32, device="cuda"))
-    assert torch.equal(found, torch.cat([a[s:e] @ m for m, (s, e) in zip(b, pairwise(table), strict=True)]))
+@pytest.mark.parametrize("values", [[9, 600, -4, 2**31 - 1, 77, 5], [512, 400, 300, 200, 100, 0], [-(2**31)] * 6])
+def test_a_table_that_falls(values: list[int]) -> None:
+    fusion, shapes = ragged()
+    run = tf.compile(fusion, backend="cuda", specialize=False)
+    a, b = tensors(*shapes)
+    run(a, b, table(values))
+    torch.cuda.synchronize()
+    cuts = table(CUTS[2])
+    assert (run(a, b, cuts)[0].float() == torch._grouped_mm(a, b, offs=cuts[1:]).float()).all()
+    checked = tf.compile(fusion, backend="cuda", debug=True, specialize=False)
+    with pytest.raises(InputError, match="table 'offsets' does not rise from 0 to 512"):
+        checked(a, b, table(values))
+    assert (checked(a, b, cuts)[0] == run(a, b, cuts)[0]).all()

@@ -77,3 +77,54 @@ def test_one_group_and_one_row_take_one_matrix(table: list[int]) -> None:
     assert (found == np.concatenate([a[s:e] @ m for (s, e), m in zip(pairwise(table), b, strict=True)])).all()
     assert fusion.outputs[0].ndim == 2
     assert not any(tv.ndim > 3 for tv in fusion.tensors())
+
+
+# -- groups of terms ------------------------------------------------------------------------------------------------------------------
+
+
+def terms(k: int | tf.Dim, m: int = 3, n: int = 2, dtype: tf.DType = tf.float32) -> tf.Fusion:
+    with tf.Fusion("terms") as fusion:
+        a = tf.define_tensor((k, m), dtype, name="a")
+        b = tf.define_tensor((a.shape[0], n), dtype, name="b")
+        fusion.add_output(tf.grouped_matmul(a.T, b, tf.table("offsets", 4, a.shape[0])))
+    return fusion
+
+
+def sums(a: np.ndarray, b: np.ndarray, table: list[int]) -> np.ndarray:
+    ends = np.clip(table, 0, len(a))
+    return np.stack([a[s : max(s, e)].astype(np.float32).T @ b[s : max(s, e)].astype(np.float32) for s, e in pairwise(ends)])
+
+
+@given(table=st.lists(st.one_of(st.integers(-2, 12), st.sampled_from([2**31 - 1, -(2**31)])), min_size=4, max_size=4))
+def test_each_group_of_terms(table: list[int]) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-4, 5, (10, n)).astype(np.float32) for n in (3, 2))
+    (found,) = terms(10).evaluate(a, b, np.array(table, np.int32))
+    assert (found == sums(a, b, table)).all()
+
+
+@pytest.mark.parametrize("k", [150, tf.dim("K")])
+def test_groups_of_terms_on_tensor_cores(k: int | tf.Dim) -> None:
+    """What lies past the end of a group is not read, though it may be no number."""
+    fusion = terms(k, 128, 64, tf.bfloat16)
+    tf.schedulers.matmul(fusion, tf.schedulers.MatmulConfig(128, 64, stages=2, blocks=2))
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    assert "ceildiv(clamp(offsets[" in str(kernel)
+    rng = np.random.default_rng(0)
+    for table in ([1, 5, 5, 149], [1, 70, 100, 149], [9, 3, 149, -7]):
+        a, b = (rng.integers(-2, 3, (150, n)).astype(tf.bfloat16.numpy) for n in (128, 64))
+        a[0] = a[149] = b[0] = b[149] = np.nan
+        (found,) = kernel.simulate(a, b, np.array(table, np.int32))
+        assert (found.astype(np.float32) == sums(a, b, table).astype(tf.bfloat16.numpy).astype(np.float32)).all()
+
+
+def test_groups_of_terms_need_a_table() -> None:
+    with tf.Fusion():
+        a = tf.define_tensor((3, 8))
+        with pytest.raises(FusionError, match="is not a table"):
+            tf.grouped_matmul(a, tf.define_tensor((8, 2)), tf.define_tensor(3, tf.int32))
+        with pytest.raises(ShapeError, match="offsets between 0 and 9 for an axis of 8"):
+            tf.grouped_matmul(a, tf.define_tensor((8, 2)), tf.table("long", 3, 9))
+        with pytest.raises(ShapeError, match="a tile of 0 rows"):
+            tf.grouped_matmul(tf.define_tensor((8, 3)), tf.define_tensor((2, 3, 2)), tf.table("t", 3, 8, rising=True), tile=0)

@@ -64,6 +64,15 @@ ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "bincount": lambda at: tf.bincount(at[0], 3),
     "var_mean": lambda x: tf.var_mean(x)[0],
     "topk": lambda x: tf.topk(x, 1)[0],
+    "avg_pool": lambda x: tf.avg_pool(x, [2]),
+    "max_pool": lambda x: tf.max_pool(x, [2]),
+    "max_pool_with_indices": lambda x: tf.max_pool_with_indices(x, [2])[0],
+    "adaptive_avg_pool": lambda x: tf.adaptive_avg_pool(x, [1]),
+    "adaptive_max_pool": lambda x: tf.adaptive_max_pool(x, [1]),
+    "adaptive_max_pool_with_indices": lambda x: tf.adaptive_max_pool_with_indices(x, [1])[0],
+    "interpolate": lambda x: tf.interpolate(x, [4]),
+    "dropout": lambda x: tf.dropout(x, 0.5, 0),
+    "bernoulli": lambda x: tf.bernoulli(x, 0),
     "sort_with_indices": lambda x: tf.sort_with_indices(x)[0],
 }
 ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {
@@ -79,6 +88,9 @@ ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {
     "masked_fill": lambda x, mask: tf.masked_fill(x, mask, False),
     "bmm": lambda a, b: tf.bmm(tf.reshape(a, [1, 2, 2]), tf.reshape(b, [1, 2, 2])),
     "grouped_matmul": lambda a, b: tf.grouped_matmul(a, tf.reshape(b, [1, 2, 2]), tf.table("offsets", 2, 2, rising=True)),
+    "grouped_matmul_masked": lambda a, b: tf.grouped_matmul_masked(*(tf.reshape(x, [1, 2, 2]) for x in (a, b)), tf.table("counts", 1, 2)),
+    "grouped_matmul_tiled": lambda a, b: tf.grouped_matmul_tiled(a, tf.reshape(b, [1, 2, 2]), tf.table("groups", 2, 0, low=-1), tile=2),
+    "grouped_matmul_aligned": lambda a, b: tf.grouped_matmul_aligned(a, tf.reshape(b, [1, 2, 2]), tf.table("ends", 2, 2), tile=2),
 }
 # How each op that is not an elementwise function is called on tensors [2, 2] of some dtypes.
 CALLS: dict[str, Callable[..., Any]] = {
@@ -94,11 +106,16 @@ CALLS: dict[str, Callable[..., Any]] = {
 OPERANDS = {
     **dict.fromkeys(("scatter", "scatter_add", "scatter_reduce", "index_add", "index_put", "segment_sum"), 2),
     "masked_fill": 2,
+    "trunc_divide": 2,
+    "logical_right_shift": 2,
     "dot": 2,
     "bmm": 2,
     "outer": 2,
     "matmul": 2,
     "grouped_matmul": 2,
+    "grouped_matmul_masked": 2,
+    "grouped_matmul_tiled": 2,
+    "grouped_matmul_aligned": 2,
     "einsum": 2,
     "cat": 2,
     "stack": 2,

@@ -284,8 +284,13 @@ class Reductions:
 
         Conditions of terms that are joined are checked thread by thread.
         """
-        stops = (n.stmt.stop for n in t.node.loops if isinstance(n.stmt, For))
-        found = [part for stop in stops if isinstance(stop, Select) for part in conjuncts(stop.cond) if proves(constraints, part)]
+        stops = [n.stmt.stop for n in t.node.loops if isinstance(n.stmt, For)]
+        found: list[Expr] = []
+        while stops:
+            stop = stops.pop()
+            if isinstance(stop, Select):
+                found += (part for part in conjuncts(stop.cond) if proves(constraints, part))
+                stops.append(stop.a)
         for c in t.node.conditions:
             for part in conjuncts(c):
                 holds = proves(constraints, part)

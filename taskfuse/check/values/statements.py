@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from taskfuse.check.bounded_variables import BoundedElement
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import Node
+from taskfuse.check.values.choices import case_that_holds, one_holds
 from taskfuse.check.values.claims import Instructions, Place, taken
 from taskfuse.check.values.neutral_terms import is_signed_zero
 from taskfuse.check.values.questions import equal, inside, known_at, proves
@@ -15,10 +16,12 @@ from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.reductions import Reductions
 from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
+from taskfuse.check.values.term_bodies import body_of
 from taskfuse.check.values.writes import Writes
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
+from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import TRUE, Expr, conjuncts, ge, lt, not_, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
@@ -27,7 +30,7 @@ from taskfuse.kir.operands import Access, ChoiceCase, Content, GatherValue, Hold
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.kir.witness import Accumulate, Apply, Find, Pick, Reduce, Send
 
-COPY, FMA, MUL = ELEMENTWISE["copy"], ELEMENTWISE["fma"], ELEMENTWISE["mul"]
+COPY, MUL = ELEMENTWISE["copy"], ELEMENTWISE["mul"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -250,6 +253,9 @@ class CheckedStatements:
     def _picked(self, w: Written, rule: Pick, exists: tuple[Expr, ...]) -> None:
         """Each case is the case of the definition that holds wherever it does."""
         stmt = w.node.stmt
+        if isinstance(stmt, AsyncCopy):
+            self._copied_or_zero(w, stmt, rule)
+            return
         if isinstance(stmt, TmaLoad):
             self._first_case(w, rule)
             return
@@ -265,9 +271,30 @@ class CheckedStatements:
             before.append(not_(case.cond))
             if here.empty or proves(around.given(*before[:-1]), not_(case.cond)):
                 continue
-            self._operand(w.node, case.operand, self._case(w.node, rule, conditions, here, {*mine}), w.holds.index, (*exists, *mine))
-        if not _one_holds(w.node.context.constraints, [c.cond for c in stmt.cases]):
+            self._operand(w.node, case.operand, case_that_holds(w.node, rule, conditions, here, {*mine}), w.holds.index, (*exists, *mine))
+        if not one_holds(w.node.context.constraints, [c.cond for c in stmt.cases]):
             raise Open("in some place no case of its choice may hold", w.node)
+
+    def _copied_or_zero(self, w: Written, stmt: AsyncCopy, rule: Pick) -> None:
+        """A copy of the elements of one case, with zeros where it does not hold."""
+        around = known_at(w.place).given(*inside(w.place.element, self.writes.shape(w.place.tensor)))
+        held = conjuncts(stmt.valid)
+        source = self._source(w, rule, around, held)
+        if not isinstance(source, Access):
+            raise Open(f"it is a copy, and {w.holds.tensor} is a constant there", w.node)
+        for k, c in enumerate(held):
+            failing = (*held[:k], not_(c))
+            here = around.given(*failing)
+            if not here.empty and not proves(around.given(*held[:k]), c) and not _is_plus_zero(self._source(w, rule, around, failing)):
+                raise Open(f"it writes a zero where {stmt.valid} fails, and elements exist there", w.node)
+        want = self.instructions.vector(w.node, stmt.source, stmt.width, source.buffer, self._element(source, w.holds))
+        self.read(want, (*held, *inside(want.element, self.writes.shape(source.buffer))), past=False)
+
+    def _source(self, w: Written, rule: Pick, around: Constraints, given: Sequence[Expr]) -> Operand:
+        """The operand of the case that holds where some conditions do."""
+        point = {f"i{k}": e for k, e in enumerate(w.place.element)}
+        conditions = [substitute(c.cond, point) for c in rule.cases]
+        return case_that_holds(w.node, rule, conditions, around.given(*given), {*given})
 
     def _first_case(self, w: Written, rule: Pick) -> None:
         """A bulk copy brings what the first case of the definition says, which holds for all elements of the box that exist.
@@ -286,15 +313,6 @@ class CheckedStatements:
             if c not in ends and not proves(around, substitute(c, point)):
                 raise Open(f"it copies whole boxes, and {w.holds.tensor} is zero where {substitute(c, point)} fails", w.node)
         self._moved(w, source, (), past=False)
-
-    @staticmethod
-    def _case(node: Node, rule: Pick, conditions: list[Expr], here: Constraints, given: set[Expr]) -> Operand:
-        for case, condition in zip(rule.cases, conditions, strict=True):
-            if all(c in given or proves(here, c) for c in conjuncts(condition)):
-                return case.operand
-            if not_(condition) not in given and not proves(here, not_(condition)) and not any(proves(here, not_(c)) for c in conjuncts(condition)):
-                break
-        raise Open("the case of its definition that holds is unknown", node)
 
     def _found(self, w: Written, rule: Find, exists: tuple[Expr, ...]) -> None:
         stmt = w.node.stmt
@@ -342,7 +360,7 @@ class CheckedStatements:
             self._operand(node, step, rule.operand, w.holds.index, exists)
             return
         assert isinstance(rule, Reduce)
-        match self._body(w, rule):
+        match body_of(w.node, w.holds, rule):
             case Place() as body:
                 self.reads.found(body)
             case tuple() as operands:
@@ -380,7 +398,7 @@ class CheckedStatements:
             for k in beyond:
                 if not any(e is sym(f"i{k}") and equal(around, n, definition.space[k]) for e, n in zip(want.index, shape, strict=True)):
                     raise Open(f"terms past the end of axis {k} may be taken, and {want.buffer} does not end there", node)
-        match self._body(w, rule):
+        match body_of(w.node, w.holds, rule):
             case Place() as body:
                 for hit in self.reads.found(body, kept, past=True):
                     self.zero(hit)
@@ -389,29 +407,6 @@ class CheckedStatements:
             case product:
                 for side in self._sides(node, product, rule, w.holds):
                     self.read(side, (), past=True)
-
-    def _body(self, w: Written, rule: Reduce) -> tuple[Operand, ...] | Place | Wgmma | Mma:
-        """What a term is made of: operands, as a statement has them; the place that holds its body; or the factors of a product of matrices."""
-        stmt, node = w.node.stmt, w.node
-        match stmt:
-            case Wgmma() | Mma() if rule.combine.op is ELEMENTWISE["add"] and rule.body is MUL:
-                return stmt
-            case Compute() if stmt.dtype is not rule.dtype:
-                raise Open(f"it computes in {stmt.dtype}, not in {rule.dtype}", node)
-            case Compute(op=op, operands=operands) if w.holds.content is Content.BODY and op is rule.body:
-                return operands
-            case _ if w.holds.content is Content.BODY:
-                raise Open("it is not the body of its reduction", node)
-            case Compute(op=op, out=out, operands=(*factors, acc)) if op is FMA and rule.body is MUL and rule.combine.op is ELEMENTWISE["add"] and acc == out:
-                return tuple(factors)
-            case _:
-                match taken(stmt, rule.combine):
-                    case Access() as term if rule.body is not COPY:
-                        return Place(node, term.buffer, term.index, w.holds.tensor, w.holds.index, content=Content.BODY)
-                    case term if term is not None and rule.body is COPY:
-                        return (term,)
-                    case _:
-                        raise Open("it takes no term of its reduction", node)
 
     def _sides(self, node: Node, stmt: Wgmma | Mma, rule: Reduce, holds: Holds) -> Iterator[Place]:
         """The factors of a product of matrices: the one with its rows and the one with its columns."""
@@ -468,18 +463,9 @@ class CheckedStatements:
         self._moved(w, source, (), past=True)
 
 
-def _one_holds(constraints: Constraints, conditions: list[Expr]) -> bool:
-    """True only if one of some conditions holds: it is a contradiction that each has a conjunct that fails."""
-    if constraints.empty:
-        return True
-    if not conditions:
-        return proves(constraints, lt(0, 0))
-    first, *rest = conditions
-    for part in conjuncts(first):
-        if not proves(constraints, part) and not _one_holds(constraints.given(not_(part)), rest):
-            return False
-        constraints = constraints.given(part)
-    return True
+def _is_plus_zero(operand: Operand) -> bool:
+    """True for the bits that copies write in the place of what does not exist."""
+    return isinstance(operand, Immediate) and is_same_number(operand.value, 0)
 
 
 def _is_zero(operand: Operand) -> bool:

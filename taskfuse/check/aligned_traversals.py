@@ -1,0 +1,105 @@
+"""Two ends of a ring that visit the same positions: their traversals laid on top of each other, loop by loop and condition by condition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from taskfuse.check.statement_tree import Conditions, Node
+from taskfuse.check.traversals import Choice, Either, NotRing, Part, Repeat, Visit, at_instance, same_conditions, visits
+from taskfuse.ir.scalar import Expr, const, eq, le, maximum, prove, substitute, sym
+from taskfuse.kir.nodes import For
+
+
+@dataclass(slots=True)
+class AlignedTraversals:
+    """What two ends of a ring have in common.
+
+    Attributes:
+        loops: loops that are laid on top of each other, the first end's first.
+        pairs: positions in the text that are the same ones.
+        shared: loops of the first end whose iterations instances of the second one share.
+    """
+
+    loops: list[tuple[Node, Node]] = field(default_factory=lambda: list[tuple[Node, Node]]())
+    pairs: list[tuple[Visit, Visit]] = field(default_factory=lambda: list[tuple[Visit, Visit]]())
+    shared: list[Node] = field(default_factory=lambda: list[Node]())
+
+    def align(self, mine: tuple[Part, ...], theirs: tuple[Part, ...], names: dict[str, Expr]) -> None:
+        """Lay the traversals of two endpoints on top of each other. ``names``: loop variables of the second, in terms of those of the first.
+
+        Raises :class:`NotRing` if they visit different positions.
+        """
+        if len(mine) != len(theirs):
+            raise NotRing("its ends visit different numbers of positions", *(n for n in (_first(mine), _first(theirs)) if n))
+        for one, two in zip(mine, theirs, strict=True):
+            match one, two:
+                case Visit(), Visit():
+                    self.pairs.append((one, two))
+                case Repeat(node=Node(stmt=For() as a) as x, inner=left), Repeat(node=Node(stmt=For() as b) as y, inner=right):
+                    for e, f in ((a.start, b.start), (a.stop, b.stop), (a.step, b.step)):
+                        other = substitute(f, names) if names else f
+                        if e is not other and not prove(eq(e, other), x.context.facts):
+                            raise NotRing("its ends have different trips", x, y)
+                    self.loops.append((x, y))
+                    self.align(left, right, {**names, b.var: sym(a.var)} if a.var != b.var else names)
+                case Repeat(node=Node(stmt=For() as a) as x, inner=left), Repeat(node=None, inner=right, count=Expr() as n, index=Expr() as w):
+                    if not (prove(eq(a.stop - a.start, n), x.context.facts) and a.step is const(1)):
+                        raise NotRing(f"its producer makes {a.stop - a.start} positions for {n} instances", x)
+                    self.shared.append(x)
+                    self.align(left, right, {**names, **at_instance(w, sym(a.var) - a.start)})
+                case Choice(conditions=c, inner=left), Choice(conditions=d, inner=right) if same_conditions(c, _named(d, names)):
+                    self.align(left, right, names)
+                case Either(conditions=c), Either(conditions=d) if same_conditions(c, _named(d, names)):
+                    self.align(one.yes, two.yes, names)
+                    self.align(one.no, two.no, names)
+                case Either(yes=yes, no=no), _:
+                    self.align(yes, (two,), names)
+                    self.align(no, (two,), names)
+                case _, Either(yes=yes, no=no):
+                    self.align((one,), yes, names)
+                    self.align((one,), no, names)
+                case _:
+                    raise NotRing("its ends visit positions in different loops", *(n for n in (_first((one,)), _first((two,))) if n))
+
+
+def _named(conditions: Conditions, names: dict[str, Expr]) -> Conditions:
+    return tuple(substitute(c, names) for c in conditions) if names else conditions
+
+
+def match_trailing(waits: tuple[Part, ...], releases: tuple[Part, ...]) -> None:
+    """A release cursor visits the positions of the one that waits, in the same loops. Raises :class:`NotRing` if not."""
+    if len(waits) != len(releases):
+        raise NotRing("the cursor that releases visits other positions than the one that waits", *(n for n in (_first(waits), _first(releases)) if n))
+    for one, two in zip(waits, releases, strict=True):
+        match one, two:
+            case Visit(wait=Node() as wait), Visit(arrivals=arrivals) as two:
+                if not two.lag and (not arrivals or min(a.number for a in arrivals) < wait.number or any(a.loops != wait.loops for a in arrivals)):
+                    raise NotRing("it arrives at a position before it waits for it", *arrivals[:1], wait)
+            case Repeat(node=x, inner=left), Repeat(node=y, inner=right) if x is y and one.count is two.count:
+                match_trailing(left, right)
+            case Repeat(node=Node() as x, inner=(Visit(),)), Repeat(node=Node() as y, inner=(Visit(lag=0, arrivals=[_, *_]),)) if _behind(x, y):
+                pass  # at most one position, released after the loop
+            case Choice(conditions=c, inner=left), Choice(conditions=d, inner=right) if c == d:
+                match_trailing(left, right)
+            case Either(conditions=c), Either(conditions=d) if c == d:
+                match_trailing(one.yes, two.yes)
+                match_trailing(one.no, two.no)
+            case _:
+                raise NotRing("the cursor that releases moves in other loops than the one that waits", *(n for n in (_first((one,)), _first((two,))) if n))
+
+
+def _behind(loop: Node, later: Node) -> bool:
+    """True only if a loop follows another in the same block, with as many iterations, at most one."""
+    if loop.block is not later.block or loop.number > later.number:
+        return False
+    match loop.stmt, later.stmt:
+        case For(start=a, stop=b, step=s), For(start=c, stop=d, step=t) if s is const(1) and t is const(1):
+            facts = loop.context.facts
+            return prove(le(b - a, 1), facts) and prove(eq(maximum(b - a, 0), maximum(d - c, 0)), facts)
+        case _:
+            return False
+
+
+def _first(traversal: tuple[Part, ...]) -> Node | None:
+    """A node of some positions, to point at."""
+    return next((v.wait or v.advance for v in visits(traversal)), None)

@@ -1,0 +1,85 @@
+"""Digits of indices that are equal: equations put together, and what their terms can make up for. Needs nothing of the accesses whose indices they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from taskfuse.check.ranges import Span, terms_of
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, const
+
+
+def most_of(digits: list[tuple[Expr, Expr, list[Expr]]], choice: int) -> Expr:
+    """What digits can make up for together; ``choice``: which of several bounds is taken."""
+    total: Expr = const(0)
+    for weight, _, reaches in digits:
+        total = total + weight * reaches[min(choice, len(reaches) - 1)]
+    return total
+
+
+def quotients_in(e: Expr) -> Iterator[tuple[Expr, int, Expr]]:
+    """``a``, ``k`` and ``a + k*r`` for each term ``a//k`` of a sum ``a//k + r``."""
+    for t, c in terms_of(e)[0]:
+        match t:
+            case FloorDiv(a, Const(value=k)) if c == 1 and k > 0:
+                yield a, k, a + (e - t) * k
+            case _:
+                pass
+
+
+def composed(equations: list[tuple[Expr, Expr]]) -> list[tuple[Expr, Expr]]:
+    """Equations, and those of dividends: two numbers with equal quotients and equal remainders are equal."""
+    found = list(equations)
+    for x, y in found:
+        for low_x, low_y in equations:
+            if x is not y or low_x is not low_y:
+                wholes = dict(_dividends(y, low_y))
+                found += [(whole, wholes[k]) for k, whole in _dividends(x, low_x) if k in wholes]
+    return found
+
+
+def _dividends(quotient: Expr, remainder: Expr) -> Iterator[tuple[int, Expr]]:
+    """``k`` and ``b + k*r`` for each term ``b//k`` of a sum ``b//k + r`` of which ``b % k`` is the remainder; ``b`` may be a quotient ``a//n`` itself."""
+    match remainder:
+        case Mod(_, Const(value=k)) if k > 0:
+            for a, divisor, _ in quotients_in(quotient):
+                if divisor % k == 0 and remainder is (b := a // (divisor // k)) % k:
+                    yield k, b + (quotient - a // divisor) * k
+        case _:
+            pass
+
+
+def terms_up_to(weight: int, e: Expr) -> Expr:
+    """The terms of a sum with coefficients of at most ``weight``."""
+    return sum((term * k for term, k in terms_of(e)[0] if abs(k) <= weight), const(0))
+
+
+def joined_rows(rows: list[tuple[int, Expr | None, Span]]) -> list[tuple[int, Expr | None, Span]]:
+    """Rows by falling weight, those of one weight in one."""
+    found: dict[int, tuple[int, Expr | None, Span]] = {}
+    for k, atom, (lo, hi) in rows:
+        w = abs(k)
+        if k < 0:
+            lo, hi = None if hi is None else -hi, None if lo is None else -lo
+        known = found.get(w)
+        if known is None:
+            found[w] = (w, atom, (lo, hi))
+        else:
+            low, high = known[2]
+            found[w] = (w, None, (None if low is None or lo is None else low + lo, None if high is None or hi is None else high + hi))
+    return [found[w] for w in sorted(found, reverse=True)]
+
+
+def span_of_difference(a: Span, b: Span) -> Span:
+    """Bounds of the difference of two numbers."""
+    return None if a[0] is None or b[1] is None else a[0] - b[1], None if a[1] is None or b[0] is None else a[1] - b[0]
+
+
+def degree_of(e: Expr) -> int:
+    """The most factors of a term of a sum."""
+    terms, _ = terms_of(e)
+    return max((len(t.factors) if isinstance(t, Product) else 1 for t, _ in terms), default=0)
+
+
+def constant_of(e: Expr) -> int:
+    """The size of a constant; 0 of any other expression."""
+    return abs(e.value) if isinstance(e, Const) else 0

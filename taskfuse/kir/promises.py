@@ -1,0 +1,51 @@
+"""What callers promise of tables, checked where a host can see their elements: calls on host arrays, and debug builds (``docs/fusion.md``).
+
+No proof of bounds, waits or termination rests on a promise, so calls that cannot see the elements need not wait for them; a table that breaks one gives
+unspecified results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.errors import InputError
+from taskfuse.kir.arguments import integer, wanted
+from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.kernel import Kernel
+
+
+def promised(kernel: Kernel) -> tuple[tuple[int, TensorParam], ...]:
+    """The tables that are promised to rise, and which arguments of a call they are."""
+    return tuple((index, p) for index, p in enumerate(wanted(kernel)) if isinstance(p, TensorParam) and p.rises is not None)
+
+
+def check_rises(kernel: Kernel, index: int, param: TensorParam, elements: NDArray[np.integer], symbols: Mapping[str, int]) -> None:
+    """Raises :class:`InputError` if a table does not rise from its declared first element to its last.
+
+    Args:
+        index: which argument it is.
+        param: a table of :func:`promised`.
+        elements: those of the call.
+        symbols: the values of the extents.
+    """
+    assert param.rises is not None
+    if not elements.size:
+        return
+    low, high = (integer(e, symbols) for e in param.rises)
+    falls = np.flatnonzero(elements[1:] < elements[:-1])
+    if elements[0] != low:
+        found = f"element 0 is {elements[0]}"
+    elif falls.size:
+        at = int(falls[0])
+        found = f"element {at} is {elements[at]}, element {at + 1} is {elements[at + 1]}"
+    elif elements[-1] != high:
+        found = f"element {elements.size - 1}, the last, is {elements[-1]}"
+    else:
+        return
+    last = f"{param.rises[1]}" + (f" = {high}" if param.rises[1].free else "")
+    reason = f"table '{param.name}' does not rise from {low} to {last}: {found}"
+    help = "pass elements of which none is less than the one before it, or declare the table without rising=True"
+    raise InputError(index=index, fusion=kernel.name, reason=reason, help=help)

@@ -1,0 +1,36 @@
+"""Arithmetic of digits, for equal indices."""
+
+from taskfuse.check.equal_digits import composed, constant_of, degree_of, joined_rows, most_of, quotients_in, span_of_difference, terms_up_to
+from taskfuse.ir.scalar import const, parse_expr, sym
+
+A, B, C = sym("a"), sym("b"), sym("c")
+
+
+def test_equal_quotients_and_remainders_are_equal_numbers() -> None:
+    x, y = parse_expr("a//8"), parse_expr("b//8")
+    low_x, low_y = parse_expr("a % 8"), parse_expr("b % 8")
+    assert (A, B) in composed([(x, y), (low_x, low_y)])
+    assert (A, B) not in composed([(x, y), (parse_expr("a % 4"), low_y)])
+    assert (A + 8 * C, B + 8 * C) in composed([(x + C, y + C), (low_x, low_y)])
+
+
+def test_quotients_of_a_sum() -> None:
+    ((a, k, whole),) = quotients_in(parse_expr("a//8 + c"))
+    assert (a, k, whole) == (A, 8, A + 8 * C)
+    assert list(quotients_in(parse_expr("2*(a//8)"))) == []
+
+
+def test_terms_by_their_weight() -> None:
+    e = parse_expr("32*a + 4*b - c")
+    assert terms_up_to(4, e) is 4 * B - C
+    assert terms_up_to(1, e) is -C
+    rows = [(4, A, (0, 1)), (-32, B, (-1, 2)), (4, C, (None, 3))]
+    assert joined_rows(rows) == [(32, B, (-2, 1)), (4, None, (None, 4))]
+
+
+def test_what_digits_can_make_up_for() -> None:
+    assert most_of([(const(8), A, [B, const(3)]), (C, A, [const(2)])], 0) is 8 * B + 2 * C
+    assert most_of([(const(8), A, [B, const(3)]), (C, A, [const(2)])], 1) is 24 + 2 * C
+    assert span_of_difference((0, 3), (1, None)) == (None, 2)
+    assert (degree_of(parse_expr("a*b*c + a")), degree_of(const(3))) == (3, 0)
+    assert (constant_of(const(-3)), constant_of(A)) == (3, 0)
