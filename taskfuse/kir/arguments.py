@@ -132,10 +132,13 @@ def specialized(kernel: Kernel, extents: Mapping[str, int]) -> Kernel:
     def shape(extents: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(map(at, extents))
 
+    def tensor(p: TensorParam) -> TensorParam:
+        return replace(p, shape=shape(p.shape), rises=None if p.rises is None else (at(p.rises[0]), at(p.rises[1])))
+
     return replace(
         kernel,
         extents=(),
-        params=tuple(replace(p, shape=shape(p.shape)) if isinstance(p, TensorParam) else p for p in kernel.params if not isinstance(p, known)),
+        params=tuple(tensor(p) if isinstance(p, TensorParam) else p for p in kernel.params if not isinstance(p, known)),
         grid=cast("Dim3", shape(kernel.grid)),
         block=cast("Dim3", shape(kernel.block)),
         cluster=cast("Dim3", shape(kernel.cluster)),

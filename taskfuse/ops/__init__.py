@@ -24,6 +24,7 @@ from taskfuse.ops import (
     reduce,
     resample,
     scan,
+    search,
     select,
     views,
     windows,
@@ -55,6 +56,7 @@ from taskfuse.ops.registry import supports
 from taskfuse.ops.resample import *
 from taskfuse.ops.scan import *
 from taskfuse.ops.scatter import *
+from taskfuse.ops.search import *
 from taskfuse.ops.select import *
 from taskfuse.ops.views import *
 from taskfuse.ops.windows import *
@@ -82,6 +84,7 @@ __all__ += reduce.__all__
 __all__ += resample.__all__
 __all__ += scan.__all__
 __all__ += scatters.__all__
+__all__ += search.__all__
 __all__ += select.__all__
 __all__ += views.__all__
 __all__ += windows.__all__

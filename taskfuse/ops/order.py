@@ -10,9 +10,11 @@ from __future__ import annotations
 from taskfuse.dtypes import int64, uint32
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.scalar import ZERO, le, prove
+from taskfuse.ir.scalar import ZERO, Const, le, prove
 from taskfuse.ir.tensor import TensorView, Value
+from taskfuse.ops.argreduce import first_position
 from taskfuse.ops.build import cast_tensor, check_tensor, described, normalize_axis, pointwise, shape_error
+from taskfuse.ops.elementwise import isnan
 from taskfuse.ops.gather import take_along_axis
 from taskfuse.ops.keywords import axial
 from taskfuse.ops.merge import ordered
@@ -21,8 +23,9 @@ from taskfuse.ops.rearrange import count, moveaxis, sliced
 from taskfuse.ops.reduce import reduce_axes
 from taskfuse.ops.registry import OpKind, always, op, same
 from taskfuse.ops.select import cat
+from taskfuse.ops.views import expand_dims, squeeze
 
-__all__ = ["argsort", "sort", "sort_with_indices", "topk"]
+__all__ = ["argsort", "kthvalue", "median", "sort", "sort_with_indices", "topk"]
 
 _FEW = 16
 
@@ -80,6 +83,49 @@ def topk(x: TensorView, k: int, axis: int = -1, largest: bool = True) -> tuple[T
             return _first(x, place, number, largest)
         values, indices = _in_order("topk", moveaxis(x, place, -1), largest, number)
         return moveaxis(values, -1, place), moveaxis(indices, -1, place)
+
+
+@op(OpKind.COMPOSITE, same, numpy="")
+@axial
+def kthvalue(x: TensorView, k: int, axis: int = -1, keepdims: bool = False) -> tuple[TensorView, TensorView]:
+    """The ``k``-th least element along ``axis`` (1: the least), and its index (int64), as ``torch.kthvalue``.
+
+    NaN is the greatest, and equal elements are in order. ``k`` is an integer constant.
+
+    Raises :class:`ShapeError` if ``axis`` is out of range, or does not provably have ``k`` elements.
+    """
+    check_tensor("kthvalue", x)
+    number, place = count("kthvalue", "number of an element", k, 1), normalize_axis("kthvalue", axis, x.ndim, described(x))
+    with x.fusion.call():
+        return _taken(topk(x, number, place, largest=False), place, number - 1, keepdims)
+
+
+@op(OpKind.COMPOSITE, same, torch="median", numpy="")
+@axial
+def median(x: TensorView, axis: int, keepdims: bool = False) -> tuple[TensorView, TensorView]:
+    """The middle element along ``axis`` in order, the lesser of two, and its index (int64), as ``torch.median``; NaN, the first one, if there is any.
+
+    Raises :class:`ShapeError` if ``axis`` is out of range, or its extent is no positive constant.
+    """
+    check_tensor("median", x)
+    place = normalize_axis("median", axis, x.ndim, described(x))
+    size = x.shape[place]
+    if not isinstance(size, Const) or size.value < 1:
+        raise shape_error("median", f"dimension {place} of {described(x)} is no positive constant", "sort, and read the element with tf.take")
+    with x.fusion.call():
+        values, indices = _taken(topk(x, (size.value + 1) // 2, place, largest=False), place, (size.value - 1) // 2, keepdims)
+        if not x.dtype.is_float:
+            return values, indices
+        first = first_position(isnan(x), (place,))
+        first = expand_dims(first, place) if keepdims else first
+        has_nan = _of("lt", first, size.value)
+        return _of("where", has_nan, float("nan"), values), _of("where", has_nan, first, indices)
+
+
+def _taken(found: tuple[TensorView, TensorView], axis: int, number: int, keepdims: bool) -> tuple[TensorView, TensorView]:
+    """One of the first elements, and its index."""
+    values, indices = (sliced(tv, axis, number, number + 1) for tv in found)
+    return (values, indices) if keepdims else (squeeze(values, axis), squeeze(indices, axis))
 
 
 def _in_order(op: str, x: TensorView, descending: bool, first: int | None = None) -> tuple[TensorView, TensorView]:

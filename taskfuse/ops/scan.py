@@ -5,19 +5,22 @@ Floats below 32 bits are accumulated in float32, and each result is cast once.
 
 from __future__ import annotations
 
-from taskfuse.dtypes import DType, DTypeLike
+from taskfuse.dtypes import DType, DTypeLike, int64
 from taskfuse.ir.axes import axis as new_axis
+from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.combine import COMBINES
-from taskfuse.ir.expr import Scan
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import IndexValue, Scan
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
-from taskfuse.ops.build import broadcast_read, cast_tensor, check_tensor, described, normalize_axis
+from taskfuse.ops.build import broadcast_read, cast_tensor, check_tensor, define_pointwise, described, normalize_axis
+from taskfuse.ops.elementwise import eq, isnan, logical_or, where
 from taskfuse.ops.keywords import axial
 from taskfuse.ops.reduce import accumulated_dtype
 from taskfuse.ops.registry import OpKind, op, same, total
 from taskfuse.ops.views import reshape
 
-__all__ = ["cummax", "cummin", "cumprod", "cumsum"]
+__all__ = ["cummax", "cummax_with_indices", "cummin", "cummin_with_indices", "cumprod", "cumsum"]
 
 
 @op(OpKind.SCAN, total)
@@ -49,6 +52,32 @@ def cummax(x: TensorView, axis: int | None = None) -> TensorView:
 def cummin(x: TensorView, axis: int | None = None) -> TensorView:
     """The minimum of the elements up to each one along ``axis``, as ``np.minimum.accumulate``: NaN from the first NaN on."""
     return _scan("cummin", "minimum", x, axis, None)
+
+
+@op(OpKind.SCAN, same, torch="cummax", numpy="")
+@axial
+def cummax_with_indices(x: TensorView, axis: int) -> tuple[TensorView, TensorView]:
+    """:func:`cummax`, and where each maximum is (int64): the last of equal ones, the last NaN, as ``torch.cummax``."""
+    return _scan_with_indices("cummax_with_indices", "maximum", x, axis)
+
+
+@op(OpKind.SCAN, same, torch="cummin", numpy="")
+@axial
+def cummin_with_indices(x: TensorView, axis: int) -> tuple[TensorView, TensorView]:
+    """:func:`cummin`, and where each minimum is (int64); otherwise as :func:`cummax_with_indices`."""
+    return _scan_with_indices("cummin_with_indices", "minimum", x, axis)
+
+
+def _scan_with_indices(op: str, combine: str, x: TensorView, axis: int) -> tuple[TensorView, TensorView]:
+    """A position is that of an extreme if the element there is equal to the extreme so far: the greatest such position so far is that of the last."""
+    check_tensor(op, x)
+    place = normalize_axis(op, axis, x.ndim, described(x))
+    with x.fusion.call():
+        found = _scan(op, combine, x, place, None)
+        is_extreme = eq(x, found)
+        is_extreme = logical_or(is_extreme, isnan(x)) if x.dtype.is_float else is_extreme
+        position = define_pointwise(x.fusion, ELEMENTWISE["copy"], x.shape, (IndexValue(iteration_symbol(place)),), int64)
+        return found, _scan(op, "maximum", where(is_extreme, position, 0), place, None)
 
 
 def _scan(op: str, combine: str, x: TensorView, axis: int | None, dtype: DType | None) -> TensorView:

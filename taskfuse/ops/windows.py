@@ -124,7 +124,7 @@ def _dims(op: str, x: TensorView, kernel: Numbers) -> int:
     return dims
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Elements:
     """The elements of all windows, ``[..., windows, places]``.
 

@@ -123,6 +123,8 @@ FOUND = {
     "proxy_lowered": "tv2: an asynchronous engine sees what a thread wrote, without FENCE proxy.async.global of the writer",
     "table_range": "divisors: the room between the bounds of an element of t: M - 3 is -1, and must be at least 0",
     "start_converted": "y[0]: joins the constant nan, which is not a partial result of y",
+    "part_condition": "o[6]: reads the constant 0.0 where element [2] of x is defined",
+    "box_zero_sign": "y[6, 0]: reads the constant 0.0 where the constant -0.0 is defined",
     "neutral_converted": "y[0]: element [0] of y lacks the term at [0, 0] and 1 more",
 }
 OPEN = {

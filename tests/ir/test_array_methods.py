@@ -173,7 +173,7 @@ BOTH = (
 )
 UNKNOWN = "its elements are not known"
 REFUSED = {
-    **{"item": UNKNOWN, "tolist": UNKNOWN, "nonzero": "keep the mask", "sort": "write tf.sort(x)", "argsort": "write tf.argsort(x)"},
+    **{"item": UNKNOWN, "tolist": UNKNOWN, "nonzero": "write tf.nonzero(x)", "sort": "write tf.sort(x)", "argsort": "write tf.argsort(x)"},
     **{"size": "x.shape", "repeat": "tf.repeat", "take": "tf.take", "view": "x.reshape", "exp": "write tf.exp(x)"},
 }
 

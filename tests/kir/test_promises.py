@@ -7,6 +7,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import InputError
+from taskfuse.kir.arguments import specialized
 from taskfuse.kir.promises import check_rises, promised
 
 KERNEL = """
@@ -47,3 +48,10 @@ def test_calls_on_host_arrays(values: tuple[int, ...]) -> None:
         "help: pass elements of which none is less than the one before it, or declare the table without rising=True"
     )
     tf.parse_kernel(KERNEL.lstrip("\n")).simulate(x, table)  # whatever it holds, no access leaves its tensor
+
+
+def test_a_kernel_at_given_extents_promises_the_same() -> None:
+    at = specialized(tf.parse_kernel(KERNEL.lstrip("\n")), {"M": 8, "G": 2})
+    assert "offsets: int32[3] rising 0..8" in str(at)
+    with pytest.raises(InputError, match="does not rise from 0 to 8: element 1 is 9"):
+        tf.compile(at, backend="sim")(np.zeros(8, np.float32), np.array([0, 9, 8], np.int32))

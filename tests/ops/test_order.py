@@ -98,3 +98,24 @@ def test_errors() -> None:
         assert message(lambda: tf.topk(x, 2, 0)).startswith("topk: dimension 0 of x [N, 3] does not provably have 2 elements")
         assert message(lambda: tf.topk(x, -1)) == "topk: -1 is not a number of elements\nhelp: use an integer of at least 0"
         assert message(lambda: tf.topk(x, 1, 2)).startswith("topk: axis 2 is out of range")
+
+
+@pytest.mark.parametrize("name", ["float32", "int64", "bfloat16", "bool"])
+def test_one_element_in_order(name: str) -> None:
+    x = elements(name, (3, 7))
+    order = in_order(x, 1, descending=False)
+    with tf.Fusion("one") as fusion:
+        tensor = tf.define_tensor(x.shape, name)
+        for result in (*tf.kthvalue(tensor, 3, dim=1), *tf.median(tensor, dim=1, keepdim=True)):
+            fusion.add_output(result)
+    third, at, middle, where = fusion.evaluate(x)
+    np.testing.assert_array_equal(at, order[:, 2])
+    np.testing.assert_array_equal(third.astype(np.float64), np.take_along_axis(x, order, 1)[:, 2].astype(np.float64))
+    wide = x.astype(np.float64)
+    is_nan = np.isnan(wide).any(1)
+    expected = np.where(is_nan, np.isnan(wide).argmax(1), order[:, 3])
+    np.testing.assert_array_equal(where[:, 0], expected)
+    np.testing.assert_array_equal(middle.astype(np.float64)[:, 0], np.take_along_axis(wide, expected[:, None], 1)[:, 0])
+    with tf.Fusion("f"):
+        s = tf.define_tensor(["N"], name="s")
+        assert message(lambda: tf.median(s, 0)) == ("median: dimension 0 of s [N] is no positive constant\nhelp: sort, and read the element with tf.take")

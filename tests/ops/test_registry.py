@@ -64,6 +64,12 @@ ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "bincount": lambda at: tf.bincount(at[0], 3),
     "var_mean": lambda x: tf.var_mean(x)[0],
     "topk": lambda x: tf.topk(x, 1)[0],
+    "kthvalue": lambda x: tf.kthvalue(x, 1)[0],
+    "median": lambda x: tf.median(x, 0)[0],
+    "cummax_with_indices": lambda x: tf.cummax_with_indices(x, 0)[0],
+    "cummin_with_indices": lambda x: tf.cummin_with_indices(x, 0)[0],
+    "histc": lambda x: tf.histc(x, 3, 0, 1),
+    "nonzero": lambda x: tf.nonzero(x, 3),
     "avg_pool": lambda x: tf.avg_pool(x, [2]),
     "max_pool": lambda x: tf.max_pool(x, [2]),
     "max_pool_with_indices": lambda x: tf.max_pool_with_indices(x, [2])[0],
@@ -76,6 +82,7 @@ ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "sort_with_indices": lambda x: tf.sort_with_indices(x)[0],
 }
 ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {
+    "searchsorted": lambda x, y: tf.searchsorted(x[0], y),
     "take": lambda x, at: tf.take(x, at, axis=0),
     "take_along_axis": lambda x, at: tf.take_along_axis(x, at, axis=0),
     "gather": lambda x, at: tf.gather(x, 0, at),
@@ -107,6 +114,7 @@ OPERANDS = {
     **dict.fromkeys(("scatter", "scatter_add", "scatter_reduce", "index_add", "index_put", "segment_sum"), 2),
     "masked_fill": 2,
     "trunc_divide": 2,
+    "searchsorted": 2,
     "logical_right_shift": 2,
     "dot": 2,
     "bmm": 2,
@@ -159,7 +167,7 @@ def test_names_of_torch() -> None:
     for name in ("unique", "torch.unique", "exp_", "aten.exp_", "torch.frobnicate", "numpy.exp", "torch", ""):
         assert not tf.supports(name), name
     assert tf.supports("aten._softmax", float32)
-    assert not tf.supports("torch.cummax")
+    assert tf.supports("torch.cummax")
     assert tf.supports("cummax")
 
 

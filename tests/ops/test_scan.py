@@ -71,3 +71,18 @@ def test_errors(op: str) -> None:
         wrong: Any = 3
         assert message(lambda: getattr(tf, op)(x, 2)) == f"{op}: axis 2 is out of range for tv0 [M, N]\nhelp: use an axis in [-2, 1]"
         assert message(lambda: getattr(tf, op)(wrong)) == f"{op}: takes a tensor, not int\nhelp: make constants with tf.full, inputs with tf.define_tensor"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
+def test_extremes_so_far_and_where_they_are(dtype: str) -> None:
+    x = numbers((3, 8), dtype, high=2)
+    if dtype == "float32":
+        x[1, 3] = x[1, 5] = np.nan
+    for op, ufunc in (("cummax_with_indices", np.maximum), ("cummin_with_indices", np.minimum)):
+        for axis in (0, 1):
+            values, indices = (evaluated(lambda a, op=op, axis=axis, k=k: getattr(tf, op)(a, axis)[k], x) for k in (0, 1))
+            expected = ufunc.accumulate(x, axis)
+            np.testing.assert_array_equal(values, expected)
+            is_extreme = (x == expected) | (x != x)
+            place = np.arange(x.shape[axis]).reshape([-1, 1] if axis == 0 else [1, -1])
+            np.testing.assert_array_equal(indices, np.maximum.accumulate(np.where(is_extreme, place, 0), axis))

@@ -277,24 +277,30 @@ class CheckedStatements:
 
     def _copied_or_zero(self, w: Written, stmt: AsyncCopy, rule: Pick) -> None:
         """A copy of the elements of one case, with zeros where it does not hold."""
-        around = known_at(w.place).given(*inside(w.place.element, self.writes.shape(w.place.tensor)))
+        own, around = self._own(w)
         held = conjuncts(stmt.valid)
-        source = self._source(w, rule, around, held)
+        source = self._source(own, rule, around, held)
         if not isinstance(source, Access):
             raise Open(f"it is a copy, and {w.holds.tensor} is a constant there", w.node)
         for k, c in enumerate(held):
             failing = (*held[:k], not_(c))
             here = around.given(*failing)
-            if not here.empty and not proves(around.given(*held[:k]), c) and not _is_plus_zero(self._source(w, rule, around, failing)):
+            if not here.empty and not proves(around.given(*held[:k]), c) and not _is_plus_zero(self._source(own, rule, around, failing)):
                 raise Open(f"it writes a zero where {stmt.valid} fails, and elements exist there", w.node)
         want = self.instructions.vector(w.node, stmt.source, stmt.width, source.buffer, self._element(source, w.holds))
         self.read(want, (*held, *inside(want.element, self.writes.shape(source.buffer))), past=False)
 
-    def _source(self, w: Written, rule: Pick, around: Constraints, given: Sequence[Expr]) -> Operand:
+    def _own(self, w: Written) -> tuple[Place, Constraints]:
+        """What is written as elements of the tensor that the claim names, which its definition is about, and not of one that it is a part of."""
+        own = self.instructions.written(w.node, w.holds)
+        return own, known_at(own).given(*inside(own.element, self.writes.shape(own.tensor)))
+
+    @staticmethod
+    def _source(own: Place, rule: Pick, around: Constraints, given: Sequence[Expr]) -> Operand:
         """The operand of the case that holds where some conditions do."""
-        point = {f"i{k}": e for k, e in enumerate(w.place.element)}
+        point = {f"i{k}": e for k, e in enumerate(own.element)}
         conditions = [substitute(c.cond, point) for c in rule.cases]
-        return case_that_holds(w.node, rule, conditions, around.given(*given), {*given})
+        return case_that_holds(own.node, rule, conditions, around.given(*given), {*given})
 
     def _first_case(self, w: Written, rule: Pick) -> None:
         """A bulk copy brings what the first case of the definition says, which holds for all elements of the box that exist.
@@ -302,12 +308,12 @@ class CheckedStatements:
         Where that is an element behind the end of what is copied, the engine writes 0, which must be the other case.
         """
         match rule.cases:
-            case (ChoiceCase(cond=cond, operand=Access() as source), ChoiceCase(cond=other, operand=zero)) if other is TRUE and _is_zero(zero):
+            case (ChoiceCase(cond=cond, operand=Access() as source), ChoiceCase(cond=other, operand=zero)) if other is TRUE and _is_plus_zero(zero):
                 pass
             case _:
                 raise Open("its tensor is not a part of another one, and zeros", w.node)
-        point = {f"i{k}": e for k, e in enumerate(w.place.element)}
-        around = known_at(w.place).given(*inside(w.place.element, self.writes.shape(w.place.tensor)))
+        own, around = self._own(w)
+        point = {f"i{k}": e for k, e in enumerate(own.element)}
         ends = {lt(e, n) for e, n in zip(source.index, self.writes.shape(source.buffer), strict=True)}
         for c in conjuncts(cond):
             if c not in ends and not proves(around, substitute(c, point)):

@@ -1,0 +1,109 @@
+"""Places that data decides: where a number belongs in sorted ones, in which bin it is, which elements are not 0."""
+
+from __future__ import annotations
+
+import math
+
+from taskfuse.dtypes import bool_, int64
+from taskfuse.ir.axes import iteration_symbol, value_symbol
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Literal
+from taskfuse.ir.scalar import ZERO, IntLike, le, prove
+from taskfuse.ir.tensor import TensorView, Value
+from taskfuse.ops.build import broadcast_read, cast_tensor, check_tensor, common_fusion, define_pointwise, described, dtype_error, pointwise, shape_error, typed
+from taskfuse.ops.create import extent
+from taskfuse.ops.gather import define_gather
+from taskfuse.ops.order_keys import index_values
+from taskfuse.ops.rearrange import count
+from taskfuse.ops.registry import OpKind, always, floating_only, op
+from taskfuse.ops.scan import cumsum
+from taskfuse.ops.scatter import bincount, scatter_add
+from taskfuse.ops.select import stack
+from taskfuse.ops.views import reshape
+
+__all__ = ["histc", "nonzero", "searchsorted"]
+
+_LONGEST = 31
+
+
+def _of(name: str, *operands: Value) -> TensorView:
+    return pointwise(ELEMENTWISE[name], operands)
+
+
+@op(OpKind.GATHER, always(int64))
+def searchsorted(table: TensorView, values: TensorView, right: bool = False) -> TensorView:
+    """Where each of ``values`` belongs in the sorted last dimension of ``table``: how many of its elements are less, or with ``right`` less or equal; int64.
+
+    A 1-d table is that of all values; otherwise the other dimensions are those of the values. NaN belongs at the end. Each value bisects: a read at a
+    computed index for each doubling of the greatest extent that the table may have (``tf.dim(..., max=)``).
+
+    Raises:
+        ShapeError: if the table is 0-d, or has other dimensions than the values.
+    """
+    check_tensor("searchsorted", table)
+    check_tensor("searchsorted", values)
+    fusion = common_fusion("searchsorted", (table, values))
+    lead = table.ndim - 1
+    if lead < 0 or (lead and table.shape[:-1] != values.shape[:-1]):
+        reason = f"{described(table)} is not one table, nor one for each row of {described(values)}"
+        raise shape_error("searchsorted", reason, "give a 1-d table, or one for each row")
+    n, shape = table.shape[-1], values.shape
+    bits = next((b for b in range(_LONGEST) if prove(le(n, (1 << b) - 1), fusion.facts())), _LONGEST)
+    with fusion.call():
+        found = index_values(values, ZERO, int64)
+        for step in reversed([1 << b for b in range(bits)]):
+            tried = _of("add", found, step)
+            index = [*map(iteration_symbol, range(lead)), value_symbol(0)]
+            last = _of("sub", tried, 1)
+            element = define_gather(table, shape, index, [(broadcast_read(last, shape), n)])
+            is_before = _of("logical_not", _of("gt" if right else "ge", element, values))
+            found = _of("where", _of("logical_and", _of("le", tried, n), is_before), tried, found)
+        return found
+
+
+@op(OpKind.SCATTER, floating_only, numpy="")
+def histc(x: TensorView, bins: int, min: float, max: float) -> TensorView:
+    """How many elements lie in each of ``bins`` equal parts of [min, max], in the dtype of ``x``, as ``torch.histc``; others count nowhere.
+
+    Raises :class:`ShapeError` unless ``min < max``, and :class:`DTypeError` unless ``x`` is a float.
+    """
+    check_tensor("histc", x)
+    number = count("histc", "number of bins", bins, 1)
+    if not x.dtype.is_float:
+        raise dtype_error("histc", f"{typed(x)} is not a float", "cast to a float first, or use tf.bincount")
+    if not (min < max and math.isfinite(max - min)):
+        raise shape_error("histc", f"[{min}, {max}] has no parts", "give min < max; tf.min(x) and tf.max(x) depend on data")
+    with x.fusion.call():
+        wide = cast_tensor(reshape(x, [-1]), x.dtype.compute)
+        inside = _of("logical_and", _of("ge", wide, float(min)), _of("le", wide, float(max)))
+        place = _of("div", _of("mul", _of("sub", wide, float(min)), float(number)), float(max) - float(min))
+        at = _of("minimum", cast_tensor(_of("where", inside, place, -1.0), int64), number - 1)
+        return cast_tensor(bincount(_of("where", inside, at, -1), number), x.dtype)
+
+
+@op(OpKind.SCATTER, always(int64), torch="", numpy="")
+def nonzero(x: TensorView, size: IntLike | str, fill: int = -1) -> TensorView:
+    """The indices of the first ``size`` elements that are not 0, in row-major order: ``[size, dimensions]``, int64; rows that are left have ``fill``.
+
+    NumPy and torch return as many rows as there are such elements: with ``jnp.nonzero``, ``size`` is stated as it is here. Their number is ``tf.sum(x != 0)``.
+
+    Raises :class:`ShapeError` if ``x`` is 0-d, or ``size`` is no extent.
+    """
+    check_tensor("nonzero", x)
+    if not x.ndim:
+        raise shape_error("nonzero", f"{described(x)} has no indices", "reshape it to one dimension")
+    rows = extent("nonzero", x.fusion, size)
+    with x.fusion.call():
+        mask = cast_tensor(reshape(x, [-1]), bool_)
+        before = _of("sub", cumsum(cast_tensor(mask, int64), 0), 1)
+        place = _of("where", mask, before, rows)
+        start = define_pointwise(x.fusion, ELEMENTWISE["copy"], (rows,), (Literal(0, int64),), int64)
+        marked = index_values(place, iteration_symbol(0) + 1, int64)
+        found = _of("sub", scatter_add(start, 0, place, marked), 1)
+        missing = _of("lt", found, 0)
+        columns: list[TensorView] = []
+        rest = found
+        for e in reversed(x.shape):
+            columns.append(_of("where", missing, fill, _of("remainder", rest, e)))
+            rest = _of("floor_divide", rest, e)
+        return stack(columns[::-1], 1)
