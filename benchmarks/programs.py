@@ -1,6 +1,6 @@
 """Programs as people write them, scheduled automatically, against torch: run op by op and compiled.
 
-``python benchmarks/programs.py [--write] [--only NAME]``. The programs are those of ``tests/schedulers/programs.py``, at their large extents, with the
+``python benchmarks/programs.py [--write] [--only NAME ...]``. The programs are those of ``tests/schedulers/programs.py``, at their large extents, with the
 same math in torch here. Inputs are random; every call of a round has inputs and outputs of its own, which together exceed the second-level cache;
 outputs are poisoned before, and checked after against torch in float64. Medians of 30 rounds, by CUDA events, all runners of a program in one process.
 """
@@ -380,7 +380,7 @@ def copy_bandwidth() -> float:
 def main() -> None:
     """Measure, print and, if asked, store."""
     options_parser = parser(__doc__)
-    options_parser.add_argument("--only", default="", help="programs whose name begins so")
+    options_parser.add_argument("--only", nargs="*", default=[""], help="programs whose names begin so")
     options = options_parser.parse_args()
     torch.manual_seed(0)
     bandwidth = copy_bandwidth()
@@ -391,7 +391,7 @@ def main() -> None:
     ]
     print("\n".join(lines), file=sys.stderr, flush=True)
     for program in (*ALIKE, *BIG):
-        if program.build.__name__.startswith(options.only):
+        if program.build.__name__.startswith(tuple(options.only)):
             try:
                 lines.append(row(program, bandwidth))
             except (TaskfuseError, torch.OutOfMemoryError) as error:

@@ -4,7 +4,7 @@
 
 Random weights, real widths, two blocks each. *Right* is torch's own rule (``torch._dynamo.utils.same``): as close to the model in float64 as eager is, within
 a factor.
-Times are medians of 20 calls between events, taken in turn. ``--host`` runs the reference on the host, for small sizes: no times.
+Times are medians of 20 times of 3 calls between events, taken in turn. ``--host`` runs the reference on the host, for small sizes: no times.
 """
 
 from __future__ import annotations
@@ -206,17 +206,33 @@ def step(model: Any, inputs: tuple[Any, ...], train: bool) -> list[Any]:
 
 
 def timed(run: Callable[[], Any]) -> Callable[[], float]:
-    """Microseconds of a call on the GPU."""
+    """Microseconds of a call on the GPU: of three, one after another, so that the host is ahead."""
 
     def once() -> float:
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
-        run()
+        for _ in range(3):
+            run()
         end.record()
         torch.cuda.synchronize()
-        return start.elapsed_time(end) * 1e3
+        return start.elapsed_time(end) * 1e3 / 3
 
     return once
+
+
+def profile(name: str, run: Callable[[], Any]) -> None:
+    """Print the kernels of a call that take longest, and the time that the host needs to launch all."""
+    start = time.perf_counter()
+    run()
+    host = time.perf_counter() - start
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+        run()
+        torch.cuda.synchronize()
+    rows = sorted(((e.self_device_time_total, e.count, e.key) for e in seen.key_averages()), reverse=True)
+    print(f"  {name}: host {host * 1e6:.0f} us, kernels {sum(r[0] for r in rows):.0f} us")
+    for spent, count, key in rows[:9]:
+        print(f"    {spent:8.1f} us x{count} {key[:90]}")
 
 
 def measure(name: str, case: Case, given: Any) -> float | None:
@@ -264,6 +280,9 @@ def measure(name: str, case: Case, given: Any) -> float | None:
             t = timed(run)()
             if turn >= 3:
                 times[k].append(t)
+    if given.profile:
+        for k, run in runs.items():
+            profile(k, run)
     medians = {k: statistics.median(v) for k, v in times.items()}
     print(row, *(f"{k} {v:.0f} us" for k, v in medians.items()), f"eager/taskfuse {medians['eager'] / medians['taskfuse']:.2f}", end=" ")
     ratio = medians["Inductor"] / medians["taskfuse"] if "Inductor" in medians else None
@@ -281,6 +300,7 @@ def main() -> int:
     parser.add_argument("--host", action="store_true")
     parser.add_argument("--alone", action="store_true", help="without Inductor")
     parser.add_argument("--explain", action="store_true")
+    parser.add_argument("--profile", action="store_true")
     parser.add_argument("--options", default="{}")
     parser.add_argument("--mode", default="")
     given = parser.parse_args()

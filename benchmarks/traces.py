@@ -1,10 +1,11 @@
 """Graphs that models make, scheduled automatically, against torch: run op by op and compiled.
 
-``python benchmarks/traces.py [--write] [--only NAME ...] [--part K/N] [--jobs N]``. The graphs are those of ``benchmarks/graphs``, which ``aten.py``
-reads. Inputs are random; every call of a round has inputs of its own, which together exceed the second-level cache; every runner allocates its outputs
-with torch; taskfuse is given new ones (``out=``) for a graph without inputs. Results in arrays that were poisoned before are compared with torch in
-float64. Medians of 20 rounds, by CUDA events, all runners of a graph in one process. N processes compile graphs with both; when all have compiled, each
-measures its own, alone on the GPU. A graph that fails, or whose results differ, has a line that says so.
+``python benchmarks/traces.py [--write] [--only NAME ...] [--part K/N] [--jobs N] [--seconds S]``. The graphs are those of ``benchmarks/graphs``, which
+``aten.py`` reads. Inputs are random; every call of a round has inputs of its own, which together exceed the second-level cache; every runner allocates
+its outputs with torch; taskfuse is given new ones (``out=``) for a graph without inputs. Results in arrays that were poisoned before are compared with torch in
+float64. Medians of 20 rounds, by CUDA events, all runners of a graph in one process. N processes compile graphs with both, the largest first; when all
+have compiled, each measures its own, alone on the GPU. A graph that fails, or whose results differ, has a line that says so. After S seconds nothing more is
+compiled, or measured: the table says which graphs are missing. What is found is printed to stderr as it comes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._inductor.config
 from aten import Graph, fusion, graphs, torch_function
 from reporting import L2_BYTES, gpu_median, parser, publish
 
@@ -34,6 +36,8 @@ MOST_SETS = 8
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 1e-2, torch.float16: 2e-3}
 """Of a result, relative to its greatest absolute value; other dtypes are exact."""
 RANK = 8192
+COMPILING = 0.55
+"""The part of the time for compiling."""
 
 
 def dtype(name: str) -> Any:
@@ -115,9 +119,29 @@ def compiled(graph: Graph) -> Compiled:
     return Compiled(graph, run, eager, fast, middle - start, time.perf_counter() - middle)
 
 
+class Laps:
+    """Seconds of the parts of a measurement, told to stderr: a run has a limit, and one should see what takes long."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._parts: list[str] = []
+        self._last = time.perf_counter()
+
+    def __call__(self, part: str) -> None:
+        torch.cuda.synchronize()
+        now = time.perf_counter()
+        self._parts.append(f"{part} {now - self._last:.1f}")
+        self._last = now
+
+    def tell(self) -> None:
+        """Print them."""
+        print(f"  {self._name}: {', '.join(self._parts)} s", file=sys.stderr, flush=True)
+
+
 def measured(made: Compiled, bandwidth: float, rate: float) -> tuple[str, float]:
     """Measure one graph: its line, and torch's time compiled over ours."""
     graph, run, eager, fast = made.graph, made.run, made.eager, made.fast
+    lap = Laps(graph.name)
     first = arguments(graph)
     wanted = eager(*first)
     size = sum(t.numel() * t.element_size() for t in (*first, *wanted))
@@ -125,17 +149,24 @@ def measured(made: Compiled, bandwidth: float, rate: float) -> tuple[str, float]
     sets = [(args, [poisoned(t) for t in wanted]) for args in (first, *(arguments(graph) for _ in range(count - 1)))]
     exact = torch_function(graph, exact=True)
     wrong = ""
+    lap("inputs")
     for args, out in (sets[0], sets[-1]):
         run(*args, out=tuple(out))
+        lap("results")
         wrong = wrong or verdict(out, eager(*args), exact(*(a.double() if a.is_floating_point() else a for a in args)))
         torch.cuda.empty_cache()
+        lap("float64")
 
     def call(args: Sequence[Any]) -> None:
         run(*args, out=None if args else tuple(t.new_empty(t.shape) for t in wanted))
 
     ours = gpu_median([lambda a=args: call(a) for args, _ in sets], ROUNDS)
+    lap("ours")
     op_by_op = gpu_median([lambda a=args: eager(*a) for args, _ in sets], ROUNDS)
+    lap("op by op")
     by_torch = gpu_median([lambda a=args: fast(*a) for args, _ in sets], ROUNDS)
+    lap("compiled")
+    lap.tell()
     bound = max(1e6 * size / bandwidth, 1e6 * products(graph) / rate)
     expected = float(getattr(run.schedule, "us", math.nan))
     ops = len([n for n in graph.nodes if n.op])
@@ -145,7 +176,15 @@ def measured(made: Compiled, bandwidth: float, rate: float) -> tuple[str, float]
     ), by_torch / ours
 
 
-def work(names: Any, done: Any, turn: Any, results: Any, rates: tuple[float, float]) -> None:
+@dataclass(frozen=True)
+class Limits:
+    """When a process stops, by ``time.time``: compiling, and measuring."""
+
+    compiling: float
+    measuring: float
+
+
+def work(names: Any, done: Any, turn: Any, results: Any, rates: tuple[float, float], limits: Limits) -> None:
     """One process: compiles graphs as long as there are some, waits for the others, then measures its own, alone on the GPU.
 
     Args:
@@ -158,8 +197,13 @@ def work(names: Any, done: Any, turn: Any, results: Any, rates: tuple[float, flo
     by_name = {g.name: g for g in graphs()}
     settings: Any = torch._dynamo.config
     settings.recompile_limit = settings.accumulated_recompile_limit = len(by_name)  # one function runs all graphs
+    inductor: Any = torch._inductor.config
+    inductor.compile_threads = 1  # else each of these processes starts one for each core
     mine: list[Compiled] = []
     while (name := names.get()) is not None:
+        if time.time() > limits.compiling:
+            results.put((name, f"  {name:34} not compiled in time", None, None))
+            continue
         torch.manual_seed(0)
         try:
             mine.append(compiled(by_name[name]))
@@ -168,6 +212,9 @@ def work(names: Any, done: Any, turn: Any, results: Any, rates: tuple[float, flo
         torch.cuda.empty_cache()
     done.wait()
     for made in mine:
+        if time.time() > limits.measuring:
+            results.put((made.graph.name, f"  {made.graph.name:34} not measured in time", None, (made.ours, made.theirs)))
+            continue
         with turn:
             try:
                 line, ratio = measured(made, *rates)
@@ -191,16 +238,20 @@ def main() -> None:
     options_parser.add_argument("--only", nargs="*", default=[], help="graphs whose names hold one of these")
     options_parser.add_argument("--part", default="1/1", help="the k-th of n equal parts of the graphs, as k/n")
     options_parser.add_argument("--jobs", type=int, default=4, help="processes (default: 4)")
+    options_parser.add_argument("--seconds", type=float, default=math.inf, help="when to stop (default: never)")
     options = options_parser.parse_args()
+    begun = time.time()
     part, parts = map(int, options.part.split("/"))
     chosen = [g.name for g in graphs() if not options.only or any(o in g.name for o in options.only)][part - 1 :: parts]
     bandwidth, rate = gpu_rates()
     torch.cuda.empty_cache()
     context = multiprocessing.get_context("spawn")
     names, results, done, turn = context.Queue(), context.Queue(), context.Barrier(options.jobs), context.Lock()
-    for name in (*chosen, *[None] * options.jobs):
+    size = {g.name: len(g.nodes) for g in graphs()}
+    for name in (*sorted(chosen, key=lambda name: -size[name]), *[None] * options.jobs):
         names.put(name)
-    processes = [context.Process(target=work, args=(names, done, turn, results, (bandwidth, rate))) for _ in range(options.jobs)]
+    limits = Limits(begun + COMPILING * options.seconds, begun + options.seconds)
+    processes = [context.Process(target=work, args=(names, done, turn, results, (bandwidth, rate), limits)) for _ in range(options.jobs)]
     for process in processes:
         process.start()
     lines: dict[str, str] = {}
@@ -208,7 +259,7 @@ def main() -> None:
     seconds: list[tuple[float, float]] = []
     while len(lines) < len(chosen):
         name, line, ratio, taken = results.get()
-        print(line, file=sys.stderr, flush=True)
+        print(f"{time.time() - begun:5.0f} s {line}", file=sys.stderr, flush=True)
         lines[name] = line
         if ratio is not None:
             ratios.append(ratio)
@@ -229,7 +280,7 @@ def main() -> None:
             f"{len(ratios)} of {len(chosen)} graphs: geometric mean {mean:.2f} x, least {min(ratios):.2f}, median {statistics.median(ratios):.2f}",
         ]
         ours, theirs = (statistics.median(s[k] for s in seconds) for k in (0, 1))
-        table.append(f"first calls, {options.jobs} processes at once: median {ours:.1f} s, torch.compile {theirs:.1f} s")
+        table.append(f"first calls, {options.jobs} processes at once: median {ours:.1f} s, torch.compile {theirs:.1f} s; all {time.time() - begun:.0f} s")
     publish("traces", table, options)
 
 

@@ -14,7 +14,9 @@ from taskfuse import MemoryType, atoms
 from taskfuse import ParallelType as P
 
 
-def build(tile_m: int = 128, tile_n: int = 128, stages: int = 4, blocks: int = 4, group: int = 8, dtype: tf.DType = tf.bfloat16) -> tf.Fusion:
+def build(
+    tile_m: int = 128, tile_n: int = 128, stages: int = 4, blocks: int = 4, group: int = 8, dtype: tf.DType = tf.bfloat16, *, dynamic: bool = False
+) -> tf.Fusion:
     """``relu(a @ b.T + bias)`` of [M, K] and [N, K], with sums and bias in float32, rounded to bfloat16; rows are multiples of 16 bytes.
 
     Args:
@@ -23,6 +25,7 @@ def build(tile_m: int = 128, tile_n: int = 128, stages: int = 4, blocks: int = 4
         blocks: of the persistent grid: one for each multiprocessor.
         group: rows of tiles that are worked on together, for the second-level cache.
         dtype: of the operands: 16 bits, or an 8-bit float.
+        dynamic: a block takes the next tile when it has finished one; else every ``blocks``-th.
     """
     tile_k, step = 128 // dtype.itemsize, 32 // dtype.itemsize  # rows of 128 bytes, of which an instruction takes 32
     warpgroups, piece = 2, 64
@@ -46,6 +49,8 @@ def build(tile_m: int = 128, tile_n: int = 128, stages: int = 4, blocks: int = 4
     # Tiles in the order of one work axis, dealt to the blocks; operands share the loop over k, too.
     acc.split(0, tile_m).split(2, tile_n).split(4, tile_k).reorder([0, 2, 1, 3, 4, 5])  # [mo, no, m, n, ko, k]
     acc.rasterize((0, 1), tf.tiles.grouped(group)).split(0, blocks)  # [wave, block, m, n, ko, k]
+    if dynamic:
+        acc.rasterize((1,), tf.tiles.dynamic())
     acc.axis(1).parallelize(P.BIDx)
     acc.propagate([bias_r, *math, d_s, d], upto=4)  # [wave, block, m, n]; bias has no m of its own
     acc.reorder({4: 2}).propagate([a_s, b_s], upto=3)  # [wave, block, ko, m or n, k]

@@ -91,12 +91,11 @@ def shown_path(file: str) -> str:
 
 def _is_inside(frame: FrameType) -> bool:
     """Whether code belongs to the package: it is in one of its files, or ``dataclass`` generated it."""
+    file = frame.f_code.co_filename
+    if file.startswith(_PACKAGE):
+        return True
     module = frame.f_globals.get("__name__", "")
-    return (
-        frame.f_code.co_filename.startswith(_PACKAGE)
-        or module == "dataclasses"
-        or (frame.f_code.co_filename == "<string>" and module.startswith(f"{__package__}."))
-    )
+    return module == "dataclasses" or (file == "<string>" and module.startswith(f"{__package__}."))
 
 
 def caller() -> Location | None:

@@ -13,6 +13,7 @@ from taskfuse.check.defined import DIVISORS, defined, without_value
 from taskfuse.check.drawn_launches import drawn_extents
 from taskfuse.check.known import unknown
 from taskfuse.check.order import deadlocks, initialization
+from taskfuse.check.queues import owned
 from taskfuse.check.races import Races
 from taskfuse.check.refuted import TooLarge, WorkBudget
 from taskfuse.check.registers import budgets, in_flight, released
@@ -40,6 +41,7 @@ ASSUMPTIONS = (
 ORDER_ONLY = "what it computes is right: the kernel has no definitions"
 ARITHMETIC = "sums and products are associative and commutative; float32 products of tensor cores are those of tf32"
 RESIDENT = "all blocks of the grid are resident at once"
+CLAIMS = "the counters of queues are zero when the launch begins"
 COUNTERS = "counters of semaphores and of barriers of the grid are zero when the launch begins"
 SCOPE = "an arrival at the mbarrier of another block, in the scope of a block, orders reads of a slot before its next fill by an engine"
 
@@ -58,15 +60,17 @@ def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certific
         broken = _broken(kernel)
     if broken is not None:
         return Certificate(kernel.name, (broken,))
+    claims = bool(kernel.queues)
+    kernel = owned(kernel)
     if extents is None:
-        return _certificate(kernel, (), kernel.launch_registers)
+        return _certificate(kernel, (), kernel.launch_registers, claims=claims)
     chosen = tuple((e.name, extents[e.name]) for e in kernel.extents if e.name in extents)
     try:
         chosen_kernel = specialized(kernel, extents)
         lost = without_value(kernel, extents)
         if lost is not None:
             return Certificate(kernel.name, Argument([lost]), extents=chosen)
-        return _certificate(chosen_kernel, chosen, kernel.launch_registers)
+        return _certificate(chosen_kernel, chosen, kernel.launch_registers, claims=claims)
     except (ZeroDivisionError, IndexError) as error:
         reason = f"an expression has no value at these extents: {error}"
         return Certificate(kernel.name, Argument([Obligation(Layer.ADDRESS, "extents", Verdict.OUTSIDE, reason)]), extents=chosen)
@@ -82,13 +86,14 @@ def _broken(kernel: Kernel) -> Obligation | None:
     return unknown(kernel)
 
 
-def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched: int | None) -> Certificate:
+def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched: int | None, *, claims: bool) -> Certificate:
     budget = f"a launch gives each thread {'all' if launched is None else launched} registers that its bounds allow"
     more = (
         (ORDER_ONLY, not kernel.definitions),
         (ARITHMETIC, bool(kernel.definitions)),
         (RESIDENT, kernel.is_cooperative),
         (COUNTERS, kernel.is_cooperative),
+        (CLAIMS, claims),
         (SCOPE, any(isinstance(s, Arrive) and s.across for s in walk(kernel))),
         (TENSORS, assumes_tensors(kernel)),
         (budget, any(isinstance(s, SetMaxNReg) for s in walk(kernel))),

@@ -118,6 +118,8 @@ class _Walk:
     def _loop(self, stmt: For, at: Evaluation, times: Array, loops: tuple[_Trip, ...]) -> None:
         start, stop, step = (np.asarray(at.of(e), np.int64) for e in (stmt.start, stmt.stop, stmt.step))
         trips = np.maximum(-((start - stop) // np.maximum(step, 1)), 0)
+        if stmt.queue is not None:
+            trips = -(-trips // max(self.launch.blocks, 1))  # a fair share
         self._depth += 1
         spread = (self.sample.spread * (2 * self._depth + 1)) % 1
         value = start + (spread * trips).astype(np.int64) * step

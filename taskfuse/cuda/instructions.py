@@ -305,6 +305,35 @@ __device__ __forceinline__ void semaphore_acquire_bounded(unsigned long long* se
     (COUNTER_VALUE, REPORT),
 )
 
+# -- queues ---------------------------------------------------------------------------------------------------------------------------
+# The numbers that a block claims stand in its Shared memory, in the order of its claims: -1 where nobody has asked yet, -2 while the thread that asked first
+# takes the next number from the counter in Global memory. A number is taken after the one before it is known (.release, .acquire), so a block's numbers rise.
+
+CLAIM = Helper(
+    "queue_claim",
+    """\
+// the number at a position of the block's claims; one lane of those that come together asks
+__device__ __forceinline__ int queue_claim(int* claims, unsigned long long* counter, int position) {
+  const unsigned mask = __activemask();
+  const int first = __ffs(mask) - 1;
+  int number = -1;
+  if ((int)((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32) == first) {
+    const unsigned claim = shared_address(claims + position);
+    asm volatile("ld.acquire.cta.shared::cta.s32 %0, [%1];" : "=r"(number) : "r"(claim) : "memory");
+    if (number == -1) {
+      asm volatile("atom.acq_rel.cta.shared::cta.cas.b32 %0, [%1], %2, %3;" : "=r"(number) : "r"(claim), "r"(-1), "r"(-2) : "memory");
+      if (number == -1) {
+        number = (int)atomicAdd(counter, 1ull);
+        asm volatile("st.release.cta.shared::cta.s32 [%0], %1;" ::"r"(claim), "r"(number) : "memory");
+      }
+    }
+    while (number == -2) asm volatile("ld.acquire.cta.shared::cta.s32 %0, [%1];" : "=r"(number) : "r"(claim) : "memory");
+  }
+  return __shfl_sync(mask, number, first);
+}""",
+    (SHARED_ADDRESS,),
+)
+
 CALLS: Mapping[type[Stmt], HelperCall] = {
     InitBarrier: HelperCall(INIT, ("barrier", "count")),
     FenceInit: HelperCall(FENCE_INIT),

@@ -113,7 +113,7 @@ class _Emitter:
         arguments, parameters = self._tensors()
         layout = shared_layout(kernel)
         head: list[str] = []
-        used = [b.name for b in kernel.buffers if MEDIA[b.memory].is_placed] + [m.name for m in kernel.mbarriers]
+        used = [b.name for b in kernel.buffers if MEDIA[b.memory].is_placed] + [m.name for m in kernel.mbarriers] + [q.name for q in kernel.queues]
         if used:
             head.append("extern __shared__ __align__(1024) unsigned char shared[];")
         for b in kernel.buffers:
@@ -134,15 +134,25 @@ class _Emitter:
             arguments.append(WorkspaceArgument(identifier, const(COUNTER_BYTES * len(kernel.counters)), zero=True))
             parameters.append(f"unsigned long long* {identifier}")
             counters = {c.name: f"&{identifier}[{i}]" for i, c in enumerate(kernel.counters)}
+        queues: dict[str, tuple[str, str]] = {}
         for s in kernel.semaphores:
             arguments.append(WorkspaceArgument(s.name, const(COUNTER_BYTES) * elements(s.shape), zero=True))
             parameters.append(f"unsigned long long* {self.names[s.name]}")
+        for q in kernel.queues:
+            claims, counter = self.names[q.name], self.names.reserve(f"{q.name}_counter")
+            queues[q.name] = claims, counter
+            head.append(self._pointer(claims, "int", layout.queues[q.name], f"claims[{q.size} + 1]"))
+            head += self._unclaimed(claims, q.size)
+            arguments.append(WorkspaceArgument(counter, const(COUNTER_BYTES), zero=True))
+            parameters.append(f"unsigned long long* {counter}")
+        if kernel.queues:
+            head.append("__syncthreads();  // nobody has claimed anything")
         if self.debug:
             arguments.append(ReportArgument())
             parameters.append("Report* report")
             self.helpers.add(ptx.REPORT)
 
-        writer = Writer(kernel, self.names, places, mbarriers, self.helpers)
+        writer = Writer(kernel, self.names, places, mbarriers, self.helpers, queues)
         synchronization = Synchronization(writer, counters, self.debug)
         statements = StatementPrinter(writer, synchronization, self.fast_math, self.divisors.uniform, self.chaos, self.locations)
         statements.body(kernel.body, TextScope(self.indices, (), 1, set()))
@@ -222,6 +232,12 @@ class _Emitter:
 
     def _pointer(self, identifier: str, ctype: str, offset: Expr, what: str) -> str:
         return f"{ctype}* const {identifier} = reinterpret_cast<{ctype}*>(shared + {self.indices.text(offset)});  // {what}"
+
+    def _unclaimed(self, claims: str, size: Expr) -> list[str]:
+        """The threads of a block say that nobody has claimed anything."""
+        x, y, z = self.kernel.block
+        thread = "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)"
+        return [f"for (int k = (int)({thread}); k <= {self.indices.text(size)}; k += {self.indices.text(x * y * z)}) {claims}[k] = -1;"]
 
     def _indices(self) -> list[str]:
         """The hardware indices that the text uses, as signed integers: differences of them may be negative."""

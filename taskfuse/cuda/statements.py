@@ -203,12 +203,29 @@ class StatementPrinter:
         step = f"++{i}" if stmt.step is ONE else f"{i} += {indices.text(stmt.step)}"
         if stmt.unroll:
             w.unroll()
+        if stmt.queue is not None:
+            self._claims(stmt, stmt.queue, inner)
+            return
         start, stop = f"{i} = {indices.text(stmt.start)}", indices.text(stmt.stop, Level.SHIFT)
         if lookups_of(stmt.stop):  # the compiler would read the table again in each iteration
             start, stop = f"{start}, {i}_end = {indices.text(stmt.stop)}", f"{i}_end"
         w.line(scope, f"for ({'long long' if wide else 'int'} {start}; {i} < {stop}; {step}) {{")
         self.body(stmt.body, inner)
         w.line(scope, "}")
+
+    def _claims(self, stmt: For, queue: str, scope: TextScope) -> None:
+        """A loop over the numbers that the block claims; ``scope`` is that of its body."""
+        w = self._writer
+        (claims, counter), i = w.queues[queue], w.names[stmt.var]
+        position = w.names.reserve(f"{i}_position")
+        w.helpers.add(ptx.CLAIM)
+        outside = replace(scope, depth=scope.depth - 1)
+        claim = f"({i} = {ptx.CLAIM.name}({claims}, {counter}, {position}))"
+        w.line(outside, f"for (int {position} = 0, {i}; {claim} < {scope.indices.text(stmt.stop, Level.SHIFT)}; ++{position}) {{")
+        if self._chaos is not None:  # who claims what changes
+            self._delay(scope)
+        self.body(stmt.body, scope)
+        w.line(outside, "}")
 
     def _if(self, stmt: If, scope: TextScope) -> None:
         w = self._writer

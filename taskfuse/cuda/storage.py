@@ -19,6 +19,7 @@ from taskfuse.kir.variant import ArgumentLayout
 from taskfuse.kir.walk import bodies
 
 MBARRIER_BYTES = 8
+CLAIM_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +106,12 @@ class SharedLayout:
 
     buffers: dict[str, Expr]
     mbarriers: dict[str, Expr]
+    queues: dict[str, Expr]
     bytes: Expr
 
 
 def shared_layout(kernel: Kernel) -> SharedLayout:
-    """Buffers at their offsets, the others one after another; mbarriers after all of them."""
+    """Buffers at their offsets, the others one after another; mbarriers after all of them; then the numbers that the block claims."""
     placed: dict[str, Expr] = {}
     end: Expr = ZERO
     top: Expr = ZERO
@@ -129,7 +131,11 @@ def shared_layout(kernel: Kernel) -> SharedLayout:
         for m in kernel.mbarriers:
             barriers[m.name] = top
             top = simplify(top + MBARRIER_BYTES * m.slots)
-    return SharedLayout(placed, barriers, top)
+    queues: dict[str, Expr] = {}
+    for q in kernel.queues:
+        queues[q.name] = top = _align(top, CLAIM_BYTES)
+        top = simplify(top + CLAIM_BYTES * (q.size + 1))  # all numbers, and that there are no more
+    return SharedLayout(placed, barriers, queues, top)
 
 
 def _max(a: Expr, b: Expr) -> Expr:

@@ -33,7 +33,7 @@ gridDim threadIdx warpSize Divisor Report TensorMap min max report shared counte
 # helpers of integer expressions and of statements (taskfuse/cuda/expressions.py, taskfuse/cuda/instructions.py)
 _HELPERS = re.compile(
     r"shared_address|store\d+_if|copy(\d+|_commit|_wait)|async_copy\d+(_or_zero)?|fence_\w+|mbarrier_\w+|bulk_\w+|tma_\w+|wgmma_\w+|mma_\w+|matrix|(ld|st)matrix_\w+|word|set_word"
-    r"|set_registers_\d+|counter_(arrive|value)|semaphore_\w+|grid_barrier_\w+"
+    r"|set_registers_\d+|counter_(arrive|value)|semaphore_\w+|queue_\w+|grid_barrier_\w+"
     r"|named_barrier|wait_for_stream|cluster_(barrier|index_[xyz])|report_timeout|nanoseconds|delay_at_random|floor_(divide|modulo)|table_[0-9a-f]+"
 )
 
@@ -96,13 +96,23 @@ class Writer:
     Args:
         places: every buffer and tensor argument.
         mbarriers: identifiers of the mbarrier arrays.
+        queues: of a queue, those of what the block has claimed and of the counter.
 
     Attributes:
         lines: the text.
         helpers: what it calls.
     """
 
-    def __init__(self, kernel: Kernel, names: Identifiers, places: dict[str, NamedStorage], mbarriers: dict[str, str], helpers: set[Helper]) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        names: Identifiers,
+        places: dict[str, NamedStorage],
+        mbarriers: dict[str, str],
+        helpers: set[Helper],
+        queues: dict[str, tuple[str, str]],
+    ) -> None:
+        self.queues = queues
         self.kernel = kernel
         self.names = names
         self.places = places

@@ -158,6 +158,8 @@ class Resize:
 
 
 WORK = "w"
+CLAIMED = "claimed"
+"""In the map of an axis of blocks: which index a block takes is not known before it claims an item of work."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,6 +189,11 @@ class Rasterize:
 
     def backward(self, outputs: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(substitute(m, {WORK: outputs[0]}) for m in self.maps)
+
+
+def claimed_index(extent: Expr) -> Expr:
+    """The map of an axis whose indices blocks claim: one for one, but nothing else is known of it."""
+    return (sym(WORK) + sym(CLAIMED)) % extent
 
 
 Transform = Split | Merge | Swizzle | Resize | Rasterize

@@ -144,6 +144,7 @@ def specialized(kernel: Kernel, extents: Mapping[str, int]) -> Kernel:
         cluster=cast("Dim3", shape(kernel.cluster)),
         buffers=tuple(replace(b, shape=shape(b.shape), offset=None if b.offset is None else at(b.offset)) for b in kernel.buffers),
         semaphores=tuple(replace(s, shape=shape(s.shape), count=at(s.count)) for s in kernel.semaphores),
+        queues=tuple(replace(q, size=at(q.size)) for q in kernel.queues),
         body=map_stmts(kernel.body, lambda s: map_expressions(s, at)),
         definitions=tuple(map_definition(d, at) for d in kernel.definitions),
     )

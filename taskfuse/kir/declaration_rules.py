@@ -9,6 +9,7 @@ from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, is_multiple
 from taskfuse.ir.shared_layouts import SWIZZLES
 from taskfuse.kir.declarations import HostParam, IntegerParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.kernel import ONE
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import Declarations
 from taskfuse.target import MAX_BLOCK, MAX_RESIDENT, MAX_THREADS
@@ -27,7 +28,7 @@ def declared_names(d: Declarations) -> Iterator[str]:
     """Every name that the kernel declares, in the order of the text."""
     kernel = d.kernel
     own = (p for p in kernel.params if not isinstance(p, IntegerParam))  # which an extent declares
-    for declared in (*own, *kernel.extents, *kernel.buffers, *kernel.mbarriers, *kernel.counters, *kernel.semaphores):
+    for declared in (*own, *kernel.extents, *kernel.buffers, *kernel.mbarriers, *kernel.counters, *kernel.semaphores, *kernel.queues):
         yield declared.name
 
 
@@ -246,6 +247,17 @@ def semaphores_are_known(d: Declarations) -> Problem | None:
     return None
 
 
+def queues_are_known(d: Declarations) -> Problem | None:
+    """The size of a queue is known at launch; the blocks that claim from it are those of a grid along x, without clusters."""
+    for q in d.kernel.queues:
+        name = _foreign((q.size,), d.launch_symbols)
+        if name is not None:
+            return q.name, f"queue '{q.name}' uses '{name}', which is neither an extent nor a host parameter"
+        if d.kernel.grid[1:] != ONE[1:] or d.kernel.cluster != ONE:
+            return q.name, f"queue '{q.name}' is for a grid of blocks along x, without clusters"
+    return None
+
+
 DECLARATION_RULES: tuple[DeclarationRule, ...] = (
     names_are_names,
     names_are_declared_once,
@@ -264,4 +276,5 @@ DECLARATION_RULES: tuple[DeclarationRule, ...] = (
     offsets_are_shared_and_aligned,
     mbarriers_have_slots,
     semaphores_are_known,
+    queues_are_known,
 )

@@ -118,4 +118,15 @@ class Semaphore:
     count: Expr
 
 
+@dataclass(frozen=True, slots=True)
+class WorkQueue:
+    """Numbers of work items from 0 to ``size`` - 1, each of which one block claims when it first asks for its next one; those of a block rise.
+
+    All threads of a block that loop over a queue go through the same numbers, the block's, whenever they come to them.
+    """
+
+    name: str
+    size: Expr
+
+
 Dim3 = tuple[Expr, Expr, Expr]

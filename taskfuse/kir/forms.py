@@ -131,6 +131,7 @@ class KernelKeyword(Enum):
     MBARRIER = "MBARRIER"
     COUNTER = "COUNTER"
     SEMAPHORE = "SEMAPHORE"
+    QUEUE = "QUEUE"
     DEFINE = "DEFINE"
     PASS = "PASS"
     FOR = "FOR"

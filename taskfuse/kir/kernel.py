@@ -13,7 +13,7 @@ from taskfuse.dtypes import uint64
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import Const, const
 from taskfuse.kir.channel_table import ChannelTable
-from taskfuse.kir.declarations import Buffer, Counter, Dim3, Mbarrier, Param, Semaphore, TensorParam
+from taskfuse.kir.declarations import Buffer, Counter, Dim3, Mbarrier, Param, Semaphore, TensorParam, WorkQueue
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.variant import Variant
 from taskfuse.kir.witness import Definition
@@ -55,6 +55,7 @@ class Kernel:
     body: tuple[Stmt, ...]
     cluster: Dim3 = ONE
     semaphores: tuple[Semaphore, ...] = ()
+    queues: tuple[WorkQueue, ...] = ()
     residents: int = 1
     definitions: tuple[Definition, ...] = field(default=(), compare=False)
     keeps_rules: bool = field(default=False, init=False, compare=False, repr=False)

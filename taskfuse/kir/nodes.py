@@ -26,7 +26,12 @@ from taskfuse.kir.synchronization import SyncStmt
 
 @dataclass(frozen=True, slots=True)
 class For(Located):
-    """``for var = start; var < stop; var += step``. ``unroll``: the body is copied, so that ``var`` is a constant in it."""
+    """``for var = start; var < stop; var += step``.
+
+    Attributes:
+        unroll: the body is copied, so that ``var`` is a constant in it.
+        queue: ``var`` takes those numbers only that the block claims from a queue (:class:`~taskfuse.kir.declarations.WorkQueue`); ``None``: all of them.
+    """
 
     var: str
     start: Expr
@@ -34,6 +39,7 @@ class For(Located):
     step: Expr
     unroll: bool
     body: tuple[Stmt, ...]
+    queue: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

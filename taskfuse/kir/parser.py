@@ -24,6 +24,7 @@ from taskfuse.kir.declarations import (
     Semaphore,
     TensorMapParam,
     TensorParam,
+    WorkQueue,
 )
 from taskfuse.kir.forms import INTEGER, INTO, KernelKeyword
 from taskfuse.kir.kernel import ONE, Kernel
@@ -94,6 +95,7 @@ class _Header:
         self.mbarriers: list[Mbarrier] = []
         self.counters: list[Counter] = []
         self.semaphores: list[Semaphore] = []
+        self.queues: list[WorkQueue] = []
         self.launch: tuple[Dim3, Dim3, Dim3, int] | None = None
 
     def kernel(self, body: tuple[Stmt, ...], definitions: tuple[Definition, ...]) -> Kernel:
@@ -112,6 +114,7 @@ class _Header:
             body=body,
             cluster=cluster,
             semaphores=tuple(self.semaphores),
+            queues=tuple(self.queues),
             residents=residents,
             definitions=definitions,
         )
@@ -182,6 +185,9 @@ class _Header:
                 case KernelKeyword.SEMAPHORE:
                     reader.advance()
                     self.semaphores += self.line(self.semaphore)
+                case KernelKeyword.QUEUE:
+                    reader.advance()
+                    self.queues += self.line(self.queue)
                 case _:
                     return
             self.indented(start)
@@ -265,6 +271,14 @@ class _Header:
         slots = reader.integer()
         reader.expect("]")
         return Mbarrier(name, slots)
+
+    def queue(self) -> WorkQueue:
+        reader = self.reader
+        name = reader.name("a queue")
+        reader.expect("[")
+        size = reader.expression()
+        reader.expect("]")
+        return WorkQueue(name, size)
 
     def semaphore(self) -> Semaphore:
         reader = self.reader

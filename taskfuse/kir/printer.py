@@ -132,6 +132,8 @@ class _Printer(OperandPrinter):
             self.declare(f"{INDENT}COUNTER {', '.join(c.name for c in kernel.counters)}", (c.name for c in kernel.counters))
         if kernel.semaphores:
             self.declare(f"{INDENT}SEMAPHORE {', '.join(map(_semaphore, kernel.semaphores))}", (s.name for s in kernel.semaphores))
+        if kernel.queues:
+            self.declare(f"{INDENT}QUEUE {', '.join(f'{q.name}[{q.size}]' for q in kernel.queues)}", (q.name for q in kernel.queues))
         if self.witness:
             for d in kernel.definitions:
                 self.definitions.append(len(self.lines))
@@ -166,7 +168,8 @@ class _Printer(OperandPrinter):
             case For():
                 step = "" if stmt.step is const(1) else f" step {stmt.step}"
                 unroll = " UNROLL" if stmt.unroll else ""
-                self.nested(f"FOR {stmt.var} in {stmt.start}..{stmt.stop}{step}{unroll}:{place}", stmt.body, depth)
+                queue = "" if stmt.queue is None else f" of {stmt.queue}"
+                self.nested(f"FOR {stmt.var} in {stmt.start}..{stmt.stop}{step}{queue}{unroll}:{place}", stmt.body, depth)
             case Bind():
                 self.nested(f"FOR {stmt.index} in {stmt.ptype.value}{{{stmt.extent}}}:{place}", stmt.body, depth)
             case If():

@@ -130,9 +130,10 @@ class StatementParser(OperandParser):
         reader.expect("..")
         stop = reader.expression()
         step = reader.expression() if reader.take("step") else const(1)
+        queue = reader.name("a queue") if reader.take("of") else None
         unroll = reader.take(KernelKeyword.UNROLL.value)
         location, _ = self.head(word)
-        return For(index.name, first, stop, step, unroll, self.nested(column), location=location)
+        return For(index.name, first, stop, step, unroll, self.nested(column), queue, location=location)
 
     def head(self, start: Token) -> tuple[Location | None, str | None]:
         """The end of a line that has a block below it; gives where it comes from, and its comment."""

@@ -11,7 +11,7 @@ from typing import Any
 from taskfuse.dtypes import DType, uint32, uint64
 from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import FALSE, ZERO, Const, Expr, is_boolean
+from taskfuse.ir.scalar import FALSE, ONE, ZERO, Const, Expr, is_boolean
 from taskfuse.kir.declaration_rules import NO_NAME
 from taskfuse.kir.declarations import Buffer, TensorParam
 from taskfuse.kir.fields import fields_of
@@ -155,6 +155,18 @@ def loops_advance(subject: For, scope: Scope) -> str | None:
             return None
 
 
+def claimed_numbers_are_those_of_a_queue(subject: For, scope: Scope) -> str | None:
+    """A loop over a queue goes over its numbers, and is not unrolled."""
+    if subject.queue is None:
+        return None
+    queue = next((q for q in scope.declarations.kernel.queues if q.name == subject.queue), None)
+    if queue is None:
+        return f"there is no queue '{subject.queue}'"
+    if (subject.start, subject.stop, subject.step, subject.unroll) != (ZERO, queue.size, ONE, False):
+        return f"a loop over queue '{queue.name}' is over 0..{queue.size}, one by one, and not unrolled"
+    return None
+
+
 def loops_keep_their_bounds(subject: For, scope: Scope) -> str | None:
     """What a loop runs over is known when it begins: its body moves no cursor that its bounds speak of."""
     used = {found[0].name for n in subject.start.free | subject.stop.free | subject.step.free if (found := Cursor.of(n)) is not None}
@@ -232,6 +244,7 @@ STATEMENT_RULES: tuple[StatementRule, ...] = (
     loops_have_fresh_variables,
     loops_advance,
     loops_keep_their_bounds,
+    claimed_numbers_are_those_of_a_queue,
     unrolled_loops_have_constant_bounds,
     bound_loops_have_index_types,
     ops_have_their_operands,

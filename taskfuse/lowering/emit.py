@@ -11,18 +11,21 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, barrier_slots, map_expressions, map_stmts, walk
 from taskfuse.kir.clusters import cluster_blocks, needs_cluster
-from taskfuse.kir.declarations import Buffer, Counter, IntegerParam, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam
+from taskfuse.kir.declarations import Buffer, Counter, IntegerParam, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam, WorkQueue
 from taskfuse.kir.nodes import Bind, Branch, For, If, Stmt
 from taskfuse.kir.operands import BarrierSlot
 from taskfuse.kir.synchronization import Advance, Barrier, BarrierScope, CursorInit, FenceInit, InitBarrier
+from taskfuse.kir.walk import expressions
 from taskfuse.location import Location
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.clusters import cluster_shape, grid_shape, in_grid
+from taskfuse.lowering.domains import refused
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.locations import Locations, located
 from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, Walk, base_name, children
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
 from taskfuse.schedule.order import is_vertical
+from taskfuse.schedule.shared_loops import Loop
 from taskfuse.target import Target
 
 
@@ -78,6 +81,7 @@ class Emitter:
         self.ranges = ranges
         self.target = target
         self.lines = Locations(fusion)
+        self.queues: dict[Loop, WorkQueue] = {}  # of loops over items that blocks claim, in all roles
 
     def body(self, nodes: list[PNode], facts: Facts) -> tuple[Stmt, ...]:
         """Kernel-IR statements of a block."""
@@ -141,8 +145,18 @@ class Emitter:
         """A loop over items of work: what counts its trips finds their number from the item."""
         item = sym(n.var)
         value = {str(items.item): item, n.var: (item - items.start) // items.step}
-        body = map_stmts(self.body(n.body, facts), lambda s: map_expressions(s, lambda e: substitute(e, value) if not e.free.isdisjoint(value) else e))
-        return For(n.var, items.start, items.stop, items.step, n.unroll, body, location=self.lines.of_node(n))
+        inside = self.body(n.body, facts)
+        if items.claimed:
+            assert n.loop is not None
+            if any(n.var in e.free for s in walk(inside) for e in expressions(s)):
+                reason = "it counts the trips of a loop over claimed items"
+                raise refused(next(iter(n.loop.axes)), reason, "deal the items to blocks: without tf.tiles.dynamic()")
+            queue = self.queues.setdefault(n.loop, WorkQueue(f"queue{len(self.queues)}", items.stop)).name
+            value = {str(items.item): item}
+        else:
+            queue = None
+        body = map_stmts(inside, lambda s: map_expressions(s, lambda e: substitute(e, value) if not e.free.isdisjoint(value) else e))
+        return For(n.var, items.start, items.stop, items.step, n.unroll, body, queue, location=self.lines.of_node(n))
 
     def kernel(
         self,
@@ -199,5 +213,6 @@ class Emitter:
             body=in_grid((*head, *body, *tail), cluster),
             cluster=cluster,
             semaphores=tuple(semaphores),
+            queues=tuple(self.queues.values()),
             residents=fusion.residents,
         )

@@ -17,15 +17,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from taskfuse.ir.axes import Axis, Rasterize, Split, is_map_symbol
+from taskfuse.ir.axes import CLAIMED, Axis, Rasterize, Split, is_map_symbol
 from taskfuse.ir.expr import Assemble, Read, Reduction
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Compare, CompareOp, Expr, Facts, Min, and_, ceildiv, conjuncts, lt, maximum, prove, select, simplify, substitute
+from taskfuse.ir.scalar import ONE, ZERO, Compare, CompareOp, Expr, Facts, Min, and_, ceildiv, conjuncts, lt, maximum, prove, select, simplify, substitute
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, MemoryType, ParallelType
 from taskfuse.lowering.completion import has_copies_of_threads
-from taskfuse.lowering.domains import ancestors, backward, bound, digit_values, digits, divides
+from taskfuse.lowering.domains import ancestors, backward, bound, digit_values, digits, divides, refused
 from taskfuse.lowering.plan import LoopVariables, Walk
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
 from taskfuse.schedule.order import Tree
@@ -100,6 +100,7 @@ class GridStrideLoops:
         emptied = {inner for loop in (*distributing, *ragged) if (inner := self._emptied_by(loop, loops)) is not None}
         trips = {loop: trips for loop in loops if (trips := self._bounded_trips(loop, memory, indexes_registers)) is not None}
         walks = {loop: walk for loop in loops if (walk := self._walk(loop, memory, indexes_registers)) is not None}
+        self._check_claims(walks)
         self._distributing, self._emptied, self._trips, self._walks, self._ragged = distributing, emptied, trips, walks, ragged
 
     def walk(self, loop: Loop) -> Walk | None:
@@ -238,9 +239,20 @@ class GridStrideLoops:
             if t.source.is_foreign and self._is_read_outside(tv, loop):
                 return None
             facts = self._ranges.facts
-            step = maximum(t.inner.extent, 1)
-            found.add(Walk(self._variables.item(loop), self._index(tv, t), simplify(t.source.extent, facts), simplify(step, facts)))
+            item, stop, index = self._variables.item(loop), simplify(t.source.extent, facts), self._index(tv, t)
+            if CLAIMED in index.free:
+                found.add(Walk(item, ZERO, stop, ONE, claimed=True))
+            else:
+                found.add(Walk(item, index, stop, simplify(maximum(t.inner.extent, 1), facts)))
         return next(iter(found)) if len(found) == 1 else None
+
+    def _check_claims(self, walks: dict[Loop, Walk]) -> None:
+        """Raises :class:`LoweringError` where blocks claim what is no item of a loop."""
+        for tv, path in self._shared_loops.path.items():
+            claims = any(CLAIMED in m.free for t in tv.schedule.transforms if isinstance(t, Rasterize) for m in t.maps)
+            if claims and not any(loop in walks and walks[loop].claimed for loop in path):
+                reason = "it claims items of work where no loop of trips goes over them"
+                raise refused(tv, reason, "split the work axis into trips and blocks, bind the blocks to BIDx, and claim the axis of blocks alone")
 
     def _inlined(self, tv: TensorView) -> list[tuple[Axis, Loop]]:
         return self._around(tv)[: tv.schedule.inline]

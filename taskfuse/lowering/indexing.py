@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import Protocol
 
-from taskfuse.ir.axes import Axis, iteration_position, value_symbol
+from taskfuse.ir.axes import CLAIMED, Axis, iteration_position, value_symbol
 from taskfuse.ir.expr import Assemble, Gather, Read, Reduction, Update
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, Facts, const, eq, prove, simplify, substitute, sym
@@ -96,7 +96,7 @@ class Indexer:
         shared = list(zip(tv.loop, self.shared_loops.path[tv], strict=True))[: tv.schedule.inline]
         fixed |= {variables.name(loop) for a, loop in shared if tv.schedule.ptype(a).is_loop}
         if all(MEDIA[memory].is_private_to(p) for p in BLOCK_TYPES):
-            fixed |= {str(variables.item(loop)) for a, loop in shared if tv.schedule.ptype(a).is_loop}
+            fixed |= {CLAIMED, *(str(variables.item(loop)) for a, loop in shared if tv.schedule.ptype(a).is_loop)}
         if memory is not self.memory[tv]:  # an accumulator lives inside the loops that stand outside the reduction loops
             outer = takewhile(lambda pair: not pair[0].is_reduction, zip(tv.loop, self.shared_loops.path[tv], strict=True))
             fixed |= {str(s) for a, loop in outer if tv.schedule.ptype(a).is_loop for s in (variables.symbol(loop), variables.item(loop))}

@@ -25,12 +25,16 @@ from taskfuse.schedule.shared_loops import Loop
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The items of work that a loop visits: ``start``, ``start + step``, and so on, below ``stop``. One trip has one item, whose symbol is ``item``."""
+    """The items of work that a loop visits: ``start``, ``start + step``, and so on, below ``stop``. One trip has one item, whose symbol is ``item``.
+
+    ``claimed``: of these, those that the block claims.
+    """
 
     item: Expr
     start: Expr
     stop: Expr
     step: Expr
+    claimed: bool = False
 
 
 @dataclass(slots=True, eq=False)

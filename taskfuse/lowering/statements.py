@@ -33,6 +33,7 @@ from taskfuse.lowering.overhang import covered, pads
 from taskfuse.lowering.partials import register, registers
 from taskfuse.lowering.plan import Needs, PLoop, PNode, PStmt
 from taskfuse.lowering.scans import carried_axes
+from taskfuse.lowering.whole_tiles import WholeTiles
 from taskfuse.lowering.witness import holds
 
 COPY = ELEMENTWISE["copy"]
@@ -59,7 +60,7 @@ class Statements:
         self.fusion = indexer.fusion
         self.needs = needs
         self.tails = GuardElimination(indexer)
-        self._total: dict[TensorView, bool] = {}
+        self.tiles = WholeTiles(indexer, self.tails)
 
     def definition(self, tv: TensorView) -> MathExpr:
         """The expression of a tensor with code."""
@@ -123,7 +124,7 @@ class Statements:
             return [self._update(tv, expr)]
         if not isinstance(expr, Reduction):
             return self.plain(tv)
-        index_map = self.tails.widened(tv, self.indexer.index_maps.reading(tv))
+        index_map = self.widened(tv, self.indexer.index_maps.reading(tv))
         operands, valid = self.operands(tv, index_map)
         out = self.indexer.write(tv, index_map, MemoryType.Local, self.accumulator(tv))
         guards = index_map.guards + tuple(c for c in valid if c is not TRUE)
@@ -151,9 +152,10 @@ class Statements:
     def plain(self, tv: TensorView) -> list[PStmt]:
         """The statement of an elementwise expression, element by element."""
         index_map, expr = self.indexer.index_maps.of(tv), self.definition(tv)
-        index_map = index_map.unguarded() if self._is_total(tv) else self.tails.widened(tv, index_map)
+        index_map = self.widened(tv, index_map)
         out = self.indexer.write(tv, index_map)
         operands, valid = self.operands(tv, index_map)
+        operands = [self.tiles.existing(tv, o, index_map.facts) if isinstance(o, Access) else o for o in operands]
         match expr:
             case Select():
                 cases = tuple(ChoiceCase(c, o if c is not FALSE else self._never(tv, o)) for c, o in zip(valid, operands, strict=True))
@@ -171,7 +173,7 @@ class Statements:
             cases = ChoiceCase(valid, operands[0]), ChoiceCase(TRUE, Immediate(0 if not tv.dtype.is_bool else False, tv.dtype))
             return [self.statement(tv, Choose(self.indexer.write(tv, wide), "pad", cases), wide, wide.guards)]
         made = [self.statement(tv, stmt, index_map, index_map.guards)]
-        if index_map.guards and not self._is_total(tv) and self._is_gathered(tv):
+        if index_map.guards and not self.tiles.are_computed(tv) and self._is_gathered(tv):
             fill = Compute(out, COPY, (Immediate(0 if not tv.dtype.is_bool else False, tv.dtype),), tv.dtype)
             made.insert(0, self.statement(tv, fill, index_map, (), Content.ZERO))
         return made
@@ -193,6 +195,10 @@ class Statements:
             reason = f"an atom computes whole tiles of it, and past {' and '.join(map(str, index_map.tails))} it has no room for zeros"
             raise refused(tv, reason, "inline it into the loop over its tiles")
         return TRUE, index_map
+
+    def widened(self, tv: TensorView, index_map: IndexMap) -> IndexMap:
+        """``index_map``, an index map of ``tv``; without the guards that its code does not need."""
+        return index_map.unguarded() if self.tiles.are_computed(tv) else self.tails.widened(tv, index_map)
 
     def gather(self, tv: TensorView, expr: Gather, out: Access, operands: Sequence[Operand], width: int = 1) -> kir.Gather:
         """The statement of a gather: elements at an index that the other operands say."""
@@ -218,21 +224,6 @@ class Statements:
             return False
         users = (u.output for u in storage_uses(self.fusion, tv))
         return any(u.schedule.atom is not None and u.schedule.atom.bounds is Bounds.COVER for u in users)
-
-    def _is_total(self, tv: TensorView) -> bool:
-        """True if code of ``tv`` needs no guard: it computes in registers from registers that all have values, and no missing element is read."""
-        known = self._total.get(tv)
-        if known is None:
-            atom, expr = tv.schedule.atom, self.definition(tv)
-            if self.indexer.memory[tv] is not MemoryType.Local:
-                known = False
-            elif atom is not None:
-                known = atom.bounds is Bounds.COVER and not self.indexer.index_maps.reading(tv).guards
-            else:
-                sources = [o.tensor for o in storage_operands(self.fusion, expr) if isinstance(o, Read)]
-                known = isinstance(expr, Pointwise) and bool(sources) and all(s in self.indexer.tree.place and self._is_total(s) for s in sources)
-            self._total[tv] = known
-        return known
 
     def fills(self, tv: TensorView) -> bool:
         """True if a reduction's accumulators are set before its loops; an atom's first step sets them instead, if there is a first step everywhere."""
@@ -263,7 +254,7 @@ class Statements:
             return []
         assert isinstance(expr, Reduction)
         index_map = self.indexer.index_maps.variant(tv, loops, MemoryType.Local, outside=True)
-        index_map = self.tails.widened(tv, index_map)
+        index_map = self.widened(tv, index_map)
         value = (Immediate(expr.init.value, expr.init.dtype),)
         first = self.first_accumulator(tv, index_map)
         if tv.schedule.atom is None or not tv.schedule.atom.spreads:

@@ -23,7 +23,7 @@ def vector_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     width = int(str(axis.extent))
     if width == 1:
         return st.plain(tv)
-    index_map = st.tails.widened(tv, st.indexer.index_maps.of(tv))
+    index_map = st.widened(tv, st.indexer.index_maps.of(tv))
     operands, expr = st.operands(tv, index_map)[0], st.definition(tv)
     out, source = st.indexer.write(tv, index_map), operands[0]
     if not (is_copy(expr) or isinstance(expr, Gather)) or not isinstance(source, Access):
@@ -33,7 +33,8 @@ def vector_copy(st: Statements, tv: TensorView) -> list[PStmt]:
         first = [_first(o, index_map.facts) if isinstance(o, Access) else o for o in operands]
         _check_same(tv, operands[1:])
         return [st.statement(tv, st.gather(tv, expr, _first(out, index_map.facts), first, width), index_map, index_map.guards)]
-    return [st.statement(tv, VectorCopy(_first(out, index_map.facts), _first(source, index_map.facts), width), index_map, index_map.guards)]
+    start = st.tiles.existing(tv, _first(source, index_map.facts), index_map.facts, width)
+    return [st.statement(tv, VectorCopy(_first(out, index_map.facts), start, width), index_map, index_map.guards)]
 
 
 def _check_same(tv: TensorView, values: list[Operand]) -> None:

@@ -23,6 +23,7 @@ from taskfuse.ops import (
     rearrange,
     reduce,
     resample,
+    scaled,
     scan,
     search,
     select,
@@ -54,6 +55,7 @@ from taskfuse.ops.rearrange import *
 from taskfuse.ops.reduce import *
 from taskfuse.ops.registry import supports
 from taskfuse.ops.resample import *
+from taskfuse.ops.scaled import *
 from taskfuse.ops.scan import *
 from taskfuse.ops.scatter import *
 from taskfuse.ops.search import *
@@ -82,6 +84,7 @@ __all__ += random.__all__
 __all__ += rearrange.__all__
 __all__ += reduce.__all__
 __all__ += resample.__all__
+__all__ += scaled.__all__
 __all__ += scan.__all__
 __all__ += scatters.__all__
 __all__ += search.__all__

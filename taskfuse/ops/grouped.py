@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from taskfuse.dtypes import DTypeLike
+from collections.abc import Sequence
+
+from taskfuse.dtypes import DTypeLike, float32
 from taskfuse.errors import FusionError
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.row_tiles import RowTiles
@@ -13,6 +15,7 @@ from taskfuse.ops.build import check_tensor, common_fusion, described, shape_err
 from taskfuse.ops.jagged import jagged_to_padded_dense
 from taskfuse.ops.linalg import matmul
 from taskfuse.ops.registry import OpKind, op, promoted
+from taskfuse.ops.scaled import scaled_product
 from taskfuse.ops.views import permute, view
 
 __all__ = ["grouped_matmul"]
@@ -25,7 +28,16 @@ each tile of a group reads its matrix again, and blocks do not keep step, as som
 
 
 @op(OpKind.PRODUCT, promoted, torch="_grouped_mm", numpy="")
-def grouped_matmul(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike | None = None, *, tile: int | None = None) -> TensorView:
+def grouped_matmul(
+    a: TensorView,
+    b: TensorView,
+    offsets: TensorView,
+    dtype: DTypeLike | None = None,
+    *,
+    tile: int | None = None,
+    scale_a: TensorView | None = None,
+    scale_b: TensorView | None = None,
+) -> TensorView:
     """The products of groups that ``offsets`` cut one axis into, for any offsets, also of empty groups.
 
     - ``a [M, K]``, ``b [G, K, N]``: rows ``offsets[g]`` to ``offsets[g + 1]`` of ``a`` times matrix g of ``b``. ``[M, N]``
@@ -38,25 +50,32 @@ def grouped_matmul(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTy
         a: the rows, group by group; or all columns of the groups, side by side.
         b: the matrices; or all rows of the groups.
         offsets: a table of G + 1 positions in M, declared with ``high=M, rising=True``; or in K, declared with ``high=K``.
-        dtype: of the result; by default the promoted dtype.
+        dtype: of the result; by default the promoted dtype, float32 with scales.
         tile: rows of a tile of groups of rows; by default 128, or 256 where groups have 129 to 512 on average.
+        scale_a, scale_b: for groups of rows, scales of the elements, as in :func:`scaled_matmul`: ``[]``, or for rows of ``a`` ``[M, 1]`` or
+            ``[M, K/128]``, and for each matrix what that takes for ``b``, such as ``[G, 1, N]`` or ``[G, K/128, ceil(N/128)]``.
 
     Raises:
         FusionError: ``offsets`` is not a table.
         ShapeError: the shapes do not fit, the offsets are of another axis, or there may be fewer rows than a tile has and their number is not a constant.
-        DTypeError: as :func:`matmul`.
+        DTypeError: as :func:`matmul`, or :func:`scaled_matmul`.
     """
     name = "grouped_matmul"
-    for tv in (a, b, offsets):
+    scales = [scale for scale in (scale_a, scale_b) if scale is not None]
+    for tv in (a, b, offsets, *scales):
         check_tensor(name, tv)
-    fusion = common_fusion(name, (a, b, offsets))
+    fusion = common_fusion(name, (a, b, offsets, *scales))
     if a.ndim != 2 or b.ndim not in (2, 3) or a.shape[1] is not b.shape[-2]:
         raise shape_error(name, f"{described(a)} and {described(b)} are not rows [M, K] and matrices [G, K, N], nor matrices [M, K] and [K, N]")
     if offsets not in fusion.tables:
         reason = f"{described(offsets)} is not a table"
         raise FusionError(fusion=fusion.name, reason=reason, help="declare it with tf.table(..., rising=True)", location=caller())
+    if len(scales) == 1:
+        raise shape_error(name, "one factor has a scale, and the other none", "give the other one of [], tf.ones(())")
+    if scales and b.ndim == 2:
+        raise shape_error(name, "scales of groups of terms", "multiply the factors, or scale the result")
     with fusion.call():
-        return _by_rows(a, b, offsets, dtype, tile) if b.ndim == 3 else _by_terms(a, b, offsets, dtype)
+        return _by_rows(a, b, offsets, dtype, tile, scales) if b.ndim == 3 else _by_terms(a, b, offsets, dtype)
 
 
 def _by_terms(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike | None) -> TensorView:
@@ -66,7 +85,7 @@ def _by_terms(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLik
     return matmul(permute(left, (0, 2, 1)), right, dtype)
 
 
-def _by_rows(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike | None, tile: int | None) -> TensorView:
+def _by_rows(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike | None, tile: int | None, scales: Sequence[TensorView]) -> TensorView:
     name, fusion, known = "grouped_matmul", a.fusion, a.fusion.tables[offsets]
     rows, groups = a.shape[0], b.shape[0]
     if not known.rises or known.low is not ZERO or known.high is not rows or offsets.shape[0] is not groups + 1:
@@ -78,11 +97,13 @@ def _by_rows(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike
     if not prove(ge(groups, 1), fusion.facts()):
         raise shape_error(name, f"{described(b)} may have no matrix", "declare their number with tf.dim(..., min=1)")
     i, j, k = map(iteration_symbol, range(3))
-    if groups is ONE or rows is ONE:  # one matrix for all rows: the only one, or that of the only row
+    if not scales and (groups is ONE or rows is ONE):  # one matrix for all rows: the only one, or that of the only row
         only = ZERO if groups is ONE else RowTiles(sym(offsets.name), groups, rows, 1).group_of(ZERO)
         return matmul(a, view(b, "of_rows", b.shape[1:], (only, i, j)), dtype)
     if tile is None:
-        tile = 2 * TILE if isinstance(rows, Const) and isinstance(groups, Const) and 1 < rows.value / (TILE * groups.value) <= FEW_TILES else TILE
+        tile = (
+            2 * TILE if not scales and isinstance(rows, Const) and isinstance(groups, Const) and 1 < rows.value / (TILE * groups.value) <= FEW_TILES else TILE
+        )
     if tile < 1:
         raise shape_error(name, f"a tile of {tile} rows", "a tile has rows")
     size = tile
@@ -93,5 +114,17 @@ def _by_rows(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike
     tiles = RowTiles(sym(offsets.name), groups, rows, size)
     factor = view(a, "row_tiles", (tiles.count, wrap(size), a.shape[1]), (tiles.start(i) + j, k))
     matrix = view(b, "of_tiles", (tiles.count, *b.shape[1:]), (tiles.group(i), j, k))
-    product = matmul(factor, matrix, dtype)
+    if scales:
+        scale_a, scale_b = scales
+        if scale_a.ndim and (scale_a.ndim != 2 or scale_a.shape[0] is not rows):
+            raise shape_error(name, f"{described(scale_a)} is no scale of the rows of {described(a)}", "it is [], [M, 1] or [M, K/128]")
+        if scale_b.ndim and (scale_b.ndim != 3 or scale_b.shape[0] is not groups):
+            raise shape_error(name, f"{described(scale_b)} is no scale of the matrices {described(b)}", "it is [], or [G, ...]: one for each matrix")
+        if scale_a.ndim:
+            scale_a = view(scale_a, "row_tiles", (tiles.count, wrap(size), scale_a.shape[1]), (tiles.start(i) + j, k))
+        if scale_b.ndim:
+            scale_b = view(scale_b, "of_tiles", (tiles.count, *scale_b.shape[1:]), (tiles.group(i), j, k))
+        product = scaled_product(name, factor, matrix, scale_a, scale_b, float32 if dtype is None else dtype)
+    else:
+        product = matmul(factor, matrix, dtype)
     return view(product, "rows_of_tiles", (rows, b.shape[2]), (tiles.tile(i), tiles.place(i), j))

@@ -18,7 +18,23 @@ from taskfuse.ops.reduce import sum as total_of
 from taskfuse.ops.registry import OpKind, op, same, total
 from taskfuse.ops.views import broadcast_to, expand_dims, permute, reshape, view
 
-__all__ = ["chunk", "diagonal", "diff", "flatten", "moveaxis", "narrow", "ravel", "repeat", "roll", "split", "swapaxes", "tile", "trace", "unfold"]
+__all__ = [
+    "as_strided",
+    "chunk",
+    "diagonal",
+    "diff",
+    "flatten",
+    "moveaxis",
+    "narrow",
+    "ravel",
+    "repeat",
+    "roll",
+    "split",
+    "swapaxes",
+    "tile",
+    "trace",
+    "unfold",
+]
 
 
 def count(name: str, what: str, value: object, least: int = 0) -> int:
@@ -231,6 +247,31 @@ def unfold(x: TensorView, axis: int, size: int, step: int = 1) -> TensorView:
     windows = simplify((x.shape[place] - width) // stride + 1, facts)
     index = [iteration_symbol(d) * stride + iteration_symbol(x.ndim) if d == place else iteration_symbol(d) for d in range(x.ndim)]
     return view(x, "unfold", [*(windows if d == place else e for d, e in enumerate(x.shape)), wrap(width)], index)
+
+
+@op(OpKind.VIEW, same, torch="", numpy="")
+def as_strided(x: TensorView, size: Sequence[IntLike], stride: Sequence[int], offset: int = 0) -> TensorView:
+    """The element ``offset + i * stride[0] + j * stride[1] + ...`` of ``x`` in row-major order at ``[i, j, ...]``: a view.
+
+    So it is ``torch.as_strided`` of a contiguous tensor: where elements lie in memory is no part of the math. Strides are nonnegative constants.
+
+    Raises :class:`ShapeError` unless every such element is provably one of ``x``, or the numbers of sizes and strides differ.
+    """
+    check_tensor("as_strided", x)
+    shape = [_extent("as_strided", x, e) for e in listed("as_strided", size, "extents")]
+    steps = [count("as_strided", "stride", s) for s in listed("as_strided", stride, "strides")]
+    if len(shape) != len(steps):
+        raise shape_error("as_strided", f"{len(shape)} sizes and {len(steps)} strides", "give one of each per dimension")
+    first: Expr = wrap(count("as_strided", "offset", offset))
+    place, last, total = first, first, ONE
+    for d, (e, s) in enumerate(zip(shape, steps, strict=True)):
+        place, last = place + iteration_symbol(d) * s, last + (e - 1) * s
+    for e in x.shape:
+        total = total * e
+    if not prove(and_(le(0, last), le(last + 1, total)), x.fusion.facts()):
+        raise shape_error("as_strided", f"element {last} is not provably one of the {total} of {described(x)}", "give facts with tf.dim(..., min=)")
+    with x.fusion.call():
+        return view(reshape(x, [-1]), "as_strided", shape, [place])
 
 
 # -- repetitions ------------------------------------------------------------------------------------------------------------------------

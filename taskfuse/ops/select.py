@@ -16,7 +16,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Operand, Read, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, IntLike, and_, eq, le, lt, prove, wrap
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, IntLike, and_, eq, le, lt, maximum, prove, wrap
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import (
@@ -140,6 +140,7 @@ class PadMode(Enum):
     WRAP = "wrap"
 
 
+_MIN = "give facts about the extent, such as tf.dim('S', min=4)"
 _TORCH_MODES = {"replicate": "edge", "circular": "wrap"}
 
 
@@ -149,17 +150,18 @@ def pad(x: TensorView, widths: Widths, value: bool | int | float | None = None, 
 
     Args:
         x: the tensor.
-        widths: one pair per dimension, outermost first; or one pair, or one number, for all.
+        widths: one pair per dimension, outermost first; or one pair, or one number, for all. Negative constants take elements away, as in torch.
         value: of the mode ``constant``; by default 0.
         mode: ``constant``; ``edge`` (torch: ``replicate``), the last element; ``reflect``, the elements before the last, mirrored; ``symmetric``, the same
             with the last one twice; ``wrap`` (torch: ``circular``), those of the other end.
 
     Raises:
-        ShapeError: if ``widths`` are not widths, one is not provably nonnegative, or one is not provably within the elements that the mode repeats.
+        ShapeError: if ``widths`` are not widths, a symbolic one is not provably nonnegative, more elements are taken away than there are, or a width is not
+            provably within the elements that the mode repeats.
         DTypeError: if the dtype of ``x`` cannot hold ``value``, the mode does not exist, or a value is given for a mode other than ``constant``.
     """
     check_tensor("pad", x)
-    pairs = _pairs(x, widths)
+    given = _pairs(x, widths)
     try:
         kind = PadMode(_TORCH_MODES.get(mode, mode) if isinstance(mode, str) else mode)
     except ValueError:
@@ -167,18 +169,34 @@ def pad(x: TensorView, widths: Widths, value: bool | int | float | None = None, 
     if kind is not PadMode.CONSTANT:
         if value is not None:
             raise dtype_error("pad", f"mode {kind.value!r} takes no value", "leave out value=")
-        return _extended(x, pairs, kind)
+        with x.fusion.call():
+            return _extended(*_cropped(x, given), kind)
     number = 0 if value is None else plain(value)
     if not isinstance(number, bool | int | float):
         raise dtype_error("pad", f"{value!r} is not a number", "use tf.where if the value is a tensor or a run-time scalar")
     if number and result_type(x.dtype, number) is not x.dtype:
         raise dtype_error("pad", f"{number!r} is not a value of {x.dtype.name}", "cast the tensor first")
     fill = literal("pad", number, x.dtype)
-    shape = tuple(before + e + after for e, (before, after) in zip(x.shape, pairs, strict=True))
-    symbols = [iteration_symbol(d) for d in range(x.ndim)]
-    index = tuple(s - before for s, (before, _) in zip(symbols, pairs, strict=True))
-    valid = and_(*(_between(s, b, b + e, t) for s, (b, _), e, t in zip(symbols, pairs, x.shape, shape, strict=True)))
-    return define_select(x.fusion, "pad", shape, (Read(x, index, valid), fill), x.dtype)
+    with x.fusion.call():
+        x, pairs = _cropped(x, given)
+        shape = tuple(before + e + after for e, (before, after) in zip(x.shape, pairs, strict=True))
+        symbols = [iteration_symbol(d) for d in range(x.ndim)]
+        index = tuple(s - before for s, (before, _) in zip(symbols, pairs, strict=True))
+        valid = and_(*(_between(s, b, b + e, t) for s, (b, _), e, t in zip(symbols, pairs, x.shape, shape, strict=True)))
+        return define_select(x.fusion, "pad", shape, (Read(x, index, valid), fill), x.dtype)
+
+
+def _cropped(x: TensorView, pairs: list[tuple[Expr, Expr]]) -> tuple[TensorView, list[tuple[Expr, Expr]]]:
+    """``x`` without the elements that negative widths take away, and the other widths."""
+    facts = x.fusion.facts()
+    for d, (before, after) in enumerate(pairs):
+        gone = [-width if isinstance(width, Const) and width.value < 0 else ZERO for width in (before, after)]
+        if all(width is ZERO for width in gone):
+            continue
+        if not prove(le(gone[0] + gone[1], x.shape[d]), facts):
+            raise shape_error("pad", f"widths {before} and {after} take away more elements of dimension {d} of {described(x)} than it provably has", _MIN)
+        x = _sliced(x, d, gone[0], x.shape[d] - gone[1])
+    return x, [(maximum(before, 0), maximum(after, 0)) for before, after in pairs]
 
 
 def _pairs(x: TensorView, widths: object) -> list[tuple[Expr, Expr]]:
@@ -199,8 +217,8 @@ def _pairs(x: TensorView, widths: object) -> list[tuple[Expr, Expr]]:
             if not isinstance(number, int | Expr) or isinstance(number, bool):
                 raise shape_error("pad", f"width {width!r} is not an integer", help)
             check_symbols("pad", x.fusion, number)
-            if not prove(le(0, number), facts):
-                raise shape_error("pad", f"width {number} is not provably nonnegative", "slice to make a tensor smaller")
+            if isinstance(number, Expr) and not prove(le(0, number), facts):
+                raise shape_error("pad", f"width {number} is not provably nonnegative", "slice to make a tensor smaller; constants may be negative")
             pair.append(wrap(number))
         found.append((pair[0], pair[1]))
     return found

@@ -54,7 +54,7 @@ def _possible(stmt: Stmt) -> Stmt:
 
 def _runs_once(loop: For) -> bool:
     match loop:
-        case For(start=Const(value=start), stop=Const(value=stop), step=Const(value=step)):
+        case For(start=Const(value=start), stop=Const(value=stop), step=Const(value=step), queue=None):
             return start < stop <= start + step
         case _:
             return False

@@ -10,7 +10,7 @@ from typing import SupportsIndex
 
 import numpy as np
 
-from taskfuse.ir.axes import WORK, Axis, AxisKind, Merge, Rasterize, Split, Swizzle, axis, joint_kind, merge_axes, split_axes
+from taskfuse.ir.axes import CLAIMED, WORK, Axis, AxisKind, Merge, Rasterize, Split, Swizzle, axis, claimed_index, joint_kind, merge_axes, split_axes
 from taskfuse.ir.dims import Dim, nearest
 from taskfuse.ir.scalar import Const, Expr, IntLike, const, evaluate, free_symbols, ge, prove
 from taskfuse.schedule.call import Call, constant, described, is_power_of_two
@@ -95,7 +95,7 @@ def rasterize(call: Call, domain: list[Axis], positions: Sequence[int], maps: Se
     _check_kinds(call, domain, positions)
     maps = [_integer(call, "map", m) for m in maps]
     for m in maps:
-        _check_known(call, "the map", m, WORK)
+        _check_known(call, "the map", m, WORK, CLAIMED)
     kind = sources[0].kind
     work: Expr = const(1)
     for s in sources:
@@ -104,11 +104,18 @@ def rasterize(call: Call, domain: list[Axis], positions: Sequence[int], maps: Se
     if extent is not None:
         work = _integer(call, "extent", extent)
         _check_known(call, "the extent", work)
+    _check_claims(call, sources, maps)
     _check_bijection(call, sources, maps, work)
     made = Rasterize(sources, axis(work, kind), tuple(maps))
     first = min(positions)
     domain[:] = [made.result if k == first else a for k, a in enumerate(domain) if k == first or k not in positions]
     return made
+
+
+def _check_claims(call: Call, sources: tuple[Axis, ...], maps: Sequence[Expr]) -> None:
+    """Blocks claim the indices of one axis as they are."""
+    if any(CLAIMED in m.free for m in maps) and (len(sources) != 1 or maps[0] is not claimed_index(sources[0].extent)):
+        raise call.error(f"the map {maps[0]} makes something of claimed indices", "use tf.tiles.dynamic() for the axis of blocks alone")
 
 
 def _integer(call: Call, what: str, value: object) -> Expr:

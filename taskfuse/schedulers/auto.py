@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from taskfuse.errors import UnsupportedError
@@ -14,15 +15,18 @@ from taskfuse.schedulers.cat import cat
 from taskfuse.schedulers.fallback import fallback
 from taskfuse.schedulers.fallback import offer as fallback_offer
 from taskfuse.schedulers.matmul import matmul
+from taskfuse.schedulers.matmul import offer as matmul_offer
 from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.normalization import offer as normalization_offer
 from taskfuse.schedulers.pointwise import pointwise
+from taskfuse.schedulers.products import offer as products_offer
 from taskfuse.schedulers.products import products
 from taskfuse.schedulers.reduction import offer as reduction_offer
 from taskfuse.schedulers.reduction import reduction
 from taskfuse.schedulers.scan import scan
 from taskfuse.schedulers.scatter import scatter
-from taskfuse.schedulers.schedule import Chosen, Scheduler, Sizes
+from taskfuse.schedulers.schedule import Chosen, Memo, Scheduler, Sizes
+from taskfuse.schedulers.simt_gemm import offer as simt_gemm_offer
 from taskfuse.schedulers.simt_gemm import simt_gemm
 from taskfuse.schedulers.transpose import transpose
 from taskfuse.target import DEFAULT, Target
@@ -30,10 +34,7 @@ from taskfuse.target import DEFAULT, Target
 SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, products, simt_gemm, reduction, normalization, scan, cat, transpose, pointwise, scatter, fallback)
 """The most specialized first; the last takes what the others refuse."""
 
-OFFERS: Final[Mapping[Scheduler, Offering]] = {reduction: reduction_offer, normalization: normalization_offer, fallback: fallback_offer}
-"""Functions that estimate the time of a schedule without making it."""
-
-PRODUCTS: Final[tuple[Scheduler, ...]] = (matmul, products, simt_gemm)
+PRODUCTS: Final[tuple[Scheduler, ...]] = SCHEDULERS[:3]
 """Schedulers of matrix products."""
 
 
@@ -56,16 +57,42 @@ def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None 
     if not fusion.outputs:
         raise _refuse(fusion, "it has no outputs", "fusion.add_output(tensor)")
     found = candidates(fusion, config, sizes=sizes, target=target)
-    if found.best is None:
-        raise found.error()
-    return found.best.scheduler(fusion, config, sizes=sizes, target=target).after(found.best.schedule.refused)
+    while (best := found.best) is not None:
+        try:
+            return best.scheduler(fusion, config, sizes=sizes, target=target).after(best.schedule.refused)
+        except UnsupportedError as error:  # no kernel comes of its calls
+            found.drop(str(error.fields["reason"]))
+    raise found.error()
 
 
 def candidates(
-    fusion: Fusion, config: object = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, budget: Budget | None = None
+    fusion: Fusion,
+    config: object = None,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    target: Target = DEFAULT,
+    budget: Budget | None = None,
+    lowers: bool = True,
 ) -> Candidates:
-    """The schedules of ``fusion``, which is not changed, by all of :data:`SCHEDULERS`."""
-    return Candidates(fusion, SCHEDULERS, config, sizes, target, OFFERS, budget)
+    """The schedules of ``fusion``, which is not changed, by all of :data:`SCHEDULERS`; those of products lead.
+
+    Args:
+        lowers: schedulers see themselves whether a kernel comes of their calls; false where a trial of each candidate follows.
+    """
+    return Candidates(fusion, SCHEDULERS, config, sizes, target, _offers(lowers), budget, len(PRODUCTS))
+
+
+def _offers(lowers: bool) -> Mapping[Scheduler, Offering]:
+    """Functions that estimate the time of a schedule of one fusion without making it. Those of rows look for them once."""
+    memo = Memo()
+    return {
+        matmul: matmul_offer,
+        products: products_offer,
+        simt_gemm: simt_gemm_offer,
+        reduction: partial(reduction_offer, memo=memo, lowers=lowers),
+        normalization: partial(normalization_offer, memo=memo, lowers=lowers),
+        fallback: fallback_offer,
+    }
 
 
 def _refuse(fusion: Fusion, reason: str, help: str) -> UnsupportedError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from math import inf
 from typing import Any, NamedTuple, TypeVar
 
@@ -76,6 +77,7 @@ class Candidates:
         config: parameters of one scheduler; ``None``: each chooses its own.
         offers: of the schedulers that have them: estimates that need no schedule.
         budget: counts the work; ``None``: it is not counted.
+        leading: how many of ``schedulers`` :attr:`is_led` asks.
 
     Attributes:
         refused: the schedulers that were tried and dropped, and why.
@@ -91,19 +93,44 @@ class Candidates:
         target: Target,
         offers: Mapping[Scheduler, Offering] | None = None,
         budget: Budget | None = None,
+        leading: int = 0,
     ) -> None:
         self._fusion = fusion
-        self._schedulers = schedulers
         self._config = config
         self._offers = dict(offers or {})
         self._budget = budget or Budget()
         self._settings: dict[str, Any] = {"sizes": sizes, "target": target}
+        self._spare: Fusion | None = None
         self.refused: list[tuple[str, str]] = []
-        self._rest = self._all()
+        self._leaders = self._all(schedulers[:leading])
+        self._rest = chain(self._leaders, self._all(schedulers[leading:]))
+        self._is_led: bool | None = None
+        self._is_asked = False
         self._aside: list[Candidate] = []
         self._done: set[str] = set()
         self.is_last = False
-        self._head: Candidate | Offer | None = next(self._rest, None)
+        self._first: Candidate | Offer | None = None
+
+    @property
+    def is_led(self) -> bool:
+        """Whether one of the leading schedulers takes the fusion, or offers to; the others are not asked for this."""
+        if self._is_led is None:
+            self._first = next(self._leaders, None)
+            self._is_led = self._first is not None
+            self._is_asked = self._is_led
+        return self._is_led
+
+    @property
+    def _head(self) -> Candidate | Offer | None:
+        """What comes first now."""
+        if not self.is_led and not self._is_asked:
+            self._first = next(self._rest, None)
+            self._is_asked = True
+        return self._first
+
+    @_head.setter
+    def _head(self, head: Candidate | Offer | None) -> None:
+        self._first = head
 
     @property
     def best(self) -> Candidate | None:
@@ -155,9 +182,9 @@ class Candidates:
             location=caller(),
         )
 
-    def _all(self) -> Iterator[Candidate | Offer]:
-        """The candidates; before that of a scheduler with an offer, the offer."""
-        for scheduler in self._schedulers:
+    def _all(self, schedulers: Sequence[Scheduler]) -> Iterator[Candidate | Offer]:
+        """The candidates of some schedulers; before that of a scheduler with an offer, the offer."""
+        for scheduler in schedulers:
             make: Callable[[Fusion], Chosen[Any]] = partial(scheduler, config=self._config, **self._settings)
             if scheduler in self._offers and self._config is None:
                 self._budget.spend(Work.OFFERED, len(self._fusion.tensors()))
@@ -213,10 +240,15 @@ class Candidates:
         return count(lower(scheduled, LoweringOptions(target=extent.target)), {name: extent(sym(name)) for name in scheduled.dims}, extent.target)
 
     def _tried(self, scheduler: Scheduler, make: Callable[[Fusion], Chosen[Any]]) -> Candidate | None:
-        copy, _ = copy_fusion(self._fusion)
-        self._budget.spend(Work.SCHEDULED, len(copy.tensors()))
+        """The candidate of a call on a copy, which one that refuses leaves to the next."""
+        copy, self._spare = self._spare or copy_fusion(self._fusion)[0], None
+        size = len(copy.tensors())
+        self._budget.spend(Work.SCHEDULED, size)
         found = self._found(scheduler, partial(make, copy))
-        return None if found is None else Candidate(copy, found.after(self.refused), scheduler)
+        if found is None:
+            self._spare = copy if len(copy.tensors()) == size and not copy.has_schedule else None
+            return None
+        return Candidate(copy, found.after(self.refused), scheduler)
 
     def _found(self, scheduler: Scheduler, call: Callable[[], T]) -> T | None:
         """The result of a scheduler; ``None`` if it refuses."""

@@ -9,13 +9,12 @@ from math import gcd
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.schedulers.block_sums import SPAN
 from taskfuse.schedulers.contraction import STAGED_ITEMSIZE
 from taskfuse.schedulers.loads import BULK_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.target import DEFAULT, WARPGROUP, Target
 
-SPAN = 128
-"""Bytes of k, or of m or n where that is contiguous, in one row of a tile in Shared memory: the widest swizzle."""
 STAGED_COLUMNS = 64
 """The most columns of a piece of the result that a warpgroup stages for a bulk store; its rows are those of the instruction."""
 STMATRIX = 16
@@ -25,11 +24,33 @@ BARRIER_BYTES = 1024
 """Shared memory left for mbarriers and alignment."""
 MAX_ACCUMULATORS = {1: 192, 2: 128, 3: 96}
 """Accumulators per thread that leave room for the epilogue, by the number of warpgroups."""
+MAX_PROMOTED = {1: 196, 2: 196, 3: 132}
+"""Registers of a thread for accumulators, sums of blocks and what belongs to the columns of a tile, by the number of warpgroups: with more, kernels spilled."""
 REGISTERS_LEFT = {1: 200, 2: 190, 3: 130}
 """Registers of a consumer thread for its accumulators and pieces of tensors, by the number of warpgroups: the rest hold addresses and temporaries."""
 MORE_ROWS = 32
 """Further registers in use if warpgroups take turns with tiles of several times 64 rows: with 128 accumulators, loading a bias at once spilled 16 bytes."""
 CLUSTERS = (1, 2)
+FRAGMENT_LANES = 4
+"""Lanes that have different columns of a matrix in registers."""
+SCALE_BYTES = 4
+"""Bytes of an element of such an input."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCounts:
+    """Inputs that the terms of a sum of blocks read.
+
+    Attributes:
+        each_column: those with an element for each column.
+        by_piece: those with an element for several columns, which threads load for each piece of a tile.
+        staged_rows, staged_columns: those with a row of elements for the rows, or the columns, of a tile in the ring of the factors.
+    """
+
+    each_column: int = 0
+    staged_rows: int = 0
+    staged_columns: int = 0
+    by_piece: int = 0
 
 
 class MatmulKind(Enum):
@@ -127,24 +148,41 @@ class MatmulConfig(Parameters):
         """Columns of a piece of the result."""
         return gcd(self.tile_n, STAGED_COLUMNS)
 
+    def promotes(self, blocks: BlockCounts) -> bool:
+        """Whether the registers of a thread hold products of a block and their sums."""
+        beside = blocks.each_column * self.tile_n // FRAGMENT_LANES + -(-self.tile_n // STAGED_COLUMNS)
+        return not self.is_pingpong and 2 * self.accumulators + beside <= MAX_PROMOTED[self.warpgroups]
+
     def holds(self, itemsizes: Iterable[int]) -> bool:
         """Whether the registers of a thread hold its part of a piece of each of several tensors, besides the accumulators."""
         elements = WGMMA_ROWS * self.columns // WARPGROUP
         addresses = MORE_ROWS if self.kind is MatmulKind.PINGPONG and self.rows > WGMMA_ROWS else 0
         return self.accumulators + addresses + sum(elements * size // 4 for size in itemsizes) <= REGISTERS_LEFT[self.warpgroups]
 
-    def shared_bytes(self, itemsize: int, staged: int) -> int:
+    def shared_bytes(self, itemsize: int, staged: int, blocks: BlockCounts | None = None) -> int:
         """Shared memory of a block: the operands' ring, and ``staged`` outputs that are staged there.
 
         Args:
             itemsize: bytes of an operand's element.
             staged: number of these outputs.
+            blocks: of products of blocks of k that are summed.
         """
-        ring = self.stages * (self.tile_m + self.tile_n) * self.tile_k * itemsize
+        slot = (self.tile_m + self.tile_n) * self.tile_k * itemsize
+        if blocks is not None:
+            slot += (blocks.staged_rows * self.tile_m + blocks.staged_columns * self.tile_n) * SCALE_BYTES
+        ring = self.stages * slot
         return ring + staged * STAGING_SLOTS * self.warpgroups * WGMMA_ROWS * self.columns * STAGED_ITEMSIZE + BARRIER_BYTES
 
     def check_fits(
-        self, target: Target, itemsize: int, staged: int, *, columns_contiguous: bool = False, columns_by_threads: bool = False, is_reduced: bool = False
+        self,
+        target: Target,
+        itemsize: int,
+        staged: int,
+        *,
+        columns_contiguous: bool = False,
+        columns_by_threads: bool = False,
+        is_reduced: bool = False,
+        blocks: BlockCounts | None = None,
     ) -> None:
         """Check the parameters against the fusion and the GPU.
 
@@ -155,10 +193,16 @@ class MatmulConfig(Parameters):
             columns_contiguous: n, not k, is contiguous in the factor with the columns.
             columns_by_threads: threads copy that factor, not the copy engine.
             is_reduced: there are reductions of the result.
+            blocks: of products of blocks of k that are summed.
 
         Raises:
             UnsupportedError: the parameters do not suit it.
         """
+        if blocks is not None and not self.promotes(blocks):
+            what = "warpgroups that take turns" if self.is_pingpong else f"a tile of {self.tile_m} x {self.tile_n}"
+            raise self.error(f"{what}, and sums of blocks take as many registers as the products", "use MatmulKind.COOPERATIVE and a smaller tile")
+        if blocks is not None and self.in_flight:
+            raise self.error(f"in_flight = {self.in_flight}, and products of a block are read before the next is issued", "use in_flight=0")
         if self.tile_k * itemsize != SPAN:
             raise self.error(f"tile_k = {self.tile_k} of elements of {itemsize} bytes", f"use {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle")
         if columns_contiguous and self.tile_n * itemsize % SPAN:
@@ -176,6 +220,6 @@ class MatmulConfig(Parameters):
                 f"{how}, and the result is reduced: parts of sums are numbered by blocks of the grid whose warpgroups share tiles",
                 "use MatmulKind.COOPERATIVE and cluster=1",
             )
-        needed = self.shared_bytes(itemsize, staged)
+        needed = self.shared_bytes(itemsize, staged, blocks)
         if needed > target.limits.block_shared:
             raise self.error(f"it takes {needed} bytes of Shared memory, and a block has {target.limits.block_shared}", "use fewer stages or a smaller tile")

@@ -15,9 +15,10 @@ from taskfuse.ir.contraction import MatrixAxes, axes_of_index, computes, factors
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, Select, View, padded_read, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import ONE, TRUE, Const, const, ge, is_multiple, prove
+from taskfuse.ir.scalar import ONE, TRUE, Const, const, ge, is_multiple, prove, simplify
 from taskfuse.ir.storage import has_code, made_from, producers, reads_of, resolve, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
+from taskfuse.schedulers.block_sums import SPAN, BlockSums, between, block_sums, outer_sum
 from taskfuse.schedulers.loads import BULK_BYTES, copy_bytes, is_bulk
 from taskfuse.schedulers.schedule import refuse
 
@@ -35,7 +36,7 @@ class Operand:
         tensor: the input that contains it: that of the other factor, too, in ``x @ x.T``. Or the padded copy of one.
         position: its position among the operands of the contraction.
         is_whole: it is read at axes of the contraction alone. Else batch axes decide, by any expression, which matrix of the tensor is read, or where
-            its rows begin.
+            its rows begin, or where k does.
         is_k_major: k, not m or n, is the last, contiguous axis of the tensor.
         is_bulk: the copy engine can read it.
         size: bytes of one access if threads copy it.
@@ -109,13 +110,14 @@ class MatrixProduct:
     """A fusion with one contraction.
 
     Attributes:
-        axes: of the contraction, which sums over one.
+        axes: of the contraction, which sums over one; of the outer sum, where blocks are summed first: k are the blocks.
         a, b: the factor with rows m and the one with columns n.
         epilogue: the elementwise tensors computed from the contraction, with the outputs among them except ``result``.
         outputs: those that have every element of the product, in the fusion's order.
         sides: the inputs of the epilogue, of which a thread reads only the element at its own point.
         reductions: of results of the epilogue or the contraction.
         finals: elementwise tensors computed from reductions.
+        blocks: the products of blocks of k that the contraction sums; ``None``: it multiplies.
     """
 
     axes: MatrixAxes
@@ -126,6 +128,12 @@ class MatrixProduct:
     sides: tuple[EpilogueInput, ...]
     reductions: tuple[Reduced, ...] = ()
     finals: tuple[TensorView, ...] = ()
+    blocks: BlockSums | None = None
+
+    @property
+    def multiplied(self) -> TensorView:
+        """The tensor that the tensor cores compute."""
+        return self.axes.result if self.blocks is None else self.blocks.product
 
     @property
     def held(self) -> tuple[int, ...]:
@@ -145,8 +153,10 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None) -> MatrixP
     asked = fusion.outputs if outputs is None else outputs
     exprs = needed(fusion, asked)
     expr = _contraction(fusion, exprs)
-    result = expr.output
-    epilogue, reductions, finals = _behind(fusion, exprs, result)
+    outer = outer_sum(fusion, exprs, expr)
+    result = expr.output if outer is None else outer.output
+    inside = [] if outer is None else [expr.output, *between(fusion, expr.output, result)]
+    epilogue, reductions, finals = _behind(fusion, [e for e in exprs if not among(e.output, inside)], result)
     places = _places(fusion, result, epilogue)
     behind = [*(e.output for e in reductions), *finals]
     parts = [part for tv in asked for part in made_from(fusion, tv)]
@@ -165,14 +175,18 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None) -> MatrixP
     last = places[stored[0]].get(stored[0].ndim - 1) if stored else None
     if last in two.rows or (last not in two.columns and max(two.rows) > max(two.columns)):
         two = two.swapped()
-    axes = two.as_matrices(result, last if last in two.columns else None)
-    a, b = (_operand(fusion, exprs, expr, place, read, row, axes) for place, read, row in zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True))
+    axes = two.as_matrices(expr.output, last if last in two.columns else None)
+    sources = zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True)
+    a, b = (_operand(fusion, exprs, expr, place, read, row, axes, in_blocks=outer is not None) for place, read, row in sources)
     if a.tensor.dtype is not b.tensor.dtype:
         raise refuse(fusion, "matmul", f"{a.tensor!r} and {b.tensor!r} have two dtypes", "convert one of them before")
+    blocks = None if outer is None else block_sums(fusion, expr, outer, axes.m, axes.n)
+    if blocks is not None:
+        axes = MatrixAxes(result, tuple(p for p in axes.batch if p != blocks.axis), axes.m, axes.n, blocks.axis)
     made = tuple(_output(fusion, tv, places[tv], result, axes.n) for tv in stored)
     reduced = tuple(_reduced_by(fusion, e, places, result, (axes.m, axes.n)) for e in reductions)
     _check_finals(fusion, finals, reduced)
-    return MatrixProduct(axes, a, b, epilogue, made, _sides(fusion, epilogue, places, axes), reduced, finals)
+    return MatrixProduct(axes, a, b, epilogue, made, _sides(fusion, epilogue, places, axes), reduced, finals, blocks)
 
 
 def needed(fusion: Fusion, outputs: Sequence[TensorView]) -> tuple[MathExpr, ...]:
@@ -189,6 +203,8 @@ def needed(fusion: Fusion, outputs: Sequence[TensorView]) -> tuple[MathExpr, ...
 def _contraction(fusion: Fusion, exprs: Sequence[MathExpr]) -> Reduction:
     found = [e for e in exprs if isinstance(e, Reduction)]
     products = [e for e in found if computes(e, SUM_OF_PRODUCTS)]
+    if len(products) > 1:
+        products = [e for e in products if (two := factors(fusion, e)) is not None and two.make_a_matrix]
     if not found or len(products) > 1:
         raise refuse(fusion, "matmul", f"it takes one contraction, and there are {len(products)}", "give each contraction a fusion of its own")
     expr = products[0] if products else found[0]
@@ -327,7 +343,7 @@ def _reduced(result: TensorView) -> int:
     return next(p for p, a in enumerate(result.root) if a.is_reduction)
 
 
-def _operand(fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: int, read: Read, row: int, axes: MatrixAxes) -> Operand:
+def _operand(fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: int, read: Read, row: int, axes: MatrixAxes, *, in_blocks: bool) -> Operand:
     tv = read.tensor
     facts = fusion.facts()
     source = _padded_source(fusion, tv)
@@ -337,10 +353,14 @@ def _operand(fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: 
         raise refuse(fusion, "matmul", f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
     whole = at_axes(expr.output, read)
     chosen = chosen_by_batch(read, row, axes)
-    if not all(w or (c and source is None) for w, c in zip(whole, chosen, strict=True)) or not whole[-1] or read.valid is not TRUE:
+    start = simplify(read.index[-1] - iteration_symbol(axes.k), facts)
+    steps = (axes.extent(axes.k), SPAN), (start, BULK_BYTES)
+    is_block = in_blocks and bool(start.free) and axes_of_index([start]).issubset(axes.batch)
+    is_block = is_block and all(is_multiple(e, size // tv.dtype.itemsize, facts) for e, size in steps)
+    if not all(w or (c and source is None) for w, c in zip(whole[:-1], chosen, strict=False)) or not (whole[-1] or is_block) or read.valid is not TRUE:
         index = ", ".join(map(str, read.index))
         raise refuse(fusion, "matmul", f"{expr.output.name} reads {tv.name} at [{index}]", "pass slices and reshaped arrays as inputs")
-    last = iteration_position(read.index[-1])
+    last = axes.k if is_block else iteration_position(read.index[-1])
     if last not in (row, axes.k):
         raise refuse(fusion, "matmul", f"the last axis of {tv.name} is a batch axis", "make rows, columns or k contiguous")
     if source is not None:

@@ -20,7 +20,7 @@ from math import ceil, prod
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
-from taskfuse.schedulers.config import SPAN, STAGED_COLUMNS, MatmulConfig, MatmulKind
+from taskfuse.schedulers.config import SPAN, STAGED_COLUMNS, BlockCounts, MatmulConfig, MatmulKind
 from taskfuse.schedulers.loads import copy_cycles
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
 from taskfuse.schedulers.schedule import Option
@@ -65,6 +65,7 @@ SHAPES = tuple(
 )
 MOST_SIDES = {
     (192, 192, 3, MatmulKind.COOPERATIVE, 1): 0,
+    (192, 160, 3, MatmulKind.COOPERATIVE, 1): 1,
     (192, 128, 3, MatmulKind.COOPERATIVE, 1): 0,
     (64, 256, 1, MatmulKind.COOPERATIVE, 1): 0,
     (256, 128, 2, MatmulKind.COOPERATIVE, 2): 0,
@@ -83,6 +84,8 @@ DRAM takes for each matrix twice, on an H100."""
 RUNS = 3
 """Bytes of rows, of which 128 are contiguous at a time, relative to bytes of columns that are contiguous themselves: ragged rows in groups of 16 took up to 1.2
 times as long as in groups of 8 in tiles of 128 x 128, and as long to 5% longer in tiles of 128 x 256, on an H100."""
+LANES = 128
+"""Multiply-adds that a multiprocessor begins in a cycle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,7 @@ class Problem:
 
     Attributes:
         batch, m, n, k: extents.
+        blocks: inputs of the terms, where products of blocks of k are summed.
         matrices: of the factor with the columns, fewer than ``batch`` where elements of the batch share one; 0: one for each.
         itemsize: bytes of an operand's element.
         staged, direct, scattered: outputs that are staged in Shared memory, those stored from registers in pairs, and those stored one by one.
@@ -125,6 +129,7 @@ class Problem:
     matrices: int = 0
     by_threads: int = 0
     ragged: RaggedTiles | None = None
+    blocks: BlockCounts | None = None
 
     @property
     def shares_columns(self) -> bool:
@@ -215,6 +220,11 @@ def tile_time(problem: Problem, config: MatmulConfig) -> TileTime:
         "L2 cache": loaded / target.l2_bytes_per_cycle,
         "barriers": figures.step_cycles,
     }
+    if problem.blocks is not None:
+        sums = (1 + problem.blocks.each_column) * config.tile_m * config.tile_n / LANES
+        of_rows = config.rows // WGMMA_ROWS
+        loaded = problem.blocks.by_piece * figures.block_load_cycles * of_rows * config.tile_n / config.columns
+        cycles["promotion"] = cycles["tensor cores"] + figures.promotion_cycles * (1 + of_rows) / 2 + sums + loaded
     if any(problem.access):
         tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize
         cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize, target)
@@ -299,13 +309,20 @@ def candidates(problem: Problem) -> Iterator[MatmulConfig]:
             continue
         if (problem.is_reduced and (kind is MatmulKind.PINGPONG or cluster > 1)) or (problem.columns_by_threads and cluster > 1):
             continue
+        if problem.blocks is not None and (kind is MatmulKind.PINGPONG or cluster > 1):
+            continue
         if problem.sides > MOST_SIDES.get((tile_m, tile_n, warpgroups, kind, cluster), problem.sides):
             continue
         config = MatmulConfig(tile_m, tile_n, SPAN // problem.itemsize, warpgroups, MAX_STAGES, 1, 1, problem.target.sms // cluster * cluster, kind, cluster)
+        if problem.blocks is not None:
+            config = replace(config, in_flight=0)
+            if not config.promotes(problem.blocks):
+                continue
         tiles = problem.tiles(config)
         if (config.is_pingpong and tiles <= config.blocks) or problem.m <= tile_m * (cluster - 1):
             continue  # no turns to take; nobody to share with
-        stages = next((s for s in range(MAX_STAGES, 1, -1) if replace(config, stages=s).shared_bytes(problem.itemsize, problem.staged) <= room), None)
+        taken = problem.itemsize, problem.staged, problem.blocks
+        stages = next((s for s in range(MAX_STAGES, 1, -1) if replace(config, stages=s).shared_bytes(*taken) <= room), None)
         if stages is not None:
             blocks = min(config.blocks, tiles)
             yield replace(config, stages=stages, blocks=blocks, group=group_of(problem, config, blocks))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import prod
 
 from taskfuse.dtypes import DType, float32
@@ -10,15 +11,14 @@ from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family, accumulator_dtype
-from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers import ragged_tiles
-from taskfuse.schedulers.config import MatmulConfig
+from taskfuse.schedulers.config import BlockCounts, MatmulConfig
 from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
 from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
-from taskfuse.schedulers.schedule import Chosen, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import WarpSpecialized, make_roles
 from taskfuse.target import DEFAULT, Target
@@ -58,17 +58,9 @@ def matmul(
     script = Script(fusion)
     ragged = ragged_tiles.find(fusion, Sizes(fusion, sizes, target))
     if ragged is not None:
-        copy = copy_fusion(fusion)[0]
-        ragged_tiles.store_by_tiles(Script(copy))
-        find(copy)
+        find(ragged_tiles.stored_by_tiles(fusion))
         ragged_tiles.store_by_tiles(script)
-    product = find(fusion)
-    check_types(fusion, product, tf32)
-    problem = problem_of(fusion, product, sizes, target, ragged)
-    if not problem.target.has(WGMMA_ARCH, feature=True):
-        reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problem.target.name} is {problem.target.arch}"
-        raise refuse(fusion, "matmul", reason, "tf.schedulers.simt_gemm multiplies on CUDA cores; or schedule mma.sync by hand")
-    alternatives = rank(problem)
+    product, problem, alternatives = _planned(fusion, sizes, target, tf32, ragged)
     chosen = alternatives[0].config if config is None else config
     chosen.check_fits(
         problem.target,
@@ -77,12 +69,38 @@ def matmul(
         columns_contiguous=problem.columns_contiguous,
         columns_by_threads=problem.columns_by_threads,
         is_reduced=problem.is_reduced,
+        blocks=problem.blocks,
     )
     scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns)
     scheduled.apply()
     make_roles(script, [scheduled])
     option = estimate(problem, chosen)
     return Chosen("matmul", size_of(problem), option, alternatives, config is not None, script.text, _expected(problem, option), _notes(fusion, product))
+
+
+def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
+    """The offer of :func:`matmul`.
+
+    Raises:
+        UnsupportedError: see :func:`matmul`; what the scheduling calls refuse is found when the offer is taken.
+    """
+    check_call(fusion, "matmul", None, MatmulConfig)
+    ragged = ragged_tiles.find(fusion, Sizes(fusion, sizes, target))
+    _, _, alternatives = _planned(fusion if ragged is None else ragged_tiles.stored_by_tiles(fusion), sizes, target, False, ragged)
+    return Offer(alternatives[0].us, partial(matmul, sizes=sizes, target=target))
+
+
+def _planned(
+    fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool, ragged: RaggedTiles | None
+) -> tuple[MatrixProduct, Problem, tuple[Estimate, ...]]:
+    """The product, its problem, and all parameters with their estimates, the fastest first."""
+    product = find(fusion)
+    check_types(fusion, product, tf32)
+    problem = problem_of(fusion, product, sizes, target, ragged)
+    if not problem.target.has(WGMMA_ARCH, feature=True):
+        reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problem.target.name} is {problem.target.arch}"
+        raise refuse(fusion, "matmul", reason, "tf.schedulers.simt_gemm multiplies on CUDA cores; or schedule mma.sync by hand")
+    return product, problem, rank(problem)
 
 
 def size_of(p: Problem) -> str:
@@ -96,7 +114,7 @@ def _expected(p: Problem, e: Estimate) -> str:
     tiles = f"{p.tiles(e.config)} tiles" if p.ragged is None else f"{p.used(e.config)} tiles of groups of equal size"
     return (
         f"{tiles} in {e.waves} wave{'s' if e.waves > 1 else ''}, {e.efficiency:.0%} full; a step of k waits for: {e.bound}; "
-        f"{e.config.shared_bytes(p.itemsize, p.staged) // 1024} KiB of Shared memory; expected: {e.us:.1f} us"
+        f"{e.config.shared_bytes(p.itemsize, p.staged, p.blocks) // 1024} KiB of Shared memory; expected: {e.us:.1f} us"
     )
 
 
@@ -110,7 +128,7 @@ def _notes(fusion: Fusion, product: MatrixProduct) -> tuple[str, ...]:
 
 def check_types(fusion: Fusion, product: MatrixProduct, tf32: bool) -> None:
     """Raises :class:`UnsupportedError` if no instruction of the tensor cores multiplies such factors."""
-    factor, result = product.a.tensor.dtype, product.axes.result.dtype
+    factor, result = product.a.tensor.dtype, product.multiplied.dtype
     sums = accumulator_dtype(factor, product.b.tensor.dtype)
     if sums is not result:
         raise refuse(fusion, "matmul", f"products of {factor.name} in {result.name}", _what_there_is(sums))
@@ -140,6 +158,13 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
     staged = sum(out.is_staged for out in product.outputs)
     axes = product.axes
     m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
+    blocks = None
+    if product.blocks is not None:
+        k *= product.blocks.size
+        inputs = product.blocks.inputs
+        rows, columns = (sum(given.is_bulk and given.has_columns is by_columns for given in inputs) for by_columns in (False, True))
+        each = sum(given.is_each_column for given in inputs)
+        blocks = BlockCounts(each, rows, columns, sum(given.has_columns for given in inputs) - each)
     batch = prod(extent(axes.extent(p)) for p in axes.batch)
     scattered = sum(not out.is_staged and not out.is_paired for out in product.outputs)
     direct = len(product.outputs) - staged - scattered
@@ -171,6 +196,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         product.held,
         work,
         matrices,
-        sum(out.is_staged and not out.is_bulk for out in product.outputs),
-        ragged,
+        by_threads=sum(out.is_staged and not out.is_bulk for out in product.outputs),
+        ragged=ragged,
+        blocks=blocks,
     )

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import partial
 
 from taskfuse.ir.fusion import Fusion
-from taskfuse.schedulers.reduction import plan, schedule, tried
+from taskfuse.schedulers.reduction import applied, plan, schedule, tried
 from taskfuse.schedulers.rows import RowConfig
-from taskfuse.schedulers.schedule import Chosen, Offer, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Memo, Offer, tries_parameters
 from taskfuse.target import DEFAULT, Target
 
 
@@ -34,7 +34,7 @@ def normalization(fusion: Fusion, config: RowConfig | None = None, *, sizes: Map
     return schedule(plan("normalization", fusion, config, sizes, target), fusion)
 
 
-def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
+def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, memo: Memo | None = None, lowers: bool = True) -> Offer:
     """The offer of ``normalization``. Raises :class:`UnsupportedError`."""
-    planned = plan("normalization", fusion, None, sizes, target)
-    return Offer(planned.option.us, partial(tried, planned))
+    planned = plan("normalization", fusion, None, sizes, target, memo)
+    return Offer(planned.option.us, partial(tried if lowers else applied, planned))

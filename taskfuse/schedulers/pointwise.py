@@ -21,6 +21,7 @@ from taskfuse.ir.storage import needed, storage_reads, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.recompute import reduces_one
 from taskfuse.schedulers.elementwise import (
     Leaf,
     align,
@@ -129,6 +130,10 @@ def pointwise(
 
 def check(fusion: Fusion, kind: str) -> None:
     """Raises :class:`UnsupportedError` unless all code is elementwise, the outputs have one shape, and what they need is needed at few points."""
+    for tv in dict.fromkeys((*fusion.outputs, *(e.output for e in needed(fusion)))):
+        expr = fusion.definition(tv)
+        if isinstance(expr, Reduction) and not reduces_one(fusion, expr):  # it stays one, at whatever points
+            raise refuse(fusion, kind, f"{tv.name} is a reduction", "tf.schedulers.auto asks other schedulers")
     trial, _ = copy_fusion(fusion)
     recompute_all(Script(trial), trial)
     read = {r.tensor for e in needed(trial) for r in storage_reads(trial, e) if not r.tensor.is_input}

@@ -11,6 +11,7 @@ of the next product are loaded while the last one of this is stored. A result is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from taskfuse.ir.connectivity import components
 from taskfuse.ir.fusion import Fusion
@@ -22,10 +23,13 @@ from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Problem, group_of
 from taskfuse.schedulers.matmul import WGMMA_ARCH, check_types, problem_of, size_of
 from taskfuse.schedulers.products_cost import ListEstimate, ProductsConfig, estimate_list, order_of, rank_lists, work_list
-from taskfuse.schedulers.schedule import Chosen, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import Turn, WarpSpecialized, make_roles
 from taskfuse.target import DEFAULT, Target
+
+CLAIM_BYTES = 4
+"""Of Shared memory, for each tile that a block may claim."""
 
 
 @tries_parameters
@@ -51,6 +55,33 @@ def products(
         UnsupportedError: the fusion or the parameters do not fit this scheduler.
     """
     check_call(fusion, "products", config, ProductsConfig)
+    found, problems, alternatives = _planned(fusion, sizes, target, tf32)
+    chosen = alternatives[0].config if config is None else config
+    for problem in problems:
+        chosen.of_one(1).check_fits(problem.target, problem.itemsize, problem.staged, columns_contiguous=problem.columns_contiguous)
+    if chosen.is_dynamic:
+        _check_claims(problems, chosen)
+    script = Script(fusion)
+    _apply(script, found, problems, chosen)
+    option = estimate_list(problems, chosen)
+    size = " + ".join(size_of(p).split(",")[0] for p in problems)
+    return Chosen("products", size, option, alternatives, config is not None, script.text, _expected(problems, option))
+
+
+def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
+    """The offer of :func:`products`.
+
+    Raises:
+        UnsupportedError: see :func:`products`; what the scheduling calls refuse is found when the offer is taken.
+    """
+    check_call(fusion, "products", None, ProductsConfig)
+    return Offer(_planned(fusion, sizes, target, False)[2][0].us, partial(products, sizes=sizes, target=target))
+
+
+def _planned(
+    fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool
+) -> tuple[list[MatrixProduct], list[Problem], tuple[ListEstimate, ...]]:
+    """The products, their problems, and all parameters with their estimates, the fastest first."""
     found = [find(fusion, outputs) for outputs in _parts(fusion)]
     for product in found:
         check_types(fusion, product, tf32)
@@ -58,15 +89,18 @@ def products(
     problems = [problem_of(fusion, product, sizes, target) for product in found]
     if not problems[0].target.has(WGMMA_ARCH, feature=True):
         raise refuse(fusion, "products", f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problems[0].target.name} is {problems[0].target.arch}")
-    alternatives = rank_lists(problems)
-    chosen = alternatives[0].config if config is None else config
-    for problem in problems:
-        chosen.of_one(1).check_fits(problem.target, problem.itemsize, problem.staged, columns_contiguous=problem.columns_contiguous)
-    script = Script(fusion)
-    _apply(script, found, problems, chosen)
-    option = estimate_list(problems, chosen)
-    size = " + ".join(size_of(p).split(",")[0] for p in problems)
-    return Chosen("products", size, option, alternatives, config is not None, script.text, _expected(problems, option))
+    return found, problems, rank_lists(problems)
+
+
+def _check_claims(problems: Sequence[Problem], config: ProductsConfig) -> None:
+    """A block has room for the numbers of all tiles, and that there are no more. Raises :class:`UnsupportedError`."""
+    one, room = config.of_one(1), problems[0].target.limits.block_shared
+    claims = CLAIM_BYTES * (work_list(problems, config).tiles + len(problems))
+    needed = max(one.shared_bytes(p.itemsize, p.staged) for p in problems) + claims
+    if needed > room:
+        raise config.error(
+            f"it takes {needed} bytes of Shared memory, {claims} of them for the tiles that a block claims, and a block has {room}", "use fewer stages"
+        )
 
 
 def _apply(script: Script, found: Sequence[MatrixProduct], problems: Sequence[Problem], config: ProductsConfig) -> None:
@@ -77,7 +111,7 @@ def _apply(script: Script, found: Sequence[MatrixProduct], problems: Sequence[Pr
         script.comment(f"product {number}")
         tiles = _tiles(found[k], config)
         one = config.of_one(group_of(problems[k], config.of_one(1), config.blocks))
-        turn = Turn(number, simplify(-start % config.blocks, script.fusion.facts()))
+        turn = Turn(number, simplify(-start % config.blocks, script.fusion.facts()), config.is_dynamic)
         scheduled.append(WarpSpecialized(script, found[k], one, turn))
         scheduled[-1].apply()
         start = simplify(start + tiles, script.fusion.facts())
@@ -116,6 +150,8 @@ def _check_alike(fusion: Fusion, found: Sequence[MatrixProduct]) -> None:
     first = found[0]
     for product in found:
         name = product.axes.result.name
+        if product.blocks is not None:
+            raise refuse(fusion, "products", f"{name} sums products of blocks", "leave that product to a fusion of its own")
         if product.reductions:
             raise refuse(fusion, "products", f"{product.reductions[0].tensor.name} reduces {name}", "leave that product to a fusion of its own")
         for mine, theirs in ((product.a, first.a), (product.b, first.b)):

@@ -29,6 +29,7 @@ class ProductsConfig(Parameters):
     Attributes:
         tile_m, tile_n, tile_k, warpgroups, stages, in_flight, blocks: as those of :class:`MatmulConfig`; the warpgroups share each tile.
         is_sorted: whether products with more steps of k come first; else they come in the order in which the fusion has them.
+        is_dynamic: whether a block takes the next tile when it has finished one (``tf.tiles.dynamic``); else every ``blocks``-th.
     """
 
     tile_m: int = 128
@@ -39,6 +40,7 @@ class ProductsConfig(Parameters):
     in_flight: int = 1
     blocks: int = DEFAULT.sms
     is_sorted: bool = True
+    is_dynamic: bool = False
 
     LEAST: ClassVar[Mapping[str, int]] = {"in_flight": 0}
 
@@ -54,7 +56,7 @@ class ProductsConfig(Parameters):
     def words(self) -> str:
         """The parameters as readable text."""
         groups = "1 warpgroup" if self.warpgroups == 1 else f"{self.warpgroups} warpgroups that share them"
-        order = "longest tiles first" if self.is_sorted else "in the given order"
+        order = ("longest tiles first" if self.is_sorted else "in the given order") + (", as blocks come to them" if self.is_dynamic else "")
         return (
             f"tiles of {self.tile_m} x {self.tile_n} x {self.tile_k}, {groups}, {self.stages} stages, {self.in_flight} in flight, {self.blocks} blocks, {order}"
         )

@@ -17,6 +17,7 @@ import numpy as np
 from taskfuse.ir.expr import Pointwise, Read, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import resolve
+from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.scatter import ragged_rows, rows_of
 from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.schedule import Sizes
@@ -67,6 +68,13 @@ def find(fusion: Fusion, sizes: Sizes) -> RaggedTiles | None:
         assert tiles is not None
         return RaggedTiles(sizes(tiles.groups), sizes(tiles.rows), tiles.size)
     return None
+
+
+def stored_by_tiles(fusion: Fusion) -> Fusion:
+    """A copy whose ragged rows are stored tile by tile."""
+    copy = copy_fusion(fusion)[0]
+    store_by_tiles(Script(copy))
+    return copy
 
 
 def store_by_tiles(script: Script) -> None:

@@ -14,16 +14,20 @@ from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, bounds
 from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.ir.tensor import TensorView
+from taskfuse.lowering import LoweringOptions
 from taskfuse.lowering.steps import lower
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.split_reduction import digits
 from taskfuse.schedulers.persistent_buffers import Keep, Phases
 from taskfuse.schedulers.row_cost import RowEstimate, RowProblem, estimate, rank
 from taskfuse.schedulers.rows import RowConfig, RowSchedule, check
-from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Memo, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.space import Space, find, settle, split_reductions
 from taskfuse.target import DEFAULT, Target
+
+UNVERIFIED = LoweringOptions(verify=False)
+"""To see whether there is a kernel: that which is made of the schedule in the end is verified."""
 
 
 @tries_parameters
@@ -70,62 +74,85 @@ class Plan(NamedTuple):
     given: bool
 
 
-def plan(name: str, fusion: Fusion, config: RowConfig | None, sizes: Mapping[str, int] | None, target: Target) -> Plan:
+def plan(name: str, fusion: Fusion, config: RowConfig | None, sizes: Mapping[str, int] | None, target: Target, memo: Memo | None = None) -> Plan:
     """Choose the parameters of ``reduction`` or ``normalization``, unless they are given.
+
+    Args:
+        memo: of the offers for ``fusion``; the rows are those of both schedulers.
 
     Raises:
         UnsupportedError: see there; what lowering refuses is found by :func:`schedule`.
     """
     check_call(fusion, name, config, RowConfig)
+    memo = memo or Memo()
     try:
-        return _planned(name, fusion, config, sizes, target, splits=False)
+        return _planned(name, config, False, memo("rows", lambda: _rows(fusion, sizes, target, splits=False)))
     except UnsupportedError:
         if not any(isinstance(e, Reduction) and digits(fusion, e) is not None for e in needed(fusion)):
             raise
-    return _planned(name, fusion, config, sizes, target, splits=True)
+    return _planned(name, config, True, memo("rows of digits", lambda: _rows(fusion, sizes, target, splits=True)))
 
 
-def _planned(name: str, fusion: Fusion, config: RowConfig | None, sizes: Mapping[str, int] | None, target: Target, splits: bool) -> Plan:
+def _planned(name: str, config: RowConfig | None, splits: bool, found: _Rows) -> Plan:
+    if name == "reduction" and found.problem.phases > 1:
+        raise refuse(found.trial, name, f"a row is read {found.problem.phases} times", "tf.schedulers.normalization takes such fusions")
+    chosen = found.alternatives[0].config if config is None else config
+    check(found.trial, found.space, chosen)
+    option = found.alternatives[0] if config is None else estimate(found.problem, chosen)
+    return Plan(name, splits, found.is_changed, found.problem, found.alternatives, option, config is not None)
+
+
+class _Rows(NamedTuple):
+    """The rows of a fusion.
+
+    Attributes:
+        trial: a copy in which all is read at the readers' own points.
+        is_changed: whether calls made it so.
+    """
+
+    trial: Fusion
+    space: Space
+    is_changed: bool
+    problem: RowProblem
+    alternatives: tuple[RowEstimate, ...]
+
+
+def _rows(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, splits: bool) -> _Rows:
     trial, _ = copy_fusion(fusion)
     script = Script(trial)
     if splits:
         split_reductions(script)
     settle(script)
     space = find(trial)
-    phases = Phases(trial, space)
-    if name == "reduction" and phases.count > 1:
-        raise refuse(fusion, name, f"a row is read {phases.count} times", "tf.schedulers.normalization takes such fusions")
-    problem = _problem(trial, space, phases, Sizes(fusion, sizes, target))
-    alternatives = tuple(rank(problem))
-    chosen = alternatives[0].config if config is None else config
-    check(trial, space, chosen)
-    return Plan(name, splits, bool(script.lines), problem, alternatives, estimate(problem, chosen), config is not None)
+    problem = _problem(trial, space, Phases(trial, space), Sizes(fusion, sizes, target))
+    return _Rows(trial, space, bool(script.lines), problem, tuple(rank(problem)))
 
 
-def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
+def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, memo: Memo | None = None, lowers: bool = True) -> Offer:
     """The offer of ``reduction``. Raises :class:`UnsupportedError`."""
-    planned = plan("reduction", fusion, None, sizes, target)
-    return Offer(planned.option.us, partial(tried, planned))
+    planned = plan("reduction", fusion, None, sizes, target, memo)
+    return Offer(planned.option.us, partial(tried if lowers else applied, planned))
 
 
 def schedule(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
     """Make the calls, first on a copy. Raises :class:`UnsupportedError` if they make no kernel; ``fusion`` is then unchanged."""
     tried(planned, copy_fusion(fusion)[0])
-    return _applied(planned, fusion)
+    return applied(planned, fusion)
 
 
 def tried(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
     """Make the calls, and lower what they make: what the form of the space does not show (reads through views) is found here. Raises
     :class:`UnsupportedError` if no kernel comes of them; then ``fusion`` is of no further use."""
     try:
-        found = _applied(planned, fusion)
-        lower(fusion)
+        found = applied(planned, fusion)
+        lower(fusion, UNVERIFIED)
     except (LoweringError, ScheduleError) as error:
         raise refuse(fusion, "reduction", str(error).split("\n", 1)[0], "leave what is at fault to a fusion of its own") from error
     return found
 
 
-def _applied(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
+def applied(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
+    """Make the calls. Whether a kernel comes of them is seen when it is lowered."""
     problem, expected = planned.problem, planned.option
     script = Script(fusion)
     if planned.is_changed:
@@ -164,6 +191,7 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
         repeated=tuple((keep, phases.repeated(keep)) for keep in Keep),
         is_constant=isinstance(columns, Const),
         may_share=most is not None and most <= extent(rows),
+        has_constant_rows=isinstance(rows, Const),
         target=extent.target,
     )
 

@@ -52,6 +52,7 @@ class RowProblem:
         repeated: those that later phases compute again, by what is kept.
         is_constant: the length of a row is known: it may be kept.
         may_share: the number of rows is known to be no greater than ``rows``: blocks that share a row fit the device.
+        has_constant_rows: the number of rows is known.
         target: the GPU.
     """
 
@@ -71,6 +72,7 @@ class RowProblem:
     repeated: tuple[tuple[Keep, int], ...] = ()
     is_constant: bool = True
     may_share: bool = True
+    has_constant_rows: bool = True
     target: Target = DEFAULT
 
     @property
@@ -172,7 +174,11 @@ def _lanes(problem: RowProblem, config: RowConfig) -> int:
 
 def residents(problem: RowProblem, config: RowConfig) -> int:
     """Resident blocks of a multiprocessor; 0 if no block fits, or a thread would need more registers than it can have."""
-    shared, needed = shared_bytes(problem, config), registers(problem, config)
+    return _residents(problem, config, registers(problem, config))
+
+
+def _residents(problem: RowProblem, config: RowConfig, needed: int) -> int:
+    shared = shared_bytes(problem, config)
     if shared > problem.target.limits.block_shared or needed > MOST_REGISTERS:
         return 0
     return occupancy(Resources(needed, 0, 0, 0, 0, 0), config.threads * config.rows, shared, problem.target.arch)
@@ -180,9 +186,16 @@ def residents(problem: RowProblem, config: RowConfig) -> int:
 
 def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
     """The time of ``config`` for ``problem``, if a multiprocessor holds a block of it."""
-    held, target, figures = max(residents(problem, config), 1), problem.target, problem.target.rows
+    needed = registers(problem, config)
+    return _estimate(problem, config, needed, _residents(problem, config, needed))
+
+
+def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) -> RowEstimate:
+    """The same, with the registers of a thread and the resident blocks."""
+    target, figures = problem.target, problem.target.rows
     threads = config.threads * config.rows
     total = ceil(problem.row_vectors / config.rows) * config.blocks
+    held = max(1, min(most, ceil(total / target.sms)) if problem.has_constant_rows else most)  # no more than there are: threads then have more registers
     together = min(total, target.sms * held)
     waves = total / together if total > 4 * together else ceil(total / together)
     trips = ceil(problem.vectors / (config.threads * config.blocks * config.unroll))
@@ -212,7 +225,7 @@ def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
     bound = max(times, key=lambda name: times[name])
     us = target.kernel_us(*times.values()) + figures.others * sum(t for name, t in times.items() if name != bound)
     block = (config.threads, config.rows, 1) if problem.is_inner else (config.rows, config.threads, 1)
-    return RowEstimate(config, us, registers(problem, config), held, bound, block=block, is_cooperative=config.blocks > 1)
+    return RowEstimate(config, us, needed, held, bound, block=block, is_cooperative=config.blocks > 1)
 
 
 def _exchange(problem: RowProblem, config: RowConfig) -> float:
@@ -225,15 +238,19 @@ def _exchange(problem: RowProblem, config: RowConfig) -> float:
     return problem.results * (inside + across) + grid
 
 
-def candidates(problem: RowProblem) -> Iterator[RowConfig]:
-    """The configurations that the model chooses from."""
+def candidates(problem: RowProblem) -> Iterator[RowEstimate]:
+    """The configurations that the model chooses from, with their estimates."""
     fewest = min(SPAN_ELEMENTS // problem.width, WARP, 1 << (problem.vectors - 1).bit_length()) if problem.is_inner else 1
     for threads in (1 << k for k in range(fewest.bit_length() - 1, MAX_THREADS.bit_length())):
         if threads >= 2 * problem.vectors and threads > fewest:
             break
         for rows in _rows(problem, threads):
             for blocks in _blocks(problem, threads, rows):
-                yield from (c for c in _kept(problem, threads, rows, blocks) if residents(problem, c) > 0 and _fits(problem, c))
+                for config in _kept(problem, threads, rows, blocks):
+                    needed = registers(problem, config)
+                    held = _residents(problem, config, needed)
+                    if held > 0 and _fits(problem, config, held):
+                        yield _estimate(problem, config, needed, held)
 
 
 def _rows(problem: RowProblem, threads: int) -> list[int]:
@@ -269,12 +286,11 @@ def _kept(problem: RowProblem, threads: int, rows: int, blocks: int) -> Iterator
             yield RowConfig(threads, rows, unroll, blocks, Keep.NOTHING)
 
 
-def _fits(problem: RowProblem, config: RowConfig) -> bool:
-    """True if blocks that wait for each other are all on the device at once."""
-    return config.blocks == 1 or ceil(problem.row_vectors / config.rows) * config.blocks <= problem.target.sms * residents(problem, config)
+def _fits(problem: RowProblem, config: RowConfig, held: int) -> bool:
+    """True if blocks that wait for each other are all on the device at once, so many on a multiprocessor."""
+    return config.blocks == 1 or ceil(problem.row_vectors / config.rows) * config.blocks <= problem.target.sms * held
 
 
 def rank(problem: RowProblem) -> list[RowEstimate]:
     """All candidates, the fastest first; ties go to fewer threads."""
-    found = [estimate(problem, config) for config in candidates(problem)]
-    return sorted(found, key=lambda e: (e.us, e.config.threads * e.config.rows))
+    return sorted(candidates(problem), key=lambda e: (e.us, e.config.threads * e.config.rows))

@@ -102,6 +102,8 @@ def is_updated(fusion: Fusion, tv: TensorView) -> bool:
 
 
 def _check(fusion: Fusion) -> None:
+    if not any(is_updated(fusion, e.output) for e in needed(fusion)):
+        raise refuse(fusion, "scatter", f"nothing is sent to {fusion.outputs[0].name}", "tf.compile makes several kernels")
     trial, _ = copy_fusion(fusion)
     recompute_all(Script(trial), trial)
     for out in trial.outputs:

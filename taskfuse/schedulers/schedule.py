@@ -66,6 +66,7 @@ class Config(Protocol):
 
 
 ConfigT = TypeVar("ConfigT", bound=Config, covariant=True)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,25 @@ class Offer:
 
     us: float
     make: Callable[[Fusion], Chosen[Any]]
+
+
+class Memo:
+    """What the offers for one fusion have in common, found once; a refusal is remembered, too."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, object] = {}
+
+    def __call__(self, name: str, find: Callable[[], T]) -> T:
+        """The result of ``find``, whose name stands for it. Raises :class:`UnsupportedError` if it did."""
+        if name not in self._found:
+            try:
+                self._found[name] = find()
+            except UnsupportedError as error:
+                self._found[name] = error
+        found = self._found[name]
+        if isinstance(found, UnsupportedError):
+            raise found
+        return cast("T", found)
 
 
 class Scheduler(Protocol):

@@ -20,7 +20,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.parts import Parts
 from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.alpha_equivalence import in_other_names
-from taskfuse.schedulers.auto import PRODUCTS, candidates
+from taskfuse.schedulers.auto import candidates
 from taskfuse.schedulers.budget import Budget
 from taskfuse.schedulers.candidates import Candidate, Candidates
 from taskfuse.schedulers.roofline import bytes_of, roofline
@@ -87,24 +87,26 @@ class Alike:
         names: of its tensors and scalars.
         sizes: values of its dimensions.
         budget: what counts the work.
+        lowers: see :func:`taskfuse.schedulers.auto.candidates`.
     """
 
-    def __init__(self, part: Fusion, names: tuple[str, ...], sizes: Mapping[str, int], target: Target, budget: Budget) -> None:
+    def __init__(self, part: Fusion, names: tuple[str, ...], sizes: Mapping[str, int], target: Target, budget: Budget, lowers: bool) -> None:
         self.names = names
         self._part = part
         self._sizes = sizes
         self._target = target
         self._budget = budget
+        self._lowers = lowers
 
     @cached_property
     def candidates(self) -> Candidates:
         """The schedules."""
-        return candidates(self._part, sizes=self._sizes, target=self._target, budget=self._budget)
+        return candidates(self._part, sizes=self._sizes, target=self._target, budget=self._budget, lowers=self._lowers)
 
-    @cached_property
+    @property
     def has_products(self) -> bool:
-        """Whether a scheduler of products takes it."""
-        return Candidates(self._part, PRODUCTS, None, self._sizes, self._target, budget=self._budget).best is not None
+        """Whether a scheduler of products takes it, or offers to."""
+        return self.candidates.is_led
 
     @cached_property
     def bytes(self) -> float:
@@ -146,12 +148,14 @@ class KnownCandidates:
     Args:
         sizes: values of the fusion's dimensions.
         budget: what counts the work.
+        lowers: see :func:`taskfuse.schedulers.auto.candidates`.
     """
 
-    def __init__(self, sizes: Mapping[str, int] | None, target: Target, budget: Budget) -> None:
+    def __init__(self, sizes: Mapping[str, int] | None, target: Target, budget: Budget, lowers: bool = True) -> None:
         self.target = target
         self._sizes = sizes or {}
         self._budget = budget
+        self._lowers = lowers
         self._found: dict[Hashable, Alike] = {}
 
     def piece(self, parts: Parts, tensors: Sequence[TensorView], views: Sequence[TensorView] = ()) -> Piece:
@@ -161,7 +165,7 @@ class KnownCandidates:
         if found is None:
             part = parts.extract(tensors, parts.fusion.name, views)
             own = {name: size for name, size in self._sizes.items() if name in part.dims}
-            found = self._found[key] = Alike(part, names, own, self.target, self._budget)
+            found = self._found[key] = Alike(part, names, own, self.target, self._budget, self._lowers)
         return Piece(found, names)
 
 

@@ -60,7 +60,7 @@ def choose_segments(
     chunked = chunk_long_scans(whole, Sizes(whole, sizes, target))
     if chunked:
         fusion, _ = copy_fusion(whole)
-    found = candidates(whole, sizes=sizes, target=target, budget=budget)
+    found = candidates(whole, sizes=sizes, target=target, budget=budget, lowers=trial is None)
     least = SLACK * _least(fusion, extent)
     several: Segmentation | UnsupportedError | None = None
     while True:
@@ -92,7 +92,7 @@ def choose_segments(
 
 def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, trial: Trial | None, budget: Budget, reason: str) -> Segmentation:
     """The fastest segmentation: of the fusion as it is, with views moved out of the way of products, and of the better of these with long sums in chunks."""
-    known = KnownCandidates(sizes, extent.target, budget)
+    known = KnownCandidates(sizes, extent.target, budget, lowers=trial is None)
     searches = [Search(fusion, sizes, extent.target, trial, budget, known)]
 
     def search(form: Script | None) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, prod
 
 from taskfuse.ir import atoms
@@ -26,12 +27,11 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
-from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers import ragged_tiles
 from taskfuse.schedulers.contraction import at_axes, chosen_by_batch
 from taskfuse.schedulers.elementwise import divides, is_aligned, registers
 from taskfuse.schedulers.parameters import Parameters
-from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 from taskfuse.target import ASYNC_BYTES, DEFAULT, VECTOR_BYTES, Target
 
@@ -119,15 +119,11 @@ def simt_gemm(
     extent = Sizes(fusion, sizes, target)
     script = Script(fusion)
     if ragged_tiles.find(fusion, extent) is not None:
-        copy = copy_fusion(fusion)[0]
-        ragged_tiles.store_by_tiles(Script(copy))
-        _check_size(copy, _find(copy), extent)
+        _planned(ragged_tiles.stored_by_tiles(fusion), extent)
         ragged_tiles.store_by_tiles(script)
-    problem = _find(fusion)
+    problem, options = _planned(fusion, extent)
     axes = problem.axes
     m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
-    _check_size(fusion, problem, extent)
-    options = sorted((_option(problem, c, extent) for c in _candidates(problem.axes.result.dtype.itemsize, extent.target)), key=lambda option: option.us)
     chosen = options[0] if config is None else _option(problem, config, extent)
     _SimtGemm(script, problem, chosen.config).apply()
     batch = " x ".join(str(extent(axes.extent(p))) for p in axes.batch)
@@ -135,10 +131,27 @@ def simt_gemm(
     return Chosen("simt_gemm", size, chosen, tuple(options), config is not None, script.text)
 
 
-def _check_size(fusion: Fusion, problem: _Problem, extent: Sizes) -> None:
-    m, n = (extent(problem.axes.extent(p)) for p in (problem.axes.m, problem.axes.n))
+def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
+    """The offer of :func:`simt_gemm`.
+
+    Raises:
+        UnsupportedError: see :func:`simt_gemm`; what the scheduling calls refuse is found when the offer is taken.
+    """
+    check_call(fusion, "simt_gemm", None, SimtGemmConfig)
+    extent = Sizes(fusion, sizes, target)
+    planned = fusion if ragged_tiles.find(fusion, extent) is None else ragged_tiles.stored_by_tiles(fusion)
+    return Offer(_planned(planned, extent)[1][0].us, partial(simt_gemm, sizes=sizes, target=target))
+
+
+def _planned(fusion: Fusion, extent: Sizes) -> tuple[_Problem, list[Option[SimtGemmConfig]]]:
+    """The problem, and all parameters with their estimates, the fastest first."""
+    problem = _find(fusion)
+    axes = problem.axes
+    m, n = (extent(axes.extent(p)) for p in (axes.m, axes.n))
     if min(m, n) < LEAST:
         raise refuse(fusion, "simt_gemm", f"it has {m} rows and {n} columns", "tf.schedulers.reduction")
+    found = (_option(problem, c, extent) for c in _candidates(axes.result.dtype.itemsize, extent.target))
+    return problem, sorted(found, key=lambda option: option.us)
 
 
 # -- the problem ------------------------------------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from taskfuse.schedulers import loads
 from taskfuse.schedulers.config import SPAN, STAGING_SLOTS, STMATRIX, MatmulConfig
 from taskfuse.schedulers.contraction import STAGED_ITEMSIZE, MatrixProduct, Operand
 from taskfuse.schedulers.loads import BULK_BYTES
+from taskfuse.schedulers.promotion import Promotion, grouped
 from taskfuse.schedulers.reduction_epilogue import ProductReductions
 from taskfuse.schedulers.script import Script, Spelled
 from taskfuse.target import WARP
@@ -54,10 +55,12 @@ class Turn:
     Attributes:
         number: of the products before it.
         first: the work item of this product that block 0 begins with: tiles are dealt to the blocks on and on through the list.
+        is_dynamic: a block takes the next tile when it has finished one.
     """
 
     number: int
     first: Expr
+    is_dynamic: bool = False
 
 
 class WarpSpecialized:
@@ -81,6 +84,7 @@ class WarpSpecialized:
         self.head = 2 + config.is_pingpong + self.clustered
         self.piece = self.head + self.shares_rows + self.splits_rows
         """The epilogue's loops are [head, (warpgroup,) (rows of 64,) piece, m64, n64]: this is the piece's."""
+        self.promotion = None if product.blocks is None else Promotion(script, config, product.blocks, self.head)
         self.tiles = Spelled(tiles.grouped(config.group, across=across), f"tf.tiles.grouped({config.group}{', across=True' * across})")
 
     def apply(self) -> None:
@@ -88,6 +92,9 @@ class WarpSpecialized:
         self._copies()
         self._tiles()
         self._operands()
+        if self.promotion is not None:
+            self.promotion.load()
+            self.promotion.spread(self.result)
         self._contraction()
         self._epilogue()
 
@@ -97,6 +104,8 @@ class WarpSpecialized:
         factors = (self.product.a, self.product.b)
         is_one = factors[0].tensor is factors[1].tensor
         self.sources = [(self._source(o, is_one), o) for o in factors]
+        if self.promotion is not None:
+            self.promotion.copies()
         product = self.product = self._forked()
         self.result = product.axes.result
         axes = product.axes
@@ -135,7 +144,7 @@ class WarpSpecialized:
         Args:
             is_one: the other factor is the same tensor.
         """
-        result = self.product.axes.result
+        result = self.product.multiplied
         if operand.is_padded:
             return operand.tensor
         if not operand.is_whole:
@@ -180,11 +189,16 @@ class WarpSpecialized:
         acc.split(batch, config.tile_m)
         if self.clustered:
             acc.split(batch, config.cluster)
-        acc.split(batch + rank + 2, config.tile_n).split(batch + rank + 4, config.tile_k)
-        # [row of tiles, (rank,) m, column of tiles, n, k step, k] to [row, column, (rank,) m, n, k step, k]
-        acc.reorder([*range(batch + 1), batch + rank + 2, *range(batch + 1, batch + rank + 2), *range(batch + rank + 3, batch + rank + 6)])
+        acc.split(batch + rank + 2, config.tile_n)
+        if self.promotion is None:
+            acc.split(batch + rank + 4, config.tile_k)
+        # [row of tiles, (rank,) m, column of tiles, n, k step, k] to [row, column, (rank,) m, n, k step, k]; k is that of a block if blocks are summed
+        last = batch + rank + 5 + (self.promotion is None)
+        acc.reorder([*range(batch + 1), batch + rank + 2, *range(batch + 1, batch + rank + 2), *range(batch + rank + 3, last)])
         acc.rasterize(tuple(range(batch + 2)), self.tiles).split(0, config.blocks // config.cluster)
-        if self.turn is not None and self.turn.first is not const(0):
+        if self.turn is not None and self.turn.is_dynamic:
+            acc.rasterize((1,), Spelled(tiles.dynamic(), "tf.tiles.dynamic()"))
+        elif self.turn is not None and self.turn.first is not const(0):
             acc.rasterize((1,), Spelled(tiles.rotated(self.turn.first), f"tf.tiles.rotated({self.turn.first})"))
         if config.is_pingpong:
             acc.split(0, config.warpgroups)
@@ -194,8 +208,9 @@ class WarpSpecialized:
         self.after = [*(t for t, _ in self.sides), *self.registers, *(t for pair in self.staged for t in pair), *(t for t, _ in self.direct)]
         acc.propagate(self.after, self.head + 2)
         acc.reorder({self.head + 2: self.head})
-        acc.propagate([s for s, _ in self.sources], self.head + 1)
-        script.parallelize_like(self.result, [*(s for s, _ in self.sources), *self.after])
+        shared = [s for s, _ in self.sources] + ([] if self.promotion is None else [*self.promotion.staged, self.multiplied])
+        acc.propagate(shared, self.head + 1)
+        script.parallelize_like(self.result, [*shared, *self.after])
         self.parts.split_off()
 
     def _operands(self) -> None:
@@ -226,7 +241,7 @@ class WarpSpecialized:
 
     def _contraction(self) -> None:
         """[head, k step, (warpgroup,) k16, (rows of 64) | m64, n, k16]."""
-        config, acc = self.config, self.script.on(self.result)
+        config, acc = self.config, self.script.on(self.multiplied)
         self.script.comment(f"contraction: each warpgroup its {'rows' if self.shares_rows else 'tiles'}")
         inner = self.head + 1
         if self.shares_rows:
@@ -241,7 +256,13 @@ class WarpSpecialized:
         acc.bind(inner, P.Unroll)
         if self.splits_rows:
             acc.bind(inner + 1, P.Unroll)
-        acc.in_flight(config.in_flight)
+        if self.promotion is None:
+            acc.in_flight(config.in_flight)
+
+    @property
+    def multiplied(self) -> TensorView:
+        """What the tensor cores compute: the result, or the products of blocks that it sums."""
+        return self.result if self.promotion is None else self.promotion.blocks.product
 
     def _epilogue(self) -> None:
         script, p = self.script, self.piece
@@ -309,18 +330,21 @@ class WarpSpecialized:
             script.on(tv).inline_at(p + 1 if at_once else inside - 1 if paired else inside)
         for staging, _ in self.staged:
             script.on(staging).inline_at(p + 1)
+        if self.promotion is not None:
+            self.promotion.inline()
         script.on(self.result).inline_at(self.head)  # after what reads it: two of these share its loops only if they are inlined into one another
 
     def tasks(self) -> tuple[Task, Group]:
         """What loads, and what multiplies and stores: the nodes that are to be roles."""
         script = self.script
         suffix = "" if self.turn is None else str(self.turn.number)
-        load = script.task([s for s, _ in self.sources], f"load{suffix}")
-        mma = script.task([self.result], f"mma{suffix}")
-        members: list[Task] = [mma, script.task([*self.after, *self.parts.tensors], f"epilogue{suffix}")]
+        load = script.task([*(s for s, _ in self.sources), *(self.promotion.staged if self.promotion else ())], f"load{suffix}")
+        mma = script.task([self.multiplied], f"mma{suffix}")
+        multiply: list[Node] = [mma] if self.promotion is None else self.promotion.members(mma, self.result, suffix)
+        members = [*multiply, script.task([*self.after, *self.parts.tensors], f"epilogue{suffix}")]
         if self.parts.tensors:
             members.append(script.task(self.parts.finishing, f"finish{suffix}"))
-        return load, _group(script, members, f"consumer{suffix}")
+        return load, grouped(script, members, f"consumer{suffix}")
 
 
 def make_roles(script: Script, products: Sequence[WarpSpecialized]) -> None:
@@ -332,13 +356,7 @@ def make_roles(script: Script, products: Sequence[WarpSpecialized]) -> None:
     if len(made) == 1:
         load, consumer = made[0]
     else:
-        load, consumer = (_group(script, nodes, name) for nodes, name in zip(zip(*made, strict=True), ("load", "consumer"), strict=True))
+        load, consumer = (grouped(script, nodes, name) for nodes, name in zip(zip(*made, strict=True), ("load", "consumer"), strict=True))
     script.group([load, consumer], "roles").parallelize(P.TIDy)
     for node in (load, consumer):
         script.node(node).registers()
-
-
-def _group(script: Script, members: Sequence[Node], name: str) -> Group:
-    group = script.group(members, name).target
-    assert isinstance(group, Group)
-    return group

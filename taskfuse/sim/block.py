@@ -43,6 +43,10 @@ class Host(Protocol):
         """An agent waits at the statement at ``pc`` until it is woken."""
         ...
 
+    def claimed(self, queue: str, block: int, position: int) -> int:
+        """The number at a position of a block's claims from a queue."""
+        ...
+
     def wake(self, agents: list[Agent]) -> None:
         """Let blocked agents continue."""
         ...

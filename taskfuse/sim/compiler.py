@@ -65,6 +65,8 @@ class _Compiler:
     def _compile(self, stmt: Stmt) -> None:
         outer, self._stmt = self._stmt, stmt
         match stmt:
+            case For(queue=str() as queue):
+                self._claims(stmt, queue)
             case For():
                 self._for(stmt)
             case Bind():
@@ -221,6 +223,34 @@ class _Compiler:
             self._compile(inner)
         self._emit(advance)
         self._join(end, frozenset((var, hidden)))
+
+    def _claims(self, stmt: For, queue: str) -> None:
+        """A loop over the numbers that a block claims: which they are is decided when its first thread asks."""
+        var, position, size = stmt.var, f"{stmt.var}.claims", self.compiled.expr(stmt.stop)
+        claim, end = Label(), Label()
+
+        def begin(agent: Agent) -> None:
+            agent.env[position] = 0
+
+        def ask(agent: Agent) -> Signal:
+            env, block = agent.env, agent.block
+            number = block.machine.claimed(queue, block.number, env[position])
+            if number < size.value(agent.lanes, env):
+                env[var] = number
+            else:
+                agent.pc = end.pc
+            return Signal.POINT
+
+        def again(agent: Agent) -> None:
+            agent.env[position] += 1
+            agent.pc = claim.pc
+
+        self._emit(begin)
+        claim.pc = self._emit(ask, point=True)
+        for inner in stmt.body:
+            self._compile(inner)
+        self._emit(again)
+        self._join(end, frozenset((var, position)))
 
     def _barrier(self, stmt: Barrier) -> None:
         match stmt.scope:

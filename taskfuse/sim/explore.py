@@ -85,6 +85,9 @@ def explore(
     Raises:
         InputError: arguments that do not fit the kernel's parameters.
     """
+    if kernel.queues:
+        reason = "which block claims which number is a choice that is not explored"
+        raise SimulationError(kernel=kernel.name, reason=reason, notes=("simulate it with many seeds",))
     return _Search(prepare(kernel, args, values, extents), limit, reduce, in_step, max_steps).run()
 
 

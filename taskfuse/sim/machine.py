@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
@@ -71,6 +72,8 @@ class Machine:
         self.waiting: dict[Agent, tuple[int, Description]] = {}
         self.counters = {c.name: BarrierCell(f"grid barrier '{c.name}'") for c in compiled.kernel.counters}
         self.semaphores: dict[str, SemaphoreArray] = {}
+        self._claims: dict[tuple[str, int], list[int]] = {}
+        self._claimed: Counter[str] = Counter()
         self.fences = fences
 
     # -- agents -----------------------------------------------------------------------------------------------------------------------
@@ -90,6 +93,14 @@ class Machine:
             self.observer.block(agent, pc)
         self.waiting[agent] = (pc, description)
         return Signal.BLOCKED
+
+    def claimed(self, queue: str, block: int, position: int) -> int:
+        """The number at a position of a block's claims: the next one that nobody has, if no thread of the block has asked for it before."""
+        mine = self._claims.setdefault((queue, block), [])
+        if position == len(mine):
+            mine.append(self._claimed[queue])
+            self._claimed[queue] += 1
+        return mine[position]
 
     def wake(self, agents: list[Agent]) -> None:
         """Let blocked agents continue."""

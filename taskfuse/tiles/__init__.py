@@ -1,16 +1,17 @@
 """Orders of tiles, and lists of the tiles of several problems: who computes what, and when.
 
-``raster``, ``grouped`` and ``rotated`` make orders for ``tv.rasterize``. A ``WorkList`` says which block takes which tile of several problems
+``raster``, ``grouped``, ``rotated`` and ``dynamic`` make orders for ``tv.rasterize``. A ``WorkList`` says which block takes which tile of several problems
 when blocks walk all their tiles round-robin, and how even that is. ``split_k`` and ``stream_k`` let blocks share tiles, for ``tv.chunk_product``.
 """
 
-from taskfuse.tiles.orders import Grouped, Raster, Rotated, grouped, raster, rotated
+from taskfuse.tiles.orders import Dynamic, Grouped, Raster, Rotated, dynamic, grouped, raster, rotated
 from taskfuse.tiles.shared import SplitK, StreamK, split_k, stream_k
 from taskfuse.tiles.triangles import Half, macro_tiles, triangle, triangular
 from taskfuse.tiles.work_list_picture import picture, table
 from taskfuse.tiles.work_lists import Problem, WorkItem, WorkList, sort_problems
 
 __all__ = [
+    "Dynamic",
     "Grouped",
     "Half",
     "Problem",
@@ -20,6 +21,7 @@ __all__ = [
     "StreamK",
     "WorkItem",
     "WorkList",
+    "dynamic",
     "grouped",
     "macro_tiles",
     "picture",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from taskfuse.ir.axes import WORK
+from taskfuse.ir.axes import WORK, claimed_index
 from taskfuse.ir.scalar import Expr, IntLike, minimum, sym, wrap
 
 
@@ -115,3 +115,26 @@ def rotated(first: IntLike) -> Rotated:
     first item to the block after the one that got the last of theirs.
     """
     return Rotated(wrap(first))
+
+
+@dataclass(frozen=True, slots=True)
+class Dynamic:
+    """One axis, whose indices blocks claim one by one, as they come to them."""
+
+    def maps(self, extents: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The index along the axis: the one that is claimed.
+
+        Raises:
+            ValueError: there is not exactly one axis.
+        """
+        if len(extents) != 1:
+            raise ValueError(f"blocks claim indices of one axis, not of {len(extents)}")
+        return (claimed_index(extents[0]),)
+
+
+def dynamic() -> Dynamic:
+    """The axis of blocks of a work axis, ``tv.split(axis, blocks)``: a block takes the next item of work whenever it has finished one.
+
+    Of items that take unequally long, blocks so get equally much, whatever the host expected. A block's items are in the order of the work axis.
+    """
+    return Dynamic()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from taskfuse.errors import InputError
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
@@ -37,6 +38,20 @@ class Compiled:
     _fusion: Fusion | None = field(default=None, repr=False)
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
+        try:
+            return self._run(args)
+        except InputError:  # some ops of torch return other dtypes than it says while it traces: batch norm of 16-bit floats on the host
+            fitting = self._fitting(args)
+            if all(a is b for a, b in zip(args, fitting, strict=True)):
+                raise
+            return self._run(fitting)
+
+    def _fitting(self, args: Sequence[Any]) -> list[Any]:
+        """The arguments with tensors in the dtypes of the fusion."""
+        wanted = [torch_dtype(tv.dtype) for tv in parse_fusion(self.text).inputs]
+        return [x.to(dtype) for x, dtype in zip(args[: self.tensors], wanted, strict=True)] + list(args[self.tensors :])
+
+    def _run(self, args: Sequence[Any]) -> tuple[Any, ...]:
         if self.how == "kernels":
             assert self.executable is not None
             if not self.numbers:

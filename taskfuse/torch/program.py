@@ -19,6 +19,16 @@ from taskfuse.torch.importer import Region
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.metadata import members, meta_of
 
+METHODS = frozenset(
+    f"aten::{name}" for name in ("view", "permute", "expand", "t", "unsqueeze", "detach", "copy_", "transpose.int", "select.int", "squeeze.dim")
+)
+"""Ops that are called as methods of their first argument, and ..."""
+
+FUNCTIONS = frozenset(
+    f"aten::{name}" for name in ("mm", "bmm", "addmm", "baddbmm", "native_layer_norm", "convolution", "add.Tensor", "mul.Tensor", "sub.Tensor")
+)
+"""... as functions of torch, with the same arguments: the host needs half the time of a call of the op itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class OpName:
@@ -124,7 +134,15 @@ class _Writer:
 
     def op(self, node: Node) -> None:
         target: Any = node.target
-        if isinstance(target, torch._ops.OpOverload):
+        known = _schema_name(target)
+        if known in METHODS and isinstance(node.args[0], Node):
+            args = [self.text(a) for a in node.args[1:]] + [f"{k}={self.text(v)}" for k, v in node.kwargs.items()]
+            called = f"{self.text(node.args[0])}.{known.split('::')[1].split('.')[0]}"
+            self.lines.append((f"{node.name} = {called}({', '.join(args)})", list(node.all_input_nodes), [node]))
+            return
+        if known in FUNCTIONS:
+            called = f"torch.{known.split('::')[1].split('.')[0]}"
+        elif isinstance(target, torch._ops.OpOverload):
             namespace, name = target._schema.name.split("::")
             called = self.constant(f"{namespace}_{name}", OpName(namespace, name, target._schema.overload_name or "default"), target)
         elif getattr(operator, getattr(target, "__name__", ""), None) is target:
@@ -149,6 +167,12 @@ class _Writer:
             if restrided:
                 strides = [_expression(str(s), self.symbols) for s in meta_of(node.meta["val"]).strides]
                 self.lines.append((f"{node.name} = laid({node.name}, ({', '.join(strides)},))", [node], [node]))
+
+
+def _schema_name(target: Any) -> str:
+    """The name of an op with its overload, as ``aten::add.Tensor``."""
+    schema = getattr(target, "_schema", None)
+    return "" if schema is None else f"{schema.name}.{schema.overload_name}".removesuffix(".")
 
 
 def _attribute(gm: GraphModule, path: str) -> Any:
@@ -222,4 +246,3 @@ def written(gm: GraphModule, order: Sequence[Node | int], regions: Mapping[int, 
             body.append(f"    del {', '.join(dropped[k])}")
     body.append(f"    return {results}")
     return Program("\n".join(body) + "\n", writer.constants)
-

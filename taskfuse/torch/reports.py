@@ -65,9 +65,7 @@ def _kernels(compiled: Compiled) -> str:
     return f"{len(run.kernels)} kernel{'s' * (len(run.kernels) != 1)}{time}"
 
 
-def explain(
-    model: Any, *inputs: Any, mode: str | None = None, options: Mapping[str, Any] | None = None, backward: bool | None = None, **named: Any
-) -> Report:
+def explain(model: Any, *inputs: Any, mode: str | None = None, options: Mapping[str, Any] | None = None, backward: bool | None = None, **named: Any) -> Report:
     """Compile a model for some inputs, run it once, and say where each op went.
 
     Args:

@@ -41,7 +41,7 @@ class Settings:
     least: int = 2
     most: int = 40
     processes: int = 0
-    budget: float = 10.0
+    budget: float = 3.0
     cudagraphs: bool = False
     cache: bool = True
 

@@ -63,7 +63,7 @@ def test_names_of_helpers_are_taken() -> None:
 def test_a_statement_that_is_one_call() -> None:
     kernel = tf.parse_kernel("KERNEL k() -> (y: float32[4])\n  GRID (1, 1, 1)  BLOCK (4, 1, 1)\n\ny[threadIdx.x] = copy(1.0)\n")
     helper = Helper("budget", "__device__ void budget(int n) {}")
-    writer = Writer(kernel, Identifiers(), {}, {}, set())
+    writer = Writer(kernel, Identifiers(), {}, {}, set(), {})
     scope = TextScope(Indices({}, IntegerRanges({}), Facts, False, frozenset(), {}, set()), (), 1, set())
     writer.statement(SetMaxNReg(40), HelperCall(helper, ("registers",)), scope)
     assert writer.lines == ["  budget(40);"]

@@ -18,6 +18,7 @@ from examples import (
     founding,
     gemm,
     gemm_cluster,
+    gemm_fp8_scaled,
     gemm_multistage,
     gemm_pingpong,
     gemm_stream_k,
@@ -39,7 +40,7 @@ Array = npt.NDArray[Any]
 Expected = Sequence[tuple[Array, Array | None]]
 
 
-BF16 = ml_dtypes.bfloat16
+BF16, E4M3 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
 
 
 def sigmoid(x: Array) -> Array:
@@ -109,6 +110,10 @@ def gemm_expected(a: Array, b: Array, bias: Array) -> Expected:
 
 def product_expected(a: Array, b: Array) -> Expected:
     return [(a @ b.T, np.abs(a) @ np.abs(b.T))]
+
+
+def scaled_expected(a: Array, b: Array, scale_a: Array, scale_b: Array) -> Expected:
+    return product_expected(a * scale_a.T.repeat(128, 1), b * scale_b.repeat(128, 0).repeat(128, 1))
 
 
 def syr2k_expected(*args: Array) -> Expected:
@@ -187,8 +192,24 @@ CASES = (
         Case(name, build, product_expected, 0.02, [[(m, k), (n, k)] for m, n, k in [(300, 136, 72), (1, 8, 8)]], dtypes=(BF16, BF16))
         for name, build in (("gemm_pingpong", gemm_pingpong.build), ("gemm_cluster", gemm_cluster.build))
     ),
+    Case(
+        "gemm_dynamic",
+        partial(gemm.build, dynamic=True),
+        gemm_expected,
+        0.02,
+        [[(m, k), (n, k), (n,)] for m, n, k in [(130, 136, 72), (1, 8, 8)]],
+        dtypes=(BF16, BF16, np.float32),
+    ),
     Case("moe", moe.build, moe_expected, 4, [[(150, 64), (3, 64, 64), (150, 64), (4,)]], dtypes=(BF16, BF16, BF16, np.int32), table=rising),
     Case("gemm_stream_k", gemm_stream_k.build, product_expected, 0.02, [[(128, 512), (192, 512)]], dtypes=(BF16, BF16)),
+    Case(
+        "gemm_fp8_scaled",
+        gemm_fp8_scaled.build,
+        scaled_expected,
+        0.02,
+        [[(132, 256), (128, 256), (2, 132), (1, 2)]],
+        dtypes=(E4M3, E4M3, np.float32, np.float32),
+    ),
     Case("syr2k", syr2k.build, syr2k_expected, 0.02, [[(64, 64), (64, 64), (64, 64), (128, 64), (32, 64), (160, 64)]], dtypes=(BF16,) * 6),
     Case("gemm_multistage", gemm_multistage.build, product_expected, 0.02, [[(m, k), (n, k)] for m, n, k in [(40, 24, 192), (1, 8, 64)]], dtypes=(BF16, BF16)),
 )

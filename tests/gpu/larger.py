@@ -17,8 +17,10 @@ LARGER: dict[str, Sequence[Sequence[tuple[int, ...]]]] = {
     "matmul": [[(333, 170), (170, 401)], [(512, 512), (512, 512)]],
     "gemm": [[(1000, 520), (712, 520), (712,)]],
     **{name: [[(1000, 520), (712, 520)]] for name in ("gemm_pingpong", "gemm_cluster")},
+    "gemm_fp8_scaled": [[(1000, 1024), (640, 1024), (8, 1000), (5, 8)]],
     "moe": [[(150, 64), (3, 64, 64), (150, 64), (4,)]],  # its extents are constants
     "syr2k": [[(64, 64), (64, 64), (64, 64), (128, 64), (32, 64), (160, 64)]],  # its extents are constants
+    "gemm_dynamic": [[(1000, 520), (712, 520), (712,)]],
     "gemm_stream_k": [[(128, 512), (192, 512)]],  # its extents are constants
     "gemm_multistage": [[(1000, 512), (712, 512)]],
 }

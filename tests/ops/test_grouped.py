@@ -79,6 +79,38 @@ def test_one_group_and_one_row_take_one_matrix(table: list[int]) -> None:
     assert not any(tv.ndim > 3 for tv in fusion.tensors())
 
 
+@pytest.mark.parametrize("form", ["rows", "blocks"])
+def test_scales(form: str) -> None:
+    table, k, n = [0, 70, 70, 200], 256, 136
+    rng = np.random.default_rng(1)
+    rows, groups, blocks = table[-1], len(table) - 1, k // 128
+    shapes = ((rows, blocks), (groups, blocks, 2)) if form == "blocks" else ((rows, 1), (groups, 1, n))
+    with tf.Fusion() as fusion:
+        a, b = tf.define_tensor((rows, k), tf.float16), tf.define_tensor((groups, k, n), tf.float16)
+        scale_a, scale_b = (tf.define_tensor(s, tf.float32) for s in shapes)
+        fusion.add_output(tf.grouped_matmul(a, b, tf.table("offsets", groups + 1, rows, rising=True), scale_a=scale_a, scale_b=scale_b))
+    x, y = (rng.integers(-4, 5, s).astype(np.float16) for s in ((rows, k), (groups, k, n)))
+    left, right = (np.exp2(rng.integers(-2, 3, s)).astype(np.float32) for s in shapes)
+    (found,) = fusion.evaluate(x, y, left, right, np.array(table, np.int32))
+    p = x * (left.repeat(128, 1) if form == "blocks" else left)
+    q = y * (right.repeat(128, 1).repeat(128, 2)[:, :, :n] if form == "blocks" else right)
+    assert (found == np.concatenate([p[s:e] @ m for (s, e), m in zip(pairwise(table), q, strict=True)])).all()
+
+
+def test_scales_that_do_not_fit() -> None:
+    with tf.Fusion():
+        a, b, offsets = tf.define_tensor((8, 256)), tf.define_tensor((2, 256, 2)), tf.table("offsets", 3, 8, rising=True)
+        one = tf.define_tensor(())
+        with pytest.raises(ShapeError, match="one factor has a scale, and the other none"):
+            tf.grouped_matmul(a, b, offsets, scale_a=one)
+        with pytest.raises(ShapeError, match="is no scale of the rows"):
+            tf.grouped_matmul(a, b, offsets, scale_a=tf.define_tensor((1, 2)), scale_b=one)
+        with pytest.raises(ShapeError, match="is no scale of the matrices"):
+            tf.grouped_matmul(a, b, offsets, scale_a=one, scale_b=tf.define_tensor((2, 1)))
+        with pytest.raises(ShapeError, match="is no scale of"):
+            tf.grouped_matmul(a, b, offsets, scale_a=one, scale_b=tf.define_tensor((2, 3, 1)))
+
+
 # -- groups of terms ------------------------------------------------------------------------------------------------------------------
 
 

@@ -170,3 +170,17 @@ def test_what_is_refused_says_why() -> None:
     assert refused(lambda x: tf.moveaxis(x, [0, 1], [0])).startswith("moveaxis: axes [0, 1] do not go to [0]")
     assert refused(lambda x: tf.flatten(x, 1, 0)).startswith("flatten: dimension 1 comes after 0")
     assert refused(lambda x: tf.swapaxes(x, 0, 2)) == "swapaxes: axis 2 is out of range for x [4, 6]\nhelp: use an axis in [-2, 1]"
+
+
+def test_as_strided() -> None:
+    x = np.arange(60.0).reshape(3, 4, 5)
+    for size, stride, offset in (((3, 2), (7, 1), 5), ((2, 2, 2), (1, 1, 1), 0), ((4,), (0,), 59), ((), (), 3)):
+        expected = np.lib.stride_tricks.as_strided(x.ravel()[offset:], size, [8 * s for s in stride])
+        np.testing.assert_array_equal(evaluated(lambda a, s=size, t=stride, o=offset: tf.as_strided(a, s, t, o), x), expected)
+    with tf.Fusion("f"):
+        y = tf.define_tensor([3, 4], name="y")
+        assert message(lambda: tf.as_strided(y, [3, 3], [5, 1])) == (
+            "as_strided: element 12 is not provably one of the 12 of y [3, 4]\nhelp: give facts with tf.dim(..., min=)"
+        )
+        assert message(lambda: tf.as_strided(y, [3], [1, 1])).startswith("as_strided: 1 sizes and 2 strides")
+        assert message(lambda: tf.as_strided(y, [3], [-1])).startswith("as_strided: -1 is not a stride")

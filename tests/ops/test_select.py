@@ -135,7 +135,16 @@ def test_errors() -> None:
         assert message(lambda: tf.pad(x, [(1, 1)])) == (
             "pad: 1 pairs of widths for the 2 dimensions of tv0 [2, S]\nhelp: give one number for all, or one (before, after) per dimension"
         )
-        assert message(lambda: tf.pad(x, [(0, 0), (-1, 0)])) == ("pad: width -1 is not provably nonnegative\nhelp: slice to make a tensor smaller")
+        assert message(lambda: tf.pad(x, [(0, 0), (-9, 0)])).startswith("pad: widths -9 and 0 take away more elements of dimension 1 of")
+        assert message(lambda: tf.pad(x, [(0, 0), (x.shape[1] - 9, 0)])).startswith("pad: width S - 9 is not provably nonnegative\nhelp: slice")
         assert message(lambda: tf.pad(i, [(1, 1)], 0.5)) == "pad: 0.5 is not a value of int8\nhelp: cast the tensor first"
         assert message(lambda: tf.pad(i, [(1, 1)], 200)) == "pad: 200 is not a value of int8\nhelp: cast the tensor to a dtype that holds it"
         assert len(fusion.tensors()) == count
+
+
+def test_negative_widths_take_elements_away() -> None:
+    x = np.arange(60.0).reshape(3, 4, 5)
+    found = evaluated(lambda a: tf.pad(a, [(0, -1), (-1, 0), (2, -3)], 7), x)
+    np.testing.assert_array_equal(found, np.pad(x[:2, 1:, :2], [(0, 0), (0, 0), (2, 0)], constant_values=7))
+    found = evaluated(lambda a: tf.pad(a, [(0, 0), (-1, 2), (1, -2)], mode="edge"), x, shapes=[["A", tf.dim("B", min=2), tf.dim("C", min=4)]])
+    np.testing.assert_array_equal(found, np.pad(x[:, 1:, :3], [(0, 0), (0, 2), (1, 0)], mode="edge"))

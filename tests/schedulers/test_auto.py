@@ -1,5 +1,6 @@
 """Automatic schedules: proved, equal to NumPy, and the same when their code is pasted; which scheduler takes what, and what it says."""
 
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -8,8 +9,9 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.errors import OutputError, TaskfuseError, UnsupportedError
+from taskfuse.errors import LoweringError, OutputError, TaskfuseError, UnsupportedError
 from taskfuse.schedulers import CatConfig, Form, PointwiseConfig
+from taskfuse.schedulers.auto import candidates
 from taskfuse.testing.case import Case, Outcome
 from taskfuse.testing.chooser import RandomChooser
 from taskfuse.testing.graphs import Graph
@@ -43,6 +45,38 @@ def test_the_founding_example_loads_each_element_once() -> None:
     assert kernel.count("COPY tv10[") == 4
     assert found.steps[0].schedule.scheduler == "cat"
     assert found.explain().startswith("cat tv9: chosen: shared")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shapes", "scheduler"),
+    [
+        (tf.bfloat16, [((256, 64), (64, 128))], "matmul"),
+        (tf.bfloat16, [((256, 64), (64, 128)), ((128, 64), (64, 256))], "products"),
+        (tf.float32, [((256, 64), (64, 128))], "simt_gemm"),
+    ],
+)
+def test_the_offer_of_a_product_is_the_price_of_its_schedule(dtype: tf.DType, shapes: list[Any], scheduler: str) -> None:
+    with tf.Fusion("offered") as fusion:
+        for pair in shapes:
+            a, b = (tf.define_tensor(list(shape), dtype=dtype) for shape in pair)
+            fusion.add_output(tf.relu(a @ b))
+    found = candidates(fusion)
+    assert found.is_led
+    offered = found.us
+    assert found.best is not None
+    assert (found.best.schedule.scheduler, found.best.schedule.us) == (scheduler, offered)
+
+
+def test_a_scheduler_whose_calls_make_no_kernel_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_kernel(*_: object) -> None:
+        raise LoweringError(what="tv1", reason="no room")
+
+    monkeypatch.setattr(sys.modules["taskfuse.schedulers.reduction"], "lower", no_kernel)  # the package has a function of the name
+    with tf.Fusion("sums") as fusion:
+        fusion.add_output(tf.sum(tf.define_tensor([64, 128], name="x"), 1))
+    chosen = tf.schedulers.auto(fusion)
+    assert chosen.scheduler == "fallback"
+    assert ("reduction", "cannot lower tv1: no room") in chosen.refused
 
 
 def ints(high: int, *shape: int) -> Any:

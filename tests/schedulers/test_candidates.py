@@ -204,6 +204,59 @@ def test_who_cannot_make_an_offer_refuses() -> None:
     assert found.refused == [("slow", f"{INTERNAL}, KeyError: 'no offer'")]
 
 
+def test_only_the_leading_schedulers_are_asked_whether_they_take_it() -> None:
+    asked: list[str] = []
+
+    def watched(name: str, takes: bool) -> Scheduler:
+        def schedule(fusion: tf.Fusion, config: Any = None, **more: Any) -> Chosen[Any]:
+            asked.append(name)
+            if not takes:
+                raise refuse(fusion, name, "not its kind")
+            return scheduler(name, 1.0)(fusion, config, **more)
+
+        schedule.__name__ = name
+        return schedule
+
+    def of(*takes: bool) -> Candidates:
+        asked.clear()
+        return Candidates(fusion(), tuple(watched(name, t) for name, t in zip("abc", takes, strict=True)), None, None, DEFAULT, leading=2)
+
+    found = of(False, False, True)
+    assert not found.is_led
+    assert asked == ["a", "b"]
+    assert here(found) == ("c", 0)
+    assert not found.is_led
+    found = of(False, True, True)
+    assert found.is_led
+    assert here(found) == ("b", 0)
+    found.drop("a gap")
+    assert here(found) == ("c", 0)
+    assert found.is_led  # what was asked is who offered, not what became of it
+    assert asked == ["a", "b", "c"]
+
+
+def test_those_that_refuse_leave_their_copy_to_the_next_and_those_that_change_it_do_not() -> None:
+    copies: list[int] = []
+
+    def seen(change: bool) -> Scheduler:
+        def schedule(fusion: tf.Fusion, config: object = None, **_: Any) -> Chosen[Any]:
+            copies.append(id(fusion))
+            if change:
+                fusion.outputs[0].axis(0).parallelize(tf.ParallelType.BIDx)
+            kept.append(fusion)
+            raise refuse(fusion, "seen", "not its kind")
+
+        return schedule
+
+    kept: list[tf.Fusion] = []
+    found = candidates(seen(False), seen(True), seen(False), scheduler("a", 1.0))
+    assert here(found) == ("a", 0)
+    first, second, third = copies
+    assert first == second != third
+    assert found.best is not None
+    assert found.best.fusion is kept[2]
+
+
 def product(m: int, n: int, k: int) -> tf.Fusion:
     with tf.Fusion("product") as made:
         made.add_output(tf.define_tensor([m, k], name="a") @ tf.define_tensor([k, n], name="b"))

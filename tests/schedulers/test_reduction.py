@@ -102,7 +102,7 @@ def test_refusals_leave_the_fusion_as_it_was(name: str) -> None:
 
 
 def test_what_cannot_be_lowered_is_refused_before_anything_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: tf.Fusion) -> None:
+    def refuse(*_: object) -> None:
         raise LoweringError(what="tv1", reason="no room")
 
     monkeypatch.setattr(sys.modules["taskfuse.schedulers.reduction"], "lower", refuse)  # the package has a function of the name

@@ -11,7 +11,7 @@ from taskfuse.schedulers.row_cost import RowProblem, candidates, estimate, rank
 def test_few_long_rows_are_shared_and_many_are_not() -> None:
     assert rank(RowProblem(2, 1 << 24))[0].config.blocks > 16
     assert rank(RowProblem(1 << 16, 4096))[0].config.blocks == 1
-    assert all(c.blocks == 1 for c in candidates(RowProblem(2, 1 << 24, may_share=False)))
+    assert all(c.config.blocks == 1 for c in candidates(RowProblem(2, 1 << 24, may_share=False)))
 
 
 def test_short_rows_share_a_block() -> None:
@@ -33,6 +33,15 @@ def test_every_problem_has_a_candidate(problem: RowProblem) -> None:
     assert found == sorted(found, key=lambda e: e.us)
     assert all(e.residents >= 1 and e.us > 0 and estimate(problem, e.config) == e for e in found)
     assert found
+
+
+def test_no_more_residents_are_asked_for_than_there_are_blocks() -> None:
+    """A bound on registers for blocks that do not exist makes the compiler spill."""
+    few = RowProblem(512, 128, phases=2, held=((Keep.REGISTERS, 2),))
+    config = RowConfig(16, 8, 1, 1, Keep.REGISTERS)
+    assert estimate(few, config).residents == 1
+    assert estimate(replace(few, has_constant_rows=False), config).residents > 1
+    assert estimate(replace(few, rows=1 << 16), config).residents > 1
 
 
 def test_few_blocks_are_priced_for_what_each_of_them_moves() -> None:

@@ -10,7 +10,7 @@ from taskfuse.count import count
 from taskfuse.errors import TaskfuseError, UnsupportedError
 from taskfuse.ir.scalar import sym
 from taskfuse.schedulers import FallbackConfig, PointwiseConfig
-from taskfuse.schedulers.schedule import ASSUMED, MAX_EXTENT, SANE, Chosen, Option, Sizes, check_call, tries_parameters
+from taskfuse.schedulers.schedule import ASSUMED, MAX_EXTENT, SANE, Chosen, Memo, Option, Sizes, check_call, tries_parameters
 from taskfuse.target import DEFAULT
 from tests.errors import text_of, untyped
 
@@ -31,6 +31,24 @@ def fusion(shape: list[Any] | None = None) -> tf.Fusion:
 
 def chosen(option: Option[Words] = FAST, **more: Any) -> Chosen[Words]:
     return Chosen("rows", "of 8 rows", option, (FAST, SLOW), False, "code", **more)
+
+
+def test_what_a_memo_finds_or_refuses_is_found_once() -> None:
+    memo, calls = Memo(), list[str]()
+
+    def found() -> int:
+        calls.append("found")
+        return 7
+
+    def refused() -> int:
+        calls.append("refused")
+        raise UnsupportedError(what="this", reason="not here", help="there")
+
+    assert [memo("a", found), memo("a", refused)] == [7, 7]
+    for _ in range(2):
+        with pytest.raises(UnsupportedError, match="not here"):
+            memo("b", refused)
+    assert calls == ["found", "refused"]
 
 
 # -- sizes --------------------------------------------------------------------------------------------------------------------------------

@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 
 from taskfuse.check import defined
+from taskfuse.check.constraints import Constraints
 from taskfuse.check.defined import Demand
 from taskfuse.check.values import cover, neutral_terms, outputs, starts, verify
+from taskfuse.check.values.claims import Place
+from taskfuse.check.values.questions import inside, known_at
+from taskfuse.check.values.statements import CheckedStatements, Written
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import parse_kernel
 from taskfuse.testing import maps
@@ -24,6 +28,7 @@ def test_kernels_of_every_kind_are_drawn_right_and_wrong() -> None:
     rows = [row for n in range(150) for row in look(6, n)]
     found = Counter((row.kind, bool(row.fault)) for row in rows)
     assert min(found[kind, wrong] for kind in ("copied", "staged", "summed", "gathered") for wrong in (False, True)) >= 3, found
+    assert min(found["padded", wrong] for wrong in (False, True)) >= 1, found
     assert sum(bool(row.said) for row in rows) >= len(rows) // 2
 
 
@@ -104,3 +109,15 @@ def test_seed_and_number_make_a_kernel_again() -> None:
 
     assert texts(1) == texts(1) != texts(2)
     assert len({text for text in texts(1) if text is not None}) > 6
+
+
+def test_padded_parts_show_a_condition_of_another_element(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of a part were once proved under the condition of the whole's element."""
+    shown = (436, 575)
+
+    def of_the_whole(statements: CheckedStatements, w: Written) -> tuple[Place, Constraints]:
+        return w.place, known_at(w.place).given(*inside(w.place.element, statements.writes.shape(w.place.tensor)))
+
+    assert not any(row.false_accept for number in shown for row in look(5, number))
+    monkeypatch.setattr(CheckedStatements, "_own", of_the_whole)
+    assert all(row.false_accept for number in shown for row in look(5, number))

@@ -4,7 +4,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from taskfuse.torch.kernels import array, tensor
+import taskfuse as tf
+from taskfuse.errors import InputError
+from taskfuse.torch.kernels import Compiled, array, tensor
 from taskfuse.torch.settings import Settings
 from tests.torch.graphs import check
 
@@ -28,3 +30,13 @@ def test_kernels_run_in_the_simulator() -> None:
 
 def test_strides_of_results() -> None:
     check(lambda x: (x.t().exp() + 1, (x.exp() + 1).t()), torch.randn(3, 4))
+
+
+def test_tensors_of_other_dtypes_than_torch_said_are_converted() -> None:
+    with tf.Fusion("region") as fusion:
+        fusion.add_output(tf.define_tensor([3], name="x") * 2)
+    run = Compiled(str(fusion), "reference", 1, 0)
+    (y,) = run(torch.ones(3, dtype=torch.bfloat16))
+    assert y.dtype is torch.float32
+    with pytest.raises(InputError):
+        run(torch.ones(4))

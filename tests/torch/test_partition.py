@@ -144,8 +144,8 @@ def test_time_is_linear_in_the_graph() -> None:
     graphs = [traced(random_function(1, size), torch.randn(3, 3)).graph for size in (60, 480)]
     seconds = []
     for graph in graphs:
-        start = time.perf_counter()
+        start = time.process_time()
         plan = planned(graph, HOST)
         emitted(graph, plan, {})
-        seconds.append((time.perf_counter() - start) / len(graph.nodes))
+        seconds.append((time.process_time() - start) / len(graph.nodes))
     assert seconds[1] < 6 * seconds[0]

@@ -1,6 +1,7 @@
 """The source of a graph: what it frees, what it refers to, strides, pickling."""
 
 import pickle
+from typing import Any
 
 import pytest
 
@@ -50,3 +51,16 @@ def test_strides() -> None:
     one = torch.ones(1, 3)
     assert laid(one, (99, 1)).data_ptr() == one.data_ptr()
     assert laid(one, (99, 1)).stride() == (99, 1)
+
+
+def test_common_ops_are_called_the_short_way() -> None:
+    """The results are those of the ops themselves, also with scalars, numbers and keywords."""
+
+    def function(x: Any, b: Any) -> list[Any]:
+        y = foreign(x)
+        found = [y.view(6), y.t(), y.permute(1, 0), y.unsqueeze(0).expand(4, -1, -1), y.transpose(0, 1), y.select(1, 0), y[:, :1].squeeze(1)]
+        return [*found, torch.addmm(b, y, y.t(), beta=0.5), torch.mm(y, y.t()), torch.add(y, 1, alpha=2), y * 2.5, y - y]
+
+    program = check(function, torch.randn(2, 3), torch.randn(2)).program
+    assert ".view([6])" in program.source
+    assert "torch.addmm(" in program.source

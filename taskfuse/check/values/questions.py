@@ -15,7 +15,7 @@ from taskfuse.check.linear import Linear
 from taskfuse.check.ranges import Ranges, terms_of
 from taskfuse.check.samples import fails
 from taskfuse.check.values.claims import Place
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Mod, Product, const, eq, ge, lt, simplify, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Min, Mod, Product, const, eq, ge, le, lt, simplify, sym
 
 MEMORY = 1 << 14
 """Elements of which it is remembered when they exist."""
@@ -80,7 +80,20 @@ def equal(constraints: Constraints, a: Expr, b: Expr) -> bool:
         return difference is const(0)
     if fails(*constraints.about(eq(difference, 0))):
         return False
-    return simplify(difference, constraints.facts) is const(0) or proves(constraints, eq(a, b))
+    if simplify(difference, constraints.facts) is const(0) or proves(constraints, eq(a, b)):
+        return True
+    least = _least(constraints, difference)
+    return least is not difference and equal(constraints, least, const(0))
+
+
+def _least(constraints: Constraints, e: Expr) -> Expr:
+    """``e`` with the least argument in the place of a minimum in its sum, such as an index that is clamped, where one is known to be the least."""
+    for term, factor in terms_of(e)[0]:
+        args = term.args if isinstance(term, Min) else ()
+        for arg in args:
+            if all(other is arg or proves(constraints, le(arg, other)) for other in args):
+                return e + factor * (arg - term)
+    return e
 
 
 def known_at(place: Place) -> Constraints:

@@ -254,6 +254,28 @@ def _dealt(loops: list[Node], spans: dict[str, Span], used: Container[str]) -> t
     return left, spans
 
 
+def _owned(place: Place, spans: dict[str, Span], conditions: list[Expr]) -> tuple[dict[str, Span], list[Expr]]:
+    """Without the block indices of which whatever else runs says the only value, by a condition ``b == e`` with ``e`` in the span of ``b``."""
+    spans, left = dict(spans), list(conditions)
+    around = known_of(place.node, dict(place.points))
+    for c in conditions:
+        if not isinstance(c, Compare) or c.op is not CompareOp.EQ:
+            continue
+        form = c.a - c.b
+        for b in BLOCK_NAMES:
+            k = next((k for t, k in terms_of(form)[0] if t is sym(b)), 0)
+            owner = sym(b) - form * k
+            others = (*place.element, *(e for e in left if e is not c), *(e for n, span in spans.items() if n != b for e in span if e is not None))
+            if abs(k) != 1 or b not in spans or b in owner.free or any(b in e.free for e in others):
+                continue
+            start, stop = spans[b]
+            if stop is not None and proves(around, le(start, owner)) and proves(around, lt(owner, stop)):
+                left.remove(c)
+                del spans[b]
+                break
+    return spans, left
+
+
 def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...], needed: tuple[Expr, ...] = (), *, each: bool = False) -> Visits:
     """The elements that a statement stores, by all blocks, threads and iterations.
 
@@ -274,6 +296,7 @@ def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...], needed: t
     again = [n for n in loops if isinstance(n.stmt, For) and n.stmt.var not in free and (n.runs() or _needed_runs(n, place, exists))]  # stores again
     inner, spans = _dealt([n for n in node.loops if n not in again], spans, free)
     spans, conditions = runs(node, inner, spans, dict(place.points), exists)
+    spans, conditions = _owned(place, spans, conditions)
     threads = [c for c in conditions if c.free <= THREADS]
     rows = threads_of(kernel, threads) if threads else None  # of all threads their spans say it
     if rows is None:

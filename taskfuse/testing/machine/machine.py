@@ -68,6 +68,7 @@ class SecondMachine:
         self.aligned: dict[tuple[int, int, int], Counter[int]] = {}
         self.at: dict[int, int] = {}
         self.steps = 0
+        self.claims: dict[tuple[str, int], list[int]] = {}
         self.budgets: dict[int, int] = {}
         self.pool: dict[int, int] = {}
         self.remote: list[tuple[int, int, int, int]] = []
@@ -198,6 +199,13 @@ class SecondMachine:
             action()
         else:
             self.pending.append(action)
+
+    def claimed(self, queue: str, block: int, position: int) -> int:
+        """What a block claims from a queue, one number after another: whoever comes first takes the next."""
+        mine = self.claims.setdefault((queue, block), [])
+        while len(mine) <= position:
+            mine.append(sum(len(numbers) for (name, _), numbers in self.claims.items() if name == queue))
+        return mine[position]
 
     def step(self) -> None:
         """An iteration of a loop."""

@@ -127,6 +127,9 @@ class _Compiler(PythonWriter):
 
     def loop(self, s: For) -> None:
         i, site = self.name(s.var), self.site
+        if s.queue is not None:
+            self.claims(s, s.queue)
+            return
         self.add(f"{i} = {self.value(s.start)}")
         with self.block(f"while {i} < {self.value(s.stop)}:"):
             self.body(s.body)
@@ -136,6 +139,16 @@ class _Compiler(PythonWriter):
             else:
                 step = self.held(s.step)
                 self.add(f"if {step} <= 0: m.endless(t, {site}, {step})", f"{i} += {step}")
+            self.add("m.step()")
+
+    def claims(self, s: For, queue: str) -> None:
+        """As the CUDA text has it: each thread counts its own way through the numbers of its block."""
+        i, position = self.name(s.var), self.fresh()
+        self.add(f"{position} = 0")
+        with self.block("while True:"):
+            self.pause()
+            self.add(f"{i} = m.claimed({queue!r}, b, {position})", f"if {i} >= {self.value(s.stop)}: break", f"{position} += 1")
+            self.body(s.body)
             self.add("m.step()")
 
     def branches(self, s: If) -> None:

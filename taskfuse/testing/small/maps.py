@@ -97,6 +97,30 @@ def staged(c: Chooser, sizes: list[str], grid: Grid, body: Text) -> Made:
     return Made(declared, sizes, f" = copy(b[{indices(sizes)}])")
 
 
+def padded(c: Chooser, sizes: list[str], grid: Grid, body: Text) -> Made:
+    """An assembly in Shared memory: a part is copied up to an end, with zeros behind it, by asynchronous copies or by choices."""
+    n, front = c.integer(1, 6), c.integer(0, 3)
+    sizes[:] = [str(n)]
+    end, room = c.integer(0, n), c.integer(0, 2)
+    limit = min(n, max(0, c.pick((end, end, end, end, end - front, end + front, end - 1))))
+    front = min(front, n)
+    body.add(*(f"b[{k}] = copy(x[{k}])  ~ value q[{k}]" for k in range(front)))
+    with body.block(f"FOR j in 0..{n + room}"):
+        if c.chance(60):
+            body.add(f"COPY.async b[j + {front}] <- x[j] width 1 if j < {limit}  ~ value p[j]")
+        else:
+            body.add(f"b[j + {front}] = choose(x[j] if j < {limit}, 0.0)  ~ value p[j]")
+    body.add("COMMIT copy", "WAIT_GROUP copy <= 0")
+    with body.block(f"FOR k in 0..{front + n + room}"):
+        body.add("y[k] = copy(b[k])  ~ value y[k]")
+    whole = "whole q at (i0), p at (" if front else "whole p at ("
+    declared = [f"  SHARED b: float32[{front + n + room}] align 16"]
+    declared += [f"  DEFINE q: float32[{front}] = copy(x[i0])"] * bool(front)
+    declared += [f"  DEFINE p: float32[{n + room}] = pick(x[i0] if i0 < {end}, otherwise 0.0)"]
+    declared += [f"  DEFINE b: float32[{front + n + room}] = {whole}i0 + {front})"]
+    return Made(declared, [str(front + n + room)], " = copy(b[i0])")
+
+
 def gathered(c: Chooser, sizes: list[str], grid: Grid, body: Text) -> Made:
     """A table that a thread makes, or an input, read at indices that are data: one entry may be another, which few indices show."""
     n = c.pick(SIZES) * c.pick((1, 9, 17))  # also more entries than anybody looks at one by one
@@ -186,7 +210,8 @@ def summed(c: Chooser, sizes: list[str], grid: Grid, body: Text) -> Made:
 def mapped(c: Chooser) -> Small:
     """A kernel and the sizes to look at. Raises :class:`~taskfuse.errors.TaskfuseError` if it is none."""
     kind = c.pick((copied, copied, staged, summed, summed, gathered))
-    rank = 1 if kind is gathered else c.pick((1, 2, 2, 3)) if kind is not summed else c.pick((1, 2, 2))
+    kind = padded if kind is copied and c.chance(35) else kind
+    rank = 1 if kind in (gathered, padded) else c.pick((1, 2, 2, 3)) if kind is not summed else c.pick((1, 2, 2))
     symbolic, least = c.chance(35), c.pick((1, 1, 0))
     sizes = [NAMES[k] if symbolic and c.chance(70) else str(c.pick(SIZES)) for k in range(rank)]
     grid, body = Grid(), Text()

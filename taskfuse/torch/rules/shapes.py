@@ -225,5 +225,3 @@ def into_index(call: Call) -> Made:
     place = at if at >= 0 else x.shape[axis] + at
     here = ops.eq(ops.iota([x.shape[k] if k == axis else 1 for k in range(rank)], axis, int64), place)
     return ops.where(here, ops.expand_dims(y, axis), x)
-
-

@@ -1,0 +1,122 @@
+"""Code in registers that runs for whole tiles, also past the ends of the tensor.
+
+A tensor core writes all registers of its tile. What is computed from these element by element needs no guard: nobody looks at elements that do not exist. Nor
+does a sum in registers of such tiles, one in each trip of a loop, if no axis that it reduces has a tail. Guards would stand around each multiply-add, and
+differ from register to register. What the terms of such a sum read beside the tile is copied past the end, too, where its last element stands for those that
+do not exist.
+"""
+
+from __future__ import annotations
+
+from taskfuse.ir.atoms import VECTOR, Bounds
+from taskfuse.ir.expr import Pointwise, Read, Reduction, View, is_copy
+from taskfuse.ir.scalar import ONE, Const, Facts, ge, is_multiple, le, minimum, prove
+from taskfuse.ir.storage import storage_operands, storage_uses
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir.operands import Access
+from taskfuse.lowering.domains import product
+from taskfuse.lowering.guard_elimination import GuardElimination
+from taskfuse.lowering.indexing import Indexer
+from taskfuse.lowering.overhang import overhanging
+
+
+class WholeTiles:
+    """Determines which code of one fusion needs no guards."""
+
+    def __init__(self, indexer: Indexer, tails: GuardElimination) -> None:
+        self.indexer = indexer
+        self.tails = tails
+        self.fusion = indexer.fusion
+        self._known: dict[TensorView, bool] = {}
+
+    def are_computed(self, tv: TensorView) -> bool:
+        """True if code of ``tv`` writes all of its registers wherever there is work, from registers that all have values or from elements that exist."""
+        known = self._known.get(tv)
+        if known is None:
+            known = self._known[tv] = self.indexer.memory[tv] is MemoryType.Local and self._computes(tv)
+        return known
+
+    def _computes(self, tv: TensorView) -> bool:
+        expr, atom = self.fusion.definition(tv), tv.schedule.atom
+        if self.is_input(tv) or self._is_staged(tv):
+            return any(map(self._is_sum, self._sums_of(tv)))
+        if atom is not None:
+            return atom.bounds is Bounds.COVER and not self.indexer.index_maps.reading(tv).guards
+        if isinstance(expr, Reduction):
+            return self._is_sum(tv)
+        sources = self._sources(tv)
+        return isinstance(expr, Pointwise) and bool(sources) and all(s in self.indexer.tree.place and self.are_computed(s) for s in sources)
+
+    def is_input(self, tv: TensorView) -> bool:
+        """True for a copy in registers of an argument of the kernel."""
+        expr = self.fusion.definition(tv)
+        if not isinstance(expr, Pointwise | View) or tv.schedule.atom not in (None, VECTOR) or tv.schedule.stages > 1:
+            return False
+        (source,) = self._sources(tv) if is_copy(expr) else (None,)
+        if source is None or not source.is_input:
+            return False
+        facts, vector = self.fusion.facts(), product(tv.schedule.atom_axes)
+        whole = isinstance(vector, Const) and (vector is ONE or (bool(source.shape) and is_multiple(source.shape[-1], vector.value, facts)))
+        return whole and all(prove(ge(n, 1), facts) for n in source.shape)
+
+    def existing(self, tv: TensorView, access: Access, facts: Facts, width: int = 1) -> Access:
+        """What code of ``tv`` reads; of a copy for a whole tile, the last elements of an axis where the index may lie past its end.
+
+        Args:
+            width: elements along the last axis.
+        """
+        if not (self.are_computed(tv) and self.is_input(tv) and self.indexer.index_maps.of(tv).tails):
+            return access
+        (source,) = self._sources(tv)
+        widths = (*(1 for _ in access.index[1:]), width)
+        index = tuple(e if prove(le(e, n - w), facts) else minimum(e, n - w) for e, n, w in zip(access.index, source.shape, widths, strict=True))
+        return Access(access.buffer, index)
+
+    def _is_staged(self, tv: TensorView) -> bool:
+        """True for a copy in registers of Shared memory that has zeros past the end, where the copy needs no other guard than work."""
+        expr = self.fusion.definition(tv)
+        if expr is None or not is_copy(expr) or tv.schedule.atom not in (None, VECTOR) or not self.tails.run(tv):
+            return False
+        index_map = self.indexer.index_maps.of(tv)
+        return set(index_map.past_the_end().guards) <= set(index_map.work)
+
+    def _sources(self, tv: TensorView) -> list[TensorView]:
+        expr = self.fusion.definition(tv)
+        return [] if expr is None else [o.tensor for o in storage_operands(self.fusion, expr) if isinstance(o, Read)]
+
+    def _sums_of(self, tv: TensorView) -> list[TensorView]:
+        """The reductions that take ``tv``, directly or through terms in registers."""
+        found: list[TensorView] = []
+        for use in storage_uses(self.fusion, tv):
+            if isinstance(use, Reduction):
+                found.append(use.output)
+            elif isinstance(use, Pointwise) and self.indexer.memory.get(use.output) is MemoryType.Local:
+                found += self._sums_of(use.output)
+        return found
+
+    def _is_sum(self, tv: TensorView) -> bool:
+        """True for a reduction in registers, of tiles and of terms that are made of tiles and copies of inputs, all in registers."""
+        expr, index_maps = self.fusion.definition(tv), self.indexer.index_maps
+        serial = not any(a.is_reduction and tv.schedule.ptype(a).is_bound for a in tv.loop)
+        if not isinstance(expr, Reduction) or tv.schedule.atom is not None or not serial or tv.dtype.compute is not tv.dtype:
+            return False
+        if self.indexer.memory[tv] is not MemoryType.Local or any(end.is_reduction for end in overhanging(tv, self.indexer.ranges.facts).values()):
+            return False
+        index_map = index_maps.reading(tv)
+        if not set(index_map.guards) <= {*index_map.tails, *index_map.work}:
+            return False
+        leaves: list[TensorView] = []
+        stack = self._sources(tv)
+        while stack:
+            source = stack.pop()
+            if self.indexer.memory.get(source) is not MemoryType.Local:
+                return False
+            if source.schedule.atom is not None or self.is_input(source) or self._is_staged(source):
+                leaves.append(source)
+            elif isinstance(self.fusion.definition(source), Pointwise):
+                stack += self._sources(source)
+            else:
+                return False
+        tiles = [s for s in leaves if not self.is_input(s) and not self._is_staged(s)]
+        return bool(tiles) and all(map(self.are_computed, tiles))

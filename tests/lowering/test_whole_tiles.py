@@ -1,0 +1,60 @@
+"""Code in registers that runs for whole tiles: no guards, clamped reads, and where neither may be."""
+
+from __future__ import annotations
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.schedulers import MatmulConfig
+from tests.schedulers.scaled import ONE, symbolic
+
+
+def consumer(fusion: tf.Fusion, config: MatmulConfig = ONE) -> list[str]:
+    """The lines of the role that multiplies."""
+    tf.schedulers.matmul(fusion, config)
+    return [line.strip() for line in str(tf.lower(fusion)).split("# consumer")[1].splitlines()]
+
+
+@pytest.mark.parametrize("form", ["1d2d", "1d1d", "bulk"])
+def test_sums_of_tiles_have_no_guards(form: str) -> None:
+    lines = consumer(symbolic(form))
+    assert sum("fma(" in line for line in lines) == 1
+    assert [line for line in lines if line.startswith("IF ")] == ["IF threadIdx.x % 32 == 0:"] * (1 + (form != "1d2d")) + ["IF threadIdx.x == 0:"]
+
+
+def test_reads_are_clamped_only_where_they_may_lie_past_the_end() -> None:
+    reads = [line for line in consumer(symbolic("1d2d")) if "copy(scale_" in line]
+    assert [("M - 1" in line, "ceildiv(N, 128) - 1" in line) for line in reads] == [(True, False), (False, True)]
+    with tf.Fusion("whole") as fusion:
+        a, b = (tf.define_tensor([128, 256], tf.float8_e4m3, name=name) for name in "ab")
+        scale_a, scale_b = (tf.define_tensor([128, 2], tf.float32, name=name) for name in ("scale_a", "scale_b"))
+        fusion.add_output(tf.scaled_matmul(a, b.T, scale_a, scale_b.T))
+    assert not any("min(" in line for line in consumer(fusion) if "copy(scale_" in line)
+
+
+def test_two_elements_at_once_are_clamped_to_the_last_two() -> None:
+    with tf.Fusion("pairs") as fusion:
+        a, b = (tf.define_tensor([d, 256], tf.float8_e4m3, name=name) for d, name in (("M", "a"), (tf.dim("N", multiple_of=2), "b")))
+        scale_a, scale_b = tf.define_tensor(["M", 2], tf.float32), tf.define_tensor([2, "N"], tf.float32, name="scale_b")
+        fusion.add_output(tf.scaled_matmul(a, b.T, scale_a, scale_b))
+    (line,) = (line for line in consumer(fusion) if "<- scale_b[" in line)
+    assert "N - 2)] width 2" in line
+
+
+def test_what_is_stored_by_elements_keeps_its_guards() -> None:
+    """An output that threads store: its elements exist or are not written."""
+    with tf.Fusion("stored") as fusion:
+        a, b = (tf.define_tensor([d, 256], tf.float8_e4m3, name=name) for d, name in (("M", "a"), ("N", "b")))
+        scales = (tf.define_tensor([], tf.float32), tf.define_tensor([2, 1], tf.float32))
+        fusion.add_output(tf.scaled_matmul(a, b.T, *scales))
+    assert any(line.startswith("IF ") and "< M" in line and "< N" in line for line in consumer(fusion))
+
+
+def test_what_no_sum_takes_is_guarded() -> None:
+    """An epilogue reads it once."""
+    with tf.Fusion("bias") as fusion:
+        a, b = (tf.define_tensor([d, 64], tf.bfloat16, name=name) for d, name in (("M", "a"), ("N", "b")))
+        bias = tf.define_tensor(["M"], tf.float32, name="bias")
+        fusion.add_output(tf.cast(tf.matmul(a, b.T, dtype=tf.float32) + tf.expand_dims(bias, 1), tf.bfloat16))
+    (read,) = (line for line in consumer(fusion, MatmulConfig(64, 64, 64, 1, 2, 0, 2, 2)) if "copy(bias[" in line)
+    assert ", M - 1)" not in read
