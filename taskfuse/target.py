@@ -83,6 +83,10 @@ class ProductFigures:
         epilogue_cycles: to drain the last wgmma, and to begin the next tile.
         piece_cycles: for a warpgroup to convert, stage and store 64 x 64 elements; those of several warpgroups overlap.
         pingpong_cycles: for a turn to pass from one warpgroup to the next: from 4096^3, 4096 x 7168 x 2048 and 4096 x 4096 x 1024 beside shared tiles.
+        rows_factor: time of stores of staged rows by threads beyond that of bulk stores, relative to these: 32768 rows in 8 groups by 7168 x 2048, beside one
+            product of all rows, in tiles of 128 x 256 on an H100.
+        runs_per_us: runs of contiguous bytes, 128 or more, that all blocks together load where they do not keep step: the same, and 4 groups by 4096 x 7168, in
+            tiles of 128 x 128 (43,000 and 46,000). Blocks that keep step got 63,000.
         promotion_cycles: for a warpgroup to wait for the products of a block and to begin the next, besides its sums; half of it again for each 64 rows
             beyond the first. Warpgroups that share a tile were
             measured to add at the same time, not in turns.
@@ -113,6 +117,8 @@ class ProductFigures:
     epilogue_cycles: float = 300
     piece_cycles: float = 600
     pingpong_cycles: float = 1000
+    rows_factor: float = 1.8
+    runs_per_us: float = 43_000
     promotion_cycles: float = 240
     block_load_cycles: float = 25
     direct_factor: float = 2.5

@@ -17,7 +17,7 @@ from taskfuse.cuda.writer import TextScope, Writer
 from taskfuse.dtypes import DType, bfloat16, bool_
 from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Element, Expr, FloorDiv, Mod, UpperBound, and_, not_
+from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Element, Expr, FloorDiv, Mod, UpperBound, and_, lookups_of, not_
 from taskfuse.ir.types import THREAD_TYPES
 from taskfuse.kir import Kernel, walk
 from taskfuse.kir.declarations import Buffer
@@ -206,8 +206,10 @@ class StatementPrinter:
         if stmt.queue is not None:
             self._claims(stmt, stmt.queue, inner)
             return
-        head = f"for ({'long long' if wide else 'int'} {i} = {indices.text(stmt.start)}; {i} < {indices.text(stmt.stop, Level.SHIFT)}; {step}) {{"
-        w.line(scope, head)
+        start, stop = f"{i} = {indices.text(stmt.start)}", indices.text(stmt.stop, Level.SHIFT)
+        if lookups_of(stmt.stop):  # the compiler would read the table again in each iteration
+            start, stop = f"{start}, {i}_end = {indices.text(stmt.stop)}", f"{i}_end"
+        w.line(scope, f"for ({'long long' if wide else 'int'} {start}; {i} < {stop}; {step}) {{")
         self.body(stmt.body, inner)
         w.line(scope, "}")
 

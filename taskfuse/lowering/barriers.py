@@ -35,8 +35,14 @@ class PlanBarriers:
         self._stand_in: dict[Node, str] = {}
         self._counter: dict[Node, str] = {}
 
-    def between(self, node: Node, types: frozenset[ParallelType], buffer: str, of: Origin) -> PSync:
-        """A barrier of all threads of a node's thread range, or of the part between which ``buffer`` passes data; of its blocks, too, if data crosses them."""
+    def between(self, node: Node, types: frozenset[ParallelType], buffer: str, of: Origin, *, within_warps: bool = False) -> PSync:
+        """A barrier of all threads of a node's thread range, or of the part between which ``buffer`` passes data; of its blocks, too, if data crosses them.
+
+        Args:
+            within_warps: the data of a warp stays in it (:meth:`has_whole_warps`).
+        """
+        if within_warps:
+            return PSync((Barrier(BarrierScope.WARP, const(WARP), note=f"{buffer} crosses lanes in {node.name}"),), of, True, is_of_warps=True)
         note = f"{buffer} crosses {', '.join(sorted(p.value for p in types))} in {node.name}"
         threads = self._ranges.count(node)
         all_threads = frozenset(THREAD_TYPES)
@@ -48,6 +54,12 @@ class PlanBarriers:
             total = simplify(threads * self._ranges.count(node, GRID_TYPES), self._ranges.facts)
             return PSync((Barrier(BarrierScope.GRID, total, counter=counter, note=note),), of, True, all_threads | frozenset(GRID_TYPES))
         return self._slice(node, types, of, note) or self.in_block(node, of, note)
+
+    def has_whole_warps(self, node: Node) -> bool:
+        """Whether each warp of a node's thread range lies along TIDx: 32 neighbors are one."""
+        lanes = self._ranges.range(node, ParallelType.TIDx)
+        launched = self._ranges.launch[ParallelType.TIDx]
+        return all(isinstance(e, Const) and e.value % WARP == 0 for e in (lanes.start, lanes.extent, launched))
 
     def in_block(self, node: Node, of: Origin, note: str) -> PSync:
         """A barrier of all threads of a node's thread range in one block."""

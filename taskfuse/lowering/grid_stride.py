@@ -50,7 +50,7 @@ class _Ragged:
     """Tiles of ragged rows that a work axis counts.
 
     Attributes:
-        maps: of the work axis.
+        maps: of the work axis; empty: the loop is over the tiles themselves.
         place: of the axis of tiles among those that it counts.
         condition: that rows belong to the tile ``i0``.
     """
@@ -125,7 +125,11 @@ class GridStrideLoops:
             elif ptype.is_bound:
                 index = hardware_index(ptype) - self._ranges.range(self._tree.place[tv], ptype).start
                 values[a] = digit_values(digits(tv, ptype), simplify(index, facts), facts)[a]
+        loops = {a: values[a] for a, _ in self._around(tv) if tv.schedule.ptype(a).is_loop}
         values = backward(tv, values)
+        for t in self.bounded(tv, loops):
+            if t.source in values and not t.source.is_foreign:
+                facts = facts.with_assumption(lt(values[t.source], t.source.extent))
         rest = [c for t in self.whole(tv, values) for c in bound(values[t.source], t.source.extent, facts)]
         rest += self.has_rows(tv, values, facts)
         return simplify(select(and_(*rest), extent, 0), facts) if rest else extent
@@ -164,12 +168,15 @@ class GridStrideLoops:
 
     def has_rows(self, tv: TensorView, values: dict[Axis, Expr], facts: Facts) -> list[Expr]:
         """The condition that the tile of ragged rows around code of ``tv`` has rows; none if code runs for any."""
-        for _, loop in self._around(tv)[:1]:
+        for a, loop in self._around(tv)[:1]:
             ragged = self._ragged.get(loop)
-            for t in tv.schedule.transforms if ragged is not None else ():
-                if ragged is not None and isinstance(t, Rasterize) and t.maps == ragged.maps and t.sources[ragged.place] in values:
-                    condition = simplify(substitute(ragged.condition, {"i0": values[t.sources[ragged.place]]}), facts)
-                    return [] if prove(condition, facts) else [condition]
+            if ragged is None:
+                return []
+            made = (t for t in tv.schedule.transforms if isinstance(t, Rasterize) and t.maps == ragged.maps)
+            axis = a if not ragged.maps else next((t.sources[ragged.place] for t in made if t.sources[ragged.place] in values), None)
+            if axis is not None:
+                condition = simplify(substitute(ragged.condition, {"i0": values[axis]}), facts)
+                return [] if prove(condition, facts) else [condition]
         return []
 
     def skips_empty(self, tv: TensorView, loops: dict[Axis, Expr]) -> bool:
@@ -200,11 +207,18 @@ class GridStrideLoops:
             return None
         made = next((t for t in tv.schedule.transforms if isinstance(t, Rasterize) and tv.root[0] in t.sources), None)
         loop = self._shared_loops.path[tv][0]
-        unread = (x for x in loop.axes if x is not tv and (x.is_output or any(use.output not in loop.axes for use in storage_uses(self._fusion, x))))
-        if made is None or any(unread):
+        if (made is None and tv.loop[0] is not tv.root[0]) or any(self._is_needed(x, loop, condition) for x in loop.axes):
             return None
+        if made is None:
+            return loop, _Ragged((), 0, condition)
         counting = [a for a, inner in self._around(tv) if inner is not loop and tv.schedule.ptype(a).is_loop and made.result in ancestors(tv, (a,))]
         return None if counting else (loop, _Ragged(made.maps, made.sources.index(tv.root[0]), condition))
+
+    def _is_needed(self, tv: TensorView, loop: Loop, condition: Expr) -> bool:
+        """Whether something outside a loop reads elements of a tensor that do not meet a condition on the tile."""
+        outside = [use for use in storage_uses(self._fusion, tv) if use.output not in loop.axes]
+        parts = [part for use in outside if isinstance(use, Assemble) for part in use.parts if part.tensor is tv]
+        return tv.is_output or len(parts) < len(outside) or any(_some(part.valid) is not condition for part in parts)
 
     def _split(self, tv: TensorView, axis: Axis) -> Split | None:
         """The split with a remainder whose outer axis is ``axis`` and whose inner axis is bound to a block index."""

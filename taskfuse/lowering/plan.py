@@ -116,6 +116,7 @@ class PSync:
         of: the tensor whose data it orders or whose ring it moves, or the task or group that it belongs to: it comes from that one's line.
         node: a barrier of the threads of this node's thread range in one block, whose form the sync pass has yet to choose.
         note: why it is there.
+        is_of_warps: it is a barrier of each warp for itself.
     """
 
     stmts: tuple[Stmt, ...]
@@ -124,6 +125,7 @@ class PSync:
     types: frozenset[ParallelType] = field(default_factory=frozenset["ParallelType"])
     node: Node | None = None
     note: str = ""
+    is_of_warps: bool = False
 
 
 Origin = TensorView | Node

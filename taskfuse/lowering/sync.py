@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 from taskfuse.errors import LoweringError
 from taskfuse.ir.medium import MEDIA, Medium
-from taskfuse.ir.scalar import Const, Expr, bounds, const, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, const
 from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import GRID_TYPES, MemoryType, ParallelType
@@ -25,9 +26,10 @@ from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import Stmt, Update
 from taskfuse.kir.operands import Access, Queue
 from taskfuse.kir.synchronization import Barrier, BarrierScope, FenceProxyAsync, WaitGroup
+from taskfuse.lowering.access_threads import AccessThreads, Touch
 from taskfuse.lowering.barriers import ONE, PlanBarriers
 from taskfuse.lowering.completion import close_batch, drain_at_exit, is_transfer, issues_to, open_batch, wait_for_reads
-from taskfuse.lowering.plan import PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base, item_name, statements
+from taskfuse.lowering.plan import PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, children, item_name, statements
 from taskfuse.lowering.rings import RoleRings
 from taskfuse.lowering.thread_ranges import ThreadRanges
 
@@ -51,6 +53,7 @@ class _Need:
         block: where their paths part; ``early`` and ``late`` are the nodes in it that hold them. No ``early``: anywhere in the block before ``late``.
         around: from ``early`` in one iteration of the loop around the block to ``late`` in the next.
         types: whose threads or blocks wait for each other; empty: none.
+        within_warps: only lanes of one warp do.
         buffer, of: why: the storage, and the tensor that is written there.
         before: what is done before the barrier.
     """
@@ -63,6 +66,7 @@ class _Need:
     buffer: str
     of: TensorView
     before: tuple[Stmt, ...] = ()
+    within_warps: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,9 +74,16 @@ class _Use:
     """One access of one statement, with the blocks on the way to it."""
 
     path: tuple[tuple[_Block, PNode], ...]
-    stmt: PStmt
-    access: Access
+    touch: Touch
     is_write: bool
+
+    @property
+    def stmt(self) -> PStmt:
+        return self.touch.stmt
+
+    @property
+    def access(self) -> Access:
+        return self.touch.access
 
     @property
     def is_update(self) -> bool:
@@ -117,13 +128,12 @@ class Synchronizer:
         self._rings = rings.loops
         self._ahead = {tv.name for ahead in rings.prefetches for tv in ahead.tensors}
         self._memory = {b.name: b.memory for b in buffers}
-        self._shapes = {b.name: b.shape for b in buffers}
+        self._threads = AccessThreads(ranges, {b.name: b.shape for b in buffers}, self._rings.keys() | self._ahead)
         self._alias = [*_aliases(buffers), *map(list, in_place.items())]
         self._memory |= dict.fromkeys(in_place.values(), MemoryType.Global)
         self._blocks = 0
         self._batches: dict[tuple[int, int, Queue], tuple[_Block, PNode, _Use]] = {}
         self._made: dict[str, list[tuple[tuple[_Block, PNode], ...]]] = {}
-        self._pins: dict[tuple[int, ParallelType], list[tuple[int, Expr, Expr | None, Expr]]] = {}
 
     def insert(self, plan: list[PNode], apart: set[str]) -> None:
         """Insert every barrier that the plan's accesses need.
@@ -197,13 +207,14 @@ class Synchronizer:
         for n in block.nodes:
             here = (*path, (block, n))
             if isinstance(n, PStmt):
+                loops = frozenset(name for _, around in path if isinstance(around, PLoop) for name in (around.var, item_name(around.var)))
                 for access in n.reads:
                     if not self._medium(access.buffer).is_private:
-                        uses.setdefault(access.buffer, []).append(_Use(here, n, access, False))
+                        uses.setdefault(access.buffer, []).append(_Use(here, Touch(n, access, loops), False))
                 for access in n.writes:
                     self._made.setdefault(access.buffer, []).append(here)
                     if not self._medium(access.buffer).is_private:
-                        uses.setdefault(access.buffer, []).append(_Use(here, n, access, True))
+                        uses.setdefault(access.buffer, []).append(_Use(here, Touch(n, access, loops), True))
             elif isinstance(n, PDispatch):
                 for m in n.members:
                     self._collect(self._block(m.body, m.node), (*here, (block, m)), uses)
@@ -250,19 +261,20 @@ class Synchronizer:
                 self._batches.setdefault((id(inside), id(node), use.queue), (inside, node, use))
         loop = next((n for _, n in reversed(a.path[:at]) if isinstance(n, PLoop)), None)
         of = (a if a.is_write else b).stmt.tv
+        lanes = self._within_warps(a, b, types, block.node)
         found: list[_Need] = []
         if not same:
             ordered = block.nodes.index(first) < block.nodes.index(second)
             (x, early), (y, late) = ((a, first), (b, second)) if ordered else ((b, second), (a, first))
-            found.append(_Need(block, early, late, False, types, a.access.buffer, of, self._before(x, y, 0)))
+            found.append(_Need(block, early, late, False, types, a.access.buffer, of, self._before(x, y, 0), lanes))
             if loop is not None:
                 reuses = self._reuses_slot(a, b, loop)
                 pending = 0 if reuses or loop.loop is None else self._rings[a.access.buffer][loop.loop] - 1
                 before = self._before(y, x, pending)
                 if reuses or (y.queue is not None and x.is_write):
-                    found.append(_Need(block, late, early, True, types, a.access.buffer, of, before))
+                    found.append(_Need(block, late, early, True, types, a.access.buffer, of, before, lanes))
         elif loop is not None and self._reuses_slot(a, b, loop):
-            found.append(_Need(block, first, first, True, types, a.access.buffer, of))
+            found.append(_Need(block, first, first, True, types, a.access.buffer, of, within_warps=lanes))
         return found
 
     def _of_ring(self, a: _Use, b: _Use) -> list[_Need]:
@@ -279,7 +291,8 @@ class Synchronizer:
         types = self._crossing(a, b, block.node)
         k = block.nodes.index(fill)
         waits = block.nodes[k - 1] if k > 0 and isinstance(s := block.nodes[k - 1], PSync) and any(isinstance(x, WaitGroup) for x in s.stmts) else None
-        return [_Need(block, waits, fill, False, types, buffer, (a if a.is_write else b).stmt.tv)] if types else []
+        lanes = self._within_warps(a, b, types, block.node)
+        return [_Need(block, waits, fill, False, types, buffer, (a if a.is_write else b).stmt.tv, within_warps=lanes)] if types else []
 
     def _crossing(self, a: _Use, b: _Use, node: Node) -> frozenset[ParallelType]:
         """The index types along which data crosses between two uses. All threads of a node wait for the bytes of a transfer: none
@@ -288,75 +301,29 @@ class Synchronizer:
         memory = self._memory[a.access.buffer]
         types = MEDIA[memory].shared_along
         is_awaited = memory is MemoryType.Shared and any(u.is_write and is_transfer(u.stmt.tv) for u in (a, b))
-        return frozenset(p for p in types if self.ranges.range(node, p).extent is not ONE and (is_awaited or not self._same_thread(a, b, p)))
+        return frozenset(
+            p for p in types if self.ranges.range(node, p).extent is not ONE and (is_awaited or not self._threads.is_one_index(a.touch, b.touch, p))
+        )
 
-    def _same_thread(self, a: _Use, b: _Use, p: ParallelType) -> bool:
-        """True if the two accesses can touch one element only from one index of ``p``."""
-        starts = [self.ranges.range(u.stmt.task, p).start for u in (a, b)]
-        bases = [sym(base_name(p, u.stmt.task)) for u in (a, b)]
-        fixed = [bounds(base, u.stmt.facts) for base, u in zip(bases, (a, b), strict=True)]
-        if all(lo is not None and lo == hi for lo, hi in fixed):
-            one, two = (s + (lo or 0) for s, (lo, _) in zip(starts, fixed, strict=True))
-            return simplify(one - two, self.ranges.facts) is const(0)
-        if a.access.buffer != b.access.buffer:
-            return False
-        theirs = self._pinned(b, p)
-        for axis, c, e, shift in self._pinned(a, p):
-            for axis2, c2, e2, shift2 in theirs:
-                if axis == axis2 and c is c2 and e is e2 and simplify(starts[0] - shift - starts[1] + shift2, self.ranges.facts) is const(0):
-                    return True
-        return False
-
-    def _pinned(self, u: _Use, p: ParallelType) -> list[tuple[int, Expr, Expr | None, Expr]]:
-        """How the index of an access determines the thread's: (axis, c, E, shift) such that (index // c) % E = base + shift (no E: no modulo)."""
-        key = (id(u), p)
-        known = self._pins.get(key)
-        if known is not None:
-            return known
-        name = base_name(p, u.stmt.task)
-        base = sym(name)
-        found: list[tuple[int, Expr, Expr | None, Expr]] = []
-        for axis, e in enumerate((*u.access.index, *self._linear(u))):
-            if name not in e.free:
-                continue
-            c = simplify(substitute(e, {name: base + 1}) - e, u.stmt.facts)
-            if name in c.free or c is const(0):
-                continue
-            quotient = simplify(e // c, u.stmt.facts)
-            rest = simplify(quotient - base, u.stmt.facts)
-            if all(not is_base(n) and n not in _loop_vars(u) for n in rest.free):
-                found.append((axis, c, None, rest))
-            hi = u.stmt.facts.ranges.get(name, (None, None))[1]
-            if hi is not None:
-                modulo = simplify(hi + 1, u.stmt.facts)
-                if simplify(quotient % modulo, u.stmt.facts) is base:
-                    found.append((axis, c, modulo, const(0)))
-        self._pins[key] = found
-        return found
-
-    def _linear(self, u: _Use) -> list[Expr]:
-        """The row-major place of an access without its ring slot: an injective map of the whole index."""
-        shape = self._shapes.get(u.access.buffer)
-        if shape is None or len(shape) < 2:
-            return []
-        skip = 1 if u.access.buffer in self._rings or u.access.buffer in self._ahead else 0
-        place = const(0)
-        for e, extent in list(zip(u.access.index, shape, strict=True))[skip:]:
-            place = place * extent + e
-        return [simplify(place, u.stmt.facts)]
+    def _within_warps(self, a: _Use, b: _Use, types: frozenset[ParallelType], node: Node) -> bool:
+        """True if data that crosses ``types`` stays in each warp."""
+        return types == frozenset({ParallelType.TIDx}) and self.barriers.has_whole_warps(node) and self._threads.is_one_warp(a.touch, b.touch)
 
     # -- barriers -------------------------------------------------------------------------------------------------------------------
 
     def _satisfy(self, needs: list[_Need]) -> None:
         straight = [n for n in needs if not n.around]
         straight.sort(key=lambda n: (n.block.number, n.block.nodes.index(n.late)))
-        for need in [*straight, *(n for n in needs if n.around)]:
+        in_order = [*straight, *(n for n in needs if n.around)]
+        for need in sorted(in_order, key=lambda n: n.within_warps):  # what waits for more may do for these
             nodes = need.block.nodes
             i, j = -1 if need.early is None else nodes.index(need.early), nodes.index(need.late)
             between = nodes[i + 1 : j] if not need.around else nodes[i + 1 :] + nodes[:j]
-            ready = next((n for n in between if isinstance(n, PSync) and n.is_barrier and need.types <= n.types), None)
+            barriers = (n for n in between if isinstance(n, PSync) and n.is_barrier)
+            ready = next((n for n in barriers if need.types <= n.types or (need.within_warps and n.is_of_warps)), None)
             if ready is None:
-                ready = self.barriers.between(need.block.node, need.types, need.buffer, need.of) if need.types else PSync((), need.of, True)
+                between = partial(self.barriers.between, within_warps=need.within_warps)
+                ready = between(need.block.node, need.types, need.buffer, need.of) if need.types else PSync((), need.of, True)
                 nodes.insert(len(nodes) if need.around and j == 0 else j, ready)
             ready.stmts = _joined(need.before, ready.stmts)
 
@@ -399,10 +366,6 @@ def _is_waited_for(block: _Block, node: PNode, queue: Queue) -> bool:
     """True if a block waits for what a node of it has issued: a batch is closed before that."""
     behind = block.nodes[block.nodes.index(node) + 1 :]
     return any(isinstance(n, PSync) and any(isinstance(s, WaitGroup) and s.queue is queue for s in n.stmts) for n in behind)
-
-
-def _loop_vars(u: _Use) -> set[str]:
-    return {name for _, n in u.path if isinstance(n, PLoop) for name in (n.var, item_name(n.var))}
 
 
 def _aliases(buffers: list[Buffer]) -> list[list[str]]:

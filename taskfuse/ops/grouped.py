@@ -8,7 +8,7 @@ from taskfuse.dtypes import DTypeLike, float32
 from taskfuse.errors import FusionError
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.row_tiles import RowTiles
-from taskfuse.ir.scalar import ZERO, Const, ge, prove, sym, wrap
+from taskfuse.ir.scalar import ONE, ZERO, Const, ge, prove, sym, wrap
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import check_tensor, common_fusion, described, shape_error
@@ -22,6 +22,9 @@ __all__ = ["grouped_matmul"]
 
 TILE = 128
 """Rows of a tile, as many as two warpgroups multiply."""
+FEW_TILES = 4
+"""Where groups have on average more than one such tile, and no more than so many, a tile has twice as many rows. Then most of what is read are the matrices,
+each tile of a group reads its matrix again, and blocks do not keep step, as some tiles have no rows: the second-level cache does not serve all of that."""
 
 
 @op(OpKind.PRODUCT, promoted, torch="_grouped_mm", numpy="")
@@ -31,7 +34,7 @@ def grouped_matmul(
     offsets: TensorView,
     dtype: DTypeLike | None = None,
     *,
-    tile: int = TILE,
+    tile: int | None = None,
     scale_a: TensorView | None = None,
     scale_b: TensorView | None = None,
 ) -> TensorView:
@@ -48,7 +51,7 @@ def grouped_matmul(
         b: the matrices; or all rows of the groups.
         offsets: a table of G + 1 positions in M, declared with ``high=M, rising=True``; or in K, declared with ``high=K``.
         dtype: of the result; by default the promoted dtype, float32 with scales.
-        tile: rows of a tile of groups of rows.
+        tile: rows of a tile of groups of rows; by default 128, or 256 where groups have 129 to 512 on average.
         scale_a, scale_b: for groups of rows, scales of the elements, as in :func:`scaled_matmul`: ``[]``, or for rows of ``a`` ``[M, 1]`` or
             ``[M, K/128]``, and for each matrix what that takes for ``b``, such as ``[G, 1, N]`` or ``[G, K/128, ceil(N/128)]``.
 
@@ -82,7 +85,7 @@ def _by_terms(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLik
     return matmul(permute(left, (0, 2, 1)), right, dtype)
 
 
-def _by_rows(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike | None, tile: int, scales: Sequence[TensorView]) -> TensorView:
+def _by_rows(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike | None, tile: int | None, scales: Sequence[TensorView]) -> TensorView:
     name, fusion, known = "grouped_matmul", a.fusion, a.fusion.tables[offsets]
     rows, groups = a.shape[0], b.shape[0]
     if not known.rises or known.low is not ZERO or known.high is not rows or offsets.shape[0] is not groups + 1:
@@ -93,6 +96,14 @@ def _by_rows(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike
         )
     if not prove(ge(groups, 1), fusion.facts()):
         raise shape_error(name, f"{described(b)} may have no matrix", "declare their number with tf.dim(..., min=1)")
+    i, j, k = map(iteration_symbol, range(3))
+    if not scales and (groups is ONE or rows is ONE):  # one matrix for all rows: the only one, or that of the only row
+        only = ZERO if groups is ONE else RowTiles(sym(offsets.name), groups, rows, 1).group_of(ZERO)
+        return matmul(a, view(b, "of_rows", b.shape[1:], (only, i, j)), dtype)
+    if tile is None:
+        tile = (
+            2 * TILE if not scales and isinstance(rows, Const) and isinstance(groups, Const) and 1 < rows.value / (TILE * groups.value) <= FEW_TILES else TILE
+        )
     if tile < 1:
         raise shape_error(name, f"a tile of {tile} rows", "a tile has rows")
     size = tile
@@ -101,7 +112,6 @@ def _by_rows(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike
             raise shape_error(name, f"{described(a)} may have fewer than {tile} rows", f"declare their number with tf.dim(..., min={tile})")
         size = rows.value
     tiles = RowTiles(sym(offsets.name), groups, rows, size)
-    i, j, k = map(iteration_symbol, range(3))
     factor = view(a, "row_tiles", (tiles.count, wrap(size), a.shape[1]), (tiles.start(i) + j, k))
     matrix = view(b, "of_tiles", (tiles.count, *b.shape[1:]), (tiles.group(i), j, k))
     if scales:

@@ -160,11 +160,11 @@ class MatmulConfig(Parameters):
         return self.accumulators + addresses + sum(elements * size // 4 for size in itemsizes) <= REGISTERS_LEFT[self.warpgroups]
 
     def shared_bytes(self, itemsize: int, staged: int, blocks: BlockCounts | None = None) -> int:
-        """Shared memory of a block: the operands' ring, and ``staged`` outputs that are staged for bulk stores.
+        """Shared memory of a block: the operands' ring, and ``staged`` outputs that are staged there.
 
         Args:
             itemsize: bytes of an operand's element.
-            staged: number of such outputs.
+            staged: number of these outputs.
             blocks: of products of blocks of k that are summed.
         """
         slot = (self.tile_m + self.tile_n) * self.tile_k * itemsize
@@ -174,7 +174,14 @@ class MatmulConfig(Parameters):
         return ring + staged * STAGING_SLOTS * self.warpgroups * WGMMA_ROWS * self.columns * STAGED_ITEMSIZE + BARRIER_BYTES
 
     def check_fits(
-        self, target: Target, itemsize: int, staged: int, *, columns_contiguous: bool = False, columns_by_threads: bool = False, is_reduced: bool = False,
+        self,
+        target: Target,
+        itemsize: int,
+        staged: int,
+        *,
+        columns_contiguous: bool = False,
+        columns_by_threads: bool = False,
+        is_reduced: bool = False,
         blocks: BlockCounts | None = None,
     ) -> None:
         """Check the parameters against the fusion and the GPU.
@@ -182,7 +189,7 @@ class MatmulConfig(Parameters):
         Args:
             target: the GPU.
             itemsize: bytes of an operand's element.
-            staged: number of outputs that are staged for bulk stores.
+            staged: number of outputs that are staged in Shared memory.
             columns_contiguous: n, not k, is contiguous in the factor with the columns.
             columns_by_threads: threads copy that factor, not the copy engine.
             is_reduced: there are reductions of the result.

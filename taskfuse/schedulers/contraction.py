@@ -58,11 +58,14 @@ class Output:
 
     Attributes:
         tensor: the output.
-        is_bulk: the copy engine can write it from tiles that ``stmatrix`` made: 16-bit elements, n contiguous, strides of multiples of 16 bytes.
+        is_staged: ``stmatrix`` makes tiles of it in Shared memory, of which rows are stored 16 bytes at a time: 16-bit elements, n contiguous, strides of
+            multiples of 16 bytes.
+        is_bulk: the copy engine stores these; else threads do. It stores whole tiles, and the part that an output is made of may lack some of their rows.
         is_paired: two neighbors along n are one access: n contiguous, and even.
     """
 
     tensor: TensorView
+    is_staged: bool
     is_bulk: bool
     is_paired: bool
 
@@ -340,9 +343,7 @@ def _reduced(result: TensorView) -> int:
     return next(p for p, a in enumerate(result.root) if a.is_reduction)
 
 
-def _operand(
-    fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: int, read: Read, row: int, axes: MatrixAxes, *, in_blocks: bool
-) -> Operand:
+def _operand(fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: int, read: Read, row: int, axes: MatrixAxes, *, in_blocks: bool) -> Operand:
     tv = read.tensor
     facts = fusion.facts()
     source = _padded_source(fusion, tv)
@@ -350,11 +351,8 @@ def _operand(
         raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
     if any(u is not expr and u in exprs for u in storage_uses(fusion, tv)):
         raise refuse(fusion, "matmul", f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
-    positions = [iteration_position(e) for e in read.index]
-    whole = [
-        expr.output.root[p].extent is n if p is not None else isinstance(e, Const) and n is ONE for e, p, n in zip(read.index, positions, tv.shape, strict=True)
-    ]
-    chosen = [axes_of_index([e]).issubset(axes.batch) or axes_of_index([e - iteration_symbol(row)]).issubset(axes.batch) for e in read.index]
+    whole = at_axes(expr.output, read)
+    chosen = chosen_by_batch(read, row, axes)
     start = simplify(read.index[-1] - iteration_symbol(axes.k), facts)
     steps = (axes.extent(axes.k), SPAN), (start, BULK_BYTES)
     is_block = in_blocks and bool(start.free) and axes_of_index([start]).issubset(axes.batch)
@@ -368,6 +366,20 @@ def _operand(
     if source is not None:
         return Operand(tv, place, True, last == axes.k, False, copy_bytes(source, facts), is_padded=True)
     return Operand(tv, place, all(whole), last == axes.k, is_bulk(tv, facts), copy_bytes(tv, facts))
+
+
+def at_axes(result: TensorView, read: Read) -> list[bool]:
+    """For each axis of a factor, whether the contraction reads it at an axis of its own, or as its one element."""
+    positions = [iteration_position(e) for e in read.index]
+    return [
+        result.root[p].extent is n if p is not None else isinstance(e, Const) and n is ONE
+        for e, p, n in zip(read.index, positions, read.tensor.shape, strict=True)
+    ]
+
+
+def chosen_by_batch(read: Read, row: int, axes: MatrixAxes) -> list[bool]:
+    """For each axis of a factor, whether batch axes alone decide where it is read, or from where on along the axis ``row`` of the contraction."""
+    return [axes_of_index([e]).issubset(axes.batch) or axes_of_index([e - iteration_symbol(row)]).issubset(axes.batch) for e in read.index]
 
 
 def _padded_source(fusion: Fusion, tv: TensorView) -> TensorView | None:
@@ -387,8 +399,8 @@ def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: Tens
         raise refuse(fusion, "matmul", f"the output {tv.name} does not have every axis of the product", "leave it to a fusion of its own")
     row_major = places[tv.ndim - 1] == n
     facts = fusion.facts()
-    bulk = tv.is_output and row_major and tv.dtype.itemsize == STAGED_ITEMSIZE and is_bulk(tv, facts)
-    return Output(tv, bulk, row_major and is_multiple(tv.shape[-1], 2, facts))
+    staged = row_major and tv.dtype.itemsize == STAGED_ITEMSIZE and copy_bytes(tv, facts) == BULK_BYTES
+    return Output(tv, staged, staged and tv.is_output and is_bulk(tv, facts), row_major and is_multiple(tv.shape[-1], 2, facts))
 
 
 def _sides(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]], axes: MatrixAxes) -> tuple[EpilogueInput, ...]:

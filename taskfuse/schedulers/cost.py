@@ -22,6 +22,7 @@ from typing import ClassVar
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.schedulers.config import SPAN, STAGED_COLUMNS, BlockCounts, MatmulConfig, MatmulKind
 from taskfuse.schedulers.loads import copy_cycles
+from taskfuse.schedulers.ragged_tiles import RaggedTiles
 from taskfuse.schedulers.schedule import Option
 from taskfuse.target import DEFAULT, WARPGROUP, Target
 
@@ -77,6 +78,12 @@ bfloat16 and float32, and with all layouts and batches, those with more spilled 
 here spilled nothing. 192 x 128 did in silu(a @ b) * c alone. Of 388 with 8-bit and tf32 factors two spilled nevertheless, 4 and 8 bytes: int8 with a
 bias or a residual."""
 GROUPS = (1, 2, 4, 8, 16)
+DRIFT = 2.0
+"""Times that columns are loaded of which several tiles are in work at once, where blocks do not keep step: 32 groups of 256 rows by 3072 x 4096 take as long as
+DRAM takes for each matrix twice, on an H100."""
+RUNS = 3
+"""Bytes of rows, of which 128 are contiguous at a time, relative to bytes of columns that are contiguous themselves: ragged rows in groups of 16 took up to 1.2
+times as long as in groups of 8 in tiles of 128 x 128, and as long to 5% longer in tiles of 128 x 256, on an H100."""
 LANES = 128
 """Multiply-adds that a multiprocessor begins in a cycle."""
 
@@ -90,7 +97,9 @@ class Problem:
         blocks: inputs of the terms, where products of blocks of k are summed.
         matrices: of the factor with the columns, fewer than ``batch`` where elements of the batch share one; 0: one for each.
         itemsize: bytes of an operand's element.
-        staged, direct, scattered: outputs that are staged for bulk stores, those stored from registers in pairs, and those stored one by one.
+        staged, direct, scattered: outputs that are staged in Shared memory, those stored from registers in pairs, and those stored one by one.
+        by_threads: of the staged, those that threads store, not bulk copies.
+        ragged: the batch is of tiles of ragged rows, ``m`` rows each.
         target: the GPU.
         columns_contiguous: n, not k, is contiguous in the factor with the columns.
         access: for each operand, the bytes of one access where threads copy it; 0: the copy engine does.
@@ -118,6 +127,8 @@ class Problem:
     held: tuple[int, ...] = ()
     work: float = 0
     matrices: int = 0
+    by_threads: int = 0
+    ragged: RaggedTiles | None = None
     blocks: BlockCounts | None = None
 
     @property
@@ -138,6 +149,22 @@ class Problem:
     def tiles(self, config: MatmulConfig) -> int:
         """Tiles of the result; in clusters the last may lie outside."""
         return self.batch * ceil(self.m / (config.tile_m * config.cluster)) * config.cluster * ceil(self.n / config.tile_n)
+
+    def used(self, config: MatmulConfig) -> int:
+        """Of these, tiles that have rows."""
+        return self.tiles(config) if self.ragged is None else self.tiles(config) // self.batch * self.ragged.used
+
+    def waves(self, config: MatmulConfig) -> int:
+        """The most tiles of a block."""
+        if self.ragged is None:
+            return ceil(self.tiles(config) / config.blocks)
+        return self.ragged.most(ceil(self.m / config.tile_m), ceil(self.n / config.tile_n), config.group, config.blocks)
+
+    def matrices_of(self, rows: int) -> int:
+        """Matrices with the columns that so many elements of the batch one after another take."""
+        if self.ragged is not None:
+            return self.ragged.matrices(rows)
+        return ceil(rows * self.matrices / self.batch) if self.shares_columns else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +228,13 @@ def tile_time(problem: Problem, config: MatmulConfig) -> TileTime:
     if any(problem.access):
         tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize
         cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize, target)
+    if problem.ragged is not None:
+        runs = config.tile_m + (config.tile_k if problem.columns_contiguous else config.tile_n)
+        cycles["rows in DRAM"] = runs * config.blocks * target.clock_mhz / figures.runs_per_us
     bound = max(cycles, key=lambda name: cycles[name])
     pieces = config.rows / WGMMA_ROWS * config.tile_n / STAGED_COLUMNS
-    piece = figures.piece_cycles * (problem.staged + figures.direct_factor * problem.direct + figures.scattered_factor * problem.scattered)
+    stores = problem.staged + figures.rows_factor * problem.by_threads + figures.direct_factor * problem.direct + figures.scattered_factor * problem.scattered
+    piece = figures.piece_cycles * stores
     piece += _beside_cycles(problem, config)
     piece += figures.row_part_cycles * problem.row_sums + figures.column_part_cycles * problem.column_sums
     return TileTime(steps * cycles[bound], figures.epilogue_cycles + pieces * piece, bound)
@@ -211,7 +242,7 @@ def tile_time(problem: Problem, config: MatmulConfig) -> TileTime:
 
 def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
     """The time of ``config`` for ``problem``."""
-    waves = ceil(problem.tiles(config) / config.blocks)
+    waves = problem.waves(config)
     target, figures = problem.target, problem.target.products
     tile = tile_time(problem, config)
     products, epilogue, bound = tile.products, tile.epilogue, tile.bound
@@ -221,15 +252,39 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
     else:
         total = waves * (products + epilogue)
     us = total / target.clock_mhz + (figures.cluster_us if config.cluster > 1 else 0)
-    matrices = problem.matrices if problem.shares_columns else problem.batch
-    elements = problem.batch * (problem.m * problem.k + problem.m * problem.n) + matrices * problem.n * problem.k
-    dram = target.dram_us(problem.itemsize * elements)
+    dram = target.dram_us(problem.itemsize * _elements(problem, config))
     if dram > us:
         us, bound = dram, "DRAM"
     if problem.is_reduced:
         us += figures.finish_us
     us += figures.start_us + figures.warpgroup_us * (config.warpgroups - 1)
-    return Estimate(config, us, waves, problem.tiles(config) / (waves * config.blocks), bound)
+    return Estimate(config, us, waves, problem.used(config) / (waves * config.blocks), bound)
+
+
+def _elements(problem: Problem, config: MatmulConfig) -> float:
+    """Elements that cross between the chip and its memory: all once. But blocks with ragged rows do not keep step, as some pass over tiles without rows: then
+    the cache serves about half of those that read the same columns, and the rest load them again."""
+    tiles = problem.ragged
+    matrices = problem.matrices if problem.shares_columns else problem.batch
+    if tiles is None:
+        return problem.batch * (problem.m * problem.k + problem.m * problem.n) + matrices * problem.n * problem.k
+    read, _ = _read_at_once(problem, config, config.blocks, config.group)
+    sharing = max(1.0, min(tiles.rows / tiles.groups / config.tile_m, read))
+    times = tiles.used * ceil(problem.m / config.tile_m) / sharing * min(DRIFT, sharing)
+    return tiles.rows * (problem.k + problem.n) + max(matrices, times) * problem.n * problem.k
+
+
+def _read_at_once(problem: Problem, config: MatmulConfig, blocks: int, group: int) -> tuple[int, int]:
+    """Rows and columns of tiles that a wave of blocks reads, in groups of so many rows."""
+    rows, columns = _rows(problem, config), ceil(problem.n / config.tile_n)
+    at_once = blocks // config.cluster
+    width = min(columns, ceil(at_once / min(group, rows)))
+    return min(rows, ceil(at_once / width)), width
+
+
+def _rows(problem: Problem, config: MatmulConfig) -> int:
+    """Rows of tiles, or of clusters, from which a group takes some."""
+    return ceil(problem.m / (config.tile_m * config.cluster)) * (problem.batch if problem.shares_columns else 1)
 
 
 def _beside_cycles(problem: Problem, config: MatmulConfig) -> float:
@@ -274,17 +329,20 @@ def candidates(problem: Problem) -> Iterator[MatmulConfig]:
 
 
 def group_of(problem: Problem, config: MatmulConfig, blocks: int) -> int:
-    """Rows of tiles, or of clusters, in a group such that a wave reads the fewest bytes of the operands."""
+    """Rows of tiles, or of clusters, in a group such that a wave reads the fewest bytes of the operands, as DeepGEMM chooses between groups of 8 and of 16
+    (``Scheduler``, candidates of its swizzle); before that, of ragged rows, such that the block with most tiles has fewest."""
     tile_m = config.tile_m * config.cluster
-    rows, columns = ceil(problem.m / tile_m) * (problem.batch if problem.shares_columns else 1), ceil(problem.n / config.tile_n)
-    at_once = blocks // config.cluster
+    height = ceil(problem.m / tile_m)
 
     def touched(group: int) -> int:
-        height = min(group, rows)
-        width = min(columns, ceil(at_once / height))
-        return min(rows, ceil(at_once / width)) * tile_m + width * config.tile_n
+        rows, columns = _read_at_once(problem, config, blocks, group)
+        weight = RUNS if problem.ragged is not None and problem.columns_contiguous else 1
+        return rows * tile_m * weight + columns * config.tile_n * problem.matrices_of(ceil(rows / height))
 
-    return min(GROUPS, key=lambda group: (touched(group), abs(group - 8)))
+    def waves(group: int) -> int:
+        return problem.waves(replace(config, group=group, blocks=blocks)) if problem.ragged is not None else 0
+
+    return min(GROUPS, key=lambda group: (waves(group), touched(group), abs(group - 8)))
 
 
 @lru_cache(maxsize=256)

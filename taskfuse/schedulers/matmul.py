@@ -8,18 +8,16 @@ from math import prod
 
 from taskfuse.dtypes import DType, float32
 from taskfuse.ir.elementwise_function import DTypeRule
-from taskfuse.ir.expr import Pointwise, Read
+from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family, accumulator_dtype
-from taskfuse.ir.storage import resolve
-from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedule.scatter import ragged_rows
-from taskfuse.schedule.through_view import is_whole, own_index
+from taskfuse.schedulers import ragged_tiles
 from taskfuse.schedulers.config import BlockCounts, MatmulConfig
 from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
 from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.loads import told
+from taskfuse.schedulers.ragged_tiles import RaggedTiles
 from taskfuse.schedulers.schedule import Chosen, Offer, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import WarpSpecialized, make_roles
@@ -58,10 +56,11 @@ def matmul(
     """
     check_call(fusion, "matmul", config, MatmulConfig)
     script = Script(fusion)
-    if ragged_rows(fusion):
-        find(_by_tiles_copied(fusion))
-        _by_tiles(script)
-    product, problem, alternatives = _planned(fusion, sizes, target, tf32)
+    ragged = ragged_tiles.find(fusion, Sizes(fusion, sizes, target))
+    if ragged is not None:
+        find(ragged_tiles.stored_by_tiles(fusion))
+        ragged_tiles.store_by_tiles(script)
+    product, problem, alternatives = _planned(fusion, sizes, target, tf32, ragged)
     chosen = alternatives[0].config if config is None else config
     chosen.check_fits(
         problem.target,
@@ -86,50 +85,35 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
         UnsupportedError: see :func:`matmul`; what the scheduling calls refuse is found when the offer is taken.
     """
     check_call(fusion, "matmul", None, MatmulConfig)
-    _, _, alternatives = _planned(_by_tiles_copied(fusion) if ragged_rows(fusion) else fusion, sizes, target, False)
+    ragged = ragged_tiles.find(fusion, Sizes(fusion, sizes, target))
+    _, _, alternatives = _planned(fusion if ragged is None else ragged_tiles.stored_by_tiles(fusion), sizes, target, False, ragged)
     return Offer(alternatives[0].us, partial(matmul, sizes=sizes, target=target))
 
 
-def _planned(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool) -> tuple[MatrixProduct, Problem, tuple[Estimate, ...]]:
+def _planned(
+    fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool, ragged: RaggedTiles | None
+) -> tuple[MatrixProduct, Problem, tuple[Estimate, ...]]:
     """The product, its problem, and all parameters with their estimates, the fastest first."""
     product = find(fusion)
     check_types(fusion, product, tf32)
-    problem = problem_of(fusion, product, sizes, target)
+    problem = problem_of(fusion, product, sizes, target, ragged)
     if not problem.target.has(WGMMA_ARCH, feature=True):
         reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problem.target.name} is {problem.target.arch}"
         raise refuse(fusion, "matmul", reason, "tf.schedulers.simt_gemm multiplies on CUDA cores; or schedule mma.sync by hand")
     return product, problem, rank(problem)
 
 
-def _by_tiles_copied(fusion: Fusion) -> Fusion:
-    """A copy whose ragged rows are stored tile by tile."""
-    copy = copy_fusion(fusion)[0]
-    _by_tiles(Script(copy))
-    return copy
-
-
-def _by_tiles(script: Script) -> None:
-    """Store ragged rows tile by tile, and read what belongs to them at the axes of tiles."""
-    fusion = script.fusion
-    script.comment("ragged rows are stored tile by tile")
-    for tv in ragged_rows(fusion):
-        script.scatter(tv)
-    for expr in (e for e in fusion.exprs() if isinstance(e, Pointwise)):
-        for k, operand in enumerate(expr.operands):
-            read = resolve(fusion, operand) if isinstance(operand, Read) else None
-            if read is not None and read.tensor.is_input and not is_whole(expr, read, own_index(fusion, expr, read)):
-                script.through_view(expr.output, k)
-
-
 def size_of(p: Problem) -> str:
     """Its extents, in words."""
-    size = " x ".join(map(str, ([p.batch] if p.batch > 1 else []) + [p.m, p.n, p.k]))
+    rows = [f"{p.ragged.rows} rows in {p.ragged.groups} groups"] if p.ragged is not None else [*([p.batch] if p.batch > 1 else []), p.m]
+    size = " x ".join(map(str, [*rows, p.n, p.k]))
     return f"{size}, operands of {p.itemsize} byte{'s' if p.itemsize > 1 else ''}"
 
 
 def _expected(p: Problem, e: Estimate) -> str:
+    tiles = f"{p.tiles(e.config)} tiles" if p.ragged is None else f"{p.used(e.config)} tiles of groups of equal size"
     return (
-        f"{p.tiles(e.config)} tiles in {e.waves} wave{'s' if e.waves > 1 else ''}, {e.efficiency:.0%} full; a step of k waits for: {e.bound}; "
+        f"{tiles} in {e.waves} wave{'s' if e.waves > 1 else ''}, {e.efficiency:.0%} full; a step of k waits for: {e.bound}; "
         f"{e.config.shared_bytes(p.itemsize, p.staged, p.blocks) // 1024} KiB of Shared memory; expected: {e.us:.1f} us"
     )
 
@@ -168,10 +152,10 @@ def _what_there_is(sums: DType | None) -> str:
     return f"sum them in {sums.name}: tf.matmul(a, b, dtype=tf.{sums.name})"
 
 
-def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] | None, target: Target) -> Problem:
+def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] | None, target: Target, ragged: RaggedTiles | None = None) -> Problem:
     """The product with numbers for its extents."""
     extent = Sizes(fusion, sizes, target)
-    staged = sum(out.is_bulk for out in product.outputs)
+    staged = sum(out.is_staged for out in product.outputs)
     axes = product.axes
     m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
     blocks = None
@@ -182,7 +166,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         each = sum(given.is_each_column for given in inputs)
         blocks = BlockCounts(each, rows, columns, sum(given.has_columns for given in inputs) - each)
     batch = prod(extent(axes.extent(p)) for p in axes.batch)
-    scattered = sum(not out.is_bulk and not out.is_paired for out in product.outputs)
+    scattered = sum(not out.is_staged and not out.is_paired for out in product.outputs)
     direct = len(product.outputs) - staged - scattered
     access = (0 if product.a.is_bulk else product.a.size, 0 if product.b.is_bulk else product.b.size)
     columns = sum(axes.m in r.over for r in product.reductions)
@@ -194,6 +178,25 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
     by_columns = not product.b.is_k_major
     matrices = prod(extent(e) for e in product.b.tensor.shape) // max(1, n * k)
     return Problem(
-        m, n, k, batch, itemsize, staged, direct, scattered, extent.target, by_columns, access, rows, columns, sides, wide, product.held, work, matrices,
-        blocks,
+        m,
+        n,
+        k,
+        batch,
+        itemsize,
+        staged,
+        direct,
+        scattered,
+        extent.target,
+        by_columns,
+        access,
+        rows,
+        columns,
+        sides,
+        wide,
+        product.held,
+        work,
+        matrices,
+        by_threads=sum(out.is_staged and not out.is_bulk for out in product.outputs),
+        ragged=ragged,
+        blocks=blocks,
     )

@@ -159,7 +159,7 @@ def _check_alike(fusion: Fusion, found: Sequence[MatrixProduct]) -> None:
             if kinds[0] != kinds[1]:
                 reason = f"{mine.tensor!r} and {theirs.tensor!r} differ in dtype, in the axis that is contiguous, or in how they are copied"
                 raise refuse(fusion, "products", reason, "pass them as arrays of one kind, or leave these products to fusions of their own")
-        staged = zip(*([o.tensor.dtype for o in p.outputs if o.is_bulk] for p in (product, first)), strict=False)
+        staged = zip(*([o.tensor.dtype for o in p.outputs if o.is_staged] for p in (product, first)), strict=False)
         if any(mine is not theirs for mine, theirs in staged):
             raise refuse(fusion, "products", f"{name} is stored with another dtype than {first.axes.result.name}", "leave it to a fusion of its own")
         for side in product.sides:

@@ -21,12 +21,14 @@ from taskfuse.ir.contraction import MatrixAxes, factors
 from taskfuse.ir.expr import Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import Const, ge, is_multiple, prove
-from taskfuse.ir.storage import needed, storage_reads, storage_uses
+from taskfuse.ir.scalar import TRUE, ge, is_multiple, prove
+from taskfuse.ir.storage import made_from, needed, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
+from taskfuse.schedulers import ragged_tiles
+from taskfuse.schedulers.contraction import at_axes, chosen_by_batch
 from taskfuse.schedulers.elementwise import divides, is_aligned, registers
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
@@ -71,12 +73,14 @@ class _Factor:
     Attributes:
         tensor: the input.
         position: of the operand of the contraction that reads it.
+        is_whole: it is read at axes of the contraction alone (:class:`taskfuse.schedulers.contraction.Operand`).
         is_k_major: k is its last axis.
         vector: elements of one copy.
     """
 
     tensor: TensorView
     position: int
+    is_whole: bool
     is_k_major: bool
     vector: int
 
@@ -113,11 +117,14 @@ def simt_gemm(
     """
     check_call(fusion, "simt_gemm", config, SimtGemmConfig)
     extent = Sizes(fusion, sizes, target)
+    script = Script(fusion)
+    if ragged_tiles.find(fusion, extent) is not None:
+        _planned(ragged_tiles.stored_by_tiles(fusion), extent)
+        ragged_tiles.store_by_tiles(script)
     problem, options = _planned(fusion, extent)
     axes = problem.axes
     m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
     chosen = options[0] if config is None else _option(problem, config, extent)
-    script = Script(fusion)
     _SimtGemm(script, problem, chosen.config).apply()
     batch = " x ".join(str(extent(axes.extent(p))) for p in axes.batch)
     size = f"{f'{batch} times ' if batch else ''}{m} x {n} x {k}"
@@ -131,7 +138,9 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
         UnsupportedError: see :func:`simt_gemm`; what the scheduling calls refuse is found when the offer is taken.
     """
     check_call(fusion, "simt_gemm", None, SimtGemmConfig)
-    return Offer(_planned(fusion, Sizes(fusion, sizes, target))[1][0].us, partial(simt_gemm, sizes=sizes, target=target))
+    extent = Sizes(fusion, sizes, target)
+    planned = fusion if ragged_tiles.find(fusion, extent) is None else ragged_tiles.stored_by_tiles(fusion)
+    return Offer(_planned(planned, extent)[1][0].us, partial(simt_gemm, sizes=sizes, target=target))
 
 
 def _planned(fusion: Fusion, extent: Sizes) -> tuple[_Problem, list[Option[SimtGemmConfig]]]:
@@ -154,8 +163,6 @@ def _find(fusion: Fusion) -> _Problem:
     found = factors(fusion, expr)
     if found is None:
         raise refuse(fusion, "simt_gemm", f"{result.name} does not sum products of two tensors", "tf.schedulers.reduction")
-    for read in (found.a, found.b):
-        _check_factor(fusion, read, result)
     if not found.make_a_matrix:
         raise refuse(fusion, "simt_gemm", f"{result.name} has no rows or no columns", "tf.schedulers.reduction")
     if max(found.rows) > max(found.columns):
@@ -164,10 +171,11 @@ def _find(fusion: Fusion) -> _Problem:
         if not prove(ge(a.extent, 1), fusion.facts()):
             raise refuse(fusion, "simt_gemm", f"the extent {a.extent} may be 0", "declare it with tf.dim(..., min=1)")
     axes = found.as_matrices(result)
+    are_whole = [_check_factor(fusion, read, result, row, axes) for read, row in ((found.a, axes.m), (found.b, axes.n))]
     widest = max(tv.dtype.itemsize for tv in (result, found.a.tensor, found.b.tensor, *fusion.outputs))
     a, b = (
-        _Factor(r.tensor, place, iteration_position(r.index[-1]) == axes.k, _vector(fusion, r.tensor))
-        for r, place in zip((found.a, found.b), found.places, strict=True)
+        _Factor(r.tensor, place, whole, iteration_position(r.index[-1]) == axes.k, _vector(fusion, r.tensor))
+        for r, place, whole in zip((found.a, found.b), found.places, are_whole, strict=True)
     )
     return _Problem(axes, a, b, min(4, VECTOR_BYTES // widest))
 
@@ -197,15 +205,22 @@ def _contraction(fusion: Fusion) -> Reduction:
     return contraction
 
 
-def _check_factor(fusion: Fusion, read: Read, result: TensorView) -> None:
+def _check_factor(fusion: Fusion, read: Read, result: TensorView, row: int, axes: MatrixAxes) -> bool:
+    """Whether a factor is read at axes of the contraction alone.
+
+    Raises:
+        UnsupportedError: it is computed or read elsewhere, too, or other axes than those of the batch decide where it is read.
+    """
     tv = read.tensor
     positions = [iteration_position(e) for e in read.index]
     if not tv.is_input or len(storage_uses(fusion, tv)) > 1:
         raise refuse(fusion, "simt_gemm", f"the factor {tv.name} is computed, or read elsewhere, too", "make it an input of a fusion of its own")
     known = [p for p in positions if p is not None]
-    whole = all(isinstance(e, Const) if p is None else result.root[p].extent is n for e, p, n in zip(read.index, positions, tv.shape, strict=True))
-    if not whole or len(set(known)) != len(known):
+    whole = at_axes(result, read)
+    is_found = all(w or c for w, c in zip(whole, chosen_by_batch(read, row, axes), strict=True)) and whole[-1]
+    if not is_found or read.valid is not TRUE or len(set(known)) != len(known):
         raise refuse(fusion, "simt_gemm", f"{result.name} reads {tv.name} at [{', '.join(map(str, read.index))}]", "pass slices and reshaped arrays as inputs")
+    return all(whole)
 
 
 def _vector(fusion: Fusion, tv: TensorView) -> int:
@@ -267,6 +282,8 @@ class _SimtGemm:
         self.fusion = script.fusion
         self.problem = problem
         self.config = config
+        self.stored = tuple(dict.fromkeys(tv for out in self.fusion.outputs for tv in made_from(self.fusion, out)))
+        """The outputs, or the parts that they are made of."""
         self.heads = len(problem.axes.batch) + 2
         """Axes on blocks."""
         self.steps = self.heads + len(problem.axes.summed) + 1
@@ -277,10 +294,14 @@ class _SimtGemm:
         script.comment("factors in Shared memory and, from there, in registers; results in registers")
         result = problem.axes.result
         acc = script.new(result, "cache_fork" if result.uses else "cache_before") if result.is_output else result
-        outputs = self.fusion.outputs
-        registers(script, [out for out in outputs if out is not result], [], self._stored())
+        registers(script, [out for out in self.stored if out is not result], [], self._together())
         is_one = problem.a.tensor is problem.b.tensor
-        tiles = [script.new(f.tensor, "cache_after", *([acc, f.position] if is_one else [])) for f in (problem.a, problem.b)]
+        tiles = [
+            script.new(f.tensor, "cache_after", *([acc, f.position] if is_one else [])) if f.is_whole else script.through_view(acc, f.position)
+            for f in (problem.a, problem.b)
+        ]
+        for tile in tiles:
+            script.on(tile).set_memory_type(MemoryType.Shared)
         behind = [e.output for e in needed(self.fusion) if not among(e.output, (acc, *tiles))]
         self._blocks(acc, tiles, behind)  # while the result reads the tiles: their axes are told by these reads, also where both are of one tensor
         factors = [script.new(tile, "cache_after") for tile in tiles]
@@ -295,10 +316,10 @@ class _SimtGemm:
         self._epilogue(acc, behind)
         script.resident_blocks(RESIDENT)
 
-    def _stored(self) -> int:
+    def _together(self) -> int:
         """Elements that a thread stores together."""
         p = self.problem
-        fits = not p.b.is_k_major and all(divides(self._group(p.b), out.shape[-1], self.fusion.facts()) for out in self.fusion.outputs)
+        fits = not p.b.is_k_major and all(divides(self._group(p.b), out.shape[-1], self.fusion.facts()) for out in self.stored)
         return self._group(p.b) if fits else 1
 
     def _group(self, factor: _Factor) -> int:
@@ -358,12 +379,14 @@ class _SimtGemm:
     def _tile(self, tile: TensorView, factor: _Factor) -> None:
         script, c = self.script, self.config
         script.comment(f"{factor.tensor.name}: elements of a tile over all threads")
-        call = script.on(tile).set_memory_type(MemoryType.Shared)
+        call = script.on(tile)
         pad = VECTOR_BYTES // tile.dtype.itemsize
         layout = Spelled(layouts.padded(pad), f"tf.layouts.padded({pad})") if factor.is_k_major else Spelled(layouts.padded(0), "tf.layouts.padded(0)")
         call.set_allocation_domain(layout)
         at = self.steps
-        call.merge(at).split(at, factor.vector).split(at, SIDE * SIDE).split(at + 1, SIDE).bind(at + 1, P.TIDy).bind(at + 2, P.TIDx)
+        for _ in range(len(tile.loop) - at - 1):
+            call.merge(at)
+        call.split(at, factor.vector).split(at, SIDE * SIDE).split(at + 1, SIDE).bind(at + 1, P.TIDy).bind(at + 2, P.TIDx)
         is_async = factor.vector * tile.dtype.itemsize in ASYNC_BYTES
         if is_async:
             call.set_atom(atoms.CP_ASYNC, [at + 3])
@@ -382,11 +405,11 @@ class _SimtGemm:
             self.script.on(tv).bind(last, P.Vectorize)
 
     def _epilogue(self, acc: TensorView, behind: Sequence[TensorView]) -> None:
-        script, heads, stored = self.script, self.heads, self._stored()
+        script, heads = self.script, self.heads
         script.comment("the rest is unrolled; it shares the loops that it can")
         self._unroll(acc, self.steps + 2, 1)
         for tv in behind:
-            self._unroll(tv, heads + 2, stored if tv.is_output else 1)
-        if inner := [tv for tv in behind if not tv.is_output]:
+            self._unroll(tv, heads + 2, self._together() if among(tv, self.stored) else 1)
+        if inner := [tv for tv in behind if not among(tv, self.stored)]:
             script.inline_most(inner)
         script.on(acc).inline_at(heads)  # after what reads it: two of these have its loops in common only if they are inlined into one another

@@ -4,6 +4,9 @@
     consumer   for each tile of this block: for each step of k: wgmma from the slot; then, 64 x 64 at a time, the epilogue in registers,
                stmatrix to a staging slot, TMA store; while that goes on the role that loads is a ring ahead, in the next tile
 
+Where the result is the part of an output that lacks some rows of its tiles, no bulk copy can store a tile: each warp stores the rows that it staged, 16 bytes
+of each thread, those that belong to the part.
+
 Cooperative, the warpgroups of ``consumer`` share each tile by rows; ping-pong, they take tiles in turns: the loop over tiles is split by their
 number, and in ``consumer`` the inner axis is a thread index. In a cluster the blocks compute tiles one above the other, and share one copy of B.
 Loops of all kinds begin with *head* axes: [wave, (turn,) block, (rank)].
@@ -19,9 +22,10 @@ from dataclasses import dataclass, replace
 from taskfuse import tiles
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.expr import Assemble
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Expr, const
-from taskfuse.ir.storage import producers, storage_uses
+from taskfuse.ir.storage import made_from, producers, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -30,9 +34,11 @@ from taskfuse.schedule import layouts
 from taskfuse.schedulers import loads
 from taskfuse.schedulers.config import SPAN, STAGING_SLOTS, STMATRIX, MatmulConfig
 from taskfuse.schedulers.contraction import STAGED_ITEMSIZE, MatrixProduct, Operand
+from taskfuse.schedulers.loads import BULK_BYTES
 from taskfuse.schedulers.promotion import Promotion, grouped
 from taskfuse.schedulers.reduction_epilogue import ProductReductions
 from taskfuse.schedulers.script import Script, Spelled
+from taskfuse.target import WARP
 
 WGMMA_K_BYTES = 32
 FRAGMENT_AXES = 6
@@ -110,12 +116,14 @@ class WarpSpecialized:
             # a sum omits elements past the end of the tensor, and no branch may enclose reads of accumulators
             self.registers.insert(0, script.new(self.result, "cache_after"))
         self.staged: list[tuple[TensorView, TensorView]] = []
+        self.in_bulk: list[TensorView] = []
         self.direct: list[tuple[TensorView, bool]] = []
         for out in product.outputs:
             tv = out.tensor
-            if out.is_bulk:
+            if out.is_staged:
                 staging = script.new(tv, "cache_before")
                 self.staged.append((staging, tv))
+                self.in_bulk += [tv] if out.is_bulk else []
                 tv = staging
             else:
                 self.direct.append((tv, out.is_paired))
@@ -152,10 +160,12 @@ class WarpSpecialized:
         return tv
 
     def _forked(self) -> MatrixProduct:
-        """The product with the outputs that are read apart from what their readers read, which is computed in their place."""
-        product = self.product
+        """The product with the outputs, or their parts, that are read apart from what their readers read, which is computed in their place."""
+        product, fusion = self.product, self.script.fusion
         own = (product.axes.result, *product.epilogue, *(r.tensor for r in product.reductions), *product.finals)
-        forks = {tv: self.script.new(tv, "cache_fork") for tv in self.script.fusion.outputs if tv.uses and among(tv, own)}
+        stored = dict.fromkeys(tv for out in fusion.outputs for tv in made_from(fusion, out))
+        read = [tv for tv in stored if among(tv, own) and any(not isinstance(use, Assemble) for use in tv.uses)]
+        forks = {tv: self.script.new(tv, "cache_fork") for tv in read}
         reductions = tuple(replace(r, tensor=forks.get(r.tensor, r.tensor)) for r in product.reductions)
         behind = {*product.finals, *(r.tensor for r in product.reductions)}
         return replace(
@@ -285,8 +295,26 @@ class WarpSpecialized:
             call.bind(tile[0], P.TIDx)
             call.bind(tile[1], P.Unroll)
             call.set_atom(atoms.STMATRIX_X4, (tile[1] + 1, tile[1] + 2))
-            script.on(out).set_atom(atoms.TMA_STORE, tile)
+            if among(out, self.in_bulk):
+                script.on(out).set_atom(atoms.TMA_STORE, tile)
+            else:
+                self._by_warps(out)
         self.parts.finish()
+        self._share_loops()
+
+    def _by_warps(self, out: TensorView) -> None:
+        """[.., m64, n] of a piece that threads store: [.., warp, rows at once, chunks of 16 bytes, rows one after another, elements of a chunk]."""
+        call, m = self.script.on(out), self.piece + 1
+        chunk = BULK_BYTES // STAGED_ITEMSIZE
+        at_once = WARP * chunk // self.config.columns
+        call.split(m + 1, chunk).split(m, STMATRIX).split(m + 1, at_once).reorder({m + 1: m + 3})
+        for k in range(3):
+            call.bind(m + k, P.TIDx)
+        call.bind(m + 3, P.Unroll)
+        call.bind(m + 4, P.Vectorize)
+
+    def _share_loops(self) -> None:
+        script, p = self.script, self.piece
         script.comment("which loops are shared")
         for tv, _ in self.sources:
             script.on(tv).inline_at(self.head + 1)

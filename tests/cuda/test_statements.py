@@ -139,3 +139,17 @@ def test_a_chaos_build_delays_around_synchronization_alone() -> None:
     assert lines[at - 1] == "delay_at_random(5u, 0);"
     assert lines[at + 1] == "delay_at_random(5u, 1);"
     assert sum(line.startswith("delay_at_random(5u") for line in lines) == 2
+
+
+def test_a_table_is_read_before_a_loop_not_in_each_iteration() -> None:
+    text = """\
+KERNEL k(x: float32[64, 32], t: int32[5] rising 0..64) -> (y: float32[64, 32])
+  GRID (4, 1, 1)  BLOCK (32, 1, 1)
+
+FOR i in clamp(t[blockIdx.x of 5], 0, 64)..clamp(t[blockIdx.x + 1 of 5], 0, 64):
+  y[i, threadIdx.x] = copy(x[i, threadIdx.x])
+"""
+    kernel = parse_kernel(text)
+    (loop,) = [line.strip() for line in emit(kernel, Variant((ArgumentLayout.DENSE,) * 3)).text.split("\n") if "for (int i = " in line and "t[" in line]
+    assert loop.endswith("; i < i_end; ++i) {")
+    assert loop.index("t[blockIdx_x + 1]") < loop.index(";")

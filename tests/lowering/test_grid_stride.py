@@ -407,3 +407,26 @@ def test_tiles_without_rows_run_no_trips() -> None:
     assert skipping[0] is skipping[1]
     assert "+ 1 of 4], 0, 150)" in str(skipping[0].cond)
     assert str(skipping[0].b) == "0"
+
+
+def test_several_outputs_of_the_same_tiles_skip_those_without_rows_too() -> None:
+    with tf.Fusion("grouped") as fusion:
+        a, b = tf.define_tensor((150, 128), dtype=tf.bfloat16), tf.define_tensor((3, 128, 64), dtype=tf.bfloat16)
+        y = tf.grouped_matmul(a, b, tf.table("offsets", 4, 150, rising=True))
+        fusion.add_output(y)
+        fusion.add_output(tf.relu(y))
+    tf.schedulers.matmul(fusion, tf.schedulers.MatmulConfig(128, 64, stages=2, blocks=2))
+    kernel = tf.lower(fusion)
+    skipping = [s.stop for s in walk(kernel) if isinstance(s, For) and isinstance(s.stop, Select) and "upper_bound" in str(s.stop)]
+    assert len(skipping) == 2
+    kernel.verify().require()
+
+
+def test_tiles_that_blocks_take_one_by_one_skip_those_without_rows() -> None:
+    with tf.Fusion("grouped") as fusion:
+        a, b = tf.define_tensor((150, 64)), tf.define_tensor((3, 64, 16))
+        fusion.add_output(tf.grouped_matmul(a, b, tf.table("offsets", 4, 150, rising=True)))
+    tf.schedulers.simt_gemm(fusion, tf.schedulers.SimtGemmConfig(2, 2))
+    kernel = tf.lower(fusion)
+    assert len([s for s in walk(kernel) if isinstance(s, For) and isinstance(s.stop, Select) and "upper_bound" in str(s.stop)]) == 1
+    kernel.verify().require()

@@ -69,6 +69,16 @@ def test_what_is_refused() -> None:
             tf.grouped_matmul(a, tf.define_tensor((tf.dim("G", min=0), 3, 2)), tf.table("none", "G + 1", 8, rising=True))
 
 
+@pytest.mark.parametrize("table", [[0, 5], [0, 0, 1, 1]])
+def test_one_group_and_one_row_take_one_matrix(table: list[int]) -> None:
+    a, b, offsets = arrays(table)
+    fusion = grouped(table[-1], len(table) - 1)
+    (found,) = fusion.evaluate(a, b, offsets)
+    assert (found == np.concatenate([a[s:e] @ m for (s, e), m in zip(pairwise(table), b, strict=True)])).all()
+    assert fusion.outputs[0].ndim == 2
+    assert not any(tv.ndim > 3 for tv in fusion.tensors())
+
+
 @pytest.mark.parametrize("form", ["rows", "blocks"])
 def test_scales(form: str) -> None:
     table, k, n = [0, 70, 70, 200], 256, 136

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 import taskfuse as tf
 from taskfuse.schedulers import MatmulConfig, MatmulKind
-from taskfuse.schedulers.cost import MOST_SIDES, SHAPES, SHARED_TILES, Problem, candidates, estimate, rank
-from taskfuse.target import DEFAULT, SHARED_BYTES
+from taskfuse.schedulers.cost import MOST_SIDES, SHAPES, SHARED_TILES, Problem, candidates, estimate, rank, tile_time
+from taskfuse.schedulers.ragged_tiles import RaggedTiles
+from taskfuse.target import DEFAULT, SHARED_BYTES, TARGETS
 from tests.schedulers.products import Product
 
 EXTENT = st.integers(1, 8192)
@@ -157,3 +158,44 @@ def test_stores_of_single_elements_take_longer() -> None:
     assert (
         estimate(Problem(197, 197, 64, batch=96, staged=0, scattered=1), config).us > estimate(Problem(197, 197, 64, batch=96, staged=0, direct=1), config).us
     )
+
+
+def ragged(groups: int, rows: int, n: int, k: int, size: int = 128) -> Problem:
+    """Of ``groups`` groups of rows, each times a matrix with n contiguous, in tiles of ``size`` rows; threads store them."""
+    tiles = RaggedTiles(groups, rows, size)
+    return Problem(size, n, k, rows // size + groups, columns_contiguous=True, matrices=groups, by_threads=1, ragged=tiles)
+
+
+@pytest.mark.parametrize(
+    ("problem", "tile", "group"),
+    [
+        (ragged(4, 32768, 4096, 7168), (128, 256), 8),
+        (ragged(8, 32768, 7168, 2048), (128, 256), 8),
+        (ragged(32, 8192, 3072, 4096, 256), (256, 128), 1),
+    ],
+)
+def test_ragged_rows(problem: Problem, tile: tuple[int, int], group: int) -> None:
+    """The largest tile, since blocks that do not keep step load rows of their own; the group with which no block has more tiles than it must."""
+    best = rank(replace(problem, target=TARGETS["H100"]))[0]
+    assert ((best.config.tile_m, best.config.tile_n), best.config.group) == (tile, group)
+    assert best.efficiency <= 1
+    others = [problem.waves(replace(best.config, group=g)) for g in (1, 2, 4, 8, 16)]
+    assert best.waves == min(others)
+
+
+def test_matrices_are_read_again_where_several_tiles_of_a_group_are_in_work() -> None:
+    """32 groups of 256 rows: each matrix twice for two tiles of 128 rows, once for one of 256."""
+    h100, config = TARGETS["H100"], MatmulConfig(128, 256, group=1)
+    us = [estimate(replace(ragged(32, 8192, 3072, 4096, m), target=h100), replace(config, tile_m=m, tile_n=32768 // m)) for m in (128, 256)]
+    read = [2 * (8192 * (4096 + 3072) + times * 32 * 3072 * 4096) for times in (2, 1)]
+    assert us[0].bound == "DRAM"
+    assert us[0].us == pytest.approx(2.1 + h100.dram_us(read[0]))
+    assert us[1].us >= 2.1 + h100.dram_us(read[1])
+    assert us[1].us < us[0].us
+
+
+def test_rows_that_threads_store_take_longer() -> None:
+    config, problem = MatmulConfig(128, 256, group=8), ragged(4, 32768, 4096, 7168)
+    times = [tile_time(replace(problem, by_threads=n), config) for n in (0, 1)]
+    assert times[1].epilogue - times[0].epilogue == pytest.approx(4 * 600 * 1.8)
+    assert times[0].products == times[1].products

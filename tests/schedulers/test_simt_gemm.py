@@ -113,3 +113,21 @@ def test_a_result_that_is_read_stays_in_registers() -> None:
         fusion.add_output(tf.exp(c))
         fusion.add_output(c)
     assert "SYNC grid" not in check(fusion, SimtGemmConfig(2, 2))
+
+
+@pytest.mark.parametrize(("rows", "groups"), [(150, 3), (40, 2), (150, 1)])
+def test_ragged_rows(rows: int, groups: int) -> None:
+    with tf.Fusion("ragged") as fusion:
+        a, b = T((rows, 32), name="a"), T((groups, 32, 24), name="b")
+        y = tf.grouped_matmul(a, b, tf.table("offsets", groups + 1, rows, rising=True))
+        fusion.add_output(y)
+        fusion.add_output(tf.relu(y) + T((rows, 1), name="bias"))
+    given = RNG.integers(-4, 5, (rows, 32)), RNG.integers(-4, 5, (groups, 32, 24)), RNG.integers(-4, 5, (rows, 1))
+    table = np.array([0, *([7] * (groups - 1)), rows], np.int32)
+    arguments = [given[0].astype(np.float32), given[1].astype(np.float32), table, given[2].astype(np.float32)]
+    wanted = fusion.evaluate(*arguments)
+    found = tf.schedulers.simt_gemm(fusion, SimtGemmConfig(2, 2))
+    assert ("scatter" in found.code) == (groups > 1)
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    assert all((x == w).all() for x, w in zip(kernel.simulate(*arguments), wanted, strict=True))

@@ -1,0 +1,43 @@
+"""Tiles of ragged rows, counted: as the kernels number, order and deal them."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import taskfuse as tf
+from taskfuse.ir.axes import WORK
+from taskfuse.ir.row_tiles import RowTiles
+from taskfuse.ir.scalar import const, evaluate, sym
+from taskfuse.schedulers.ragged_tiles import RaggedTiles, find
+from taskfuse.schedulers.schedule import Sizes
+from taskfuse.target import DEFAULT
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 5), st.integers(4, 40), st.integers(1, 4), st.integers(1, 2), st.integers(1, 3), st.integers(1, 4), st.integers(1, 5))
+def test_tiles_of_the_block_that_has_most(groups: int, rows: int, size: int, height: int, columns: int, group: int, blocks: int) -> None:
+    offsets = [rows * g // groups for g in range(groups + 1)]
+    tiles = RowTiles(sym("t"), const(groups), const(rows), size)
+    count = rows // size + groups
+    env = {"t": np.array(offsets)}
+    used = [evaluate(tiles.first(const(w)), env) < evaluate(tiles.end(const(w)), env) for w in range(count)]
+    order = tf.tiles.grouped(group, across=True).maps((const(count), const(height), const(columns)))
+    dealt = [0] * blocks
+    for w in range(count * height * columns):
+        dealt[w % blocks] += used[evaluate(order[0], {WORK: w})]
+    found = RaggedTiles(groups, rows, size)
+    assert (found.used, found.most(height, columns, group, blocks)) == (sum(used), max(dealt))
+
+
+def test_what_a_fusion_has() -> None:
+    with tf.Fusion() as fusion:
+        a, b = tf.define_tensor(("M", 64), name="a"), tf.define_tensor((3, 64, 8), name="b")
+        y = tf.matmul(a, b[0])
+    assert find(fusion, Sizes(fusion, {"M": 500}, DEFAULT)) is None
+    with tf.Fusion() as fusion:
+        a = tf.define_tensor((tf.dim("M", min=128), 64), name="a")
+        b = tf.define_tensor((3, 64, 8), name="b")
+        y = tf.grouped_matmul(a, b, tf.table("offsets", 4, "M", rising=True))
+        fusion.add_output(y)
+    assert find(fusion, Sizes(fusion, {"M": 500}, DEFAULT)) == RaggedTiles(3, 500, 128)
+    assert [RaggedTiles(4, 1024, 128).matrices(tiles) for tiles in (1, 3, 4, 100)] == [1, 1, 2, 4]
