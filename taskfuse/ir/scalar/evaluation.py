@@ -257,7 +257,8 @@ def _compile(e: Expr, names: tuple[str, ...]) -> Callable[..., Any]:
 class _Generator:
     """Python source of one expression, for plain integers (conditions are lazy) or for arrays (every shared subexpression is a local).
 
-    Among arrays, plain integers are divided as arrays are, which does not raise: a condition may be false in all lanes where the divisor is 0.
+    Among arrays, plain integers are divided and looked up as arrays are, which does not raise: a condition may be false in all lanes where the divisor is
+    0, or where a table has no such entry.
     """
 
     def __init__(self, names: tuple[str, ...], *, arrays: bool) -> None:
@@ -283,6 +284,10 @@ class _Generator:
         """The source of an operand that is wanted as an integer."""
         text = self.text(e)
         return f"integer({text})" if is_boolean(e) and not isinstance(e, Const) else text
+
+    def place(self, index: Expr) -> str:
+        """The source of an index of a table."""
+        return f"np.asarray({self.number(index)})" if self.arrays else self.number(index)
 
     def text(self, e: Expr) -> str:
         """The source of a node, parenthesized where it is not a name or a call."""
@@ -324,9 +329,9 @@ class _Generator:
             case Table(values, index):
                 name = f"v{len(self.tables)}"
                 self.tables[name] = values
-                return f"lookup({name}, {self.number(index)})"
+                return f"lookup({name}, {self.place(index)})"
             case Element(tensor, index, _, low, high):
-                found = f"element({self.parameters[tensor.name]}, {self.number(index)})"
+                found = f"element({self.parameters[tensor.name]}, {self.place(index)})"
                 least, most = ("np.maximum", "np.minimum") if self.arrays else ("max", "min")
                 return f"{most}({least}({found}, {self.number(low)}), {self.number(high)})"
             case UpperBound(tensor, _, low, high, divisor, step, sought):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskfuse.ir.scalar import Expr, and_, compile_expr, evaluate, free_symbols, gt, is_boolean, lt, ne, not_, or_, select, sym, table
+from taskfuse.ir.scalar import Expr, and_, compile_expr, element, evaluate, free_symbols, gt, is_boolean, lt, ne, not_, or_, select, sym, table
 from tests.ir.scalar.generated import EXPRESSIONS, NAMES, POINTS
 from tests.ir.scalar.nests import S, x, y
 
@@ -38,6 +38,17 @@ def test_compiled_functions_are_cached_and_check_their_arguments() -> None:
     assert compile_expr(3, [])() == 3
     with pytest.raises(ValueError, match=r"^no argument for 'S', 'x'$"):
         compile_expr(x + y * S, ["y"])
+
+
+def test_a_false_condition_on_arrays_keeps_a_look_up_by_plain_integers_from_raising() -> None:
+    """The index is the same in all lanes, and the table has no such entry; with plain integers alone, the condition is asked first."""
+    lanes, tensor = np.arange(4), np.array([7, 8, 9])
+    for found in (element(sym("t"), y, 3, 0, 9), table((7, 8, 9), y)):
+        e = select(lt(x + y, 3), found, 0)
+        run = compile_expr(e, ("t", "x", "y"))
+        assert run(tensor, lanes, 5).tolist() == [0, 0, 0, 0]
+        assert run(tensor, lanes, 1).tolist() == [8, 8, 0, 0]
+        assert run(tensor, 0, 5) == 0
 
 
 def test_a_false_condition_on_arrays_keeps_a_division_of_plain_integers_by_zero_from_raising() -> None:
