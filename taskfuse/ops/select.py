@@ -16,7 +16,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Operand, Read, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, IntLike, and_, eq, le, lt, maximum, prove, wrap
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, IntLike, and_, eq, le, lt, prove, wrap
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import (
@@ -196,7 +196,12 @@ def _cropped(x: TensorView, pairs: list[tuple[Expr, Expr]]) -> tuple[TensorView,
         if not prove(le(gone[0] + gone[1], x.shape[d]), facts):
             raise shape_error("pad", f"widths {before} and {after} take away more elements of dimension {d} of {described(x)} than it provably has", _MIN)
         x = _sliced(x, d, gone[0], x.shape[d] - gone[1])
-    return x, [(maximum(before, 0), maximum(after, 0)) for before, after in pairs]
+    return x, [(_added(before), _added(after)) for before, after in pairs]
+
+
+def _added(width: Expr) -> Expr:
+    """How many elements a width adds: a symbolic one is not negative."""
+    return ZERO if isinstance(width, Const) and width.value < 0 else width
 
 
 def _pairs(x: TensorView, widths: object) -> list[tuple[Expr, Expr]]:

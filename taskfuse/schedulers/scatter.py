@@ -102,7 +102,7 @@ def is_updated(fusion: Fusion, tv: TensorView) -> bool:
 
 
 def _check(fusion: Fusion) -> None:
-    if not any(is_updated(fusion, e.output) for e in needed(fusion)):
+    if not any(isinstance(e, Update) for e in fusion.exprs()):
         raise refuse(fusion, "scatter", f"nothing is sent to {fusion.outputs[0].name}", "tf.compile makes several kernels")
     trial, _ = copy_fusion(fusion)
     recompute_all(Script(trial), trial)

@@ -34,6 +34,7 @@ POSITIONS = ("argmax", "argmin")
 SCANS = ("cumsum", "cumprod", "cummax", "cummin")
 SCANS_EXACT = ("cumsum", "cummax", "cummin")
 FOLDS = ("fold", "decayed_sum")
+WINDOWS = ("avg_pool", "max_pool", "adaptive_avg_pool", "adaptive_max_pool", "interpolate", "ravel", "trace", "dot", "outer", "as_strided", "searchsorted")
 STEPS, STEPS_EXACT = ("fma", "maximum", "minimum", "add", "sub", "mul"), ("maximum", "minimum", "add", "sub")
 COMPOSITES = ("softmax", "layer_norm", "rms_norm", "log_softmax")
 
@@ -142,6 +143,7 @@ class Graph:
             (self._einsum, o.einsums),
             (self._jagged, o.jagged),
             (self._scatter, o.scatters),
+            (self._window, 6 if o.functions else 0),
             (self._cast, 4 if len(o.dtypes) > 1 else 0),
             (self._ternary, 6),
             (self._broadcast, 4 if o.views else 0),
@@ -369,11 +371,36 @@ class Graph:
 
     def _fold(self, x: TensorView) -> TensorView | None:
         """A state that takes a step for each element along an axis."""
-        step = self.chooser.pick(STEPS_EXACT if self.options.exact else STEPS)
+        decays = not self.options.exact and self.chooser.chance(25)
+        step = "fma" if decays else self.chooser.pick(STEPS_EXACT if self.options.exact else STEPS)
         partner = self._partner(x) if step == "fma" else None
         others = [] if step != "fma" else [x if partner is None else partner]
         ndim = max(tv.ndim for tv in (x, *others))
+        if decays:
+            return self._try("decayed_sum", x, *others, axis=self.chooser.integer(0, ndim - 1))
         return self._try("fold", step, x, *others, axis=self.chooser.integer(0, ndim - 1), init=self.chooser.integer(0, 2))
+
+    def _window(self) -> TensorView | None:
+        """Functions of windows along the last axis, and of tensors of one and two dimensions."""
+        x = self._operand()
+        if x.ndim == 0 or x.dtype is bool_:
+            return None
+        name = self.chooser.pick(WINDOWS)
+        match name:
+            case "avg_pool" | "max_pool":
+                return self._try(name, x, [self.chooser.integer(1, 3)], stride=self.chooser.integer(1, 2))
+            case "adaptive_avg_pool" | "adaptive_max_pool" | "interpolate":
+                return self._try(name, x, [self.chooser.integer(1, 4)])
+            case "dot" | "outer":
+                flat = x if x.ndim == 1 else self._try("ravel", x)
+                return None if flat is None or not self._fits(*self.shape(flat) * 2) else self._try(name, flat, flat)
+            case "as_strided":
+                size = self.chooser.integer(1, 2)
+                return self._try(name, x, [size, 2], [self.chooser.integer(0, 2), 1])
+            case "searchsorted":
+                return self._try(name, self._input([self._dims[0]], x.dtype), x)
+            case _:
+                return self._try(name, x)
 
     def _gather(self) -> TensorView | None:
         """A read at the values of another tensor, some of which may be out of range."""
@@ -386,7 +413,9 @@ class Graph:
         shape, places = self.shape(x), self.shape(y)
         if y.ndim == x.ndim and self.chooser.chance(50):
             most = (max(a, b) for d, (a, b) in enumerate(zip(shape, places, strict=True)) if d != at)
-            return self._try("take_along_axis", x, y, at) if self._fits(places[at], *most) else None
+            if not self._fits(places[at], *most):
+                return None
+            return self._try("gather", x, at, y) if self.options.functions and self.chooser.chance(40) else self._try("take_along_axis", x, y, at)
         return self._try("take", x, y, at) if self._fits(*shape[:at], *places, *shape[at + 1 :]) else None
 
     def _scatter(self) -> TensorView | None:
@@ -455,4 +484,4 @@ class Graph:
             if inner is None:
                 return None
             y = self._input([inner, columns], x.dtype)
-        return self._try("matmul", x, y)
+        return self._try("bmm" if x.ndim == y.ndim == 3 and self.options.functions else "matmul", x, y)

@@ -39,7 +39,7 @@ def test_wide_and_narrow_elements_share_vectors() -> None:
 
 def test_registers_are_given_within_partitions() -> None:
     """25 blocks of two warps with 40 registers are not there: a fourth of the registers holds 12 warps."""
-    problem = RowProblem(5, 8192, phases=3, reductions=2, held=((Keep.REGISTERS, 4),))
+    problem = RowProblem(1 << 16, 8192, phases=3, reductions=2, held=((Keep.REGISTERS, 4),))
     config = RowConfig(64, 1, 2, blocks=8, keep=Keep.REGISTERS)
     found = estimate(problem, config)
     assert (found.registers, found.residents) == (48, 20)

@@ -63,8 +63,8 @@ def test_a_definition_that_leads_outside_is_found(monkeypatch: pytest.MonkeyPatc
 
     def check() -> None:
         with tf.Fusion("gathered") as fusion:
-            a, b = tf.define_tensor((5, 3), name="a"), tf.define_tensor((1, 3, 2), name="b")
-            fusion.add_output(tf.grouped_matmul(a, b, tf.table("t", 2, 5, rising=True), tile=2))
+            a, b = tf.define_tensor((5, 3), name="a"), tf.define_tensor((2, 3, 2), name="b")
+            fusion.add_output(tf.grouped_matmul(a, b, tf.table("t", 3, 5, rising=True), tile=2))
         for seed in range(8):
             check_case(fusion_case(fusion, seed=seed), Effort(interleavings=1, orders=0))
 

@@ -9,7 +9,7 @@ import numpy as np
 from taskfuse.check.values.elements import row_major
 from taskfuse.check.values.lanes import ExecutedLanes
 from taskfuse.check.values.matching import chosen, folded, inherited, matches
-from taskfuse.check.values.partials import Fold
+from taskfuse.check.values.partials import Accumulation
 from taskfuse.check.values.state import RunState, points
 from taskfuse.check.values.terms import Bools, Ints, Terms
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -21,7 +21,7 @@ from taskfuse.kir.witness import Accumulate, Iterate, Reduce
 ADD, MUL, FMA, COPY = (ELEMENTWISE[name] for name in ("add", "mul", "fma", "copy"))
 
 
-def reduced(state: RunState, stmt: Compute, fold: Fold, holds: Holds, lanes: ExecutedLanes, operands: list[Terms]) -> Terms | None:
+def reduced(state: RunState, stmt: Compute, fold: Accumulation, holds: Holds, lanes: ExecutedLanes, operands: list[Terms]) -> Terms | None:
     """What a computation for a reduction or a scan gives; ``None`` for one that moves a partial result.
 
     A multiply-add is the body of a sum of products, and the sum, in one.
@@ -43,7 +43,7 @@ def reduced(state: RunState, stmt: Compute, fold: Fold, holds: Holds, lanes: Exe
     return None
 
 
-def _stepped(state: RunState, stmt: Compute, fold: Fold, rule: Iterate, holds: Holds, lanes: ExecutedLanes, operands: list[Terms]) -> Terms | None:
+def _stepped(state: RunState, stmt: Compute, fold: Accumulation, rule: Iterate, holds: Holds, lanes: ExecutedLanes, operands: list[Terms]) -> Terms | None:
     """The state of a fold behind the step at the point that a statement claims."""
     if holds.content is not Content.TERM:
         return None
@@ -75,11 +75,11 @@ def _stepped(state: RunState, stmt: Compute, fold: Fold, rule: Iterate, holds: H
     return found
 
 
-def _body_is_copy(fold: Fold) -> bool:
+def _body_is_copy(fold: Accumulation) -> bool:
     return isinstance(fold.rule, Accumulate) or (isinstance(fold.rule, Reduce) and fold.rule.body is COPY)
 
 
-def _term(state: RunState, stmt: Compute, fold: Fold, holds: Holds, lanes: ExecutedLanes, operands: list[Terms], op: Elementwise) -> Terms:
+def _term(state: RunState, stmt: Compute, fold: Accumulation, holds: Holds, lanes: ExecutedLanes, operands: list[Terms], op: Elementwise) -> Terms:
     """The term of a reduction at the point that a statement claims: what it makes of its operands, compared with the body."""
     tensor, n = fold.tensor, len(lanes)
     rule = fold.rule
@@ -113,7 +113,7 @@ def _at_points(
     lanes: ExecutedLanes,
     operands: Sequence[Terms],
     expected: Sequence[Terms],
-    fold: Fold,
+    fold: Accumulation,
     good: Bools,
     inside: Bools,
     places: Ints,
@@ -138,7 +138,7 @@ def _at_points(
     return found
 
 
-def _combined(state: RunState, stmt: Compute, fold: Fold, lanes: ExecutedLanes, left: Terms, right: Terms) -> Terms:
+def _combined(state: RunState, stmt: Compute, fold: Accumulation, lanes: ExecutedLanes, left: Terms, right: Terms) -> Terms:
     """Two partial results joined."""
     n = len(lanes)
     if stmt.dtype is not fold.dtype:

@@ -12,7 +12,7 @@ from taskfuse.check.values.combining import reduced
 from taskfuse.check.values.elements import MOVES, Tensor
 from taskfuse.check.values.lanes import ExecutedLanes
 from taskfuse.check.values.matching import chosen, claimed, folded, inherited, matches
-from taskfuse.check.values.partials import Fold
+from taskfuse.check.values.partials import Accumulation
 from taskfuse.check.values.state import NUMBERS, RunState, points
 from taskfuse.check.values.terms import WRONG, Terms, converted, is_constant
 from taskfuse.kir.nodes import Compute
@@ -52,7 +52,7 @@ def _is_copy(state: RunState, tensor: Tensor, rule: Apply) -> bool:
     return rule.op in MOVES and all(o is tensor.dtype for o in (rule.dtype, *map(state.elements.operand_dtype, rule.operands)))
 
 
-def _moved(state: RunState, stmt: Compute, lanes: ExecutedLanes, term: Terms, fold: Fold | None = None) -> Terms:
+def _moved(state: RunState, stmt: Compute, lanes: ExecutedLanes, term: Terms, fold: Accumulation | None = None) -> Terms:
     """A term as it is, converted if it is a constant; a complete result of ``fold`` is the element that it is of."""
     if fold is not None and stmt.holds is not None:
         places, inside = claimed(state, stmt.holds, fold.tensor, lanes)

@@ -48,8 +48,8 @@ class Leaves:
     each: int = 1
 
 
-class Fold:
-    """A reduction or a scan at given extents.
+class Accumulation:
+    """A reduction, a scan or a fold at given extents.
 
     Attributes:
         part, body: the tags of its partial results, and of single terms.
@@ -72,12 +72,17 @@ class Fold:
         self.is_signed_zero = isinstance(rule, Reduce) and is_signed_zero(rule)
         self.start = np.uint64(0) if self.initial == self.neutral else np.uint64(rng.integers(0, 2**64, dtype=np.uint64))
 
+    @property
+    def is_idempotent(self) -> bool:
+        """True if a point may be taken any number of times."""
+        return self.combine is not None and self.combine.idempotent
+
     def absorbs(self, data: Ints) -> Bools:
         """Of which constants of its dtype the initial value takes nothing on: it may be combined with them any number of times, wherever it is itself.
 
         Equal numbers with other bits (two zeros) are not among them.
         """
-        if self.combine is None or not self.combine.idempotent:
+        if self.combine is None or not self.is_idempotent:
             return np.zeros(data.shape, np.bool_)
         given, initial = numbers(data, self.dtype), numbers(np.full(data.shape, self.initial), self.dtype)
         with np.errstate(all="ignore"):
@@ -181,10 +186,10 @@ class PartialNodes:
 
     def __init__(self, elements: Elements) -> None:
         self.elements = elements
-        self.folds: dict[int, Fold] = {}
+        self.folds: dict[int, Accumulation] = {}
         for t in elements.tensors.values():
             if t.definition is not None and isinstance(t.definition.rule, Reduce | Accumulate | Iterate):
-                self.folds[t.number] = Fold(elements, t, t.definition.rule)
+                self.folds[t.number] = Accumulation(elements, t, t.definition.rule)
         self.sums: Words = np.zeros(1024, np.uint64)
         self._left: Ints = np.zeros(1024, np.int64)
         self._right: Ints = np.zeros(1024, np.int64)
@@ -210,7 +215,7 @@ class PartialNodes:
         """The joins of nodes, two by two."""
         return self._new(self.sums[left] + self.sums[right], left, right)
 
-    def start(self, fold: Fold) -> int:
+    def start(self, fold: Accumulation) -> int:
         """The node of an initial value."""
         if fold.start == 0:
             return 0
@@ -220,7 +225,7 @@ class PartialNodes:
             self._starts[number] = int(self.leaves(np.full(1, fold.start), leaf)[0])
         return self._starts[number]
 
-    def nodes(self, fold: Fold, terms: Terms, threads: Ints | None = None, stmt: Stmt | None = None) -> tuple[Ints, Bools]:
+    def nodes(self, fold: Accumulation, terms: Terms, threads: Ints | None = None, stmt: Stmt | None = None) -> tuple[Ints, Bools]:
         """Terms as partial results of a fold, of its compute dtype: the node of each, and which are one. ``threads``: those that execute ``stmt``."""
         node, known = np.zeros(len(terms), np.int64), terms.tag == fold.part
         node[known] = terms.data[known]
@@ -238,15 +243,15 @@ class PartialNodes:
             known = known | initial | neutral
         return node, known | bodies
 
-    def is_complete(self, fold: Fold, nodes: Ints, elements: Ints) -> Bools:
+    def is_complete(self, fold: Accumulation, nodes: Ints, elements: Ints) -> Bools:
         """Which nodes have exactly the points of which elements."""
         found = self.sums[nodes] == fold.complete[elements]
-        if fold.combine is not None and fold.combine.idempotent:
+        if fold.is_idempotent:
             for k in np.flatnonzero(~found).tolist():
                 found[k] = {point for point, _, _ in self.origins(fold, int(nodes[k]))} == fold.domain(int(elements[k])).keys()
         return found
 
-    def origins(self, fold: Fold, node: int) -> list[tuple[int, int, Stmt | None]]:
+    def origins(self, fold: Accumulation, node: int) -> list[tuple[int, int, Stmt | None]]:
         """Each point of a node of a fold, the thread that added it, and its statement: not those that may be left out."""
         found = self._origins(node)
         without = fold.without

@@ -13,7 +13,7 @@ import numpy as np
 
 from taskfuse.check.values.elements import value
 from taskfuse.check.values.lanes import ExecutedLanes
-from taskfuse.check.values.partials import Fold, Leaves, Words
+from taskfuse.check.values.partials import Accumulation, Leaves, Words
 from taskfuse.check.values.state import NUMBERS, RunState
 from taskfuse.check.values.terms import WRONG, Bools, Ints, Terms, constant_tag
 from taskfuse.dtypes import DType
@@ -36,7 +36,7 @@ def multiply(state: RunState, stmt: Mma | Wgmma, lanes: ExecutedLanes, acc: Term
     state.budget.spend(acc.tag.size // 2)
     holds = stmt.holds
     fold = None if holds is None or holds.tensor not in state.elements.tensors else state.fold(holds.tensor)
-    if holds is None or fold is None or not isinstance(fold.rule, Reduce) or (fold.combine.op, fold.rule.body) != (ADD, MUL):
+    if holds is None or fold is None or not isinstance(fold.rule, Reduce) or (fold.rule.combine.op, fold.rule.body) != (ADD, MUL):
         return state.wrong(stmt, lanes.role, threads, lambda k: "multiplies what no definition says").reshape(groups, m, n)
     k: int = a.tag.shape[2]
     tile: dict[str, Ints] = {}
@@ -135,7 +135,7 @@ def _zero(held: Terms, dtype: DType) -> Bools:
     return (held.tag == constant_tag(dtype)) & (held.data == 0)
 
 
-def _terms(fold: Fold, index: list[Ints], good: Bools, neutral: Bools, shape: tuple[int, int, int, int]) -> tuple[Words, Bools | None]:
+def _terms(fold: Accumulation, index: list[Ints], good: Bools, neutral: Bools, shape: tuple[int, int, int, int]) -> tuple[Words, Bools | None]:
     """For each accumulator the sum of the numbers of its good terms' points; and which terms are neither good nor neutral (``None``: no one is)."""
     words = [w[np.clip(at, 0, max(0, len(w) - 1))] if len(w) else np.zeros(at.shape, np.uint64) for w, at in zip(fold.words, index, strict=True)]
     one: Words = np.ones((1, 1, 1, 1), np.uint64)
@@ -168,7 +168,7 @@ def _reasons(
     state: RunState,
     stmt: Mma | Wgmma,
     lanes: ExecutedLanes,
-    fold: Fold,
+    fold: Accumulation,
     index: list[Ints],
     held: tuple[Terms, Terms],
     expected: tuple[Terms, Terms],

@@ -12,7 +12,7 @@ from taskfuse.check.refuted import Refuted, WorkBudget
 from taskfuse.check.values.cells import Cells, CellStore
 from taskfuse.check.values.elements import Elements
 from taskfuse.check.values.lanes import ExecutedLanes, ExecutedLaunch
-from taskfuse.check.values.partials import INITIAL, Fold, PartialNodes
+from taskfuse.check.values.partials import INITIAL, Accumulation, PartialNodes
 from taskfuse.check.values.sent_points import SentPoints
 from taskfuse.check.values.terms import (
     BODY,
@@ -335,7 +335,7 @@ class RunState:
                 return self._points(fold, int(nodes[0]), int(expected.data.flat[0]))
         return f"reads {self.text(held)} where {self.text(expected)} is defined", ()
 
-    def _points(self, fold: Fold, node: int, element: int) -> tuple[str, tuple[str, ...]]:
+    def _points(self, fold: Accumulation, node: int, element: int) -> tuple[str, tuple[str, ...]]:
         """What is wrong with a result: a point that is missing, comes twice, or is of another element."""
         seen: dict[int, list[tuple[int, Stmt | None]]] = {}
         for point, thread, stmt in self.partials.origins(fold, node):
@@ -360,7 +360,7 @@ class RunState:
         often = "twice" if len(seen[point]) == 2 else f"{len(seen[point])} times"
         return f"{name} has {shown(point)} {often}{f': by {threads[0]} and {threads[1]}' if len(threads) > 1 else ''}", by(point)
 
-    def fold(self, name: str) -> Fold | None:
+    def fold(self, name: str) -> Accumulation | None:
         """The reduction or scan of that name."""
         return self.partials.folds.get(self.elements.tensors[name].number)
 

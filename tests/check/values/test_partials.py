@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskfuse.check.values.elements import Elements
-from taskfuse.check.values.partials import INITIAL, Fold, PartialNodes
+from taskfuse.check.values.partials import INITIAL, Accumulation, PartialNodes
 from taskfuse.check.values.terms import Terms, constant, tensor_tag
 from taskfuse.dtypes import float16, float32
 from taskfuse.kir import parse_kernel
@@ -31,12 +31,12 @@ FOR i in 0..3:
 ELEMENTS = Elements(parse_kernel(TEXT), {})
 
 
-def partials() -> tuple[PartialNodes, dict[str, Fold]]:
+def partials() -> tuple[PartialNodes, dict[str, Accumulation]]:
     found = PartialNodes(ELEMENTS)
     return found, {f.tensor.name: f for f in found.folds.values()}
 
 
-def joined(p: PartialNodes, fold: Fold, points: list[int], chance: random.Random) -> int:
+def joined(p: PartialNodes, fold: Accumulation, points: list[int], chance: random.Random) -> int:
     """The node of some terms, joined in any order."""
     nodes, known = p.nodes(fold, Terms(np.full(len(points), fold.body), np.array(points)))
     assert known.all()
@@ -58,9 +58,9 @@ def test_complete_are_those_with_each_point_of_the_element(name: str, points: li
     points = [k % int(np.prod(fold.tensor.space)) for k in points]
     domain = [k for k in fold.domain(element).elements() if k != INITIAL]
     if right:
-        points = domain + [k for k in points if k in domain and fold.combine.idempotent]
+        points = domain + [k for k in points if k in domain and fold.is_idempotent]
     node = joined(p, fold, points, chance)
-    wanted = set(points) == set(domain) if fold.combine.idempotent else Counter(points) == Counter(domain)
+    wanted = set(points) == set(domain) if fold.is_idempotent else Counter(points) == Counter(domain)
     assert p.is_complete(fold, np.array([node]), np.array([element])).tolist() == [wanted]
     assert Counter(k for k, _, _ in p.origins(fold, node) if k != INITIAL) == Counter(points)
 
