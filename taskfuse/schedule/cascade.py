@@ -105,6 +105,8 @@ class _Cascade:
         mine, other = (next(a.extent for a in t.root if a.is_reduction) for t in (tv, first))
         if mine is not other:
             raise call.error(f"{tv.name} reduces {mine} elements, and {first.name} {other}", "give reductions of one axis")
+        if tv.fusion is not self.fusion:
+            raise call.error(f"{tv.name} and {first.name} belong to two fusions")
         call.check_not_inlined()
         return expr
 
@@ -119,6 +121,10 @@ class _Cascade:
 
     def _plan(self, tv: TensorView, earlier: Sequence[TensorView]) -> _Plan:
         call, expr = Call("cascade", tv), self.exprs[tv]
+        later = self.reductions[len(earlier) :]
+        early = next((r for r in later if r is not tv and depends(self.fusion, tv, (r,))), None)
+        if early is not None:
+            raise call.error(f"{tv.name} reads {early.name}, which comes behind it", "give them in an order in which each reads earlier ones")
         reads = [o for o in storage_operands(self.fusion, expr) if isinstance(o, Read)]
         used = [r for r in earlier if any(depends(self.fusion, o.tensor, (r,), [x for x in earlier if x is not r]) for o in reads)]
         self._trace(tv, earlier)
@@ -133,7 +139,10 @@ class _Cascade:
                 reason = f"how the terms of {tv.name} change with {r.name} is not one factor for all of them"
                 raise call.error(reason, "a sum may read a maximum through differences and exp, and another sum as a factor")
             found[r] = repair
-        tops = [r for r in used if self.exprs[r].combine.name in ("maximum", "minimum")]
+        tops = [r for r in used if self._is_top(r)]
+        wrong = next((r for r in tops if self.exprs[r].init.value != self.exprs[r].combine.neutral(r.dtype)), None)
+        if wrong is not None:
+            raise call.error(f"{wrong.name} starts with {self.exprs[wrong].init.value}, which is not neutral")
         if len(tops) > 1:
             raise call.error(f"{tv.name} reads two of them that have no value yet while it is summed, {tops[0].name} and {tops[1].name}")
         other = next((r for r in used if not among(r, tops) and self.exprs[r].combine.name != "add"), None)
@@ -141,8 +150,12 @@ class _Cascade:
             raise call.error(f"{tv.name} reads {other.name}, which is neither a maximum, a minimum nor a sum")
         return _Plan(tv, *((tops[0], found[tops[0]]) if tops else (None, None)), {r: found[r] for r in used if not among(r, tops)})
 
+    def _is_top(self, tv: TensorView) -> bool:
+        return self.exprs[tv].combine.name in ("maximum", "minimum")
+
     def _repair(self, tv: TensorView, source: TensorView, others: Sequence[TensorView]) -> Repair | None:
-        repairs = Repairs(self.fusion, source, others)
+        """A maximum may be read as a term, as it is infinite and zero at times; a sum as a factor, which waits for its value."""
+        repairs = Repairs(self.fusion, source, others, as_factor=not self._is_top(source))
         found = [repairs.of_operand(o) for o in storage_operands(self.fusion, self.exprs[tv])]
         known = [f for f in found if f is not None]
         return product_of(known) if len(known) == len(found) else None
@@ -198,7 +211,7 @@ class _Cascade:
         if plan.factors:
             self.made.append(made)
             self._factored(plan, walk)
-        if any((r, tv) in self._index for r in self.reductions) and expr.combine.name in ("maximum", "minimum"):
+        if any((r, tv) in self._index for r in self.reductions) and self._is_top(tv):
             self._run(tv, expr, part, k)
 
     def _part(self, tv: TensorView, expr: Reduction) -> TensorView:
@@ -282,24 +295,29 @@ class _Cascade:
         last = len(shape) - 1
         for found, is_exclusive in ((self.running, False), (self.before, True)):
             found[tv] = self._define(Scan(self._new(list(map(axis, shape)), tv), expr.combine, (read,), last, expr.location, is_exclusive))
-        running = Read(self.running[tv], here)
-        nothing = self._pointwise("eq", shape, (running, Literal(expr.combine.neutral(tv.dtype), tv.dtype)), tv, bool_)
-        zero = Literal(0.0 if tv.dtype.is_float else 0, tv.dtype)
-        self.base[tv] = self._pointwise("where", shape, (Read(nothing, here), zero, running), tv, tv.dtype)
+        self.base[tv] = self._base(tv, self.running[tv])
+
+    def _base(self, top: TensorView, running: TensorView) -> TensorView:
+        """What terms are taken with at a running maximum: 0 as long as nothing but -inf has come."""
+        shape, here = running.shape, _point(running.ndim)
+        nothing = self._pointwise("eq", shape, (Read(running, here), Literal(self.exprs[top].combine.neutral(top.dtype), top.dtype)), top, bool_)
+        zero = Literal(0.0 if top.dtype.is_float else 0, top.dtype)
+        return self._pointwise("where", shape, (Read(nothing, here), zero, Read(running, here)), top, top.dtype)
 
     def _decay(self, top: TensorView, repair: Repair) -> TensorView:
-        """The factor by which sums change with the running maximum: 1 where it does not grow."""
+        """The factor by which sums change with the running maximum: 1 where it does not grow, and finite, as a sum of no terms is 0."""
+        wide = top.dtype.compute
         shape = list(self.running[top].shape)
         here = _point(len(shape))
-        before, running = Read(self.before[top], here), Read(self.running[top], here)
+        before, running = Read(self._base(top, self.before[top]), here), Read(self.base[top], here)
 
         def emit(name: str, *operands: Operand) -> Operand:
-            return Read(self._pointwise(name, shape, operands, top, top.dtype), here)
+            return Read(self._pointwise(name, shape, operands, top, wide), here)
 
         assert repair.factor is not None
-        factor = repair.factor(before, running, emit)
+        factor = emit("minimum", repair.factor(before, running, emit), Literal(float(wide.max_value), wide))
         same = self._pointwise("eq", shape, (before, running), top, bool_)
-        return self._pointwise("where", shape, (Read(same, here), Literal(1.0, top.dtype), factor), top, top.dtype)
+        return self._pointwise("where", shape, (Read(same, here), Literal(1.0, wide), factor), top, wide)
 
     def _factored(self, plan: _Plan, walk: TensorView) -> None:
         """The sum that was taken without its factors, multiplied by them."""

@@ -42,12 +42,17 @@ FREE = Repair(is_free=True)
 
 
 class Repairs:
-    """The repairs of values for the change of one reduction, while others do not change."""
+    """The repairs of values for the change of one reduction, while others do not change.
 
-    def __init__(self, fusion: Fusion, reduction: TensorView, others: Collection[TensorView] = ()) -> None:
+    Args:
+        as_factor: it may be read as a factor, not as a term: the quotient of two of its values is known, and not their difference.
+    """
+
+    def __init__(self, fusion: Fusion, reduction: TensorView, others: Collection[TensorView] = (), *, as_factor: bool = False) -> None:
         self.fusion = fusion
         self.reduction = reduction
         self.others = others
+        self.as_factor = as_factor
         self._known: dict[TensorView, Repair | None] = {}
 
     def of_operand(self, operand: Operand) -> Repair | None:
@@ -61,7 +66,9 @@ class Repairs:
     def of(self, tv: TensorView) -> Repair | None:
         """The repair of a tensor's elements."""
         if tv is self.reduction:
-            return Repair(lambda old, new, emit: emit("sub", new, old), lambda old, new, emit: emit("div", new, old))
+            if self.as_factor:
+                return Repair(factor=lambda old, new, emit: emit("div", new, old))
+            return Repair(added=lambda old, new, emit: emit("sub", new, old))
         if tv not in self._known:
             self._known[tv] = self._of_tensor(tv)
         return self._known[tv]

@@ -136,6 +136,29 @@ def test_chunks_of_nothing_but_minus_infinity(chunk: int) -> None:
     assert found[3] == -inf
 
 
+@pytest.mark.parametrize("low", [-1000.0, -3e4])
+def test_a_masked_chunk_in_front_of_small_elements(low: float) -> None:
+    """The factor from 0, which stands for nothing, to such a maximum is past the end of floats; there is nothing to multiply."""
+    fusion, (top, total) = logsumexp()
+    tf.cascade([top, total], 4)
+    x = np.array([[-np.inf] * 4 + [low, low, -np.inf, low]], np.float32)
+    np.testing.assert_allclose(fusion.evaluate(x)[0], low + np.log(3), rtol=1e-6)
+
+
+def test_terms_that_do_not_vanish_where_the_maximum_is_of_nothing() -> None:
+    """They are of another tensor than the maximum: those in front of its first finite element count."""
+    with tf.Fusion() as fusion:
+        x, z = tf.define_tensor(["M", "N"]), tf.define_tensor(["M", "N"])
+        top = tf.max(x, axis=1)
+        total = tf.sum(tf.exp(z - tf.expand_dims(top, 1)), axis=1)
+        fusion.add_output(total)
+    x = np.array([[-np.inf, -np.inf, -np.inf, 2.0, 1.0]], np.float32)
+    z = np.array([[1.0, 2.0, 0.5, -1.0, 3.0]], np.float32)
+    (wanted,) = fusion.evaluate(x, z)
+    tf.cascade([top, total], 2)
+    np.testing.assert_allclose(fusion.evaluate(x, z)[0], wanted, rtol=1e-6)
+
+
 def test_large_logits() -> None:
     """A maximum that grows by far in the last chunk takes nothing with it."""
     fusion, (top, total) = logsumexp()
@@ -160,6 +183,9 @@ def test_refusals() -> None:
     unknown = "is not one factor for all of them"
     assert unknown in refusal(lambda x: over(x, lambda x, r: x + r))
     assert unknown in refusal(lambda x: over(x, lambda x, r: tf.sigmoid(x - r)))
+    assert unknown in refusal(lambda x: over(x, lambda x, r: x / r))  # a maximum of 0, or of nothing, is no factor
+    assert unknown in refusal(lambda x: [a := tf.sum(x, axis=1), tf.sum(tf.exp(x - tf.expand_dims(a, 1)), axis=1)])  # nor a sum a term
+    assert "which comes behind it" in refusal(lambda x: over(x, lambda x, r: tf.exp(x - r))[::-1])
     assert "is not elementwise" in refusal(lambda x: over(x, lambda x, r: tf.cumsum(x - r, 1)))
     assert "is not a reduction" in refusal(lambda x: [x])
     assert "give the reductions of one axis" in refusal(lambda x: [])

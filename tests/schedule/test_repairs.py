@@ -23,8 +23,12 @@ REPAIRED: dict[str, Term] = {
     "quotient": lambda x, r: x / tf.exp(r),
     "masked": lambda x, r: tf.where(x > 0.2, tf.exp(x - r), 0.0),
     "divided": lambda x, r: tf.exp((x - r) / 2.0),
-    "factor": lambda x, r: x / r,
     "fused": lambda x, r: tf.exp(tf.fma(r, -1.0, x)),
+}
+FACTORS: dict[str, Term] = {
+    "factor": lambda x, r: x * r,
+    "divisor": lambda x, r: -x / r,
+    "both": lambda x, r: r * tf.exp(x) / (r * r),
 }
 UNKNOWN: dict[str, Term] = {
     "sum": lambda x, r: x + r,
@@ -32,15 +36,17 @@ UNKNOWN: dict[str, Term] = {
     "sigmoid": lambda x, r: tf.sigmoid(x - r),
     "scaled by x": lambda x, r: tf.exp((x - r) * x),
     "condition": lambda x, r: tf.where(x > r, x, 0.0),
+    "quotient of terms": lambda x, r: x / r,
 }
 
 
-@pytest.mark.parametrize("name", REPAIRED)
+@pytest.mark.parametrize("name", [*REPAIRED, *FACTORS])
 def test_the_factor_makes_one_term_of_the_other(name: str) -> None:
     with tf.Fusion() as fusion:
         x, old, new = (tf.define_tensor(["N"], name=n) for n in ("x", "old", "new"))
-        before, after = REPAIRED[name](x, old), REPAIRED[name](x, new)
-        repair = Repairs(fusion, old).of(before)
+        term = (REPAIRED | FACTORS)[name]
+        before, after = term(x, old), term(x, new)
+        repair = Repairs(fusion, old, as_factor=name in FACTORS).of(before)
         assert repair is not None
         assert repair.factor is not None
 

@@ -3,6 +3,7 @@
 import re
 import warnings
 from collections.abc import Callable
+
 import numpy as np
 import pytest
 
