@@ -25,7 +25,7 @@ from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.location import caller
 from taskfuse.schedule.caching import join_task
 from taskfuse.schedule.call import Call
-from taskfuse.schedule.repairs import Repair, Repairs, depends, product_of
+from taskfuse.schedule.repairs import Emit, Repair, Repairs, depends, product_of
 
 COPY, MUL = ELEMENTWISE["copy"], ELEMENTWISE["mul"]
 
@@ -33,7 +33,7 @@ COPY, MUL = ELEMENTWISE["copy"], ELEMENTWISE["mul"]
 def cascade(reductions: Sequence[object], chunk: object) -> tuple[TensorView, ...]:
     """Make one walk of several reductions along one axis; the results stay those tensors, each computed behind the last chunk.
 
-    Rounding moves: a sum is multiplied when the running maximum grows. A row of nothing but -inf has sums of 0, where the math has NaN.
+    Rounding moves: a sum is multiplied when the running maximum grows. Where a maximum is -inf, a sum may be 0 or finite, where the math has NaN or infinity.
 
     Args:
         reductions: in an order in which each reads earlier ones only. Each reduces one axis, of the same extent, and has no schedule. Sums may read maxima
@@ -140,6 +140,8 @@ class _Cascade:
                 raise call.error(reason, "a sum may read a maximum through differences and exp, and another sum as a factor")
             found[r] = repair
         tops = [r for r in used if self._is_top(r)]
+        if any(not r.dtype.is_float for r in tops):
+            raise call.error(f"{tv.name} reads a maximum or a minimum of integers", "cast what is reduced to a float")
         wrong = next((r for r in tops if self.exprs[r].init.value != self.exprs[r].combine.neutral(r.dtype)), None)
         if wrong is not None:
             raise call.error(f"{wrong.name} starts with {self.exprs[wrong].init.value}, which is not neutral")
@@ -196,7 +198,8 @@ class _Cascade:
         expr, k = self.exprs[tv], self.axes[tv]
         part = self._part(tv, expr)
         root = [axis(self.chunks, AxisKind.REDUCTION) if p == k else a for p, a in enumerate(tv.root)]
-        if plan.factors:
+        is_finished = plan.top is not None or bool(plan.factors)
+        if is_finished:
             walk = self._new([axis(a.extent, a.kind) for a in root], tv)
         else:
             walk = tv
@@ -208,9 +211,9 @@ class _Cascade:
         else:
             decay = Read(self._decay(plan.top, plan.repair), (*self._index[tv, plan.top], iteration_symbol(k)))
             made = self.fusion.define(Fold(walk, ELEMENTWISE["fma"], (decay, read), k, expr.init, expr.location))
-        if plan.factors:
+        if is_finished:
             self.made.append(made)
-            self._factored(plan, walk)
+            self._finish(plan, walk)
         if any((r, tv) in self._index for r in self.reductions) and self._is_top(tv):
             self._run(tv, expr, part, k)
 
@@ -319,8 +322,8 @@ class _Cascade:
         same = self._pointwise("eq", shape, (before, running), top, bool_)
         return self._pointwise("where", shape, (Read(same, here), Literal(1.0, wide), factor), top, wide)
 
-    def _factored(self, plan: _Plan, walk: TensorView) -> None:
-        """The sum that was taken without its factors, multiplied by them."""
+    def _finish(self, plan: _Plan, walk: TensorView) -> None:
+        """The sum that was taken without its factors, multiplied by them; and by the repair for a maximum of nothing, as its terms were taken with 0."""
         tv, k = plan.tv, self.axes[plan.tv]
         kept = [a for p, a in enumerate(tv.root) if p != k]
         shape = [a.extent for a in kept]
@@ -330,6 +333,8 @@ class _Cascade:
             return Read(self._pointwise(name, shape, operands, tv, tv.dtype), _point(len(shape)))
 
         found: list[Operand] = [Read(walk, _point(len(shape)))]
+        if plan.top is not None and plan.repair is not None:
+            found.append(self._for_nothing(plan, plan.top, plan.repair, at, emit))
         for f, repair in plan.factors.items():
             assert repair.factor is not None
             index = tuple(substitute(e, at) for e in self._index[tv, f])
@@ -339,6 +344,16 @@ class _Cascade:
         tv.root = tuple(kept)
         tv.schedule = TensorSchedule(list(kept))
         self.fusion.define(Pointwise(tv, MUL, tuple(found), self.exprs[tv].location))
+
+    def _for_nothing(self, plan: _Plan, top: TensorView, repair: Repair, at: dict[str, Expr], emit: Emit) -> Operand:
+        """What a sum changes by where its maximum is of nothing but -inf; 1 elsewhere."""
+        wide = plan.tv.dtype
+        last = Read(top, tuple(substitute(e, at) for e in self._index[plan.tv, top]))
+        assert repair.factor is not None
+        factor = emit("minimum", repair.factor(Literal(0.0, top.dtype), last, emit), Literal(float(wide.max_value), wide))
+        shape = [a.extent for a in plan.tv.root if not a.is_reduction]
+        nothing = self._pointwise("eq", shape, (last, Literal(self.exprs[top].combine.neutral(top.dtype), top.dtype)), plan.tv, bool_)
+        return emit("where", Read(nothing, _point(len(shape))), factor, Literal(1.0, wide))
 
     # -- tensors --------------------------------------------------------------------------------------------------------------------
 
@@ -354,7 +369,7 @@ class _Cascade:
 
     def _pointwise(self, name: str, shape: Sequence[Expr], operands: tuple[Operand, ...], like: TensorView, dtype: DType) -> TensorView:
         """A function of tensors of the walk, each element at its own index, or of constants; made once."""
-        key = name, dtype, tuple((o.tensor, o.index) if isinstance(o, Read) else o for o in operands)
+        key = name, dtype, tuple(shape), tuple((o.tensor, o.index) if isinstance(o, Read) else o for o in operands)
         if key not in self._functions:
             self._functions[key] = self._define(Pointwise(self._new(list(map(axis, shape)), like, dtype), ELEMENTWISE[name], operands, caller()))
         return self._functions[key]
