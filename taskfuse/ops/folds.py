@@ -12,6 +12,7 @@ from taskfuse.dtypes import DType, bool_, result_type
 from taskfuse.ir.axes import AxisKind
 from taskfuse.ir.axes import axis as new_axis
 from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.expr import Fold
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
@@ -36,17 +37,17 @@ __all__ = ["decayed_sum", "fold"]
 
 @op(OpKind.SCAN, promoted, torch="", numpy="")
 @axial
-def fold(step: str, *operands: TensorView, axis: int = -1, init: int | float | bool = 0) -> TensorView:
+def fold(step: str, *operands: TensorView, axis: int = -1, init: object = 0) -> TensorView:
     """The last of ``state = step(state, *operands)`` for each index along ``axis`` in order, from ``state = init`` on.
 
     The operands broadcast; the result has their shape without ``axis``, and their promoted dtype.
 
     Args:
         step: the name of an elementwise function of one operand more, whose result has the dtype of its operands: ``"fma"`` is ``state * x + y``.
-        init: what the state is before the first step, and the result if there is none.
+        init: the number that the state is before the first step, and the result if there is none.
 
     Raises:
-        DTypeError: the function does not take the operands' dtype, or gives another one.
+        DTypeError: the function does not take the operands' dtype, or gives another one; ``init`` is not a number of it.
         ShapeError: there is no such function, it takes another number of operands, or ``axis`` is out of range.
     """
     row = ELEMENTWISE.get(step)
@@ -61,6 +62,10 @@ def fold(step: str, *operands: TensorView, axis: int = -1, init: int | float | b
         raise shape_error("fold", f"{step!r} takes the state alone, so nothing says how many steps there are", "give it a tensor")
     wanted = result_type(*(x.dtype for x in tensors))
     wide = wanted.compute
+    if row.rule is DTypeRule.SELECT:
+        raise dtype_error("fold", f"the state would be the condition of {step!r}", "choose between elements before the fold")
+    if not isinstance(init, bool | int | float):
+        raise dtype_error("fold", f"init= is {init!r}, not a number", "a state starts at one number for all elements")
     refused = refusal(row, wide)
     if refused is not None or result_dtype(row, wide) is not wide:
         reason, help = refused or (f"{step!r} of {wide} gives {result_dtype(row, wide)}, which is no state for the next step", "take another function")

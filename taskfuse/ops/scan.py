@@ -13,7 +13,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue, Scan
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
-from taskfuse.ops.build import broadcast_read, cast_tensor, check_tensor, define_pointwise, described, normalize_axis
+from taskfuse.ops.build import broadcast_read, cast_tensor, check_tensor, define_pointwise, described, dtype_error, normalize_axis
 from taskfuse.ops.elementwise import eq, isnan, logical_or, where
 from taskfuse.ops.keywords import axial
 from taskfuse.ops.reduce import accumulated_dtype
@@ -81,8 +81,10 @@ def _scan_with_indices(op: str, combine: str, x: TensorView, axis: int) -> tuple
         return found, _scan(op, "maximum", where(is_extreme, position, 0), place, None)
 
 
-def _scan(op: str, combine: str, x: TensorView, axis: int | None, dtype: DType | None, exclusive: bool = False) -> TensorView:
+def _scan(op: str, combine: str, x: TensorView, axis: int | None, dtype: DType | None, exclusive: object = False) -> TensorView:
     check_tensor(op, x)
+    if not isinstance(exclusive, bool):
+        raise dtype_error(op, f"exclusive= is {exclusive!r}", "give True or False")
     place = 0 if axis is None else normalize_axis(op, axis, x.ndim, described(x))
     wanted = x.dtype if dtype is None else dtype
     location = caller()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from taskfuse.dtypes import DType, bool_
 from taskfuse.errors import ScheduleError
@@ -24,13 +25,13 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.location import caller
 from taskfuse.schedule.caching import join_task
-from taskfuse.schedule.call import Call
+from taskfuse.schedule.call import Call, is_list
 from taskfuse.schedule.repairs import Emit, Repair, Repairs, depends, product_of
 
 COPY, MUL = ELEMENTWISE["copy"], ELEMENTWISE["mul"]
 
 
-def cascade(reductions: Sequence[object], chunk: object) -> tuple[TensorView, ...]:
+def cascade(reductions: object, chunk: object) -> tuple[TensorView, ...]:
     """Make one walk of several reductions along one axis; the results stay those tensors, each computed behind the last chunk.
 
     Rounding moves: a sum is multiplied when the running maximum grows. Where a maximum is -inf, a sum may be 0 or finite, where the math has NaN or infinity.
@@ -47,11 +48,15 @@ def cascade(reductions: Sequence[object], chunk: object) -> tuple[TensorView, ..
     Raises:
         ScheduleError: no walk is known: the message names the reduction and why.
     """
-    given = tuple(tv for tv in reductions if isinstance(tv, TensorView))
-    if not given or len(given) != len(reductions):
+    every = cast("Sequence[object]", reductions) if is_list(reductions) else ()
+    given = tuple(tv for tv in every if isinstance(tv, TensorView))
+    if not given or len(given) != len(every):
         raise ScheduleError(call="cascade", tensor="", reason="no tensors are given", help="give the reductions of one axis", location=caller())
     if not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1:
         raise Call("cascade", given[0]).error(f"a chunk has {chunk!r} elements", "use a positive integer")
+    again = next((tv for k, tv in enumerate(given) if among(tv, given[:k])), None)
+    if again is not None:
+        raise Call("cascade", again).error(f"{again.name} is given twice", "give each reduction once")
     return _Cascade(given, chunk).run()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -103,6 +105,7 @@ def test_the_text_comes_back() -> None:
         ("fma", 1, tf.float32, ShapeError, "takes 3 operands, of which the state is the first; 1 others are given"),
         ("lt", 1, tf.float32, DTypeError, "gives bool, which is no state for the next step"),
         ("exp", 0, tf.float32, ShapeError, "nothing says how many steps there are"),
+        ("where", 2, tf.float32, DTypeError, "the state would be the condition of 'where'"),
         ("bitwise_and", 1, tf.float32, DTypeError, "needs bool or integer operands"),
     ],
 )
@@ -111,6 +114,17 @@ def test_what_is_no_step(step: str, count: int, dtype: tf.DType, error: type[Tas
         x = tf.define_tensor(["N"], dtype=dtype)
         with pytest.raises(error, match=reason):
             tf.fold(step, *[x] * count)
+
+
+def test_a_start_that_is_no_number() -> None:
+    with tf.Fusion(), pytest.raises(DTypeError, match="init= is 'a', not a number"):
+        tf.fold("add", tf.define_tensor(["N"]), init="a")
+
+
+def test_a_scan_is_exclusive_or_not() -> None:
+    wrong: Any = "yes"
+    with tf.Fusion(), pytest.raises(DTypeError, match="cumsum: exclusive= is 'yes'"):
+        tf.cumsum(tf.define_tensor(["N"]), 0, exclusive=wrong)
 
 
 def test_a_fold_is_not_split_over_threads() -> None:

@@ -11,6 +11,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.expr import Fold, Pointwise, Reduction, View
+from tests.testing.ptx.compiled import compared
 
 P = tf.ParallelType
 Made = tuple[tf.Fusion, list[tf.TensorView]]
@@ -109,6 +110,7 @@ def test_attention_is_one_proved_loop() -> None:
     assert str(kernel).count("0..ceildiv(N, 4)") == 1
     assert not [b for b in kernel.buffers if b.memory is not tf.MemoryType.Local]
     np.testing.assert_allclose(kernel.simulate(*args, seed=3)[0], wanted, rtol=2e-5, atol=1e-6)
+    assert compared(kernel).difference is None
 
 
 def test_sums_become_folds_of_the_running_maximum() -> None:
@@ -222,11 +224,11 @@ def test_random_cascades_give_what_the_math_gives_where_that_is_a_number(first: 
             np.testing.assert_allclose(a[is_number], b[is_number], rtol=3e-4, atol=1e-5 * most, err_msg=f"seed {seed}")
 
 
-def refusal(build: Callable[[tf.TensorView], Sequence[tf.TensorView]], chunk: object = 4) -> str:
+def refusal(build: Callable[[tf.TensorView], Sequence[tf.TensorView] | tf.TensorView], chunk: object = 4) -> str:
     with tf.Fusion():
         given = build(tf.define_tensor(["M", "N"], name="x"))
         with pytest.raises(ScheduleError) as caught:
-            tf.cascade(given, chunk)  # type: ignore[arg-type]
+            tf.cascade(given, chunk)
     return str(caught.value)
 
 
@@ -244,6 +246,8 @@ def test_refusals() -> None:
     assert "is not elementwise" in refusal(lambda x: over(x, lambda x, r: tf.cumsum(x - r, 1)))
     assert "is not a reduction" in refusal(lambda x: [x])
     assert "give the reductions of one axis" in refusal(lambda x: [])
+    assert "give the reductions of one axis" in refusal(lambda x: tf.max(x, axis=1))  # one tensor, not a list of them
+    assert "is given twice" in refusal(lambda x: [tf.max(x, axis=1)] * 2)
     assert "a chunk has 0 elements" in refusal(lambda x: [tf.max(x, axis=1)], 0)
     assert "reduces M elements, and" in refusal(lambda x: [tf.max(x, axis=1), tf.max(x, axis=0)])
     assert "is no sum of floats" in refusal(lambda x: [a := tf.max(x, axis=1), tf.max(x - tf.expand_dims(a, 1), axis=1)])

@@ -115,6 +115,12 @@ def test_a_fold_takes_its_steps_in_order() -> None:
     assert finding(FOLD, N=5) == ""
 
 
+def test_operands_of_a_step_may_have_a_narrower_type() -> None:
+    narrow = changed(FOLD, "x: float32[4, N], d: float32[4, N]", "x: bfloat16[4, N], d: float16[4, N]")
+    assert gaps(narrow) == []
+    assert finding(narrow, N=5) == ""
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
