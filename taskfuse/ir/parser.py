@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from taskfuse.errors import FusionError, TaskError
 from taskfuse.ir.axes import Axis, AxisKind, Transform, axis, is_map_symbol, iteration_symbol
 from taskfuse.ir.dims import Dim
-from taskfuse.ir.expr import Assemble, Fold, Gather, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, Update, View
+from taskfuse.ir.expr import Assemble, Fold, Gather, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, Update, View, misplaced_factor
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.grammar import read_fusion
 from taskfuse.ir.scalar import Expr, Token, integers_of, lookups_of, shape_text
@@ -350,7 +350,7 @@ class _Builder:
             case SelectText():
                 return Select(tv, t.value.label, operands(t.value.operands), location)
             case ReductionText():
-                return Reduction(tv, t.value.combine, t.value.body, operands(t.value.operands), t.value.init, location)
+                return self._reduction(t.value, tv, operands, location)
             case ViewText():
                 return View(tv, t.value.label, self._read(t.value.operand, space, above), location)
             case AssembleText():
@@ -381,6 +381,17 @@ class _Builder:
                 return Fold(tv, t.value.step, operands(t.value.operands), axis, t.value.init, location)
             case None:
                 raise AssertionError(tv.name)
+
+    def _reduction(self, text: ReductionText, tv: TensorView, operands: Callable[[Sequence[OperandText]], tuple[Operand, ...]], location: Location) -> Reduction:
+        terms = operands(text.operands)
+        if text.rescaled is None:
+            return Reduction(tv, text.combine, text.body, terms, text.init, location)
+        axis, factor, token = text.rescaled
+        made = Reduction(tv, text.combine, text.body, (*terms, *operands((factor,))), text.init, location, axis)
+        wrong = misplaced_factor(made)
+        if wrong is not None:
+            raise token.error(f"{tv.name} cannot be rescaled along i{axis}: {wrong}")
+        return made
 
     def _operand(self, text: OperandText, space: int, above: set[str], token: Token) -> Operand:
         if not isinstance(text, ReadText):

@@ -17,7 +17,7 @@ from taskfuse.dtypes import DType, bool_
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Fold, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, Select
+from taskfuse.ir.expr import IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, Select
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE, Expr, ceildiv, const, is_multiple, lt, minimum, simplify, substitute
 from taskfuse.ir.storage import storage_operands
@@ -201,37 +201,36 @@ class _Cascade:
     def _rewrite(self, plan: _Plan) -> None:
         tv = plan.tv
         expr, k = self.exprs[tv], self.axes[tv]
-        part = self._part(tv, expr)
-        root = [axis(self.chunks, AxisKind.REDUCTION) if p == k else a for p, a in enumerate(tv.root)]
-        is_finished = plan.top is not None or bool(plan.factors)
-        if is_finished:
-            walk = self._new([axis(a.extent, a.kind) for a in root], tv)
+        if self._is_top(tv) and any((r, tv) in self._index for r in self.reductions):
+            self._run(tv, expr, k)
+            return
+        root, operands = self._by_chunks(tv, expr)
+        if plan.top is not None or plan.factors:
+            walk = self._new(root, tv)
         else:
             walk = tv
-            tv.root = tuple(root)
-            tv.schedule = TensorSchedule(list(root))
-        read = Read(part, _point(len(root)))  # the chunk is where the reduced axis was
-        if plan.top is None or plan.repair is None:
-            made = self.fusion.define(Reduction(walk, expr.combine, COPY, (read,), expr.init, expr.location))
-        else:
-            decay = Read(self._decay(plan.top, plan.repair), (*self._index[tv, plan.top], iteration_symbol(k)))
-            made = self.fusion.define(Fold(walk, ELEMENTWISE["fma"], (decay, read), k, expr.init, expr.location))
-        if is_finished:
+            tv.root = (*tv.root[:k], *root[k : k + 2], *tv.root[k + 1 :])
+            tv.schedule = TensorSchedule(list(tv.root))
+        rescaled = None
+        if plan.top is not None and plan.repair is not None:
+            later = {str(iteration_symbol(p)): iteration_symbol(p + 1) for p in range(k + 1, len(tv.root))}
+            index = tuple(substitute(e, later) for e in self._index[tv, plan.top])
+            operands += (Read(self._decay(plan.top, plan.repair), (*index, iteration_symbol(k))),)
+            rescaled = k
+        made = self.fusion.define(Reduction(walk, expr.combine, expr.body, operands, expr.init, expr.location, rescaled))
+        if walk is not tv:
             self.made.append(made)
             self._finish(plan, walk)
-        if any((r, tv) in self._index for r in self.reductions) and self._is_top(tv):
-            self._run(tv, expr, part, k)
 
-    def _part(self, tv: TensorView, expr: Reduction) -> TensorView:
-        """The reduction of each chunk."""
+    def _by_chunks(self, tv: TensorView, expr: Reduction) -> tuple[list[Axis], tuple[Operand, ...]]:
+        """The iteration space of a reduction with its axis in chunks, and the operands there, which are neutral past the end."""
         k = self.axes[tv]
-        root = [axis(a.extent) for a in tv.root]
-        root[k : k + 1] = [axis(self.chunks), axis(const(self.chunk), AxisKind.REDUCTION)]
+        root = [a if a.is_reduction else axis(a.extent) for a in tv.root]
+        root[k : k + 1] = [axis(self.chunks, AxisKind.REDUCTION), axis(const(self.chunk), AxisKind.REDUCTION)]
         operands = tuple(self._moved(o, k, len(tv.root)) for o in storage_operands(self.fusion, expr))
         if not self.is_whole:
             operands = tuple(self._masked(o, expr, [axis(a.extent) for a in root], k) for o in operands)
-        neutral = Literal(expr.combine.neutral(tv.dtype), tv.dtype)
-        return self._define(Reduction(self._new(root, tv), expr.combine, expr.body, operands, neutral, expr.location))
+        return root, operands
 
     def _masked(self, operand: Operand, expr: Reduction, root: list[Axis], k: int) -> Operand:
         """An operand that is neutral past the end of the axis."""
@@ -295,8 +294,15 @@ class _Cascade:
             self._chunked[tv, place] = self._define(replace(expr, output=self._new(root, tv), operands=operands))
         return self._chunked[tv, place]
 
-    def _run(self, tv: TensorView, expr: Reduction, part: TensorView, k: int) -> None:
-        """The running maximum behind each chunk, that before it, and the one that terms are taken with: 0 as long as nothing but -inf has come."""
+    def _run(self, tv: TensorView, expr: Reduction, k: int) -> None:
+        """The maximum of each chunk, and of all; the running one behind each chunk, that before it, and the one that terms are taken with."""
+        root, operands = self._by_chunks(tv, expr)
+        root[k] = axis(self.chunks)
+        neutral = Literal(expr.combine.neutral(tv.dtype), tv.dtype)
+        part = self._define(Reduction(self._new(root, tv), expr.combine, expr.body, operands, neutral, expr.location))
+        tv.root = tuple(axis(self.chunks, AxisKind.REDUCTION) if p == k else a for p, a in enumerate(tv.root))
+        tv.schedule = TensorSchedule(list(tv.root))
+        self.fusion.define(Reduction(tv, expr.combine, COPY, (Read(part, _point(len(tv.root))),), expr.init, expr.location))
         shape = [*(a.extent for a in tv.logical), self.chunks]
         here = _point(len(shape))
         read = Read(part, (*here[:k], here[-1], *here[k:-1]))

@@ -10,7 +10,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import ScheduleError
-from taskfuse.ir.expr import Fold, Pointwise, Reduction, View
+from taskfuse.ir.expr import Pointwise, Reduction, View
 from tests.testing.ptx.compiled import compared
 
 P = tf.ParallelType
@@ -113,12 +113,12 @@ def test_attention_is_one_proved_loop() -> None:
     assert compared(kernel).difference is None
 
 
-def test_sums_become_folds_of_the_running_maximum() -> None:
+def test_sums_are_rescaled_by_the_running_maximum() -> None:
     fusion, (top, total) = logsumexp()
     tf.cascade([top, total], 8)
     assert isinstance(top.definition, Reduction)
-    assert any(isinstance(e, Fold) for e in fusion.exprs())
-    assert isinstance(total.definition, Pointwise)  # of the fold, and of what a maximum of nothing makes of it
+    assert [e.rescaled for e in fusion.exprs() if isinstance(e, Reduction) and e.rescaled is not None] == [1]
+    assert isinstance(total.definition, Pointwise)  # of that sum, and of what a maximum of nothing makes of it
     assert "scan maximum" in str(fusion)
     assert "exclusive" in str(fusion)
 
