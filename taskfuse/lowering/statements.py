@@ -163,6 +163,8 @@ class Statements:
     def _next_total(self, tv: TensorView, expr: Scan) -> list[PStmt]:
         """One step of a scan: the total so far, and the element that it is."""
         index_map = self.indexer.index_maps.of(tv)
+        if self.tiles.are_computed(tv):
+            index_map = index_map.unguarded()
         ((operand,), _) = self.operands(tv, index_map)
         total = Access(self.accumulator(tv), tuple(index_map.values[a] for a in carried_axes(expr)))
         step = Compute(total, expr.combine.op, (total, operand), tv.dtype.compute)

@@ -229,18 +229,23 @@ class _Cascade:
         root[k : k + 1] = [axis(self.chunks, AxisKind.REDUCTION), axis(const(self.chunk), AxisKind.REDUCTION)]
         operands = tuple(self._moved(o, k, len(tv.root)) for o in storage_operands(self.fusion, expr))
         if not self.is_whole:
-            operands = tuple(self._masked(o, expr, [axis(a.extent) for a in root], k) for o in operands)
+            operands = tuple(self._masked(o, expr, root, k) for o in operands)
         return root, operands
 
-    def _masked(self, operand: Operand, expr: Reduction, root: list[Axis], k: int) -> Operand:
-        """An operand that is neutral past the end of the axis."""
+    def _masked(self, operand: Operand, expr: Reduction, root: Sequence[Axis], k: int) -> Operand:
+        """An operand of a reduction in chunks that is neutral past the end of the axis, of which the chunks are axis ``k`` of the space."""
         if not isinstance(operand, Read) or all({f"i{k}", f"i{k + 1}"}.isdisjoint(e.free) for e in operand.index):
             return operand
         dtype = operand.tensor.dtype
         neutral = expr.combine.neutral(dtype) if expr.body is COPY else 0.0 if dtype.is_float else 0
-        inside = replace(operand, valid=lt(iteration_symbol(k) * self.chunk + iteration_symbol(k + 1), self.extent))
-        made = self._define(Select(self._new(root, operand.tensor), "pad", (inside, Literal(neutral, dtype)), expr.location))
-        return Read(made, _point(len(root)))
+        own = list(dict.fromkeys(p for e in operand.index for p in range(len(root)) if f"i{p}" in e.free))  # in the order of the tensor's axes
+        own += [p for p in (k, k + 1) if p not in own]
+        place: dict[str, Expr] = {f"i{p}": iteration_symbol(n) for n, p in enumerate(own)}
+        inside = lt(iteration_symbol(own.index(k)) * self.chunk + iteration_symbol(own.index(k + 1)), self.extent)
+        facts = self.facts.with_range(f"i{own.index(k)}", 0, self.chunks - 1).with_assumption(inside)
+        there = Read(operand.tensor, tuple(simplify(substitute(e, place), facts) for e in operand.index), inside)
+        made = self._new([axis(root[p].extent) for p in own], operand.tensor)
+        return Read(self._define(Select(made, "pad", (there, Literal(neutral, dtype)), expr.location)), tuple(map(iteration_symbol, own)))
 
     def _moved(self, operand: Operand, along: int | None, rank: int) -> Operand:
         """An operand of a tensor of some rank, as its chunked form reads it."""
@@ -291,6 +296,8 @@ class _Cascade:
             else:
                 root[along : along + 1] = [axis(self.chunks), axis(const(self.chunk))]
             operands = tuple(self._moved(o, along, len(tv.root)) for o in storage_operands(self.fusion, expr))
+            if isinstance(expr, Reduction) and expr.body is MUL and along is not None and not self.is_whole:
+                operands = tuple(self._masked(o, expr, root, along) for o in operands)  # copies of whole tiles fill up with zeros
             self._chunked[tv, place] = self._define(replace(expr, output=self._new(root, tv), operands=operands))
         return self._chunked[tv, place]
 
@@ -345,7 +352,8 @@ class _Cascade:
 
         found: list[Operand] = [Read(walk, _point(len(shape)))]
         if plan.top is not None and plan.repair is not None:
-            found.append(self._for_nothing(plan, plan.top, plan.repair, at, emit))
+            index = tuple(substitute(e, at) for e in self._index[tv, plan.top])
+            found.append(Read(self._for_nothing(plan.top, plan.repair, tv.dtype), index))
         for f, repair in plan.factors.items():
             assert repair.factor is not None
             index = tuple(substitute(e, at) for e in self._index[tv, f])
@@ -356,15 +364,18 @@ class _Cascade:
         tv.schedule = TensorSchedule(list(kept))
         self.fusion.define(Pointwise(tv, MUL, tuple(found), self.exprs[tv].location))
 
-    def _for_nothing(self, plan: _Plan, top: TensorView, repair: Repair, at: dict[str, Expr], emit: Emit) -> Operand:
-        """What a sum changes by where its maximum is of nothing but -inf; 1 elsewhere."""
-        wide = plan.tv.dtype
-        last = Read(top, tuple(substitute(e, at) for e in self._index[plan.tv, top]))
+    def _for_nothing(self, top: TensorView, repair: Repair, wide: DType) -> TensorView:
+        """What a sum changes by where its maximum is of nothing but -inf, of each element of the maximum; 1 elsewhere."""
+        shape = [a.extent for a in top.logical]
+        last = Read(top, _point(len(shape)))
+
+        def emit(name: str, *operands: Operand) -> Operand:
+            return Read(self._pointwise(name, shape, operands, top, wide), _point(len(shape)))
+
         assert repair.factor is not None
         factor = emit("minimum", repair.factor(Literal(0.0, top.dtype), last, emit), Literal(float(wide.max_value), wide))
-        shape = [a.extent for a in plan.tv.root if not a.is_reduction]
-        nothing = self._pointwise("eq", shape, (last, Literal(self.exprs[top].combine.neutral(top.dtype), top.dtype)), plan.tv, bool_)
-        return emit("where", Read(nothing, _point(len(shape))), factor, Literal(1.0, wide))
+        nothing = self._pointwise("eq", shape, (last, Literal(self.exprs[top].combine.neutral(top.dtype), top.dtype)), top, bool_)
+        return self._pointwise("where", shape, (Read(nothing, _point(len(shape))), factor, Literal(1.0, wide)), top, wide)
 
     # -- tensors --------------------------------------------------------------------------------------------------------------------
 
