@@ -1,0 +1,46 @@
+"""Recordings: which launches a call of any executable makes, so that calls after it can make the same ones with other addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from threading import get_ident
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from taskfuse.cuda.launch import Launcher
+    from taskfuse.cuda.launch_plan import LaunchPlan
+
+
+class Recorded(NamedTuple):
+    """One launch.
+
+    Attributes:
+        launcher, plan: what was launched.
+        addresses: of its arrays, inputs then outputs.
+    """
+
+    launcher: Launcher
+    plan: LaunchPlan
+    addresses: tuple[int, ...]
+
+
+active: dict[int, list[Recorded]] = {}
+"""The recordings under way, by thread: empty but for the few calls that are recorded, so that a launch only asks whether it is empty."""
+
+
+@contextmanager
+def recording() -> Generator[list[Recorded]]:
+    """The launches that this thread makes until the end of the block, in their order. Blocks do not nest."""
+    own = active[get_ident()] = []
+    try:
+        yield own
+    finally:
+        del active[get_ident()]
+
+
+def note(launcher: Launcher, plan: LaunchPlan, addresses: Sequence[int]) -> None:
+    """Record a launch, if this thread records."""
+    own = active.get(get_ident())
+    if own is not None:
+        own.append(Recorded(launcher, plan, tuple(addresses)))
