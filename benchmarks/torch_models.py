@@ -3,15 +3,15 @@
     python benchmarks/torch_models.py [NAME ...] [--train] [--dtype bfloat16] [--small] [--host] [--options '{"products": true}'] [--mode reduce-overhead]
 
 Random weights, real widths, two blocks each. *Right* is torch's own rule (``torch._dynamo.utils.same``): as close to the model in float64 as eager is, within
-a factor.
-Times are medians of 20 times of 3 calls between events, taken in turn; *host* is how long the host needs for a call on an idle GPU. ``--host`` runs the reference on the host, for small sizes: no times.
+a factor. Times are medians of 20 times of 3 calls between events, taken in turn; *host* is how long the host needs for a call on an idle GPU.
+``--host`` runs the reference on the host, for small sizes: no times.
 """
 
 from __future__ import annotations
 
 import argparse
-import cProfile
 import copy
+import cProfile
 import json
 import math
 import pstats
