@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from threading import get_ident
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from taskfuse.cuda.launch import Launcher
-    from taskfuse.cuda.launch_plan import LaunchPlan
+from taskfuse.cuda.launch_plan import LaunchPlan
 
 
 class Recorded(NamedTuple):
     """One launch.
 
     Attributes:
-        launcher, plan: what was launched.
+        launcher: the :class:`~taskfuse.cuda.launch.Launcher`, whose module imports this one.
+        plan: what was launched.
         addresses: of its arrays, inputs then outputs.
     """
 
-    launcher: Launcher
+    launcher: Any
     plan: LaunchPlan
     addresses: tuple[int, ...]
 
@@ -39,7 +38,7 @@ def recording() -> Generator[list[Recorded]]:
         del active[get_ident()]
 
 
-def note(launcher: Launcher, plan: LaunchPlan, addresses: Sequence[int]) -> None:
+def note(launcher: Any, plan: LaunchPlan, addresses: Sequence[int]) -> None:
     """Record a launch, if this thread records."""
     own = active.get(get_ident())
     if own is not None:

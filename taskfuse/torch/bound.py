@@ -20,6 +20,7 @@ import torch
 
 from taskfuse.cuda.frame import STREAM_WORD, Frame
 from taskfuse.cuda.recording import Recorded, recording
+from taskfuse.torch.calls import allocator
 
 ALIGNMENT: Final = 16
 """Bytes that decide on the variant of a kernel."""
@@ -29,7 +30,6 @@ MOST: Final = 1024
 """Functions of one fusion of a graph: more sizes and alignments than that are not remembered."""
 
 Call = Callable[..., tuple[Any, ...]]
-Allocator = Callable[[tuple[int, ...], tuple[int, ...], Any], Any]
 
 
 class Site:
@@ -205,17 +205,3 @@ def _launch(k: int, launch: Recorded, places: Sequence[Place], frame: Frame, sco
         lines.append(f"    space{k} = lend{k}(plan{k}, plan{k}.workspace, f{k}, stream)")
     scope |= {f"again{k}": launcher.launch_again, f"plan{k}": plan}
     return [*lines, f"    status = l{k}()", "    if status:", f"        again{k}(plan{k}, f{k}, status)"]
-
-
-def allocator(device: Any) -> Allocator:
-    """What makes tensors of a shape, strides and dtype on a device, by torch's shortest way there is."""
-    try:
-        from torch._C._dynamo import guards
-
-        if device.type == "cuda" and torch.cuda.device_count() == 1:  # it makes them on the current device
-            return guards._empty_strided_cuda
-        if device.type == "cpu":
-            return guards._empty_strided_cpu
-    except (ImportError, AttributeError):
-        pass
-    return lambda shape, strides, dtype: torch.empty_strided(shape, strides, dtype=dtype, device=device)

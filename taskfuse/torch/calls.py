@@ -16,6 +16,8 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from taskfuse.torch.metadata import members
+
 HOMES: dict[str, Any] = {"torch": torch._C._VariableFunctions, "torch.nn": torch._C._nn, "torch.Tensor": torch._C.TensorBase}
 """Where torch has functions of ops."""
 
@@ -44,6 +46,31 @@ class FunctionName:
     def found(self) -> Any:
         """The function."""
         return getattr(HOMES[self.home], self.name)
+
+
+GUARDS: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+"""Where torch has its shortest ways to make tensors and views."""
+
+
+def allocator(device: Any) -> Callable[[tuple[int, ...], tuple[int, ...], Any], Any]:
+    """What makes tensors of a shape, strides and dtype on a device."""
+    known = {"cpu": "_empty_strided_cpu"}
+    if device.type == "cuda" and torch.cuda.device_count() == 1:  # it makes them on the current one
+        known["cuda"] = "_empty_strided_cuda"
+
+    def empty(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
+        return torch.empty_strided(shape, strides, dtype=dtype, device=device)
+
+    return getattr(GUARDS, known.get(device.type, ""), empty)
+
+
+def viewer() -> Callable[[Any, tuple[int, ...], tuple[int, ...], int], Any]:
+    """What makes a view: of a tensor, with a shape and strides, from an element of it on."""
+
+    def view(x: Any, shape: tuple[int, ...], strides: tuple[int, ...], start: int) -> Any:
+        return torch.as_strided(x, shape, strides, x.storage_offset() + start)
+
+    return getattr(GUARDS, "_reinterpret_tensor", view)
 
 
 class _Reached(Exception):
@@ -102,8 +129,7 @@ def _kind(value: Any) -> Any:
     """What the choice among a function's signatures depends on."""
     if isinstance(value, Node):
         return _kind(value.meta.get("val"))
+    name = type(value).__name__
     if isinstance(value, list | tuple):
-        return type(value).__name__, tuple(map(_kind, value))
-    if isinstance(value, torch.Tensor):
-        return "Tensor", value.dim() == 0
-    return type(value).__name__
+        return name, tuple(map(_kind, members(value)))
+    return ("Tensor", value.dim() == 0) if isinstance(value, torch.Tensor) else name

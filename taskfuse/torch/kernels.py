@@ -55,9 +55,12 @@ class Compiled:
             sized: whether a call gives the values of symbols first, on which extents and strides depend.
         """
         if self.how != "kernels" or self.numbers:
-            return (lambda sizes, *args: self(*args)) if sized else self
+            return self._without_sizes if sized else self
         site = Site(self, self.tensors, None if sized else rebind)
         return site.sized if sized else site.fixed
+
+    def _without_sizes(self, sizes: tuple[int, ...], *args: Any) -> tuple[Any, ...]:
+        return self(*args)
 
     def _fitting(self, args: Sequence[Any]) -> list[Any]:
         """The arguments with tensors in the dtypes of the fusion."""

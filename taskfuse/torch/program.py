@@ -17,7 +17,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from taskfuse.torch.aliases import Alias
-from taskfuse.torch.calls import FunctionName, OpName, function_of
+from taskfuse.torch.calls import FunctionName, OpName, function_of, viewer
 from taskfuse.torch.importer import Region
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.metadata import members, meta_of, symbols_of
@@ -44,7 +44,7 @@ class Program:
         return self._run(inputs)
 
     def _made(self) -> Callable[[list[Any]], Any]:
-        scope: dict[str, Any] = {"torch": torch, "operator": operator, "laid": laid, "viewed": _viewer()}
+        scope: dict[str, Any] = {"torch": torch, "operator": operator, "laid": laid, "viewed": viewer()}
         for name, value in self.constants.items():
             match value:
                 case OpName() | FunctionName():
@@ -71,16 +71,6 @@ def laid(y: Any, strides: Sequence[int], dtype: Any) -> Any:
     if all(n == 1 or s == t for n, s, t in zip(y.shape, y.stride(), strides, strict=True)):
         return torch.as_strided(y, y.shape, strides)
     return torch.empty_strided(y.shape, strides, dtype=dtype, device=y.device).copy_(y)
-
-
-def _viewer() -> Callable[..., Any]:
-    """What makes a view: of a tensor, with a shape and strides, from an element on."""
-    try:
-        from torch._C._dynamo.guards import _reinterpret_tensor
-
-        return _reinterpret_tensor
-    except ImportError:
-        return lambda x, shape, strides, start: torch.as_strided(x, shape, strides, x.storage_offset() + start)
 
 
 @dataclass(slots=True)
