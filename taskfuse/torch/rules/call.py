@@ -21,7 +21,7 @@ Made = TensorView | tuple[TensorView | None, ...]
 
 
 @dataclass(slots=True)
-class Call:
+class AtenCall:
     """A call in progress.
 
     Attributes:
@@ -83,7 +83,7 @@ class Call:
             raise Refused(f"{', '.join(sorted(self.passed))}= is not taken")
 
 
-Rule = Callable[[Call], Made]
+Rule = Callable[[AtenCall], Made]
 RULES: dict[str, Rule] = {}
 """What an op is made of, by its name, or by its name and overload, where the table of ops does not say it."""
 
