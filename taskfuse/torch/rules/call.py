@@ -30,7 +30,6 @@ class AtenCall:
         given: every argument of the schema by its name; those not passed have their defaults.
         passed: the names of arguments that differ from their defaults and that no rule has read yet.
         outs: what torch says of the results.
-        views: dtypes and shapes of tensor arguments, by name.
     """
 
     name: str
