@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from taskfuse.cuda.launch_plan import LaunchPlan
 
 
-class Recorded(NamedTuple):
+class RecordedLaunch(NamedTuple):
     """One launch.
 
     Attributes:
@@ -24,12 +24,12 @@ class Recorded(NamedTuple):
     addresses: tuple[int, ...]
 
 
-active: dict[int, list[Recorded]] = {}
+active: dict[int, list[RecordedLaunch]] = {}
 """The recordings under way, by thread: empty but for the few calls that are recorded, so that a launch only asks whether it is empty."""
 
 
 @contextmanager
-def recording() -> Generator[list[Recorded]]:
+def recording() -> Generator[list[RecordedLaunch]]:
     """The launches that this thread makes until the end of the block, in their order. Blocks do not nest."""
     own = active[get_ident()] = []
     try:
@@ -42,4 +42,4 @@ def note(launcher: Any, plan: LaunchPlan, addresses: Sequence[int]) -> None:
     """Record a launch, if this thread records."""
     own = active.get(get_ident())
     if own is not None:
-        own.append(Recorded(launcher, plan, tuple(addresses)))
+        own.append(RecordedLaunch(launcher, plan, tuple(addresses)))

@@ -19,7 +19,7 @@ from typing import Any, Final
 import torch
 
 from taskfuse.cuda.frame import STREAM_WORD, Frame
-from taskfuse.cuda.recording import Recorded, recording
+from taskfuse.cuda.recording import RecordedLaunch, recording
 from taskfuse.torch.calls import allocator
 
 ALIGNMENT: Final = 16
@@ -29,10 +29,10 @@ BLOCK: Final = 256
 MOST: Final = 1024
 """Functions of one fusion of a graph: more sizes and alignments than that are not remembered."""
 
-Call = Callable[..., tuple[Any, ...]]
+BoundCall = Callable[..., tuple[Any, ...]]
 
 
-class Site:
+class CallSite:
     """A fusion of a graph.
 
     Args:
@@ -43,11 +43,11 @@ class Site:
 
     __slots__ = ("_known", "_rebind", "_run", "_tensors")
 
-    def __init__(self, run: Call, tensors: int, rebind: Callable[[Call], None] | None) -> None:
+    def __init__(self, run: BoundCall, tensors: int, rebind: Callable[[BoundCall], None] | None) -> None:
         self._run = run
         self._tensors = tensors
         self._rebind = rebind
-        self._known: dict[Any, Call] = {}
+        self._known: dict[Any, BoundCall] = {}
 
     def fixed(self, *args: Any) -> tuple[Any, ...]:
         """A call of a graph whose extents are known."""
@@ -75,7 +75,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LaunchedArray:
     """Where an array of a launch lies: so many bytes from a name of the source."""
 
     base: str
@@ -85,7 +85,7 @@ class Place:
         return f"{self.base} + {self.offset}" if self.offset else self.base
 
 
-def bound(launches: Sequence[Recorded], args: Sequence[Any], made: Sequence[Any], otherwise: Call) -> Call | None:
+def bound(launches: Sequence[RecordedLaunch], args: Sequence[Any], made: Sequence[Any], otherwise: BoundCall) -> BoundCall | None:
     """A function that makes recorded launches for other tensors; ``None``: there is none.
 
     Args:
@@ -104,11 +104,11 @@ def bound(launches: Sequence[Recorded], args: Sequence[Any], made: Sequence[Any]
         return None
     starts, end = _packed(blocks)
 
-    def place(address: int) -> Place:
+    def place(address: int) -> LaunchedArray:
         for low, high, name in ranges:
             if low <= address < high:
-                return Place(name, address - low)
-        return next(Place("c", start + address - low) for (low, high), start in zip(blocks, starts, strict=True) if low <= address < high)
+                return LaunchedArray(name, address - low)
+        return next(LaunchedArray("c", start + address - low) for (low, high), start in zip(blocks, starts, strict=True) if low <= address < high)
 
     return _written([(launch, tuple(map(place, launch.addresses))) for launch in launches], args, made, end, otherwise)
 
@@ -120,7 +120,7 @@ def _range(x: Any) -> tuple[int, int]:
     return begin, begin + (last + 1) * x.element_size() if x.numel() else begin
 
 
-def _between(launches: Sequence[Recorded], ranges: Sequence[tuple[int, int, str]]) -> list[tuple[int, int]] | None:
+def _between(launches: Sequence[RecordedLaunch], ranges: Sequence[tuple[int, int, str]]) -> list[tuple[int, int]] | None:
     """The bytes of what goes between kernels. ``None``: some is read before it is written, so that it belongs to none of them, or a launch takes nothing."""
     spans: list[tuple[int, int]] = []
     for launcher, plan, addresses in launches:
@@ -153,7 +153,7 @@ def _packed(blocks: Sequence[tuple[int, int]]) -> tuple[list[int], int]:
     return starts, end
 
 
-def _written(launches: Sequence[tuple[Recorded, tuple[Place, ...]]], args: Sequence[Any], made: Sequence[Any], end: int, otherwise: Call) -> Call:
+def _written(launches: Sequence[tuple[RecordedLaunch, tuple[LaunchedArray, ...]]], args: Sequence[Any], made: Sequence[Any], end: int, otherwise: BoundCall) -> BoundCall:
     first = launches[0][0]
     driver = first.launcher.kinds.driver
     device = first.plan.device
@@ -188,11 +188,11 @@ def _written(launches: Sequence[tuple[Recorded, tuple[Place, ...]]], args: Seque
         lines += _launch(k, launch, places, whole[k].frame(), scope)
     lines += ["    frames.append(frame)", f"    return {''.join(f'y{k}, ' for k in range(len(made)))}"]
     exec(compile("\n".join(lines) + "\n", "<taskfuse bound call>", "exec"), scope)
-    call: Call = scope["call"]
+    call: BoundCall = scope["call"]
     return call
 
 
-def _launch(k: int, launch: Recorded, places: Sequence[Place], frame: Frame, scope: dict[str, Any]) -> list[str]:
+def _launch(k: int, launch: RecordedLaunch, places: Sequence[LaunchedArray], frame: Frame, scope: dict[str, Any]) -> list[str]:
     """The lines of one launch."""
     launcher, plan, _ = launch
     lines = [f"    w{k}[{STREAM_WORD}] = stream"]

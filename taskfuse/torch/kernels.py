@@ -15,7 +15,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.scalar import evaluate
 from taskfuse.runtime.executable import Executable
-from taskfuse.torch.bound import Call, Site
+from taskfuse.torch.bound import BoundCall, CallSite
 from taskfuse.torch.metadata import dtype_of, torch_dtype
 from taskfuse.torch.settings import Run
 
@@ -47,7 +47,7 @@ class Compiled:
                 raise
             return self._run(fitting)
 
-    def site(self, rebind: Callable[[Call], None], sized: bool) -> Call:
+    def site(self, rebind: Callable[[BoundCall], None], sized: bool) -> BoundCall:
         """What a graph calls.
 
         Args:
@@ -56,7 +56,7 @@ class Compiled:
         """
         if self.how != "kernels" or self.numbers:
             return self._without_sizes if sized else self
-        site = Site(self, self.tensors, None if sized else rebind)
+        site = CallSite(self, self.tensors, None if sized else rebind)
         return site.sized if sized else site.fixed
 
     def _without_sizes(self, sizes: tuple[int, ...], *args: Any) -> tuple[Any, ...]:

@@ -18,13 +18,13 @@ from torch.fx import Graph, GraphModule, Node
 
 from taskfuse.torch.aliases import Alias
 from taskfuse.torch.calls import FunctionName, OpName, function_of, viewer
-from taskfuse.torch.importer import Region
+from taskfuse.torch.importer import ImportedRegion
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.metadata import members, meta_of, symbols_of
 
 
 @dataclass(slots=True)
-class Program:
+class GraphProgram:
     """A function from a list of tensors and integers, which it empties, to a list of results.
 
     Attributes:
@@ -57,7 +57,7 @@ class Program:
         return scope["run"]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Program, (self.source, self.constants, self.sized)
+        return GraphProgram, (self.source, self.constants, self.sized)
 
     @property
     def fusions(self) -> list[Compiled]:
@@ -76,7 +76,7 @@ def laid(y: Any, strides: Sequence[int], dtype: Any) -> Any:
 @dataclass(slots=True)
 class _Writer:
     gm: GraphModule
-    regions: Mapping[int, Region]
+    regions: Mapping[int, ImportedRegion]
     compiled: Mapping[int, Compiled]
     symbols: Mapping[str, str]
     views: Mapping[Node, Alias]
@@ -226,8 +226,8 @@ def symbol_sources(graph: Graph) -> tuple[dict[str, str], dict[str, Node]]:
 
 
 def written(
-    gm: GraphModule, order: Sequence[Node | int], regions: Mapping[int, Region], compiled: Mapping[int, Compiled], views: Mapping[Node, Alias]
-) -> Program:
+    gm: GraphModule, order: Sequence[Node | int], regions: Mapping[int, ImportedRegion], compiled: Mapping[int, Compiled], views: Mapping[Node, Alias]
+) -> GraphProgram:
     """The program of a graph, in an order that may leave out what only views read."""
     graph = gm.graph
     known, later = symbol_sources(graph)
@@ -267,4 +267,4 @@ def written(
         if k in dropped:
             body.append(f"    del {', '.join(dropped[k])}")
     body.append(f"    return {results}")
-    return Program("\n".join(body) + "\n", writer.constants, frozenset(writer.sized))
+    return GraphProgram("\n".join(body) + "\n", writer.constants, frozenset(writer.sized))

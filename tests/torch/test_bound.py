@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import taskfuse as tf
-from taskfuse.torch.bound import Site, bound
+from taskfuse.torch.bound import CallSite, bound
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.settings import Settings
 from tests.torch.graphs import report
@@ -56,7 +56,7 @@ def test_what_kernels_exchange_is_one_allocation(launches: Watched) -> None:
         c = tf.sin(a)
         fusion.add_output(c * tf.expand_dims(b, 1), name="y")
     run = tf.compile(tf.segment(fusion, [[a], [b], [c, *fusion.outputs]]), backend="cuda", specialize=False)
-    site = Site(run, 1, None)
+    site = CallSite(run, 1, None)
     site.fixed(torch.randn(24, 40))
     for _ in range(2):
         launches.seen.clear()
@@ -119,13 +119,13 @@ def test_arguments_that_overlap_or_are_results_go_the_long_way(launches: Watched
 
     _, run = compiled(lambda x, y: [x * y + 1], torch.randn(32), torch.randn(32))
     memory = torch.randn(48)
-    site = Site(long, 2, None)
+    site = CallSite(long, 2, None)
     for _ in range(3):
         site.fixed(memory[:32], memory[16:])
     for _ in range(3):
         site.fixed(torch.randn(32), torch.randn(32))
     assert len(calls) == 6  # what its first call could not be bound for, is not tried again
-    site = Site(long, 2, None)
+    site = CallSite(long, 2, None)
     for _ in range(3):
         site.fixed(torch.randn(32), torch.randn(32))
     assert len(calls) == 7
