@@ -153,7 +153,9 @@ def _packed(blocks: Sequence[tuple[int, int]]) -> tuple[list[int], int]:
     return starts, end
 
 
-def _written(launches: Sequence[tuple[RecordedLaunch, tuple[LaunchedArray, ...]]], args: Sequence[Any], made: Sequence[Any], end: int, otherwise: BoundCall) -> BoundCall:
+def _written(
+    launches: Sequence[tuple[RecordedLaunch, tuple[LaunchedArray, ...]]], args: Sequence[Any], made: Sequence[Any], end: int, otherwise: BoundCall
+) -> BoundCall:
     first = launches[0][0]
     driver = first.launcher.kinds.driver
     device = first.plan.device
