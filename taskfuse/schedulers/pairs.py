@@ -21,8 +21,9 @@ from taskfuse.ir.scalar import TRUE, ge, is_multiple, prove
 from taskfuse.ir.storage import needed, storage_operands, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.contraction import at_axes, chosen_by_batch
-from taskfuse.schedulers.elementwise import cost, is_aligned
+from taskfuse.schedulers.elementwise import cost, is_aligned, recompute_all
 from taskfuse.schedulers.schedule import refuse
+from taskfuse.schedulers.script import Script
 from taskfuse.target import VECTOR_BYTES
 
 
@@ -65,6 +66,21 @@ class Pairs:
     inner: tuple[TensorView, ...]
     instructions: int
     vector: int
+
+
+def settle(script: Script) -> None:
+    """Have the elementwise tensors of a body computed for each pair: a factor that is converted before it is broadcast, say. A product of two tensors is left
+    alone, since what is computed of its factors is computed once for each element in a kernel of its own.
+
+    Raises:
+        UnsupportedError: that makes too many tensors.
+    """
+    fusion = script.fusion
+    for expr in needed(fusion):
+        reads = storage_reads(fusion, expr)
+        if isinstance(expr, Reduction) and len(reads) == 1 and not reads[0].tensor.is_input and is_aligned(reads[0], expr.output):
+            recompute_all(script, fusion)
+            return
 
 
 def find(fusion: Fusion) -> Pairs:

@@ -24,9 +24,10 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
+from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers import ragged_tiles
 from taskfuse.schedulers.elementwise import divides, registers
-from taskfuse.schedulers.pairs import Factor, Pairs, find
+from taskfuse.schedulers.pairs import Factor, Pairs, find, settle
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
@@ -83,6 +84,7 @@ def simt_gemm(
     if ragged_tiles.find(fusion, extent) is not None:
         _planned(ragged_tiles.stored_by_tiles(fusion), extent)
         ragged_tiles.store_by_tiles(script)
+    settle(script)
     problem, options = _planned(fusion, extent)
     axes = problem.axes
     m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
@@ -102,6 +104,8 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
     check_call(fusion, "simt_gemm", None, SimtGemmConfig)
     extent = Sizes(fusion, sizes, target)
     planned = fusion if ragged_tiles.find(fusion, extent) is None else ragged_tiles.stored_by_tiles(fusion)
+    planned, _ = copy_fusion(planned)
+    settle(Script(planned))
     return Offer(_planned(planned, extent)[1][0].us, partial(simt_gemm, sizes=sizes, target=target))
 
 
@@ -178,23 +182,23 @@ class _SimtGemm:
     def apply(self) -> None:
         script, problem = self.script, self.problem
         script.comment("factors in Shared memory and, from there, in registers; results in registers")
-        result = problem.axes.result
+        result, inner = problem.axes.result, problem.inner
         acc = script.new(result, "cache_fork" if result.uses else "cache_before") if result.is_output else result
         registers(script, [out for out in self.stored if out is not result], [], self._together())
         is_one = problem.a.tensor is problem.b.tensor
+        readers = [acc if f.reader is result else f.reader for f in (problem.a, problem.b)]
         tiles = [
-            script.new(f.tensor, "cache_after", *([acc, f.position] if is_one else []))
-            if f.is_whole
-            else script.through_view(acc if f.reader is result else f.reader, f.position)
-            for f in (problem.a, problem.b)
+            script.new(f.tensor, "cache_after", *([acc, f.position] if is_one else [])) if f.is_whole else script.through_view(reader, f.position)
+            for f, reader in zip((problem.a, problem.b), readers, strict=True)
         ]
         for tile in tiles:
             script.on(tile).set_memory_type(MemoryType.Shared)
-        inner = problem.inner
         behind = [e.output for e in needed(self.fusion) if not among(e.output, (acc, *inner, *tiles))]
-        self._blocks(acc, tiles, behind)  # while the result reads the tiles: their axes are told by these reads, also where both are of one tensor
+        self._blocks(acc, behind)
+        self._propagate(readers, tiles, self.steps)  # while they read the tiles: their axes are told by these reads, also where both are of one tensor
         factors = [script.new(tile, "cache_after") for tile in tiles]
-        self._threads(acc, factors, behind)
+        self._threads(acc, behind)
+        self._propagate(readers, factors, self.steps + 3)
         script.parallelize_like(acc, [*inner, *tiles, *factors, *behind])
         for tile, factor in zip(tiles, (problem.a, problem.b), strict=True):
             self._tile(tile, factor)
@@ -204,6 +208,11 @@ class _SimtGemm:
             script.on(tv).inline_at(self.steps + 3)
         self._epilogue(acc, behind)
         script.resident_blocks(RESIDENT)
+
+    def _propagate(self, readers: Sequence[TensorView], tensors: Sequence[TensorView], position: int) -> None:
+        """Give what is read the first loops of its reader."""
+        for reader in dict.fromkeys(readers):
+            self.script.on(reader).propagate([tv for tv, r in zip(tensors, readers, strict=True) if r is reader], position)
 
     def _together(self) -> int:
         """Elements that a thread stores together."""
@@ -222,7 +231,7 @@ class _SimtGemm:
         width = self.problem.vector if factor.is_k_major else self._group(factor)
         return width if divides(width, factor.tensor.shape[-1], self.fusion.facts()) else 1
 
-    def _blocks(self, acc: TensorView, tiles: Sequence[TensorView], behind: Sequence[TensorView]) -> None:
+    def _blocks(self, acc: TensorView, behind: Sequence[TensorView]) -> None:
         script, p, c = self.script, self.problem, self.config
         script.comment("[batch, row tile, column tile: blocks | others summed, k tile | rows, columns, k]")
         axes = p.axes
@@ -235,17 +244,16 @@ class _SimtGemm:
         call.reorder([*range(m + 1), m + 2, *range(m + 4, last + 3), m + 1, m + 3, last + 3])
         for axis in range(self.heads):
             call.bind(axis, P.BIDx)
-        call.propagate(list(tiles), self.steps)
+        if inner := list(self.problem.inner):
+            call.propagate(inner)
         call.propagate(list(behind), self.heads)
 
-    def _threads(self, acc: TensorView, factors: Sequence[TensorView], behind: Sequence[TensorView]) -> None:
+    def _threads(self, acc: TensorView, behind: Sequence[TensorView]) -> None:
         script, steps = self.script, self.steps
         script.comment("[.. | row, column of threads, k step | rows, columns, k of a thread]")
-        script.on(acc).split(steps + 2, self.problem.vector)
-        self._spread(acc, steps, True)
-        if inner := list(self.problem.inner):
-            script.on(acc).propagate(inner)
-        script.on(acc).propagate(list(factors), steps + 3)
+        for tv in (acc, *self.problem.inner):
+            script.on(tv).split(steps + 2, self.problem.vector)
+            self._spread(tv, steps, True)
         for tv in behind:
             self._spread(tv, self.heads, False)
 
