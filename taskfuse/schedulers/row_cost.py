@@ -53,6 +53,7 @@ class RowProblem:
         loaded, stored: bytes of all inputs and outputs, each counted once; ``None``: of inputs and outputs that have every axis.
         common: bytes of an element, of each input that all rows share, such as weights.
         reductions: results of a row.
+        values: of a row that its elements are computed with: inputs and what is computed of these and of results.
         held: bytes of each element that later phases find in registers, or in Shared memory, by what is kept.
         functions: of each element, such as exponentials, each computed once.
         repeated: those that later phases compute again, by what is kept.
@@ -73,6 +74,7 @@ class RowProblem:
     stored: float | None = None
     common: tuple[int, ...] = ()
     reductions: int = 1
+    values: int = 0
     held: tuple[tuple[Keep, int], ...] = ()
     functions: int = 0
     repeated: tuple[tuple[Keep, int], ...] = ()
@@ -132,7 +134,7 @@ def registers(problem: RowProblem, config: RowConfig) -> int:
     """Registers of a thread that let it hold all that is live, in the phase where that is most.
 
     A row that is kept, or so short that the C++ compiler keeps it: its elements in float32, since the assembler holds what several phases
-    compute of one element rather than to compute it again, and as they were loaded, if that is narrower, beside what is computed at the moment and what other
+    compute of one element rather than to compute it again, and as they were loaded, if that is narrower, or all that is kept of them, beside what is computed at the moment and what other
     blocks found. Else: what is loaded at once, and one vector in float32, before and after an operation. In both, for each of the kept axes'
     elements of a thread, the results of the reductions and the partial result of one.
     """
@@ -146,13 +148,15 @@ def registers(problem: RowProblem, config: RowConfig) -> int:
         is_full = problem.vectors % (config.threads * config.blocks) == 0
         guarded = 0 if is_full or not common else ceil(share * common / 2) + _vector_registers(width, problem.store_bytes)
         narrow = sum(_vector_registers(width, size) for size in problem.loads if size < FULL)  # what is loaded in float32 is not held twice
-        found = guarded + share * (max(width, loaded - narrow) + narrow) + (2 + (config.blocks if config.blocks > 1 else 0)) * problem.results
+        held = _vector_registers(width, problem.bytes_held(Keep.REGISTERS))
+        found = guarded + share * max(max(width, loaded - narrow) + narrow, held) + (2 + (config.blocks if config.blocks > 1 else 0)) * problem.results
     if config.keep is not Keep.REGISTERS:
         loaded += common
         trips = ceil(share / config.unroll)
         together = config.each * config.unroll * (2 if problem.is_constant and 1 < trips <= SHORT_WALK else 1)
         found = max(found, LOOP_REGISTERS + 2 * width + together * loaded)
-    found += BASE_REGISTERS + INPUT_REGISTERS * len(problem.loads) + (problem.reductions * config.each + 1) * problem.results
+    values = max(problem.reductions * config.each, problem.values)
+    found += BASE_REGISTERS + INPUT_REGISTERS * len(problem.loads) + (values + 1) * problem.results
     return ceil(found / STEP_REGISTERS) * STEP_REGISTERS
 
 
