@@ -28,7 +28,7 @@ from taskfuse.target import VECTOR_BYTES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Factor:
+class PairFactor:
     """An input of a body.
 
     Attributes:
@@ -49,7 +49,7 @@ class Factor:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pairs:
+class PairReduction:
     """The contraction of a fusion.
 
     Attributes:
@@ -61,8 +61,8 @@ class Pairs:
     """
 
     axes: MatrixAxes
-    a: Factor
-    b: Factor
+    a: PairFactor
+    b: PairFactor
     inner: tuple[TensorView, ...]
     instructions: int
     vector: int
@@ -83,7 +83,7 @@ def settle(script: Script) -> None:
             return
 
 
-def find(fusion: Fusion) -> Pairs:
+def find(fusion: Fusion) -> PairReduction:
     """The contraction of ``fusion``.
 
     Raises:
@@ -103,12 +103,12 @@ def find(fusion: Fusion) -> Pairs:
     axes = found.as_matrices(result)
     reads = tuple(zip((found.a, found.b), (axes.m, axes.n), readers, found.places, strict=True))
     a, b = (
-        Factor(r.tensor, reader, place, whole and not body, iteration_position(r.index[-1]) == axes.k, _vector(fusion, r.tensor))
+        PairFactor(r.tensor, reader, place, whole and not body, iteration_position(r.index[-1]) == axes.k, _vector(fusion, r.tensor))
         for (r, row, reader, place) in reads
         for whole in [_check_factor(fusion, r, result, row, axes, {e.output for e in (*body, expr)})]
     )
     widest = max(tv.dtype.itemsize for tv in (result, a.tensor, b.tensor, *(e.output for e in body), *fusion.outputs))
-    return Pairs(axes, a, b, tuple(e.output for e in body), _instructions(expr, body), min(4, VECTOR_BYTES // widest))
+    return PairReduction(axes, a, b, tuple(e.output for e in body), _instructions(expr, body), min(4, VECTOR_BYTES // widest))
 
 
 def _contraction(fusion: Fusion) -> tuple[Reduction, tuple[MathExpr, ...]]:

@@ -134,9 +134,9 @@ def registers(problem: RowProblem, config: RowConfig) -> int:
     """Registers of a thread that let it hold all that is live, in the phase where that is most.
 
     A row that is kept, or so short that the C++ compiler keeps it: its elements in float32, since the assembler holds what several phases
-    compute of one element rather than to compute it again, and as they were loaded, if that is narrower, or all that is kept of them, beside what is computed at the moment and what other
-    blocks found. Else: what is loaded at once, and one vector in float32, before and after an operation. In both, for each of the kept axes'
-    elements of a thread, the results of the reductions and the partial result of one.
+    compute of one element rather than to compute it again, and as they were loaded, if that is narrower, or all that is kept of them; beside what
+    is computed at the moment and what other blocks found. Else: what is loaded at once, and one vector in float32, before and after an operation.
+    In both, for each of the kept axes' elements of a thread, the values of a row and the partial result of one.
     """
     width = problem.width
     loaded = sum(_vector_registers(width, size) for size in problem.loads)

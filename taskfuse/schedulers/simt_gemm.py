@@ -27,7 +27,7 @@ from taskfuse.schedule import layouts
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers import ragged_tiles
 from taskfuse.schedulers.elementwise import divides, registers
-from taskfuse.schedulers.pairs import Factor, Pairs, find, settle
+from taskfuse.schedulers.pairs import PairFactor, PairReduction, find, settle
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
@@ -109,7 +109,7 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
     return Offer(_planned(planned, extent)[1][0].us, partial(simt_gemm, sizes=sizes, target=target))
 
 
-def _planned(fusion: Fusion, extent: Sizes) -> tuple[Pairs, list[Option[SimtGemmConfig]]]:
+def _planned(fusion: Fusion, extent: Sizes) -> tuple[PairReduction, list[Option[SimtGemmConfig]]]:
     """The problem, and all parameters with their estimates, the fastest first."""
     problem = find(fusion)
     axes = problem.axes
@@ -129,7 +129,7 @@ def _candidates(itemsize: int, target: Target) -> list[SimtGemmConfig]:
     return [SimtGemmConfig(rows, columns) for (rows, columns), _ in target.products.simt_shares if max(rows, columns) <= most]
 
 
-def _option(problem: Pairs, c: SimtGemmConfig, extent: Sizes) -> Option[SimtGemmConfig]:
+def _option(problem: PairReduction, c: SimtGemmConfig, extent: Sizes) -> Option[SimtGemmConfig]:
     """The option with its time: full waves of blocks at the rate of instructions of pairs, or the bytes of factors and result, whichever is longer."""
     axes = problem.axes
     m, n = (extent(axes.extent(p)) for p in (axes.m, axes.n))
@@ -167,7 +167,7 @@ def simt_us(size: tuple[int, int, int, int], itemsize: int, target: Target) -> f
 class _SimtGemm:
     """The calls."""
 
-    def __init__(self, script: Script, problem: Pairs, config: SimtGemmConfig) -> None:
+    def __init__(self, script: Script, problem: PairReduction, config: SimtGemmConfig) -> None:
         self.script = script
         self.fusion = script.fusion
         self.problem = problem
@@ -220,13 +220,13 @@ class _SimtGemm:
         fits = not p.b.is_k_major and all(divides(self._group(p.b), out.shape[-1], self.fusion.facts()) for out in self.stored)
         return self._group(p.b) if fits else 1
 
-    def _group(self, factor: Factor) -> int:
+    def _group(self, factor: PairFactor) -> int:
         """Rows, or columns, of a thread that lie side by side."""
         if factor.is_k_major:
             return 1
         return min(self.problem.vector, self.config.columns if factor is self.problem.b else self.config.rows)
 
-    def _width(self, factor: Factor) -> int:
+    def _width(self, factor: PairFactor) -> int:
         """Elements that a thread takes together from Shared memory."""
         width = self.problem.vector if factor.is_k_major else self._group(factor)
         return width if divides(width, factor.tensor.shape[-1], self.fusion.facts()) else 1
@@ -275,7 +275,7 @@ class _SimtGemm:
         call.split(axis, group).split(axis, SIDE)
         return 3
 
-    def _tile(self, tile: TensorView, factor: Factor) -> None:
+    def _tile(self, tile: TensorView, factor: PairFactor) -> None:
         script, c = self.script, self.config
         script.comment(f"{factor.tensor.name}: elements of a tile over all threads")
         call = script.on(tile)
