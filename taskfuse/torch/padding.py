@@ -72,6 +72,10 @@ def _moved(node: Node, strides: tuple[int, ...], plan: GraphPartition) -> bool:
     """Set the strides of a tensor and of its views. False, and nothing is set, if one of these would be no view then."""
     value = node.meta["val"]
     new: dict[Node, Any] = {}
+
+    def value_of(n: Any) -> Any:
+        return new[n] if n in new else n.meta.get("val")
+
     try:
         with value.fake_mode, torch.no_grad():
             new[node] = torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
@@ -79,7 +83,7 @@ def _moved(node: Node, strides: tuple[int, ...], plan: GraphPartition) -> bool:
             while stack:
                 for user in stack.pop().users:
                     if plan.kinds[user] is NodeKind.GLUE and user not in new:
-                        args, kwargs = map_arg((user.args, user.kwargs), lambda n: new.get(n, n.meta.get("val")))
+                        args, kwargs = map_arg((user.args, user.kwargs), value_of)
                         new[user] = args[0][args[1]] if user.target is getitem else user.target(*args, **kwargs)
                         stack.append(user)
     except Exception:  # torch's, whatever it is: a view that there is not
