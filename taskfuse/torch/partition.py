@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from taskfuse.torch.aliases import Alias
 from taskfuse.torch.importer import refusal
 from taskfuse.torch.metadata import Refused, meta_of, results
 from taskfuse.torch.rules.reductions import PRODUCTS
@@ -343,11 +344,12 @@ def outputs_of(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
 OUTSIDE = -1
 
 
-def emitted(graph: Graph, plan: GraphPartition, more: Mapping[int, Sequence[Node]]) -> list[Node | int]:
+def emitted(graph: Graph, plan: GraphPartition, more: Mapping[int, Sequence[Node]], views: Mapping[Node, Alias]) -> list[Node | int]:
     """The order in which the graph runs: nodes of torch in their order, each region before its first reader, what torch need not run left out.
 
     Args:
         more: what regions read beside their tensors: the nodes that give their integers.
+        views: nodes that are made of one other node alone.
     """
     found: list[Node | int] = []
     done: set[Node | int] = set()
@@ -367,7 +369,7 @@ def emitted(graph: Graph, plan: GraphPartition, more: Mapping[int, Sequence[Node
                 done.add(at)
                 found.append(at)
                 continue
-            needed = read[at] if isinstance(at, int) else set(at.all_input_nodes)
+            needed = read[at] if isinstance(at, int) else {views[at].base} if at in views else set(at.all_input_nodes)
             if not isinstance(at, int) and at.op in ("placeholder", "get_attr"):
                 done.add(at)
                 continue
