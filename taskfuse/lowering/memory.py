@@ -15,7 +15,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.lowering.domains import ancestors, digit_values, digits, forward, owner_digits, product, refused
 from taskfuse.lowering.fragments import operand
-from taskfuse.lowering.index_maps import IndexMaps, has_values
+from taskfuse.lowering.index_maps import IndexMap, IndexMaps, has_values
 from taskfuse.lowering.plan import base_name
 from taskfuse.lowering.scans import check_in_order, check_rescaled, first_accumulated
 from taskfuse.lowering.thread_ranges import IndexRange

@@ -9,7 +9,7 @@ do not exist.
 from __future__ import annotations
 
 from taskfuse.ir.atoms import VECTOR, Bounds
-from taskfuse.ir.expr import Pointwise, Read, Reduction, Scan, Select, View, is_copy
+from taskfuse.ir.expr import FirstValid, Pointwise, Read, Reduction, Scan, View, is_copy
 from taskfuse.ir.scalar import ONE, Const, Facts, ge, is_multiple, le, minimum, prove
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
@@ -46,7 +46,7 @@ class WholeTiles:
             return atom.bounds is Bounds.COVER and not self.indexer.index_maps.reading(tv).guards
         if isinstance(expr, Reduction):
             return self._is_sum(tv) or (self._joins_in_warps(tv) and self._is_of_tiles(tv))
-        return isinstance(expr, Pointwise | Select | Scan) and self._is_of_tiles(tv)
+        return isinstance(expr, Pointwise | FirstValid | Scan) and self._is_of_tiles(tv)
 
     def _is_of_tiles(self, tv: TensorView) -> bool:
         """True if all operands are registers that are computed for whole tiles."""
@@ -56,8 +56,10 @@ class WholeTiles:
 
     def _joins_in_warps(self, tv: TensorView) -> bool:
         """True for a reduction in registers, of axes without tails, whose parts the lanes of a warp join."""
-        if tv.schedule.atom is not None or tv.dtype.compute is not tv.dtype or any(
-            end.is_reduction for end in overhanging(tv, self.indexer.ranges.facts).values()
+        if (
+            tv.schedule.atom is not None
+            or tv.dtype.compute is not tv.dtype
+            or any(end.is_reduction for end in overhanging(tv, self.indexer.ranges.facts).values())
         ):
             return False
         index_map = self.indexer.index_maps.reading(tv)

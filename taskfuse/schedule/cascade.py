@@ -1,6 +1,6 @@
 """cascade: reductions along one axis, of which later ones read earlier ones, as one walk over the axis.
 
-Let ``r = max of x_j`` and ``y = sum of g(x_j, r)``. The axis is cut in chunks. Behind each one, r is a running maximum, and y the sum of terms that were taken
+Let ``r = max of x_j`` and ``y = sum of g(x_j, r)``. The axis is split into chunks. After each, r is a running maximum, y the sum of terms that were taken
 with it; when it grows from r to r', what has been summed is multiplied by the repair ``h(r, r')``, for which ``g(x, r) * h(r, r') = g(x, r')``
 (:mod:`taskfuse.schedule.repairs`). So y is a fold, and every tensor is read once (Milakov and Gimelshein, arXiv:1805.02867, for the normalizer of softmax;
 Dao et al., arXiv:2205.14135, for its product with V). A later reduction that reads y as a factor, ``sum of u(x_j) * k(y)``, waits with it: it is
@@ -17,7 +17,7 @@ from taskfuse.dtypes import DType, bool_
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, Select
+from taskfuse.ir.expr import FirstValid, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE, Expr, ceildiv, const, is_multiple, lt, minimum, simplify, substitute
 from taskfuse.ir.storage import storage_operands
@@ -26,13 +26,13 @@ from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.location import caller
 from taskfuse.schedule.caching import join_task
 from taskfuse.schedule.call import Call, is_list
-from taskfuse.schedule.repairs import Emit, Repair, Repairs, depends, product_of
+from taskfuse.schedule.repairs import Repair, Repairs, depends, product_of
 
 COPY, MUL = ELEMENTWISE["copy"], ELEMENTWISE["mul"]
 
 
 def cascade(reductions: object, chunk: object) -> tuple[TensorView, ...]:
-    """Make one walk of several reductions along one axis; the results stay those tensors, each computed behind the last chunk.
+    """Make one walk of several reductions along one axis; the results stay those tensors, each computed after the last chunk.
 
     Rounding moves: a sum is multiplied when the running maximum grows. Where a maximum is -inf, a sum may be 0 or finite, where the math has NaN or infinity.
 
@@ -245,7 +245,7 @@ class _Cascade:
         facts = self.facts.with_range(f"i{own.index(k)}", 0, self.chunks - 1).with_assumption(inside)
         there = Read(operand.tensor, tuple(simplify(substitute(e, place), facts) for e in operand.index), inside)
         made = self._new([axis(root[p].extent) for p in own], operand.tensor)
-        return Read(self._define(Select(made, "pad", (there, Literal(neutral, dtype)), expr.location)), tuple(map(iteration_symbol, own)))
+        return Read(self._define(FirstValid(made, "pad", (there, Literal(neutral, dtype)), expr.location)), tuple(map(iteration_symbol, own)))
 
     def _moved(self, operand: Operand, along: int | None, rank: int) -> Operand:
         """An operand of a tensor of some rank, as its chunked form reads it."""

@@ -126,13 +126,13 @@ def _then(name: str, a: Change, *others: Operand) -> Change:
 def _of_function(name: str, operands: tuple[Operand, ...], repairs: list[Repair]) -> Repair | None:
     """The repair of a function's result, not all of whose operands are free."""
     match name, repairs:
-        case ("copy" | "cast"), [a]:
+        case (("copy" | "cast"), [a]):
             return a
-        case ("exp" | "exp2"), [a] if a.added is not None:
+        case (("exp" | "exp2"), [a]) if a.added is not None:
             return Repair(factor=_then(name, a.added))
         case "neg", [a]:
             return Repair(added=None if a.added is None else _then("neg", a.added), factor=a.factor)
-        case ("add" | "sub"), [a, b]:
+        case (("add" | "sub"), [a, b]):
             return _of_sum(name, a, b)
         case "mul", [a, b]:
             return _scaled(a, operands[1], b, "mul") or _scaled(b, operands[0], a, "mul") or product_of([a, b])

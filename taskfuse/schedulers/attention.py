@@ -19,19 +19,18 @@ from taskfuse.dtypes import float32
 from taskfuse.errors import ScheduleError
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
-from taskfuse.ir.axes import Axis, iteration_point, iteration_symbol
+from taskfuse.ir.axes import Axis, iteration_point
 from taskfuse.ir.contraction import Factors, factors
 from taskfuse.ir.expr import Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.matrix_instructions import SHAPES, Family
-from taskfuse.ir.scalar import Const, prove, ge
+from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import needed, resolve
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
-from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.repairs import depends
 from taskfuse.schedulers.parameters import Parameters
