@@ -34,6 +34,7 @@ from taskfuse.schedule import layouts
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.repairs import depends
 from taskfuse.schedulers.parameters import Parameters
+from taskfuse.schedulers.promotion import grouped
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script, Spelled
 from taskfuse.target import DEFAULT, Target
@@ -362,9 +363,11 @@ class _Walk:
         self.parts = [tv for tv in self.sums if not any(a.is_reduction and keys.equal(a, along) for a in tv.root)]
         self.sums = [tv for tv in self.sums if not among(tv, self.parts)]
         rest = [tv for tv in self.mine if not among(tv, [*self.chunks, *self.sums, *self.parts])]
-        self.rows = [tv for tv in rest if has(tv, along)]
-        self.after = [tv for tv in rest if not has(tv, along) and has(tv, columns)]
-        self.row_results = [tv for tv in rest if not has(tv, along) and not has(tv, columns)]
+        made = (*self.parts, *self.sums, self.walk)
+        self.rows = [tv for tv in rest if has(tv, along) or not depends(fusion, tv, made)]  # also what the walk reads, such as positions
+        rest = [tv for tv in rest if not among(tv, self.rows)]
+        self.after = [tv for tv in rest if has(tv, columns)]
+        self.row_results = [tv for tv in rest if not has(tv, columns)]
         if not self.after or not self.parts:
             raise refuse(fusion, "attention", "no maximum is taken between the products, or their result is not stored")
 
@@ -475,7 +478,7 @@ class _Walk:
             script.task([self.walk], "values"),
             script.task(results, "results"),
         ]
-        consumer = script.group(tasks, "consumer")
-        script.group([load, consumer.target], "roles").parallelize(P.TIDy)
-        script.node(load).registers()
-        script.node(consumer.target).registers()
+        consumer = grouped(script, tasks, "consumer")
+        script.group([load, consumer], "roles").parallelize(P.TIDy)
+        for node in (load, consumer):
+            script.node(node).registers()

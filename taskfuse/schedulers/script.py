@@ -98,9 +98,7 @@ class Script:
     def cascade(self, reductions: Sequence[TensorView], chunk: int) -> tuple[TensorView, ...]:
         """:func:`taskfuse.cascade`."""
         self._write(f"tf.cascade({self.spell(list(reductions))}, {chunk})")
-        made = cascade(list(reductions), chunk)
-        self._known.update((new.name, new) for new in made)
-        return made
+        return cascade(list(reductions), chunk)
 
     def through_view(self, tv: TensorView, operand: int) -> TensorView:
         """:meth:`TensorView.through_view`."""

@@ -39,9 +39,9 @@ def reduced(state: RunState, stmt: Compute, fold: Accumulation, holds: Holds, la
         other = operands[1 - mine]
         if is_term and _body_is_copy(fold):
             other = _term(state, stmt, fold, holds, lanes, [other], COPY)
-        return _combined(state, stmt, fold, lanes, operands[mine], other)
+        return _combined(state, stmt, fold, lanes, operands[mine], other, is_term=is_term)
     if is_term and stmt.op is FMA and fold.combine.op is ADD and isinstance(fold.rule, Reduce) and fold.rule.body is MUL:
-        return _combined(state, stmt, fold, lanes, operands[2], _term(state, stmt, fold, holds, lanes, operands[:2], MUL))
+        return _combined(state, stmt, fold, lanes, operands[2], _term(state, stmt, fold, holds, lanes, operands[:2], MUL), is_term=True)
     return None
 
 
@@ -88,7 +88,7 @@ def _rescaled(state: RunState, stmt: Compute, fold: Accumulation, holds: Holds, 
     _, inside = row_major([lanes.value(e) for e in holds.index], fold.tensor.space, n)
     nodes, known = state.partials.nodes(fold, operands[mine], lanes.ids, stmt)
     steps = np.broadcast_to(np.asarray(lanes.value(holds.index[fold.rescaled]), np.int64), n)
-    found, follows = state.partials.rescaled(fold, nodes, steps)
+    found, follows = state.partials.rescaled(nodes, steps)
     same = state.same(operands[1 - mine], state.elements.operand(rule.operands[-1], points(lanes, holds.index), n), fold.dtype)
     good = known & inside & follows & same
     done = Terms(np.full(n, fold.part, np.int64), found)
@@ -171,13 +171,13 @@ def _at_points(
     return found
 
 
-def _combined(state: RunState, stmt: Compute, fold: Accumulation, lanes: ExecutedLanes, left: Terms, right: Terms) -> Terms:
-    """Two partial results joined."""
+def _combined(state: RunState, stmt: Compute, fold: Accumulation, lanes: ExecutedLanes, left: Terms, right: Terms, *, is_term: bool) -> Terms:
+    """Two partial results joined, or a term added to one."""
     n = len(lanes)
     if stmt.dtype is not fold.dtype:
         return state.wrong(stmt, lanes.role, lanes.ids, lambda k: f"combines in {stmt.dtype} where {fold.tensor.name} is combined in {fold.dtype}")
     (a, a_known), (b, b_known) = (state.partials.nodes(fold, t, lanes.ids, stmt) for t in (left, right))
-    alike = state.partials.are_alike(fold, a, b)
+    alike = state.partials.are_alike(fold, a, b, is_term=is_term)
     good = a_known & b_known & alike
     found = Terms(np.full(n, fold.part, np.int64), state.partials.joins(a, b))
     if good.all():

@@ -229,16 +229,16 @@ class PartialNodes:
         """The joins of nodes, two by two, that were rescaled as often."""
         return self._new(self.sums[left] + self.sums[right], left, right, np.maximum(self._steps[left], self._steps[right]))
 
-    def are_alike(self, fold: Accumulation, left: Ints, right: Ints) -> Bools:
-        """Which nodes were rescaled up to the same index, so that they may be joined; those without points may always be."""
+    def are_alike(self, fold: Accumulation, left: Ints, right: Ints, *, is_term: bool = False) -> Bools:
+        """Which nodes were rescaled up to the same index, so that they may be joined: also with those that are of nothing, but not if one is a new term."""
         if fold.rescaled is None:
             return np.ones(left.shape, np.bool_)
-        return (self._steps[left] == self._steps[right]) | (left == 0) | (right == 0)
+        alike = self._steps[left] == self._steps[right]
+        return alike if is_term else alike | (left == 0) | (right == 0)
 
-    def rescaled(self, fold: Accumulation, nodes: Ints, steps: Ints) -> tuple[Ints, Bools]:
+    def rescaled(self, nodes: Ints, steps: Ints) -> tuple[Ints, Bools]:
         """Nodes multiplied by the factor at indices along the axis of a sum; and which of them have had the factors of all indices before."""
-        made = self._new(self.sums[nodes], nodes, np.zeros_like(nodes), steps)
-        return np.where(nodes == 0, 0, made), (nodes == 0) | (self._steps[nodes] == steps - 1)
+        return self._new(self.sums[nodes], nodes, np.zeros_like(nodes), steps), self._steps[nodes] == steps - 1
 
     def start(self, fold: Accumulation) -> int:
         """The node of an initial value."""
@@ -273,7 +273,7 @@ class PartialNodes:
         """Which nodes have exactly the points of which elements."""
         found = self.sums[nodes] == fold.complete[elements]
         if fold.rescaled is not None:
-            found &= (nodes == 0) | (self._steps[nodes] == fold.tensor.space[fold.rescaled] - 1)
+            found &= self._steps[nodes] == fold.tensor.space[fold.rescaled] - 1
         if fold.is_idempotent:
             for k in np.flatnonzero(~found).tolist():
                 found[k] = {point for point, _, _ in self.origins(fold, int(nodes[k]))} == fold.domain(int(elements[k])).keys()

@@ -75,7 +75,7 @@ def multiply(state: RunState, stmt: Mma | Wgmma, lanes: ExecutedLanes, acc: Term
         along = np.broadcast_to(index[fold.rescaled], shape)
         steps = np.where((along == along[..., :1]).all(axis=-1), along[..., 0], -2).reshape(-1)
     leaves = state.partials.leaves(sums.reshape(-1), Leaves(stmt, lanes.ids, points, m * n), steps)
-    known &= state.partials.are_alike(fold, nodes, leaves)
+    known &= state.partials.are_alike(fold, nodes, leaves, is_term=True)
     tags: Ints = np.full(nodes.shape, fold.part, np.int64)
     found = Terms(tags, state.partials.joins(nodes, leaves))
     if not known.all():
