@@ -6,17 +6,19 @@ import math
 from numbers import Real
 
 from taskfuse.dtypes import bool_, float32
+from taskfuse.ir.axes import axis, iteration_point
 from taskfuse.ir.combine import COMBINES
-from taskfuse.ir.scalar import Const
+from taskfuse.ir.expr import FirstValid, Literal, Read
+from taskfuse.ir.scalar import Const, ge
 from taskfuse.ir.tensor import TensorView
+from taskfuse.location import caller
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, dtype_error, shape_error
-from taskfuse.ops.create import arange
-from taskfuse.ops.elementwise import add, div, eq, exp2, ge, mul, sub, where
+from taskfuse.ops.elementwise import add, div, eq, exp2, mul, sub, where
 from taskfuse.ops.linalg import matmul
 from taskfuse.ops.rearrange import repeat
 from taskfuse.ops.reduce import reduce_axes
 from taskfuse.ops.registry import OpKind, floating, op
-from taskfuse.ops.views import expand_dims, permute
+from taskfuse.ops.views import permute
 
 __all__ = ["scaled_dot_product_attention"]
 
@@ -70,9 +72,10 @@ def scaled_dot_product_attention(
         if attn_mask is not None and attn_mask.dtype is not bool_:
             scores = add(mul(scores, factor), cast_tensor(attn_mask, wide))
             log2 = LOG2_E
-        counts = _counting(scores, attn_mask, is_causal)
-        if counts is not None:
-            scores = where(counts, scores, lowest)
+        if attn_mask is not None and attn_mask.dtype is bool_:
+            scores = where(attn_mask, scores, lowest)
+        if is_causal:
+            scores = _causal(scores, lowest)
         most = reduce_axes(scores, (scores.ndim - 1,), COMBINES["maximum"], wide, keepdims=True)
         p = exp2(sub(mul(scores, log2), mul(most, log2)))
         if attn_mask is not None:  # a row may have no key
@@ -120,11 +123,9 @@ def _repeated(name: str, tv: TensorView, query: TensorView) -> TensorView:
     return tv if heads is wanted else repeat(tv, wanted.value // heads.value, tv.ndim - 3)
 
 
-def _counting(scores: TensorView, mask: TensorView | None, is_causal: bool) -> TensorView | None:
-    """Where keys count; ``None``: everywhere."""
-    found = mask if mask is not None and mask.dtype is bool_ else None
-    if not is_causal:
-        return found
-    rows, keys = scores.shape[-2:]
-    before = ge(expand_dims(arange(rows), 1), arange(keys))
-    return before if found is None else where(found, before, False)
+def _causal(scores: TensorView, otherwise: float) -> TensorView:
+    """Scores of keys up to that of the query's own number."""
+    place = iteration_point(scores.ndim)
+    there = Read(scores, place, ge(place[-2], place[-1]))
+    out = scores.fusion.new_tensor([axis(e) for e in scores.shape], scores.dtype, location=caller())
+    return scores.fusion.define(FirstValid(out, "causal", (there, Literal(otherwise, scores.dtype)), out.location))

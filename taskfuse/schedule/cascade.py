@@ -261,23 +261,23 @@ class _Cascade:
             case Read(tensor=tv):
                 if among(tv, self.reductions) and tv not in self.base:
                     return Literal(1.0, tv.dtype)  # a factor, which the whole sum gets
-                index = tuple(substitute(e, at) for e in operand.index)
+                index, valid = tuple(substitute(e, at) for e in operand.index), substitute(operand.valid, at)
                 if tv in self.base:
                     return Read(self.base[tv], (*index, chunk))
                 place = self._along.get(tv) if tv in self._along else self._place_of_other(operand, along)
                 if tv not in self._along and place is None:
-                    return replace(operand, index=index)
+                    return Read(tv, index, valid)
                 if place is None:
-                    return Read(self._chunks_of(tv, None), (*index, chunk))
+                    return Read(self._chunks_of(tv, None), (*index, chunk), valid)
                 assert along is not None
-                return Read(self._chunks_of(tv, place), (*index[:place], chunk, iteration_symbol(along + 1), *index[place + 1 :]))
+                return Read(self._chunks_of(tv, place), (*index[:place], chunk, iteration_symbol(along + 1), *index[place + 1 :]), valid)
             case _:
                 return operand
 
     def _place_of_other(self, read: Read, along: int | None) -> int | None:
         """The axis of a tensor that reads no reduction of the walk, if it is computed for each element of the walk: then it is by chunks, too."""
         expr = self.fusion.definition(read.tensor)
-        if along is None or not isinstance(expr, Pointwise | Reduction) or read.valid is not TRUE:
+        if along is None or not isinstance(expr, Pointwise | FirstValid | Reduction):
             return None
         if isinstance(expr, Reduction) and expr.output.logical != tuple(a for a in expr.output.root if not a.is_reduction):
             return None
@@ -288,7 +288,7 @@ class _Cascade:
         """A tensor by chunks: an axis, that of the walk, is replaced by two; without one, the chunk is the last axis."""
         if (tv, place) not in self._chunked:
             expr = self.fusion.definition(tv)
-            assert isinstance(expr, Pointwise | Reduction)
+            assert isinstance(expr, Pointwise | FirstValid | Reduction)
             along = None if place is None else next(k for k, a in enumerate(tv.root) if a is tv.logical[place])
             root = [axis(a.extent, a.kind) for a in tv.root]
             if along is None:

@@ -26,7 +26,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.matrix_instructions import SHAPES, Family
 from taskfuse.ir.scalar import Const
-from taskfuse.ir.storage import needed, resolve
+from taskfuse.ir.storage import needed, resolve, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
@@ -462,7 +462,8 @@ class _Walk:
         for tv in reversed([tv for tv in every if among(tv, inside)]):
             script.on(tv).inline_at(head + 1)
         for tv in reversed(self.chunks):
-            if len(tv.uses) == 1 and among(tv.uses[0].output, self.chunks):
+            readers = [use.output for use in storage_uses(self.fusion, tv)]
+            if len(readers) == 1 and among(readers[0], self.chunks):
                 script.on(tv).inline_at(head + 8)
         for tv in reversed(self.after):
             if not tv.is_output:
