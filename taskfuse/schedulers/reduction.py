@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import NamedTuple
 
 from taskfuse.errors import LoweringError, ScheduleError, UnsupportedError
+from taskfuse.ir.axes import Axis
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import Const, bounds
+from taskfuse.ir.scalar import ONE, Const, bounds
 from taskfuse.ir.storage import needed, reads_of, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.lowering import LoweringOptions
@@ -190,11 +191,17 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
         held=tuple((keep, phases.held_bytes(keep)) for keep in Keep),
         functions=phases.functions,
         repeated=tuple((keep, phases.repeated(keep)) for keep in Keep),
+        are_whole=all(_long(tv.logical) == _long(space.axes) for tv in fusion.inputs if tv in wide & private and not among(tv, sources.values())),
         is_constant=isinstance(columns, Const),
         may_share=most is not None and most <= extent(rows),
         has_constant_rows=isinstance(rows, Const),
         target=extent.target,
     )
+
+
+def _long(axes: Sequence[Axis]) -> int:
+    """How many axes have more than one element."""
+    return sum(a.extent is not ONE for a in axes)
 
 
 def _source(fusion: Fusion, tv: TensorView) -> TensorView:
