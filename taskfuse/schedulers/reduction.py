@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from taskfuse.errors import LoweringError, ScheduleError, UnsupportedError
 from taskfuse.ir.axes import Axis
@@ -131,8 +131,18 @@ def _rows(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, split
 
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, memo: Memo | None = None, lowers: bool = True) -> Offer:
     """The offer of ``reduction``. Raises :class:`UnsupportedError`."""
-    planned = plan("reduction", fusion, None, sizes, target, memo)
-    return Offer(planned.option.us, partial(tried if lowers else applied, planned))
+    return row_offer("reduction", fusion, sizes, target, memo or Memo(), lowers)
+
+
+def row_offer(name: str, fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, memo: Memo, lowers: bool) -> Offer:
+    """The offer of ``reduction`` or ``normalization``, also for other parameters than the chosen ones. Raises :class:`UnsupportedError`."""
+    make = tried if lowers else applied
+
+    def given(config: Any) -> Callable[[Fusion], Chosen[Any]]:
+        return partial(make, plan(name, fusion, config, sizes, target, memo))
+
+    planned = plan(name, fusion, None, sizes, target, memo)
+    return Offer(planned.option.us, partial(make, planned), given)
 
 
 def schedule(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
