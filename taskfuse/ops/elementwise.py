@@ -83,7 +83,6 @@ __all__ = [
     "relu",
     "remainder",
     "right_shift",
-    "round",
     "rsqrt",
     "sigmoid",
     "sign",
@@ -135,12 +134,6 @@ def floor(x: Value) -> TensorView:
 def ceil(x: Value) -> TensorView:
     """The least integer not below, in the dtype of ``x``. Not for bool."""
     return pointwise(ELEMENTWISE["ceil"], (x,))
-
-
-@elementwise
-def round(x: Value) -> TensorView:
-    """The nearest integer, halves to even, in the dtype of ``x``. Not for bool."""
-    return pointwise(ELEMENTWISE["round"], (x,))
 
 
 @elementwise
