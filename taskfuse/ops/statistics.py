@@ -6,6 +6,7 @@ Floats below 32 bits are computed in float32 throughout; the result is cast once
 from __future__ import annotations
 
 import math
+
 from taskfuse.dtypes import bool_, int64
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.scalar import le, prove

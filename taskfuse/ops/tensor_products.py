@@ -84,7 +84,10 @@ def kron(a: TensorView, b: TensorView) -> TensorView:
 @op(OpKind.PRODUCT, numeric, torch="cross linalg_cross")
 @axial
 def cross(a: TensorView, b: TensorView, axis: int = -1) -> TensorView:
-    """The vector product of vectors of three elements along ``axis``; the other dimensions broadcast. Not for bool. Raises :class:`ShapeError` for other extents."""
+    """The vector product of vectors of three elements along ``axis``; the other dimensions broadcast. Not for bool.
+
+    Raises :class:`ShapeError` for other extents.
+    """
     _two("cross", a, b)
     places = [normalize_axis("cross", axis, tv.ndim, described(tv)) for tv in (a, b)]
     for tv, place in zip((a, b), places, strict=True):

@@ -11,8 +11,8 @@ import pytest
 from taskfuse.dtypes import as_dtype
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ops import define_tensor
 from taskfuse.ops import copy as copied
+from taskfuse.ops import define_tensor
 
 torch: Any = pytest.importorskip("torch")
 

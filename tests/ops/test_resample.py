@@ -32,7 +32,9 @@ def matrix(n: int, m: int, mode: str, align_corners: bool) -> Array:
     return found
 
 
-@pytest.mark.parametrize(("mode", "align_corners"), [("nearest", False), ("nearest-exact", False), ("bilinear", False), ("bilinear", True), ("bicubic", False), ("bicubic", True)])
+@pytest.mark.parametrize(
+    ("mode", "align_corners"), [("nearest", False), ("nearest-exact", False), ("bilinear", False), ("bilinear", True), ("bicubic", False), ("bicubic", True)]
+)
 @pytest.mark.parametrize("size", [(14, 5), (3, 31), (1, 1)])
 def test_interpolate(mode: str, align_corners: bool, size: tuple[int, int]) -> None:
     x = numbers((2, 7, 10), "float64")
