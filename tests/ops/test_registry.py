@@ -82,6 +82,10 @@ ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "dropout": lambda x: tf.dropout(x, 0.5, 0),
     "bernoulli": lambda x: tf.bernoulli(x, 0),
     "sort_with_indices": lambda x: tf.sort_with_indices(x)[0],
+    "group_norm": lambda x: tf.group_norm(x, 1),
+    "instance_norm": lambda x: tf.instance_norm(tf.reshape(x, [1, 2, 2])),
+    "batch_norm": lambda x: tf.batch_norm(x, x[0], x[0]),
+    "interp": lambda x: tf.interp(x, x[0], x[1]),
     "polygamma": lambda x: tf.polygamma(1, x),
     "mvlgamma": lambda x: tf.mvlgamma(x, 2),
     "threshold": lambda x: tf.threshold(x, 0, 1),
@@ -100,6 +104,7 @@ ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
 }
 ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {
     "grid_sample": lambda x, grid: tf.grid_sample(tf.reshape(x, [1, 1, 2, 2]), tf.reshape(grid, [1, 2, 1, 2])),
+    "convolve": lambda a, b: tf.convolve(a[0], b[0]),
     "cross": lambda a, b: tf.cross(*(tf.cat([x, x], 0)[:3] for x in (a, b)), 0),
     "addmm": lambda a, b: tf.addmm(a, b, b),
     "baddbmm": lambda a, b: tf.baddbmm(*(tf.reshape(x, [1, 2, 2]) for x in (a, b, b))),
@@ -138,7 +143,7 @@ OPERANDS = {
     **dict.fromkeys(("scatter", "scatter_add", "scatter_reduce", "index_add", "index_put", "segment_sum"), 2),
     "masked_fill": 2,
     "trunc_divide": 2,
-    **dict.fromkeys(("xlogy", "xlog1py", "logaddexp2", "heaviside", "lcm", "isclose", "prelu", "grid_sample", "cosine_similarity"), 2),
+    **dict.fromkeys(("xlogy", "xlog1py", "logaddexp2", "heaviside", "lcm", "convolve", "isclose", "prelu", "grid_sample", "cosine_similarity"), 2),
     **dict.fromkeys(("inner", "vdot", "tensordot", "kron", "cross", "addmm", "baddbmm", "cdist", "hstack", "vstack", "dstack", "column_stack"), 2),
     **dict.fromkeys(("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "nll_loss", "cross_entropy"), 2),
     **dict.fromkeys(("binary_cross_entropy", "binary_cross_entropy_with_logits"), 2),
