@@ -1,15 +1,13 @@
 """Tiles of ragged rows: a product of them stored tile by tile; and for cost models, how many tiles with rows the blocks of a persistent grid get.
 
-Numbers of tiles do not depend on the offsets (:mod:`taskfuse.ir.row_tiles`), so some of them have no rows, and a block passes over these. Which ones is known
-when the offsets are; the model counts those of groups of equal size. Of 32 groups of 256 rows every third number has no rows: a block whose numbers lie a
-multiple of three apart has half as many tiles again as the mean, or none.
+Numbers of tiles do not depend on the offsets (:mod:`taskfuse.ir.row_tiles`): behind the whole tiles of all groups come their rests, some of which have no rows,
+and a block passes over these. Which ones is known when the offsets are; the model counts those of groups of equal size.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from math import ceil
 
 import numpy as np
@@ -22,6 +20,9 @@ from taskfuse.schedule.scatter import ragged_rows, rows_of
 from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
+
+Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
+Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,13 @@ class RaggedTiles:
 
     def matrices(self, tiles: int) -> int:
         """Matrices that so many tiles one after another are multiplied with."""
-        per_group = self.rows // self.size / self.groups + 1
-        return min(self.groups, ceil(tiles / per_group))
+        return min(self.groups, ceil(tiles / max(1.0, self.rows / self.size / self.groups)))
+
+    @property
+    def reads(self) -> int:
+        """How often matrices are read: those of the whole tiles of a group at once, then again for its rest."""
+        whole, rests = _parts(self)
+        return int((whole > 0).sum() + rests.sum())
 
 
 def find(fusion: Fusion, sizes: Sizes) -> RaggedTiles | None:
@@ -90,15 +96,18 @@ def store_by_tiles(script: Script) -> None:
                 script.through_view(expr.output, k)
 
 
-@lru_cache(maxsize=64)
-def _used(tiles: RaggedTiles) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """For each number of a tile, whether it has rows."""
+def _parts(tiles: RaggedTiles) -> tuple[Numbers, Flags]:
+    """The whole tiles of each group, and whether there is a rest behind them."""
     offsets = np.arange(tiles.groups + 1) * tiles.rows // tiles.groups
-    found = np.zeros(tiles.rows // tiles.size + tiles.groups, np.bool_)
-    for g, (start, end) in enumerate(pairwise(offsets)):
-        first = start // tiles.size + g
-        found[first : first + ceil((end - start) / tiles.size)] = True
-    return found
+    whole = np.diff(offsets // tiles.size)
+    return whole, np.diff(offsets) > whole * tiles.size
+
+
+@lru_cache(maxsize=64)
+def _used(tiles: RaggedTiles) -> Flags:
+    """For each number of a tile, whether it has rows."""
+    whole, rests = _parts(tiles)
+    return np.concatenate([np.ones(whole.sum(), np.bool_), rests])
 
 
 @lru_cache(maxsize=1024)

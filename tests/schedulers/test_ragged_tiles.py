@@ -40,4 +40,4 @@ def test_what_a_fusion_has() -> None:
         y = tf.grouped_matmul(a, b, tf.table("offsets", 4, "M", rising=True))
         fusion.add_output(y)
     assert find(fusion, Sizes(fusion, {"M": 500}, DEFAULT)) == RaggedTiles(3, 500, 128)
-    assert [RaggedTiles(4, 1024, 128).matrices(tiles) for tiles in (1, 3, 4, 100)] == [1, 1, 2, 4]
+    assert [RaggedTiles(4, 1024, 128).matrices(tiles) for tiles in (1, 3, 4, 100)] == [1, 2, 2, 4]
