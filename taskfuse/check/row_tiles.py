@@ -2,7 +2,7 @@
 
 Let ``t`` rise from 0 to M over G groups, d be the size of a tile, and ``n(g) = t[g]//d``, which rises from 0 to Q = M//d. A number w in 0..Q has one group g with
 ``n(g) <= w < n(g + 1)``: the one that is looked up, the greatest of 0, ..., G - 1 with ``n(g) <= w``. Of a number w in Q..Q + G the search finds the last
-group, and ``(w + G) % (Q + G)`` is w - Q, no greater: its group; of w below Q the remainder is w + G, which is greater than any group. Tile w of group g begins at
+group, and ``max(0, w - Q, -G*(w - Q))`` is w - Q, no greater: its group; of w below Q that maximum is at least G, and the search decides. Tile w of group g begins at
 row ``f = d*min(w, n(g + 1)) + t[g] % d``, which is ``t[g] + d*(w - n(g))`` for w below Q, and ``t[g] + d*(n(g + 1) - n(g))`` for the others. It ends at
 ``min(f + d, t[g + 1])``.
 

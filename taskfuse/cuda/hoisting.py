@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 
-from taskfuse.ir.scalar import Element, Expr, FloorDiv, Min, Mod, UpperBound, children, elements_of
+from taskfuse.ir.scalar import Const, Element, Expr, FloorDiv, Max, Min, Mod, UpperBound, children, elements_of
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import For, Stmt
 from taskfuse.kir.synchronization import Cursor, CursorInit
@@ -84,9 +84,13 @@ def _is_place(place: Expr, e: Element) -> bool:
         case UpperBound(tensor, size):
             return tensor is e.tensor and size is e.size
         case Min(args):
-            return any(_is_place(a, e) for a in args) and all(isinstance(a, Mod) or _is_place(a, e) for a in args)
+            return any(_is_place(a, e) for a in args) and all(_is_nonnegative(a) or _is_place(a, e) for a in args)
         case _:
             return False
+
+
+def _is_nonnegative(e: Expr) -> bool:
+    return isinstance(e, Max) and any(isinstance(a, Const) and a.value >= 0 for a in e.args)
 
 
 def _inside(e: Expr) -> Iterator[Expr]:

@@ -52,9 +52,10 @@ class RowTiles:
         return self.offset(group) // self.size
 
     def group(self, tile: Expr) -> Expr:
-        """The group of a tile: behind the whole tiles the search finds the last group, and the remainder is Q less than the number."""
+        """The group of a tile: what the search finds among the whole tiles; behind them it finds the last group, and the group is Q less than the number."""
         found = upper_bound(self.offsets, self.groups + 1, 0, self.rows, tile, divisor=self.size)
-        return minimum(found, (tile + self.groups) % self.count)
+        behind = tile - self.whole
+        return minimum(found, maximum(0, behind, behind * -self.groups))  # of a whole tile, G or more
 
     def first(self, tile: Expr) -> Expr:
         """The first row that belongs to a tile."""
