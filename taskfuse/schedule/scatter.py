@@ -80,6 +80,12 @@ def scatter(tv: TensorView) -> tuple[TensorView, ...]:
     stored: list[TensorView] = []
     for x in (tv, *readers):
         if x.is_output:
+            for k, part in enumerate(parts):
+                if part.valid is not TRUE and storage_uses(fusion, made[x][k]):  # who reads it reads what has no place, too
+                    new = fusion.new_tensor(_fresh(part), x.dtype, location=location, origin=x)
+                    fusion.define(Pointwise(new, ELEMENTWISE["copy"], (Read(made[x][k], iteration_point(new.ndim)),), location))
+                    join_task(new, x)
+                    made[x][k] = new
             reads = tuple(Read(p, iteration_point(p.ndim), part.valid) for p, part in zip(made[x], parts, strict=True))
             fusion.define(Assemble(x, reads, tuple(part.place for part in parts), location))
             stored += made[x]
