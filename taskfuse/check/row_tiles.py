@@ -1,15 +1,16 @@
 """Tiles of ragged rows (:mod:`taskfuse.ir.row_tiles`): each row belongs to one tile, and lies in it.
 
-Let ``t`` rise from 0 to M over G groups, d be the size of a tile, and ``n(g) = t[g]//d``, which rises from 0 to Q = M//d. A number w in 0..Q has one group g with
-``n(g) <= w < n(g + 1)``: the one that is looked up, the greatest of 0, ..., G - 1 with ``n(g) <= w``. Of a number w in Q..Q + G the search finds the last
-group, and ``max(0, w - Q, -G*(w - Q))`` is w - Q, no greater: its group; of w below Q that maximum is at least G, and the search decides. Tile w of group g begins at
-row ``f = d*min(w, n(g + 1)) + t[g] % d``, which is ``t[g] + d*(w - n(g))`` for w below Q, and ``t[g] + d*(n(g + 1) - n(g))`` for the others. It ends at
+Let ``t`` rise from 0 to M over G groups, d be the size of a tile, and ``n(g) = t[g]//d``, which rises from 0 to Q = M//d. A number w in 0..Q has one group g
+with ``n(g) <= w < n(g + 1)``: the one that is looked up, the greatest of 0, ..., G - 1 with ``n(g) <= w``. Of a number w in Q..Q + G the search finds the last
+group, and
+``max(0, w - Q, -G*(w - Q))`` is w - Q, no greater: its group; of w below Q that maximum is at least G, and the search decides. Tile w of group g begins at row
+``f = d*min(w, n(g + 1)) + t[g] % d``, which is ``t[g] + d*(w - n(g))`` for w below Q, and ``t[g] + d*(n(g + 1) - n(g))`` for the others. It ends at
 ``min(f + d, t[g + 1])``.
 
-- *One tile*: tiles of different groups have no row in common, since ``t[g] <= f`` and they end at ``t[g + 1]``; those of one group begin at least d rows apart, as
-  those below Q have the numbers n(g) to n(g + 1) - 1, and there is one other.
-- *Some tile*: let r be a row of group g, and ``c = n(g) + (r - t[g])//d``, so that ``t[g] + d*(c - n(g)) <= r`` and r lies less than d behind. If ``c < n(g + 1)``, c is
-  a tile of group g, and r is in it. Else ``c <= r//d <= n(g + 1)`` shows that c is n(g + 1), and r is in the tile Q + g.
+- *One tile*: tiles of different groups have no row in common, since ``t[g] <= f`` and they end at ``t[g + 1]``; those of one group begin at least d rows
+  apart, as those below Q have the numbers n(g) to n(g + 1) - 1, and there is one other.
+- *Some tile*: let r be a row of group g, ``c = n(g) + (r - t[g])//d``, so that ``t[g] + d*(c - n(g)) <= r`` and r lies less than d behind. If c is less than
+  ``n(g + 1)``, c is a tile of group g, and r is in it. Else ``c <= r//d <= n(g + 1)`` shows that c is n(g + 1), and r is in the tile Q + g.
 - *Inside*: a tile holds the d rows from ``s = min(f, M - d)`` on. If s is not f, it is less, and ``s + d = M`` is no less than the end.
 
 So the map from (w, i) to the row ``s(w) + i``, where that belongs to w, hits each of the M rows once. That a table rises is the caller's promise, which a

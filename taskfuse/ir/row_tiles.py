@@ -1,9 +1,9 @@
 """Tiles of ragged rows: groups of rows that lie one behind the other, cut into tiles that begin at the first row of each group.
 
-Offsets ``t`` of G groups rise from 0 to M rows. With tiles of d rows, ``t[g]//d`` rises from 0 to ``Q = M//d``. Group g has ``t[g + 1]//d - t[g]//d`` tiles that
-all have rows: those with the numbers w from ``t[g]//d`` to ``t[g + 1]//d``, so that its group is found in the offsets alone
-(:class:`taskfuse.ir.scalar.UpperBound`). Behind them it has what these leave of its rows, less than a tile or nothing: the tile ``Q + g``. So the tiles of all
-groups have the numbers 0 to Q + G - 1, whatever the offsets are, and of these only the last G may be without rows.
+Offsets ``t`` of G groups rise from 0 to M rows. With tiles of d rows, ``t[g]//d`` rises from 0 to ``Q = M//d``. Group g has ``t[g + 1]//d - t[g]//d`` tiles
+that all have rows: those with the numbers w from ``t[g]//d`` to ``t[g + 1]//d``, so that its group is found in the offsets alone
+(:class:`taskfuse.ir.scalar.UpperBound`). Behind them it has what these leave of its rows, less than a tile or nothing: the tile ``Q + g``. So the tiles of
+all groups have the numbers 0 to Q + G - 1, whatever the offsets are, and of these only the last G may be without rows.
 
 Maps in both directions stay inside for any offsets, so that no promise of a caller decides whether an access leaves its tensor.
 

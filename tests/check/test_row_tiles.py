@@ -148,7 +148,17 @@ def test_other_places() -> None:
     assert fewer == ["only M//4 + G - 1 points along an axis of M//4 + G are visited"]
 
 
-@pytest.mark.parametrize(("old", "new"), [("]//4,", "]//4 + k,"), ("]//4,", "]//4 + 2*k,"), ("]//4,", "]//2,"), (", 0, M)", ", 0, M - 1)"), ("- M//4, 0)", "- M//4, 1)"), ("blockIdx.x*G", "blockIdx.x")])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("]//4,", "]//4 + k,"),
+        ("]//4,", "]//4 + 2*k,"),
+        ("]//4,", "]//2,"),
+        (", 0, M)", ", 0, M - 1)"),
+        ("- M//4, 0)", "- M//4, 1)"),
+        ("blockIdx.x*G", "blockIdx.x"),
+    ],
+)
 def test_other_searches(old: str, new: str) -> None:
     text = kernel()
     assert old in text

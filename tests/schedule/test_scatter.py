@@ -137,9 +137,8 @@ def test_rows_that_are_stored_and_read() -> None:
     assert all((x == y).all() for x, y in zip(kernel.simulate(*arrays), wanted, strict=True))
     read = shown.definition
     assert read is not None
-    text = str(fusion).replace(f"{shown.name}: float32[5, 4, 2] = relu({read.operands[0].tensor.name})", f"{shown.name}: float32[5, 4, 2] = relu({stored.name})")
-    tf.lower(tf.parse_fusion(text))  # each thread reads what it stored
-    other = text.replace(f"relu({stored.name})", "relu(before)").replace(f"{shown.name}: ", f"before: float32[5, 4, 2] = neg({stored.name})\n{shown.name}: ")
-    other = other.replace("ORDER ", "ORDER before, ")
-    with pytest.raises(LoweringError, match="before reads all of it, and it is stored in .*, where some of its elements have no place"):
-        tf.lower(tf.parse_fusion(other))
+    before, after = (f"{shown.name}: float32[5, 4, 2] = relu({name})" for name in (read.operands[0].tensor.name, stored.name))
+    tf.lower(tf.parse_fusion(str(fusion).replace(before, after)))  # each thread reads what it stored
+    other = str(fusion).replace(before, f"other: float32[5, 4, 2] = neg({stored.name})\n{before}").replace(before, after.replace(stored.name, "other"))
+    with pytest.raises(LoweringError, match=f"other reads all of it, and it is stored in {product.name}, where some of its elements have no place"):
+        tf.lower(tf.parse_fusion(other.replace("ORDER ", "ORDER other, ")))
