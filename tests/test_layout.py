@@ -81,6 +81,15 @@ def test_what_several_tests_use_is_no_test_module() -> None:
     assert found == {}
 
 
+def test_one_name_is_one_class() -> None:
+    """A word means one thing: no two modules have a class of one name."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "taskfuse").rglob("*.py")):
+        for name in re.findall(r"^class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            found.setdefault(name, []).append(path.relative_to(ROOT).as_posix())
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}, "give one of them a name that says what it is"
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [

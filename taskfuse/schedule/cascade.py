@@ -17,7 +17,7 @@ from taskfuse.dtypes import DType, bool_
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Fold, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, Select
+from taskfuse.ir.expr import FirstValid, Fold, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE, Expr, ceildiv, const, is_multiple, lt, minimum, simplify, substitute
 from taskfuse.ir.storage import storage_operands
@@ -240,7 +240,7 @@ class _Cascade:
         dtype = operand.tensor.dtype
         neutral = expr.combine.neutral(dtype) if expr.body is COPY else 0.0 if dtype.is_float else 0
         inside = replace(operand, valid=lt(iteration_symbol(k) * self.chunk + iteration_symbol(k + 1), self.extent))
-        made = self._define(Select(self._new(root, operand.tensor), "pad", (inside, Literal(neutral, dtype)), expr.location))
+        made = self._define(FirstValid(self._new(root, operand.tensor), "pad", (inside, Literal(neutral, dtype)), expr.location))
         return Read(made, _point(len(root)))
 
     def _moved(self, operand: Operand, along: int | None, rank: int) -> Operand:

@@ -15,7 +15,7 @@ from typing import Any, cast
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from taskfuse.torch.importer import Region
+from taskfuse.torch.importer import ImportedRegion
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.metadata import members, meta_of
 
@@ -44,7 +44,7 @@ class OpName:
 
 
 @dataclass(slots=True)
-class Program:
+class GraphProgram:
     """A function from a list of tensors and integers, which it empties, to a list of results.
 
     Attributes:
@@ -68,7 +68,7 @@ class Program:
         return scope["run"]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Program, (self.source, self.constants)
+        return GraphProgram, (self.source, self.constants)
 
     @property
     def fusions(self) -> list[Compiled]:
@@ -86,7 +86,7 @@ def laid(y: Any, strides: Sequence[int]) -> Any:
 @dataclass(slots=True)
 class _Writer:
     gm: GraphModule
-    regions: Mapping[int, Region]
+    regions: Mapping[int, ImportedRegion]
     compiled: Mapping[int, Compiled]
     symbols: Mapping[str, str]
     constants: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -209,7 +209,7 @@ def symbol_sources(graph: Graph) -> tuple[dict[str, str], dict[str, Node]]:
     return found, {name: node for name, node in later.items() if name not in found}
 
 
-def written(gm: GraphModule, order: Sequence[Node | int], regions: Mapping[int, Region], compiled: Mapping[int, Compiled]) -> Program:
+def written(gm: GraphModule, order: Sequence[Node | int], regions: Mapping[int, ImportedRegion], compiled: Mapping[int, Compiled]) -> GraphProgram:
     """The program of a graph."""
     graph = gm.graph
     known, later = symbol_sources(graph)
@@ -245,4 +245,4 @@ def written(gm: GraphModule, order: Sequence[Node | int], regions: Mapping[int, 
         if k in dropped:
             body.append(f"    del {', '.join(dropped[k])}")
     body.append(f"    return {results}")
-    return Program("\n".join(body) + "\n", writer.constants)
+    return GraphProgram("\n".join(body) + "\n", writer.constants)
