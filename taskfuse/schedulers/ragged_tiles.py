@@ -12,7 +12,7 @@ from math import ceil
 
 import numpy as np
 
-from taskfuse.ir.expr import Pointwise, Read, View
+from taskfuse.ir.expr import Pointwise, Read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import resolve
 from taskfuse.schedule.copy import copy_fusion
@@ -68,12 +68,8 @@ class RaggedTiles:
 
 def find(fusion: Fusion, sizes: Sizes) -> RaggedTiles | None:
     """The tiles of a fusion's ragged rows in gather form; ``None`` if it has none."""
-    for tv in ragged_rows(fusion):
-        expr = fusion.definition(tv)
-        tiles = rows_of(expr.operand, tv) if isinstance(expr, View) else None
-        assert tiles is not None
-        return RaggedTiles(sizes(tiles.groups), sizes(tiles.rows), tiles.size)
-    return None
+    tiles = next((tiles for e in fusion.exprs() if (tiles := rows_of(e)) is not None), None)
+    return None if tiles is None else RaggedTiles(sizes(tiles.groups), sizes(tiles.rows), tiles.size)
 
 
 def stored_by_tiles(fusion: Fusion) -> Fusion:
@@ -81,6 +77,18 @@ def stored_by_tiles(fusion: Fusion) -> Fusion:
     copy = copy_fusion(fusion)[0]
     store_by_tiles(Script(copy))
     return copy
+
+
+def as_rows(fusion: Fusion) -> Script | None:
+    """A copy in which what reads ragged rows reads a tensor of rows, not tiles; ``None`` if nothing does.
+
+    So kernels hand rows to each other: a kernel whose result are tiles has to store all of them, those without rows, too, and the next one searches for rows.
+    """
+    script = Script(copy_fusion(fusion)[0])
+    for tv in ragged_rows(script.fusion):
+        if tv.uses:
+            script.new(tv, "cache_after")
+    return script if script.lines else None
 
 
 def store_by_tiles(script: Script) -> None:
