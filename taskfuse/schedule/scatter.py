@@ -116,8 +116,7 @@ def _parts(call: Call) -> tuple[_Part, ...]:
 def _find(tv: TensorView) -> tuple[_Part, ...] | None:
     """The parts, if the operands of ``tv`` fill one of its axes one after another."""
     expr = tv.definition
-    tiles = None if expr is None else rows_of(expr)
-    if tiles is not None:
+    if expr is not None and (tiles := rows_of(expr)) is not None:
         return _tiles(expr.operands[0], tiles)
     if not isinstance(expr, FirstValid) or len(expr.operands) < 2:
         return None
