@@ -75,7 +75,7 @@ class Divisions:
 
 
 def _exists(e: Element) -> bool:
-    """True only for an element that there is under any condition: at a place that was looked up in the same table, or the one behind it."""
+    """True only for an element that there is under any condition: at a place that was looked up in the same table, or the next one."""
     return _is_place(e.index, e) or _is_place(e.index - 1, e)
 
 

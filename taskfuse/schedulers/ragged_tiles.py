@@ -56,7 +56,7 @@ class RaggedTiles:
         return _most(self, height, columns, group, blocks)
 
     def matrices(self, tiles: int) -> int:
-        """Matrices that so many tiles one after another are multiplied with."""
+        """Matrices that this many consecutive tiles are multiplied with."""
         return min(self.groups, ceil(tiles / max(1.0, self.rows / self.size / self.groups)))
 
     @property

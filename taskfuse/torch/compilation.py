@@ -14,6 +14,7 @@ from taskfuse.errors import TaskfuseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.runtime.compile import compile
 from taskfuse.runtime.workers import compiled_elsewhere
+from taskfuse.torch.aliases import aliases
 from taskfuse.torch.importer import ImportedRegion, imported
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.metadata import Refused
@@ -63,10 +64,11 @@ def program_of(gm: GraphModule, kind: str, settings: Settings) -> GraphProgram:
     if any(number not in compiled for number in regions):  # what was dissolved may read, or be read by, others
         regions = {number: region for number, region in _regions(gm, plan).items()}
         compiled |= _compiled(plan, {n: r for n, r in regions.items() if n not in compiled or str(r.fusion) != compiled[n].text}, settings)
-    _, later = symbol_sources(graph)
+    known, later = symbol_sources(graph)
+    views = aliases(graph, known)
     more = {number: [later[name] for name in region.integers if name in later] for number, region in regions.items()}
-    order = emitted(graph, plan, more)
-    program = written(gm, order, regions, compiled)
+    order = emitted(graph, plan, more, views)
+    program = written(gm, order, regions, compiled, views)
     report = GraphReport(kind, _lines(gm, plan), {n: (r, compiled[n]) for n, r in regions.items()}, time.perf_counter() - start, program)
     for listener in list(listeners):
         listener(report)

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from taskfuse.torch.aliases import Alias
 from taskfuse.torch.importer import refusal
 from taskfuse.torch.metadata import Refused, meta_of, results
 from taskfuse.torch.rules.reductions import PRODUCTS
@@ -45,7 +46,7 @@ SORTS = frozenset({"sort", "argsort", "topk", "msort", "kthvalue", "median", "na
 """Ops whose fusions do more work than there are elements, where torch has an algorithm of its own."""
 
 NUMBER = "it is a number"
-"""Why torch runs what is no tensor."""
+"""Why torch runs a node whose value is not a tensor."""
 
 
 class NodeKind(Enum):
@@ -323,7 +324,7 @@ def _cut(members: Sequence[Node], most: int) -> list[list[Node]]:
 
 
 def outputs_of(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
-    """The nodes of each region whose tensors are read outside of it: by torch, by another region, or by the caller."""
+    """The nodes of each region whose tensors are read outside it: by torch, by another region, or by the caller."""
     readers: dict[Node, set[int]] = {}  # regions, or OUTSIDE; two suffice to know that there are several
     found: list[list[Node]] = [[] for _ in plan.regions]
     for node in reversed(graph.nodes):
@@ -343,11 +344,12 @@ def outputs_of(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
 OUTSIDE = -1
 
 
-def emitted(graph: Graph, plan: GraphPartition, more: Mapping[int, Sequence[Node]]) -> list[Node | int]:
+def emitted(graph: Graph, plan: GraphPartition, more: Mapping[int, Sequence[Node]], views: Mapping[Node, Alias]) -> list[Node | int]:
     """The order in which the graph runs: nodes of torch in their order, each region before its first reader, what torch need not run left out.
 
     Args:
         more: what regions read beside their tensors: the nodes that give their integers.
+        views: nodes that are made of one other node alone.
     """
     found: list[Node | int] = []
     done: set[Node | int] = set()
@@ -367,7 +369,7 @@ def emitted(graph: Graph, plan: GraphPartition, more: Mapping[int, Sequence[Node
                 done.add(at)
                 found.append(at)
                 continue
-            needed = read[at] if isinstance(at, int) else set(at.all_input_nodes)
+            needed = read[at] if isinstance(at, int) else {views[at].base} if at in views else set(at.all_input_nodes)
             if not isinstance(at, int) and at.op in ("placeholder", "get_attr"):
                 done.add(at)
                 continue
