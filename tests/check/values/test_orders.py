@@ -113,7 +113,8 @@ FOR w in 0..{trips}:
   IF threadIdx.y >= {first} && {row} < M && {column} < N && {tile} < {tiles of M}:
     y[{row}, {column}] = copy(x[{row}, {column}])  ~ value y[{row}, {column}]
 """
-OF_ROLE = {"first": "2", "row": "32*{group} + 4*({place} % {height}) + threadIdx.y - 2", "tile": "8*{group} + {place} % {height}", "tiles of M": "ceildiv(M, 4)"}
+TILE = "8*{group} + {place} % {height}"
+OF_ROLE = {"first": "2", "row": "32*{group} + 4*({place} % {height}) + threadIdx.y - 2", "tile": TILE, "tiles of M": "ceildiv(M, 4)"}
 
 
 def test_conditions_follow_from_those_on_threads() -> None:
@@ -121,7 +122,7 @@ def test_conditions_follow_from_those_on_threads() -> None:
     ordered(ROLE, **OF_ROLE).verify().require()
 
 
-@pytest.mark.parametrize("change", [{"tiles of M": "ceildiv(M, 4) - 1"}, {"tiles of M": "M//4"}, {"first": "3"}, {"tile": "8*{group} + {place} % {height} + 1"}])
+@pytest.mark.parametrize("change", [{"tiles of M": "ceildiv(M, 4) - 1"}, {"tiles of M": "M//4"}, {"first": "3"}, {"tile": f"{TILE} + 1"}])
 def test_conditions_that_leave_out_tiles_do_not_follow(change: dict[str, str]) -> None:
     kernel = ordered(ROLE, **OF_ROLE | change)
     assert gaps(kernel)
