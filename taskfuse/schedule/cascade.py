@@ -303,7 +303,7 @@ class _Cascade:
         wide = top.dtype.compute
 
         def emit(name: str, *operands: Operand) -> Operand:
-            return _own(self._pointwise(name, shape, operands, top, wide))
+            return _own(self._pointwise(name, shape, operands, top, ELEMENTWISE[name].result_dtype(wide)))
 
         assert repair.factor is not None
         factor = emit("minimum", repair.factor(old, new, emit), Literal(float(wide.max_value), wide))
@@ -318,7 +318,7 @@ class _Cascade:
         at: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(p - 1) for p in range(k + 1, len(tv.root))}
 
         def emit(name: str, *operands: Operand) -> Operand:
-            return Read(self._pointwise(name, shape, operands, tv, tv.dtype), _point(len(shape)))
+            return _own(self._pointwise(name, shape, operands, tv, ELEMENTWISE[name].result_dtype(tv.dtype)))
 
         found: list[Operand] = [Read(walk, _point(len(shape)))]
         if plan.top is not None and plan.repair is not None:

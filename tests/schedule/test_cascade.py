@@ -51,6 +51,16 @@ def softmin() -> Made:
     return fusion, [least, total, mean]
 
 
+def normed_product() -> Made:
+    """An RMS norm behind its product: the root waits for the sum of squares."""
+    with tf.Fusion("normed_product") as fusion:
+        x, w = tf.define_tensor(["M", "N"]), tf.define_tensor(["N", 3])
+        square = tf.sum(x * x, axis=1)
+        out = tf.matmul(x * tf.expand_dims(tf.rsqrt(square * 0.125 + 1e-5), 1), w)
+        fusion.add_output(out)
+    return fusion, [square, out]
+
+
 def apart() -> Made:
     """Two sums that read no other one share the walk."""
     with tf.Fusion("apart") as fusion:
@@ -67,7 +77,7 @@ def arguments(fusion: tf.Fusion, seed: int, m: int, n: int) -> list[np.ndarray]:
 
 
 CUTS: dict[str, tuple[object, ...]] = {"parts": (2, 3), "levels": (4, (2, 3)), "pieces": (4, 3, 2)}
-CASES: dict[str, Callable[[], Made]] = {"attention": attention, "logsumexp": logsumexp, "softmin": softmin, "apart": apart}
+CASES: dict[str, Callable[[], Made]] = {"attention": attention, "logsumexp": logsumexp, "softmin": softmin, "normed_product": normed_product, "apart": apart}
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 64])
