@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,16 +31,14 @@ class Case:
     """One function at one size.
 
     Attributes:
-        axis: along which rows lie.
         is_loss: whether it takes a class for each row.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: tf.DType
-    axis: int
     ours: Callable[..., tf.TensorView]
-    theirs: Callable[..., torch.Tensor]
+    theirs: Callable[..., Any]
     is_loss: bool = False
 
     def fusion(self) -> tf.Fusion:
@@ -62,19 +61,34 @@ def cross_entropy(x: tf.TensorView, classes: tf.TensorView) -> tf.TensorView:
     return tf.neg(tf.squeeze(tf.take_along_axis(tf.log_softmax(tf.cast(x, tf.float32), 1), tf.expand_dims(classes, 1), 1), 1))
 
 
-def along(name: str, shape: tuple[int, ...], dtype: tf.DType, axis: int = 1) -> Case:
+def losses(x: Any, classes: Any) -> Any:
+    """torch's."""
+    return F.cross_entropy(x.float(), classes, reduction="none")
+
+
+def logsumexp(x: Any) -> Any:
+    """torch's, of the rows of a matrix."""
+    return torch.logsumexp(x, 1)
+
+
+def softmax(x: Any) -> Any:
+    """torch's, along the axis behind the first."""
+    return torch.softmax(x, 1)
+
+
+def softmaxes(name: str, shape: tuple[int, ...], dtype: tf.DType) -> Case:
     """A softmax."""
-    return Case(name, shape, dtype, axis, lambda x: tf.softmax(x, axis), lambda x: torch.softmax(x, axis))
+    return Case(name, shape, dtype, partial(tf.softmax, axis=1), softmax)
 
 
 CASES = (
-    Case("cross_entropy", (8192, 32768), tf.float32, 1, cross_entropy, lambda x, c: F.cross_entropy(x.float(), c, reduction="none"), True),
-    Case("cross_entropy_bf16", (4096, 128256), tf.bfloat16, 1, cross_entropy, lambda x, c: F.cross_entropy(x.float(), c, reduction="none"), True),
-    Case("logsumexp", (8192, 32768), tf.float32, 1, lambda x: tf.logsumexp(x, 1), lambda x: torch.logsumexp(x, 1)),
-    along("softmax", (4096, 32768), tf.float32),
-    along("softmax_bf16", (2048, 131072), tf.bfloat16),
-    along("softmax_middle", (16, 1024, 4096), tf.float32),
-    along("softmax_8192", (8192, 8192), tf.float32),
+    Case("cross_entropy", (8192, 32768), tf.float32, cross_entropy, losses, True),
+    Case("cross_entropy_bf16", (4096, 128256), tf.bfloat16, cross_entropy, losses, True),
+    Case("logsumexp", (8192, 32768), tf.float32, partial(tf.logsumexp, axis=1), logsumexp),
+    softmaxes("softmax", (4096, 32768), tf.float32),
+    softmaxes("softmax_bf16", (2048, 131072), tf.bfloat16),
+    softmaxes("softmax_middle", (16, 1024, 4096), tf.float32),
+    softmaxes("softmax_8192", (8192, 8192), tf.float32),
 )
 
 
@@ -122,7 +136,7 @@ def measure(case: Case, sweep: int) -> list[str]:
     lines.append(f"{case.name} {'x'.join(map(str, case.shape))} {case.dtype.name}: torch.compile {torch_us:.1f} us, {moved / torch_us / 1e6:.2f} TB/s")
     for (words, kernel), us in zip(made, ours, strict=True):
         r = kernel.resources()
-        regs = "" if r.compiled is None else f"{r.compiled.registers} regs, {r.blocks_per_multiprocessor} blocks"
+        regs = f"{r.compiled.registers} regs, {r.blocks_per_multiprocessor} blocks"
         lines.append(f"  {us:8.1f} us  {torch_us / us:5.2f}x  {moved / us / 1e6:5.2f} TB/s  {regs}  {words}")
     return lines
 

@@ -10,9 +10,10 @@ that have elements of a row read it once more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from typing import NamedTuple
 
 from taskfuse.errors import LoweringError, ScheduleError
@@ -20,16 +21,17 @@ from taskfuse.ir.axes import Axis
 from taskfuse.ir.expr import Fold, Reduction, Select, is_copy
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import Const
+from taskfuse.ir.scalar import ONE, Const, const
 from taskfuse.ir.storage import has_code, needed, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.lowering import LoweringOptions
 from taskfuse.lowering.steps import lower
+from taskfuse.schedule.cascade_plan import CascadePlans
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedulers.online_cost import OnlineConfig, OnlineEstimate, estimate, rank, vector
-from taskfuse.schedulers.reduction import plan as plan_of_rows
+from taskfuse.schedulers.reduction import Rows, rows_of
 from taskfuse.schedulers.row_cost import RowProblem
 from taskfuse.schedulers.schedule import Chosen, Memo, Offer, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
@@ -37,6 +39,7 @@ from taskfuse.schedulers.space import Space, find, settle, split_reductions
 from taskfuse.target import DEFAULT, VECTOR_BYTES, Target
 
 UNVERIFIED = LoweringOptions(verify=False)
+NORMALIZATION = "tf.schedulers.normalization takes rows in several passes"
 GAIN = 0.93
 """The most time of one walk, relative to rows that are kept or read again, for it to be preferred."""
 
@@ -58,18 +61,15 @@ def online(fusion: Fusion, config: OnlineConfig | None = None, *, sizes: Mapping
         UnsupportedError: the fusion or the parameters do not fit this scheduler.
     """
     check_call(fusion, "online", config, OnlineConfig)
-    planned = _plan(fusion, config, sizes, target, Memo())
+    planned = rows_of(fusion, sizes, target, Memo(), lambda splits, rows: _plan(config, splits, rows))
     _tried(planned, copy_fusion(fusion)[0])
     return _applied(planned, fusion)
 
 
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, memo: Memo | None = None, lowers: bool = True) -> Offer:
-    """The offer of :func:`online`. Raises :class:`UnsupportedError`, also where rows that are read several times, or kept, are as fast."""
-    memo = memo or Memo()
-    planned = _plan(fusion, None, sizes, target, memo)
-    rows = plan_of_rows("normalization", fusion, None, sizes, target, memo).option
-    if planned.option.us > GAIN * rows.us:
-        raise refuse(fusion, "online", f"one walk is expected to take {planned.option.us:.1f} us, and rows of normalization {rows.us:.1f}")
+    """The offer of :func:`online`. Raises :class:`UnsupportedError`, also where rows that are kept or read again are expected to be as fast."""
+    check_call(fusion, "online", None, OnlineConfig)
+    planned = rows_of(fusion, sizes, target, memo or Memo(), lambda splits, rows: _plan(None, splits, rows, GAIN * rows.alternatives[0].us))
     return Offer(planned.option.us, partial(_tried if lowers else _applied, planned))
 
 
@@ -83,24 +83,29 @@ class _Plan(NamedTuple):
     given: bool
 
 
-def _plan(fusion: Fusion, config: OnlineConfig | None, sizes: Mapping[str, int] | None, target: Target, memo: Memo) -> _Plan:
-    rows = plan_of_rows("normalization", fusion, None, sizes, target, memo)
-    if rows.problem.phases < 2:
-        raise refuse(fusion, "online", "no reduction reads another", "tf.schedulers.reduction takes such fusions")
-    trial = copy_fusion(fusion)[0]
-    _settled(Script(trial), rows.splits)
-    space = find(trial)
-    walked = _reductions(trial)
+def _plan(config: OnlineConfig | None, splits: bool, rows: Rows, most: float = inf) -> _Plan:
+    """Choose the parameters, if they are not given. Raises :class:`UnsupportedError`, also where it would take more than ``most`` microseconds."""
+    trial, space, problem = rows.trial, rows.space, rows.problem
+    if problem.phases < 2:
+        raise refuse(trial, "online", "no reduction reads another", "tf.schedulers.reduction takes such fusions")
+    if problem.target.kernel_us(problem.target.dram_us((problem.loaded or 0.0) + (problem.stored or 0.0))) > most:
+        raise refuse(trial, "online", "rows that are kept, or read again, are expected to be as fast", NORMALIZATION)
     if not space.kept or len(space.reduced) != 1:
-        raise refuse(fusion, "online", f"it has {len(space.kept)} kept axes, and {len(space.reduced)} reduced ones", "it takes rows along one axis")
+        raise refuse(trial, "online", f"it has {len(space.kept)} kept axes, and {len(space.reduced)} reduced ones", NORMALIZATION)
+    walked = _reductions(trial)
+    try:
+        CascadePlans(tuple(walked))
+    except ScheduleError as error:
+        raise refuse(trial, "online", error.message.split("\n", 1)[0], NORMALIZATION) from error
     wide = space.having(trial, space.reduced)
     walks = 1 + any(out in wide and not among(out, walked) for out in trial.outputs)
-    problem = rows.problem
     if not isinstance(space.extent(space.reduced), Const) and space.is_inner:
         problem = replace(problem, width=1)  # the last steps may be short
     alternatives = tuple(rank(problem, walks))
+    if config is None and (not alternatives or alternatives[0].us > most):
+        raise refuse(trial, "online", "rows that are kept, or read again, are expected to be as fast", NORMALIZATION)
     option = alternatives[0] if config is None else estimate(problem, walks, config)
-    return _Plan(rows.splits, problem, alternatives, option, config is not None)
+    return _Plan(splits, problem, alternatives, option, config is not None)
 
 
 def _settled(script: Script, splits: bool) -> None:
@@ -119,7 +124,7 @@ def _tried(planned: _Plan, fusion: Fusion) -> Chosen[OnlineConfig]:
         found = _applied(planned, fusion)
         lower(fusion, UNVERIFIED)
     except (LoweringError, ScheduleError) as error:
-        raise refuse(fusion, "online", str(error).split("\n", 1)[0], "tf.schedulers.normalization takes rows in several passes") from error
+        raise refuse(fusion, "online", str(error).split("\n", 1)[0], NORMALIZATION) from error
     return found
 
 
@@ -151,6 +156,11 @@ class OnlineSchedule:
         script: takes the calls.
         space: of the fusion, all of which is read at its readers' own points.
         width: elements of a vector.
+
+    Attributes:
+        rows: loops over rows.
+        loads, again: inputs in registers, in the walk and in that of the outputs.
+        stores: outputs that have elements of rows.
     """
 
     def __init__(self, script: Script, space: Space, config: OnlineConfig, width: int) -> None:
@@ -160,11 +170,15 @@ class OnlineSchedule:
         self.config = config
         self.width = width
         self.rows = 1 + (config.rows > 1)
+        self.loads: list[TensorView] = []
+        self.again: list[TensorView] = []
+        self.stores: list[TensorView] = []
+        self.code: list[TensorView] = []
 
     def apply(self) -> None:
         """Make the calls. Raises :class:`ScheduleError` if the reductions have no common walk."""
         reference = self._cascade()
-        self._copies(reference)
+        self._copies()
         self._loops(reference)
         self._inline()
 
@@ -184,7 +198,7 @@ class OnlineSchedule:
         self.roles = _Roles(tuple(root[own[p]] for p in kept), root[k], root[k + 1], root[k + 2])
         return reference
 
-    def _copies(self, reference: TensorView) -> None:
+    def _copies(self) -> None:
         """Inputs in registers, in the walk and in that of the outputs; outputs that others read are copies of what these read."""
         script, fusion = self.script, self.fusion
         script.comment("copies")
@@ -192,7 +206,6 @@ class OnlineSchedule:
             if out.uses:
                 script.new(out, "cache_fork")
         keys = Keys(fusion)
-        self.loads, self.again, self.stores = [], [], []
         walked = {keys.key(a) for a in (self.roles.steps, self.roles.parts)}
         known = walked | {keys.key(a) for a in self.roles.kept}
         readers: dict[tuple[TensorView, bool], list[TensorView]] = {}
@@ -200,7 +213,7 @@ class OnlineSchedule:
             tv = expr.output
             if not has_code(fusion, expr):
                 continue
-            axes = {keys.key(a) for a in tv.root if str(a.extent) != "1"}
+            axes = {keys.key(a) for a in tv.root if a.extent is not ONE}
             is_walked = bool(axes & walked)
             if axes <= known:
                 continue
@@ -214,51 +227,48 @@ class OnlineSchedule:
             made = script.recompute(x, found)
             (self.loads if is_walked else self.again).extend(made)
         for out in fusion.outputs:
-            if {keys.key(a) for a in out.root if str(a.extent) != "1"} - known:
+            if {keys.key(a) for a in out.root if a.extent is not ONE} - known:
                 script.new(out, "cache_before")
                 self.stores.append(out)
 
     # -- loops ----------------------------------------------------------------------------------------------------------------------
 
     def _loops(self, reference: TensorView) -> None:
-        script, config, roles = self.script, self.config, self.roles
-        script.comment("loops of the walk: [rows | part, step | unroll, vector]")
-        places = [*(reference.root.index(a) for a in roles.kept), *(reference.root.index(a) for a in (roles.parts, roles.steps, roles.chunk))]
-        self._arrange(reference, places, len(roles.kept))
-        kinds = [*[P.BIDx, P.TIDy if self.space.is_inner else P.TIDx][: self.rows], P.TIDx if self.space.is_inner else P.TIDy]
+        script, roles = self.script, self.roles
         self.code = [e.output for e in needed(self.fusion) if has_code(self.fusion, e)]
-        if self.stores:
-            last = self.stores[0]
-            out = last
-            keys = Keys(self.fusion)
-            by_key = {keys.key(a): p for p, a in enumerate(out.root)}
-            kept = [by_key[keys.key(a)] for a in roles.kept if keys.key(a) in by_key]
-            if len(kept) != len(roles.kept):
-                raise refuse(self.fusion, "online", f"{out.name} lacks an axis of the rows")
-            (long,) = [p for p in range(len(out.root)) if p not in kept]
-            wide = [tv for tv in self.code if tv is not out and keys.key(out.root[long]) in {keys.key(a) for a in tv.root}]
-            script.comment("loops of the outputs: [rows | trip, unroll, thread | vector]")
-            self._arrange(out, [*kept, long], len(kept))
-            r = script.on(out)
-            r.split(self.rows, config.threads).split(self.rows, config.unroll)
-            r.propagate(wide, len(out.loop))
-            for position, kind in enumerate(kinds[:-1]):
-                r.bind(position, kind)
-            r.bind(self.rows + 2, kinds[-1])
-            script.parallelize_like(out, wide)
-        else:
-            out, wide = None, []
-        others = [tv for tv in self.code if tv is not reference and tv is not out and not among(tv, wide)]
-        r = script.on(reference)
-        r.propagate(others)
+        kinds = [*[P.BIDx, P.TIDy if self.space.is_inner else P.TIDx][: self.rows], P.TIDx if self.space.is_inner else P.TIDy]
+        places = [reference.root.index(a) for a in (*roles.kept, roles.parts, roles.steps, roles.chunk)]
+        known = {reference} if not self.stores else {reference, *self._loops_of_outputs(self.stores[0], kinds)}
+        script.comment("loops of the walk: [rows | part, step | unroll, vector]")
+        self._arrange(reference, places)
+        others = [tv for tv in self.code if tv not in known]
+        script.on(reference).propagate(others)
         for position, kind in enumerate(kinds):
-            r.bind(position, kind)
+            script.on(reference).bind(position, kind)
         script.parallelize_like(reference, others)
         self._vectors()
 
-    def _arrange(self, tv: TensorView, order: list[int], kept: int) -> None:
-        """[rows (by threads) | the other axes | vector]."""
-        call = self.script.on(tv)
+    def _loops_of_outputs(self, out: TensorView, kinds: Sequence[P]) -> list[TensorView]:
+        """The loops of what has elements of rows outside the walk, by those of one output; returns it all."""
+        script, config, keys = self.script, self.config, Keys(self.fusion)
+        place = {keys.key(a): p for p, a in enumerate(out.root)}
+        kept = [place[keys.key(a)] for a in self.roles.kept if keys.key(a) in place]
+        along = [p for p in range(len(out.root)) if p not in kept]
+        if len(kept) < len(self.roles.kept) or len(along) > 1:
+            raise refuse(self.fusion, "online", f"{out.name} has not the axes of the rows", NORMALIZATION)
+        long = keys.key(out.root[along[0]])
+        wide = [tv for tv in self.code if tv is not out and long in {keys.key(a) for a in tv.root}]
+        script.comment("loops of the outputs: [rows | trip, unroll, thread | vector]")
+        self._arrange(out, [*kept, *along])
+        script.on(out).split(self.rows, config.threads).split(self.rows, config.unroll).propagate(wide, len(out.loop))
+        for position, kind in (*enumerate(kinds[:-1]), (self.rows + 2, kinds[-1])):
+            script.on(out).bind(position, kind)
+        script.parallelize_like(out, wide)
+        return [out, *wide]
+
+    def _arrange(self, tv: TensorView, order: list[int]) -> None:
+        """[rows (by threads) | the other axes | vector], from the axes in this order."""
+        call, kept = self.script.on(tv), len(self.roles.kept)
         if order != sorted(order):
             call.reorder(order)
         if self.width > 1 and self.space.is_inner:
@@ -276,15 +286,13 @@ class OnlineSchedule:
         self.script.comment("vectors")
         for tv in (*self.loads, *self.again, *self.stores):
             last = tv.loop[-1].extent
-            if not is_copy(self._definition(tv)) or str(last) != str(self.width) or not self.space.ends_contiguous(tv):
+            expr = self.fusion.definition(tv)
+            if expr is None or not is_copy(expr) or last is not const(self.width):
                 continue
             most = VECTOR_BYTES // tv.dtype.itemsize
             if most < self.width:
                 self.script.on(tv).split(-1, most)
             self.script.on(tv).bind(len(tv.loop) - 1, P.Vectorize)
-
-    def _definition(self, tv: TensorView) -> object:
-        return self.fusion.definition(tv)
 
     def _inline(self) -> None:
         """Everything shares as many loops as it can, but for the values of parts, which are complete before any is joined."""

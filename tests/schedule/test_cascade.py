@@ -174,6 +174,26 @@ def test_attention_is_one_proved_loop() -> None:
     assert compared(kernel).difference is None
 
 
+def test_a_cross_entropy_behind_its_product_stores_no_logits() -> None:
+    """Each logit is computed once, in registers, and the class's own by itself."""
+    with tf.Fusion("linear_cross_entropy") as fusion:
+        x, w, classes = tf.define_tensor(["M", 4]), tf.define_tensor(["V", 4]), tf.define_tensor(["M"], tf.int64)
+        logits = tf.matmul(x, w.T)
+        top = tf.max(logits, axis=1)
+        total = tf.sum(tf.exp(logits - tf.expand_dims(top, 1)), axis=1)
+        fusion.add_output(tf.log(total) + top - tf.sum(x * tf.take(w, classes, 0), axis=1))
+    rng = np.random.default_rng(4)
+    args = [rng.standard_normal((5, 4)) * 3, rng.standard_normal((11, 4)), rng.integers(0, 11, 5)]
+    scores = args[0] @ args[1].T
+    wanted = np.log(np.exp(scores).sum(1)) - np.take_along_axis(scores, args[2][:, None], 1)[:, 0]
+    tf.cascade([top, total], 4)
+    kernel = walked(fusion, 8, "ceildiv(V, 4)")
+    kernel.verify().require()
+    assert not [b for b in kernel.buffers if b.memory is not tf.MemoryType.Local]
+    given = [a.astype(np.float32) if a.dtype == np.float64 else a for a in args]
+    np.testing.assert_allclose(kernel.simulate(*given, seed=3)[0], wanted, rtol=2e-5)
+
+
 def test_sums_become_folds_of_the_running_maximum() -> None:
     fusion, (top, total) = logsumexp()
     tf.cascade([top, total], 8)
