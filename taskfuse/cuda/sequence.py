@@ -16,6 +16,7 @@ from taskfuse.cuda.driver import Driver
 from taskfuse.cuda.frame import STREAM_WORD, Frame, MapSlot
 from taskfuse.cuda.launch import Launcher
 from taskfuse.cuda.launch_plan import LaunchPlan, overlapping
+from taskfuse.cuda.recording import active
 from taskfuse.dtypes import uint8
 from taskfuse.errors import TaskfuseError
 
@@ -174,7 +175,9 @@ class Routes:
         self._known: dict[Hashable, Route | None] = {}  # replaced, not emptied: others may read it
 
     def __call__(self, args: Sequence[Any], given: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-        """Run them in the current stream. ``None``: no call with such arguments has gone the long way, or it has to."""
+        """Run them in the current stream. ``None``: no call with such arguments has gone the long way, or it has to, as one that is recorded."""
+        if active:
+            return None
         probes = self._kinds.probes
         addresses: list[int] = []
         signature: Hashable = given is None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from taskfuse.dtypes import DType, DTypeLike, as_dtype, result_type
 from taskfuse.errors import FusionError
 from taskfuse.ir.axes import axis, iteration_point
-from taskfuse.ir.expr import Read, Select
+from taskfuse.ir.expr import FirstValid, Read
 from taskfuse.ir.scalar import ZERO, Expr, and_, ceildiv, element, ge, is_multiple, le, lt, maximum, prove, sym, upper_bound, wrap
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
@@ -158,4 +158,4 @@ def _kept(name: str, product: TensorView, belongs: Expr, dtype: DType) -> Tensor
     location = caller()
     out = product.fusion.new_tensor([axis(e) for e in product.shape], product.dtype, location=location)
     found = Read(product, iteration_point(product.ndim), belongs)
-    return cast_tensor(product.fusion.define(Select(out, name, (found, literal(name, 0, product.dtype)), location)), dtype)
+    return cast_tensor(product.fusion.define(FirstValid(out, name, (found, literal(name, 0, product.dtype)), location)), dtype)

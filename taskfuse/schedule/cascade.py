@@ -18,7 +18,7 @@ from taskfuse.dtypes import DType, bool_
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Fold, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, Select
+from taskfuse.ir.expr import FirstValid, Fold, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE, Expr, ceildiv, const, is_multiple, lt, minimum, simplify, substitute
 from taskfuse.ir.storage import storage_operands
@@ -208,7 +208,7 @@ class _Cascade:
         dtype = operand.tensor.dtype
         neutral = expr.combine.neutral(dtype) if expr.body is COPY else 0.0 if dtype.is_float else 0
         inside = replace(operand, valid=lt(self._element(k), self.extent))
-        made = self._define(Select(self._new(root, operand.tensor), "pad", (inside, Literal(neutral, dtype)), expr.location))
+        made = self._define(FirstValid(self._new(root, operand.tensor), "pad", (inside, Literal(neutral, dtype)), expr.location))
         return Read(made, _point(len(root)))
 
     def _moved(self, operand: Operand, along: int | None, rank: int) -> Operand:
@@ -274,12 +274,12 @@ class _Cascade:
             self._chunked[tv, place] = self._define(replace(expr, output=self._new(root, tv), operands=operands))
         return self._chunked[tv, place]
 
-    def _padded(self, tv: TensorView, root: list[Axis], along: int) -> Select:
+    def _padded(self, tv: TensorView, root: list[Axis], along: int) -> FirstValid:
         """An input by chunks, with zeros past the end of the axis."""
         here = _point(len(root))
         element = self._element(along)
         read = Read(tv, (*here[:along], element, *here[along + self.depth + 1 :]), lt(element, self.extent))
-        return Select(self._new(root, tv), "pad", (read, Literal(0.0 if tv.dtype.is_float else 0, tv.dtype)), caller())
+        return FirstValid(self._new(root, tv), "pad", (read, Literal(0.0 if tv.dtype.is_float else 0, tv.dtype)), caller())
 
     def _run(self, tv: TensorView, expr: Reduction, part: TensorView, k: int) -> None:
         """The running maximum behind each chunk, that before it, and the one that terms are taken with: 0 as long as nothing but -inf has come."""

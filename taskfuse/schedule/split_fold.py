@@ -15,7 +15,7 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.combine import COMBINES, Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Fold, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Select
+from taskfuse.ir.expr import FirstValid, Fold, Literal, MathExpr, Operand, Pointwise, Read, Reduction
 from taskfuse.ir.scalar import Expr, ceildiv, const, gt, is_multiple, lt, minimum, simplify, substitute
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
@@ -108,7 +108,7 @@ class _Parts:
         root = [*self._axes(k), axis(const(self.parts)), axis(self.length), *self._axes_behind(k)]
         made = self._new(root, read.tensor.dtype)
         inside = replace(moved, valid=lt(element, self.extent))
-        self._define(Select(made, "pad", (inside, Literal(neutral, read.tensor.dtype)), self.expr.location))
+        self._define(FirstValid(made, "pad", (inside, Literal(neutral, read.tensor.dtype)), self.expr.location))
         return Read(made, self._point(rank + 1))
 
     def _folded(self, elements: Operand, combine: Combine) -> TensorView:
@@ -122,7 +122,7 @@ class _Parts:
         k, here = self.k, self._point(len(self.tv.root) + 1)
         root = [*self._axes(k), axis(const(self.parts)), axis(const(self.parts)), *self._axes_behind(k)]
         later = Read(decays, (*here[:k], *here[k + 1 :]), gt(here[k + 1], here[k]))
-        those = self._define(Select(self._new(root), "pad", (later, Literal(1.0, self.tv.dtype)), self.expr.location))
+        those = self._define(FirstValid(self._new(root), "pad", (later, Literal(1.0, self.tv.dtype)), self.expr.location))
         over = [axis(a.extent, AxisKind.REDUCTION if p == k + 1 else AxisKind.ITERATION) for p, a in enumerate(root)]
         neutral = Literal(1.0, self.tv.dtype)
         return self._define(Reduction(self._new(over), COMBINES["mul"], COPY, (Read(those, here),), neutral, self.expr.location))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.contraction import MatrixAxes, axes_of_index, computes, factors
-from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, Select, View, padded_read, reads
+from taskfuse.ir.expr import FirstValid, MathExpr, Pointwise, Read, Reduction, View, padded_read, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, TRUE, Const, const, ge, is_multiple, prove, simplify
@@ -229,7 +229,7 @@ def _behind(fusion: Fusion, exprs: Sequence[MathExpr], result: TensorView) -> tu
         after = [t for t in sources if among(t, finals) or any(t is r.output for r in reductions)]
         if isinstance(expr, Reduction) and not after and len(sources) == 1 and (sources[0] is result or among(sources[0], epilogue)):
             reductions.append(expr)
-        elif not isinstance(expr, Pointwise | View | Select):
+        elif not isinstance(expr, Pointwise | View | FirstValid):
             raise refuse(fusion, "matmul", f"{tv.name} is not computed element by element", "leave it to a fusion of its own")
         elif not after:
             epilogue.append(tv)

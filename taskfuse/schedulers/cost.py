@@ -89,7 +89,7 @@ LANES = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class MatmulProblem:
     """A matrix product with numbers for its extents.
 
     Attributes:
@@ -206,7 +206,7 @@ class TileTime:
     bound: str
 
 
-def tile_time(problem: Problem, config: MatmulConfig) -> TileTime:
+def tile_time(problem: MatmulProblem, config: MatmulConfig) -> TileTime:
     """What one tile of ``problem`` takes."""
     steps = ceil(problem.k / config.tile_k)
     target, figures = problem.target, problem.target.products
@@ -240,7 +240,7 @@ def tile_time(problem: Problem, config: MatmulConfig) -> TileTime:
     return TileTime(steps * cycles[bound], figures.epilogue_cycles + pieces * piece, bound)
 
 
-def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
+def estimate(problem: MatmulProblem, config: MatmulConfig) -> Estimate:
     """The time of ``config`` for ``problem``."""
     waves = problem.waves(config)
     target, figures = problem.target, problem.target.products
@@ -261,7 +261,7 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
     return Estimate(config, us, waves, problem.used(config) / (waves * config.blocks), bound)
 
 
-def _elements(problem: Problem, config: MatmulConfig) -> float:
+def _elements(problem: MatmulProblem, config: MatmulConfig) -> float:
     """Elements that cross between the chip and its memory: all once. But blocks with ragged rows do not keep step, as some pass over tiles without rows: then
     the cache serves about half of those that read the same columns, and the rest load them again."""
     tiles = problem.ragged
@@ -274,7 +274,7 @@ def _elements(problem: Problem, config: MatmulConfig) -> float:
     return tiles.rows * (problem.k + problem.n) + max(matrices, times) * problem.n * problem.k
 
 
-def _read_at_once(problem: Problem, config: MatmulConfig, blocks: int, group: int) -> tuple[int, int]:
+def _read_at_once(problem: MatmulProblem, config: MatmulConfig, blocks: int, group: int) -> tuple[int, int]:
     """Rows and columns of tiles that a wave of blocks reads, in groups of so many rows."""
     rows, columns = _rows(problem, config), ceil(problem.n / config.tile_n)
     at_once = blocks // config.cluster
@@ -282,12 +282,12 @@ def _read_at_once(problem: Problem, config: MatmulConfig, blocks: int, group: in
     return min(rows, ceil(at_once / width)), width
 
 
-def _rows(problem: Problem, config: MatmulConfig) -> int:
+def _rows(problem: MatmulProblem, config: MatmulConfig) -> int:
     """Rows of tiles, or of clusters, from which a group takes some."""
     return ceil(problem.m / (config.tile_m * config.cluster)) * (problem.batch if problem.shares_columns else 1)
 
 
-def _beside_cycles(problem: Problem, config: MatmulConfig) -> float:
+def _beside_cycles(problem: MatmulProblem, config: MatmulConfig) -> float:
     """Cycles that the math of an epilogue takes for 64 x 64 elements: one wait for what it reads beside the product, or one for each access where there is no
     room for a piece of it and a condition stands around each; and instructions, which few warps issue one after another."""
     elements = WGMMA_ROWS * STAGED_COLUMNS // WARPGROUP
@@ -301,7 +301,7 @@ def _beside_cycles(problem: Problem, config: MatmulConfig) -> float:
     return waits * figures.side_latency_cycles + figures.side_cycles * problem.wide + work
 
 
-def candidates(problem: Problem) -> Iterator[MatmulConfig]:
+def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
     """The configurations that the model chooses from: each tile with its stages, group and blocks."""
     room = problem.target.limits.block_shared
     for tile_m, tile_n, warpgroups, kind, cluster in SHAPES:
@@ -328,7 +328,7 @@ def candidates(problem: Problem) -> Iterator[MatmulConfig]:
             yield replace(config, stages=stages, blocks=blocks, group=group_of(problem, config, blocks))
 
 
-def group_of(problem: Problem, config: MatmulConfig, blocks: int) -> int:
+def group_of(problem: MatmulProblem, config: MatmulConfig, blocks: int) -> int:
     """Rows of tiles, or of clusters, in a group such that a wave reads the fewest bytes of the operands, as DeepGEMM chooses between groups of 8 and of 16
     (``Scheduler``, candidates of its swizzle); before that, of ragged rows, such that the block with most tiles has fewest."""
     tile_m = config.tile_m * config.cluster
@@ -346,7 +346,7 @@ def group_of(problem: Problem, config: MatmulConfig, blocks: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def rank(problem: Problem) -> tuple[Estimate, ...]:
+def rank(problem: MatmulProblem) -> tuple[Estimate, ...]:
     """All candidates, the fastest first; ties go to more blocks, then to the larger tile."""
     found = [estimate(problem, config) for config in candidates(problem)]
     return tuple(sorted(found, key=lambda e: (e.us, -e.config.blocks, -prod((e.config.tile_m, e.config.tile_n)))))

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from taskfuse.errors import LoweringError, ScheduleError
 from taskfuse.ir.axes import Axis
-from taskfuse.ir.expr import Fold, Reduction, Select, is_copy
+from taskfuse.ir.expr import FirstValid, Fold, Reduction, is_copy
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, Const, const
@@ -31,7 +31,7 @@ from taskfuse.schedule.cascade_plan import CascadePlans
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedulers.online_cost import OnlineConfig, OnlineEstimate, estimate, rank, vector
-from taskfuse.schedulers.reduction import Rows, rows_of
+from taskfuse.schedulers.reduction import KernelRows, rows_of
 from taskfuse.schedulers.row_cost import RowProblem
 from taskfuse.schedulers.schedule import Chosen, Memo, Offer, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
@@ -83,7 +83,7 @@ class _Plan(NamedTuple):
     given: bool
 
 
-def _plan(config: OnlineConfig | None, splits: bool, rows: Rows, most: float = inf) -> _Plan:
+def _plan(config: OnlineConfig | None, splits: bool, rows: KernelRows, most: float = inf) -> _Plan:
     """Choose the parameters, if they are not given. Raises :class:`UnsupportedError`, also where it would take more than ``most`` microseconds."""
     trial, space, problem = rows.trial, rows.space, rows.problem
     if problem.phases < 2:
@@ -218,7 +218,7 @@ class OnlineSchedule:
             if axes <= known:
                 continue
             sources = [r.tensor for r in storage_reads(fusion, expr) if r.tensor.is_input]
-            if sources and (is_copy(expr) or isinstance(expr, Select)) and not tv.is_output:
+            if sources and (is_copy(expr) or isinstance(expr, FirstValid)) and not tv.is_output:
                 (self.loads if is_walked else self.again).append(tv)
                 continue
             for x in dict.fromkeys(sources):

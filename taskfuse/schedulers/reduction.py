@@ -12,7 +12,7 @@ from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, bounds
-from taskfuse.ir.storage import needed, storage_reads
+from taskfuse.ir.storage import needed, reads_of, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.lowering import LoweringOptions
 from taskfuse.lowering.steps import lower
@@ -88,7 +88,7 @@ def plan(name: str, fusion: Fusion, config: RowConfig | None, sizes: Mapping[str
     return rows_of(fusion, sizes, target, memo or Memo(), lambda splits, found: _planned(name, config, splits, found))
 
 
-def rows_of(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, memo: Memo, plan: Callable[[bool, Rows], T]) -> T:
+def rows_of(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, memo: Memo, plan: Callable[[bool, KernelRows], T]) -> T:
     """The plan of a scheduler of rows: of those of ``fusion``, or, if that is refused, where its reductions run over the axes of what they read.
 
     Raises:
@@ -102,7 +102,7 @@ def rows_of(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, mem
     return plan(True, memo("rows of digits", lambda: _rows(fusion, sizes, target, splits=True)))
 
 
-def _planned(name: str, config: RowConfig | None, splits: bool, found: Rows) -> Plan:
+def _planned(name: str, config: RowConfig | None, splits: bool, found: KernelRows) -> Plan:
     if name == "reduction" and found.problem.phases > 1:
         raise refuse(found.trial, name, f"a row is read {found.problem.phases} times", "tf.schedulers.normalization takes such fusions")
     chosen = found.alternatives[0].config if config is None else config
@@ -111,7 +111,7 @@ def _planned(name: str, config: RowConfig | None, splits: bool, found: Rows) -> 
     return Plan(name, splits, found.is_changed, found.problem, found.alternatives, option, config is not None)
 
 
-class Rows(NamedTuple):
+class KernelRows(NamedTuple):
     """The rows of a fusion.
 
     Attributes:
@@ -126,7 +126,7 @@ class Rows(NamedTuple):
     alternatives: tuple[RowEstimate, ...]
 
 
-def _rows(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, splits: bool) -> Rows:
+def _rows(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, splits: bool) -> KernelRows:
     trial, _ = copy_fusion(fusion)
     script = Script(trial)
     if splits:
@@ -134,7 +134,7 @@ def _rows(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, split
     settle(script)
     space = find(trial)
     problem = _problem(trial, space, Phases(trial, space), Sizes(fusion, sizes, target))
-    return Rows(trial, space, bool(script.lines), problem, tuple(rank(problem)))
+    return KernelRows(trial, space, bool(script.lines), problem, tuple(rank(problem)))
 
 
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, memo: Memo | None = None, lowers: bool = True) -> Offer:
@@ -195,6 +195,7 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
         stored=float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)),
         common=tuple(tv.dtype.itemsize for tv in fusion.inputs if tv in wide - private and among(tv, space.loads)),
         reductions=sum(isinstance(e, Reduction) for e in fusion.exprs()),
+        values=len({read.tensor for tv in wide if not tv.is_input for read in reads_of(fusion, tv)} & (private - wide)),
         held=tuple((keep, phases.held_bytes(keep)) for keep in Keep),
         functions=phases.functions,
         repeated=tuple((keep, phases.repeated(keep)) for keep in Keep),

@@ -21,7 +21,7 @@ Made = TensorView | tuple[TensorView | None, ...]
 
 
 @dataclass(slots=True)
-class Call:
+class AtenCall:
     """A call in progress.
 
     Attributes:
@@ -30,7 +30,6 @@ class Call:
         given: every argument of the schema by its name; those not passed have their defaults.
         passed: the names of arguments that differ from their defaults and that no rule has read yet.
         outs: what torch says of the results.
-        views: dtypes and shapes of tensor arguments, by name.
     """
 
     name: str
@@ -83,7 +82,7 @@ class Call:
             raise Refused(f"{', '.join(sorted(self.passed))}= is not taken")
 
 
-Rule = Callable[[Call], Made]
+Rule = Callable[[AtenCall], Made]
 RULES: dict[str, Rule] = {}
 """What an op is made of, by its name, or by its name and overload, where the table of ops does not say it."""
 
