@@ -309,7 +309,7 @@ class Launcher:
             raise self._unfit(position, Unfit(f"{kind.name} says: {error}")) from error
 
     def _values(self, args: Sequence[Any]) -> tuple[int, ...]:
-        """The integers of a call. Raises :class:`InputError` if one is none."""
+        """The integers of a call. Raises :class:`InputError` for a value that is not an integer."""
         return tuple([args[k] if type(args[k]) is int else integer_argument(self.kernel.name, k, name, args[k]) for k, name in self._integers])
 
     def _new_plan(self, signature: Hashable, arrays: Sequence[Any], given: tuple[Any, ...] | None, args: Sequence[Any]) -> LaunchPlan:

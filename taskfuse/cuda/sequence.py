@@ -1,7 +1,7 @@
 """Sequences: several kernels that run in order, as one call, with the tensors between them in one allocation.
 
 What a call of several kernels does is the same for all arguments of one signature: which plan each kernel has, and where its arrays lie: at the address of an
-argument or of a result, or so many bytes into the memory of what goes between. A sequence is worked out from the arrays of one call that went the long way;
+argument or of a result, or at an offset in the memory of an intermediate result. A sequence is worked out from the arrays of one call that went the long way;
 after that a call probes its arguments, allocates, fills in what is elsewhere than in the call before, and launches.
 """
 

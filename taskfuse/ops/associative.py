@@ -1,6 +1,6 @@
 """Scans by any associative function of several tensors: linear recurrences, scans of segments.
 
-Steps of 1, 2, 4, ... indices: behind each, an element has the combination of twice as many (Hillis and Steele, "Data Parallel Algorithms", CACM 1986), so
+Steps of 1, 2, 4, ... indices: after each, an element has the combination of twice as many (Hillis and Steele, "Data Parallel Algorithms", CACM 1986), so
 that N elements take log2(N) elementwise steps, whatever the function is. Sums and extremes have scans of their own (:mod:`taskfuse.ops.scan`).
 """
 

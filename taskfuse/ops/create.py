@@ -107,7 +107,7 @@ def extent(op: str, fusion: Fusion, value: object) -> Expr:
 
 
 def _expression(op: str, fusion: Fusion, value: object) -> Expr:
-    """An integer as an expression; its symbols become dimensions of ``fusion``. Raises :class:`ShapeError` if it is none."""
+    """An integer as an expression; its symbols become dimensions of ``fusion``. Raises :class:`ShapeError` for other values."""
     match value:
         case Dim():
             _declare(fusion, value.bound)

@@ -1,6 +1,6 @@
 """cascade: reductions along one axis, of which later ones read earlier ones, as one walk over the axis.
 
-Let ``r = max of x_j`` and ``y = sum of g(x_j, r)``. The axis is cut in chunks. Behind each one, r is a running maximum, and y the sum of terms that were taken
+Let ``r = max of x_j`` and ``y = sum of g(x_j, r)``. The axis is split into chunks. After each, r is a running maximum, y the sum of terms that were taken
 with it; when it grows from r to r', what has been summed is multiplied by the repair ``h(r, r')``, for which ``g(x, r) * h(r, r') = g(x, r')``
 (:mod:`taskfuse.schedule.repairs`). So y is a fold, and every tensor is read once (Milakov and Gimelshein, arXiv:1805.02867, for the normalizer of softmax;
 Dao et al., arXiv:2205.14135, for its product with V). A later reduction that reads y as a factor, ``sum of u(x_j) * k(y)``, waits with it: it is
@@ -32,12 +32,12 @@ from taskfuse.schedule.repairs import Emit, Repair
 
 
 def cascade(reductions: object, chunk: object, parts: object = (), adjacent: object = None) -> tuple[TensorView, ...]:
-    """Make one walk of several reductions along one axis; the results stay those tensors, each computed behind the last chunk.
+    """Make one walk of several reductions along one axis; the results stay those tensors, each computed after the last chunk.
 
     Rounding moves: a sum is multiplied when the running maximum grows. Where a maximum is -inf, a sum may be 0 or finite, where the math has NaN or infinity.
 
     With ``parts`` the axis is walked in that many parts, each with running values of its own, which may be those of threads, warps or blocks. Step s of part
-    p takes chunk ``s * parts + p``. Behind the walks, parts are joined by reductions of their own: a maximum is that of the parts', and each part's sum is
+    p takes chunk ``s * parts + p``. After the walks, parts are joined by reductions of their own: a maximum is that of the parts', and each part's sum is
     multiplied by the repair from its own maximum to that of all.
 
     Args:
@@ -282,7 +282,7 @@ class _Cascade:
         return FirstValid(self._new(root, tv), "pad", (read, Literal(0.0 if tv.dtype.is_float else 0, tv.dtype)), caller())
 
     def _run(self, tv: TensorView, expr: Reduction, part: TensorView, k: int) -> None:
-        """The running maximum behind each chunk, that before it, and the one that terms are taken with: 0 as long as nothing but -inf has come."""
+        """The running maximum after each chunk, that before it, and the one that terms are taken with: 0 as long as nothing but -inf has come."""
         kept = len(tv.logical)
         shape = [*(a.extent for a in tv.logical), self.steps, *map(const, self.parts)]
         here = _point(len(shape))

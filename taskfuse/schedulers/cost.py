@@ -3,7 +3,7 @@
 For each step of k a wave of blocks takes the greatest of four times: of the tensor cores, of their reads of operands from
 Shared memory, of the operands' traffic from the second-level cache, and a minimum per step. Then comes the epilogue, during
 which the tensor cores of that multiprocessor are idle, unless another warpgroup uses them. Waves follow one another, and no kernel is faster
-than its bytes from DRAM. Clusters that load shared operands once were measured to be no faster for it, since the cache serves neighbors
+than its bytes from DRAM. Measured: clusters that load shared operands once are not faster for it, since the cache serves neighbors
 that ask for the same data at once; but their blocks begin and end together.
 
 The figures are those of the target (:class:`taskfuse.target.ProductFigures`). The model differs from the 160 times of an H200 in
@@ -161,7 +161,7 @@ class MatmulProblem:
         return self.ragged.most(ceil(self.m / config.tile_m), ceil(self.n / config.tile_n), config.group, config.blocks)
 
     def matrices_of(self, rows: int) -> int:
-        """Matrices with the columns that so many elements of the batch one after another take."""
+        """Matrices with the columns that this many consecutive elements of the batch take."""
         if self.ragged is not None:
             return self.ragged.matrices(rows)
         return ceil(rows * self.matrices / self.batch) if self.shares_columns else 1
@@ -197,7 +197,7 @@ class TileTime:
 
     Attributes:
         products: of its steps of k.
-        epilogue: of what comes behind.
+        epilogue: of what follows.
         bound: what a step of k waits for.
     """
 
@@ -275,7 +275,7 @@ def _elements(problem: MatmulProblem, config: MatmulConfig) -> float:
 
 
 def _read_at_once(problem: MatmulProblem, config: MatmulConfig, blocks: int, group: int) -> tuple[int, int]:
-    """Rows and columns of tiles that a wave of blocks reads, in groups of so many rows."""
+    """Rows and columns of tiles that a wave of blocks reads, in groups of rows."""
     rows, columns = _rows(problem, config), ceil(problem.n / config.tile_n)
     at_once = blocks // config.cluster
     width = min(columns, ceil(at_once / min(group, rows)))

@@ -40,8 +40,8 @@ from taskfuse.target import DEFAULT, VECTOR_BYTES, Target
 
 UNVERIFIED = LoweringOptions(verify=False)
 NORMALIZATION = "tf.schedulers.normalization takes rows in several passes"
-GAIN = 0.93
-"""The most time of one walk, relative to rows that are kept or read again, for it to be preferred."""
+GAIN = {1: 0.98, 2: 0.93}
+"""The most time, by the number of walks, relative to rows that are kept or read again, for it to be preferred. One walk waits for nothing but its loads."""
 
 
 @tries_parameters
@@ -69,7 +69,7 @@ def online(fusion: Fusion, config: OnlineConfig | None = None, *, sizes: Mapping
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, memo: Memo | None = None, lowers: bool = True) -> Offer:
     """The offer of :func:`online`. Raises :class:`UnsupportedError`, also where rows that are kept or read again are expected to be as fast."""
     check_call(fusion, "online", None, OnlineConfig)
-    planned = rows_of(fusion, sizes, target, memo or Memo(), lambda splits, rows: _plan(None, splits, rows, GAIN * rows.alternatives[0].us))
+    planned = rows_of(fusion, sizes, target, memo or Memo(), lambda splits, rows: _plan(None, splits, rows, rows.alternatives[0].us))
     return Offer(planned.option.us, partial(_tried if lowers else _applied, planned))
 
 
@@ -83,22 +83,23 @@ class _Plan(NamedTuple):
     given: bool
 
 
-def _plan(config: OnlineConfig | None, splits: bool, rows: KernelRows, most: float = inf) -> _Plan:
-    """Choose the parameters, if they are not given. Raises :class:`UnsupportedError`, also where it would take more than ``most`` microseconds."""
+def _plan(config: OnlineConfig | None, splits: bool, rows: KernelRows, other: float = inf) -> _Plan:
+    """Choose the parameters, if they are not given. Raises :class:`UnsupportedError`, also where it gains too little over ``other`` microseconds."""
     trial, space, problem = rows.trial, rows.space, rows.problem
     if problem.phases < 2:
         raise refuse(trial, "online", "no reduction reads another", "tf.schedulers.reduction takes such fusions")
+    walked = _reductions(trial)
+    wide = space.having(trial, space.reduced)
+    walks = 1 + any(out in wide and not among(out, walked) for out in trial.outputs)
+    most = GAIN[walks] * other
     if problem.target.kernel_us(problem.target.dram_us((problem.loaded or 0.0) + (problem.stored or 0.0))) > most:
         raise refuse(trial, "online", "rows that are kept, or read again, are expected to be as fast", NORMALIZATION)
     if not space.kept or len(space.reduced) != 1:
         raise refuse(trial, "online", f"it has {len(space.kept)} kept axes, and {len(space.reduced)} reduced ones", NORMALIZATION)
-    walked = _reductions(trial)
     try:
         CascadePlans(tuple(walked))
     except ScheduleError as error:
         raise refuse(trial, "online", error.message.split("\n", 1)[0], NORMALIZATION) from error
-    wide = space.having(trial, space.reduced)
-    walks = 1 + any(out in wide and not among(out, walked) for out in trial.outputs)
     if not isinstance(space.extent(space.reduced), Const) and space.is_inner:
         problem = replace(problem, width=1)  # the last steps may be short
     alternatives = tuple(rank(problem, walks))
@@ -186,7 +187,7 @@ class OnlineSchedule:
 
     def _cascade(self) -> TensorView:
         """The walk. Returns the reduction of a chunk, which has all of its axes."""
-        self.script.comment("one walk of all reductions: parts for threads, joined behind it")
+        self.script.comment("one walk of all reductions: parts for threads, joined after it")
         found = _reductions(self.fusion)
         k = next(k for k, a in enumerate(found[0].root) if a.is_reduction)
         along = self.width if self.space.is_inner else 1

@@ -51,7 +51,7 @@ class ImportedRegion:
 
 
 def name_of(node: Node) -> tuple[str, str]:
-    """The name of the op of a node, and its overload. Raises :class:`Refused` if it is none of ATen."""
+    """The name of the op of a node, and its overload. Raises :class:`Refused` for an op that is not ATen's."""
     target = node.target
     if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload) or target.namespace not in WRAPPERS:
         raise Refused("it is no op of ATen")
@@ -275,7 +275,7 @@ def imported(nodes: Iterable[Node], outputs: Sequence[Node], expand: Callable[[N
 
 
 def _with_integers(nodes: Sequence[Node], outputs: Sequence[Node], integers: Sequence[str]) -> ImportedRegion:
-    """The fusion of nodes of which some symbols are no extents of inputs: the graph passes their values."""
+    """The fusion of nodes with symbols that are not extents of inputs: the graph passes their values."""
     facts = {name: dim for node in nodes for value in _values(node) for name, dim in symbols_of(value)}
     with Importer("region") as building:
         for name in integers:

@@ -46,7 +46,7 @@ SORTS = frozenset({"sort", "argsort", "topk", "msort", "kthvalue", "median", "na
 """Ops whose fusions do more work than there are elements, where torch has an algorithm of its own."""
 
 NUMBER = "it is a number"
-"""Why torch runs what is no tensor."""
+"""Why torch runs a node whose value is not a tensor."""
 
 
 class NodeKind(Enum):
@@ -324,7 +324,7 @@ def _cut(members: Sequence[Node], most: int) -> list[list[Node]]:
 
 
 def outputs_of(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
-    """The nodes of each region whose tensors are read outside of it: by torch, by another region, or by the caller."""
+    """The nodes of each region whose tensors are read outside it: by torch, by another region, or by the caller."""
     readers: dict[Node, set[int]] = {}  # regions, or OUTSIDE; two suffice to know that there are several
     found: list[list[Node]] = [[] for _ in plan.regions]
     for node in reversed(graph.nodes):
