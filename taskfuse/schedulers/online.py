@@ -100,8 +100,10 @@ def _plan(config: OnlineConfig | None, splits: bool, rows: KernelRows, other: fl
         CascadePlans(tuple(walked))
     except ScheduleError as error:
         raise refuse(trial, "online", error.message.split("\n", 1)[0], NORMALIZATION) from error
-    if not isinstance(space.extent(space.reduced), Const) and space.is_inner:
-        problem = replace(problem, width=1)  # the last steps may be short
+    if not isinstance(space.extent(space.reduced), Const) and space.is_inner and problem.width > 1:  # the last steps may be short
+        if other < inf:
+            raise refuse(trial, "online", f"rows of {space.extent(space.reduced)} elements would be walked without vectors", NORMALIZATION)
+        problem = replace(problem, width=1)
     alternatives = tuple(rank(problem, walks))
     if config is None and (not alternatives or alternatives[0].us > most):
         raise refuse(trial, "online", "rows that are kept, or read again, are expected to be as fast", NORMALIZATION)
