@@ -7,13 +7,10 @@ pytest.importorskip("torch", reason="needs torch")
 
 import taskfuse as tf
 from examples import linear_attention
-from taskfuse.ir.identity import among
-from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedulers import OnlineConfig
 from tests.gpu.device import poisoned, to_numpy, to_torch
-from tests.schedule.test_cascade import attention, walked
-from tests.schedule.test_split_fold import FOLDS, made
-from tests.schedulers.test_online import CASES, along
+from tests.schedule.folded import FOLDS, attention, by_threads, made, walked
+from tests.schedulers.walks import CASES, along
 
 
 def results(kernel: tf.Kernel, fusion: tf.Fusion, args: list[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
@@ -54,16 +51,7 @@ def test_threads_fold_parts(name: str) -> None:
     rng = np.random.default_rng(2)
     args = [rng.standard_normal((33, 1003)).astype(np.float32), rng.uniform(0.9, 1.001, (33, 1003)).astype(np.float32)]
     (wanted,) = fusion.evaluate(*args)
-    code = [*out.split_fold(32), out]
-    for tv in code:
-        tv.axis(0).parallelize(P.BIDx)
-        if len(tv.loop) > 1:
-            tv.axis(1).parallelize(P.TIDx)
-    fusion.inline_most(code)
-    walks = [tv for tv in code if len(tv.loop) == 3 and tv.loop[2].is_reduction and str(tv.loop[2].extent) != "32"]
-    for tv in walks:
-        tv.inline_at(1)
-    fusion.inline_most([tv for tv in code if not among(tv, walks)])
+    by_threads(fusion, out, 32)
     np.testing.assert_allclose(results(tf.lower(fusion), fusion, args, wanted.shape), wanted, rtol=1e-4, atol=1e-4)
 
 

@@ -12,23 +12,8 @@ import taskfuse as tf
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.expr import Fold, Pointwise, Reduction, View
 from taskfuse.ir.identity import among
+from tests.schedule.folded import Made, P, attention, walked
 from tests.testing.ptx.compiled import compared
-
-P = tf.ParallelType
-Made = tuple[tf.Fusion, list[tf.TensorView]]
-
-
-def attention(n: int | str = "N", *, scale: bool = True) -> Made:
-    with tf.Fusion("attention") as fusion:
-        q, k, v = tf.define_tensor(["M", 4]), tf.define_tensor([n, 4]), tf.define_tensor([n, 3])
-        scores = tf.matmul(q, k.T)
-        scores = scores * 0.5 if scale else scores
-        top = tf.max(scores, axis=1)
-        p = tf.exp(scores - tf.expand_dims(top, 1))
-        total = tf.sum(p, axis=1)
-        out = tf.matmul(p / tf.expand_dims(total, 1), v)
-        fusion.add_output(out)
-    return fusion, [top, total, out]
 
 
 def logsumexp() -> Made:
@@ -141,23 +126,6 @@ def test_threads_walk_parts_and_join_them() -> None:
     x = np.random.default_rng(3).standard_normal((2, 21)).astype(np.float32) * 9
     x[1, ::2] = -np.inf
     np.testing.assert_allclose(kernel.simulate(x, seed=1)[0], np.log(np.exp(x.astype(np.float64)).sum(1)), rtol=1e-6)
-
-
-def walked(fusion: tf.Fusion, rows: int, chunks: str) -> tf.Kernel:
-    """A thread per row, and all tensors of the walk in its loop over the chunks."""
-    code = [e.output for e in fusion.exprs() if not isinstance(e, View)]
-    for tv in code:
-        along = [k for k, a in enumerate(tv.loop) if str(a.extent) == chunks]
-        tv.split(0, rows)
-        tv.axis(0).parallelize(P.BIDx)
-        tv.axis(1).parallelize(P.TIDx)
-        if along and along[0] + 1 != 2:
-            tv.reorder({along[0] + 1: 2})
-    for depth in (2, 3):
-        for tv in reversed(code):
-            if not tv.is_output and (depth == 2 or (len(tv.loop) > 2 and str(tv.loop[2].extent) == chunks and not any(a.is_reduction for a in tv.loop[2:3]))):
-                tv.inline_at(depth)
-    return tf.lower(fusion)
 
 
 def test_attention_is_one_proved_loop() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,24 +10,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.expr import Fold
-from taskfuse.ir.identity import among
-from taskfuse.ir.types import ParallelType as P
-
-Build = Callable[[tf.TensorView, tf.TensorView], tf.TensorView]
-FOLDS: dict[str, Build] = {
-    "recurrence": lambda x, d: tf.decayed_sum(x, d, axis=1),
-    "with a start": lambda x, d: tf.decayed_sum(x, d, axis=1, init=3),
-    "first axis": lambda x, d: tf.decayed_sum(x, d, axis=0),
-    "sum": lambda x, d: tf.fold("add", x * d, axis=1, init=2),
-    "maximum": lambda x, d: tf.fold("maximum", x, axis=1, init=-1),
-}
-
-
-def made(build: Build, shape: list[int | str]) -> tuple[tf.Fusion, tf.TensorView]:
-    with tf.Fusion("folded") as fusion:
-        out = build(tf.define_tensor(shape, name="x"), tf.define_tensor(shape, name="d"))
-        fusion.add_output(out)
-    return fusion, out
+from tests.schedule.folded import FOLDS, Build, by_threads, made
 
 
 def arguments(shape: tuple[int, ...]) -> list[np.ndarray]:
@@ -54,15 +36,7 @@ def test_threads_have_parts(name: str) -> None:
     fusion, out = made(FOLDS[name], ["M", "N"])
     args = arguments((3, 21))
     (wanted,) = fusion.evaluate(*args)
-    code = [*out.split_fold(8), out]
-    for tv in code:
-        tv.axis(0).parallelize(P.BIDx)
-        tv.axis(1).parallelize(P.TIDx)
-    fusion.inline_most(code)
-    walks = [tv for tv in code[:-1] if len(tv.loop) == 3 and tv.loop[2].is_reduction and str(tv.loop[2].extent) != "8"]
-    for tv in walks:  # complete before any is joined
-        tv.inline_at(1)
-    fusion.inline_most([tv for tv in code if not among(tv, walks)])
+    by_threads(fusion, out, 8)
     kernel = tf.lower(fusion)
     kernel.verify().require()
     np.testing.assert_allclose(kernel.simulate(*args, seed=1)[0], wanted, rtol=2e-5, atol=1e-5)
