@@ -20,7 +20,7 @@ from math import ceil, prod
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
-from taskfuse.schedulers.config import SPAN, STAGED_COLUMNS, BlockCounts, MatmulConfig, MatmulKind
+from taskfuse.schedulers.config import ALONE, MAX_ACCUMULATORS, SPAN, STAGED_COLUMNS, BlockCounts, MatmulConfig, MatmulKind, ProductCounts
 from taskfuse.schedulers.loads import copy_cycles
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
 from taskfuse.schedulers.schedule import Option
@@ -93,7 +93,8 @@ class Problem:
     """A matrix product with numbers for its extents.
 
     Attributes:
-        batch, m, n, k: extents.
+        batch, m, n, k: extents; ``k`` is that of all contractions that walk along k one after another.
+        counts: of contractions.
         blocks: inputs of the terms, where products of blocks of k are summed.
         matrices: of the factor with the columns, fewer than ``batch`` where elements of the batch share one; 0: one for each.
         itemsize: bytes of an operand's element.
@@ -130,6 +131,7 @@ class Problem:
     by_threads: int = 0
     ragged: RaggedTiles | None = None
     blocks: BlockCounts | None = None
+    counts: ProductCounts = ALONE
 
     @property
     def shares_columns(self) -> bool:
@@ -210,10 +212,12 @@ def tile_time(problem: Problem, config: MatmulConfig) -> TileTime:
     """What one tile of ``problem`` takes."""
     steps = ceil(problem.k / config.tile_k)
     target, figures = problem.target, problem.target.products
-    multiplied = config.tile_m * config.tile_n * config.tile_k * problem.itemsize
+    counts = problem.counts
+    steps += counts.results // counts.at_once - 1  # what walks along k after another begins when that has ended
+    multiplied = counts.at_once * config.tile_m * config.tile_n * config.tile_k * problem.itemsize
     instructions = config.tile_m // WGMMA_ROWS
-    read = (instructions * (WGMMA_ROWS + config.tile_n)) * config.tile_k * problem.itemsize
-    loaded = (config.tile_m + config.tile_n) * config.tile_k * problem.itemsize
+    read = counts.at_once * (instructions * (WGMMA_ROWS + config.tile_n)) * config.tile_k * problem.itemsize
+    loaded = (counts.rows * config.tile_m + counts.columns * config.tile_n) * config.tile_k * problem.itemsize
     cycles = {
         "tensor cores": multiplied / target.tensor_bytes_per_cycle / figures.tensor_share,
         "Shared memory": read / target.shared_bytes_per_cycle,
@@ -267,7 +271,8 @@ def _elements(problem: Problem, config: MatmulConfig) -> float:
     tiles = problem.ragged
     matrices = problem.matrices if problem.shares_columns else problem.batch
     if tiles is None:
-        return problem.batch * (problem.m * problem.k + problem.m * problem.n) + matrices * problem.n * problem.k
+        rows, columns = problem.counts.rows * problem.k, problem.counts.columns * problem.k
+        return problem.batch * problem.m * (rows + problem.n) + matrices * problem.n * columns
     read, _ = _read_at_once(problem, config, config.blocks, config.group)
     sharing = max(1.0, min(tiles.rows / tiles.groups / config.tile_m, read))
     times = tiles.used * ceil(problem.m / config.tile_m) / sharing * min(DRIFT, sharing)
@@ -296,7 +301,7 @@ def _beside_cycles(problem: Problem, config: MatmulConfig) -> float:
         return figures.work_cycles * elements * problem.work
     is_guarded = config.is_pingpong or problem.m % config.tile_m > 0 or problem.n % config.tile_n > 0
     times = figures.guarded_factor if is_guarded else 1
-    waits = STAGED_COLUMNS / config.columns * times if config.holds(problem.held) or not is_guarded else elements // 2
+    waits = STAGED_COLUMNS / config.columns * times if config.holds(problem.held, problem.counts.results) or not is_guarded else elements // 2
     work = figures.work_cycles * elements * problem.work * times
     return waits * figures.side_latency_cycles + figures.side_cycles * problem.wide + work
 
@@ -318,10 +323,14 @@ def candidates(problem: Problem) -> Iterator[MatmulConfig]:
             config = replace(config, in_flight=0)
             if not config.promotes(problem.blocks):
                 continue
+        if problem.counts.results > 1 and problem.sides and config.accumulators * problem.counts.results > MAX_ACCUMULATORS[warpgroups]:
+            continue
+        if not config.accumulates(problem.counts) or (problem.counts.takes_turns and (config.is_pingpong or cluster > 1)):
+            continue
         tiles = problem.tiles(config)
         if (config.is_pingpong and tiles <= config.blocks) or problem.m <= tile_m * (cluster - 1):
             continue  # no turns to take; nobody to share with
-        taken = problem.itemsize, problem.staged, problem.blocks
+        taken = problem.itemsize, problem.staged, problem.blocks, problem.counts
         stages = next((s for s in range(MAX_STAGES, 1, -1) if replace(config, stages=s).shared_bytes(*taken) <= room), None)
         if stages is not None:
             blocks = min(config.blocks, tiles)
@@ -337,7 +346,8 @@ def group_of(problem: Problem, config: MatmulConfig, blocks: int) -> int:
     def touched(group: int) -> int:
         rows, columns = _read_at_once(problem, config, blocks, group)
         weight = RUNS if problem.ragged is not None and problem.columns_contiguous else 1
-        return rows * tile_m * weight + columns * config.tile_n * problem.matrices_of(ceil(rows / height))
+        of_columns = problem.counts.columns * columns * config.tile_n * problem.matrices_of(ceil(rows / height))
+        return problem.counts.rows * rows * tile_m * weight + of_columns
 
     def waves(group: int) -> int:
         return problem.waves(replace(config, group=group, blocks=blocks)) if problem.ragged is not None else 0

@@ -12,7 +12,7 @@ from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family, accumulator_dtype
 from taskfuse.schedulers import ragged_tiles
-from taskfuse.schedulers.config import BlockCounts, MatmulConfig
+from taskfuse.schedulers.config import BlockCounts, MatmulConfig, ProductCounts
 from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
 from taskfuse.schedulers.elementwise import cost
@@ -70,6 +70,7 @@ def matmul(
         columns_by_threads=problem.columns_by_threads,
         is_reduced=problem.is_reduced,
         blocks=problem.blocks,
+        counts=problem.counts,
     )
     scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns)
     scheduled.apply()
@@ -114,13 +115,13 @@ def _expected(p: Problem, e: Estimate) -> str:
     tiles = f"{p.tiles(e.config)} tiles" if p.ragged is None else f"{p.used(e.config)} tiles of groups of equal size"
     return (
         f"{tiles} in {e.waves} wave{'s' if e.waves > 1 else ''}, {e.efficiency:.0%} full; a step of k waits for: {e.bound}; "
-        f"{e.config.shared_bytes(p.itemsize, p.staged, p.blocks) // 1024} KiB of Shared memory; expected: {e.us:.1f} us"
+        f"{e.config.shared_bytes(p.itemsize, p.staged, p.blocks, p.counts) // 1024} KiB of Shared memory; expected: {e.us:.1f} us"
     )
 
 
 def _notes(fusion: Fusion, product: MatrixProduct) -> tuple[str, ...]:
     """Notes on the schedule: special cases, and facts that would make it faster."""
-    notes = [told(operand.tensor, fusion.facts()) for operand in (product.a, product.b)]
+    notes = list(dict.fromkeys(told(operand.tensor, fusion.facts()) for two in product.factors for operand in two))
     if product.reductions:
         notes.append(f"{', '.join(r.tensor.name for r in product.reductions)}: partial results of each tile in Global memory, added after a grid barrier")
     return tuple(filter(None, notes))
@@ -135,7 +136,7 @@ def check_types(fusion: Fusion, product: MatrixProduct, tf32: bool) -> None:
     if factor is float32 and not tf32:
         help = "if 10 bits of the factors' fractions are enough: tf.schedulers.matmul(fusion, tf32=True)"
         raise refuse(fusion, "matmul", "products of float32: tensor cores read its upper 19 bits", help)
-    for operand in (product.a, product.b):
+    for operand in (operand for two in product.factors for operand in two):
         if not operand.is_k_major and factor.itemsize != EITHER_MAJOR_BYTES:
             raise refuse(
                 fusion,
@@ -165,17 +166,23 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         rows, columns = (sum(given.is_bulk and given.has_columns is by_columns for given in inputs) for by_columns in (False, True))
         each = sum(given.is_each_column for given in inputs)
         blocks = BlockCounts(each, rows, columns, sum(given.has_columns for given in inputs) - each)
+    counts = ProductCounts(1 + len(product.beside))
+    if product.shares_steps:
+        rows, columns = (len({two[side].tensor for two in product.factors}) for side in (0, 1))
+        counts = ProductCounts(counts.results, rows, columns)
+    elif product.beside:
+        k += sum(extent(other.axes.extent(other.axes.k)) for other in product.beside)
     batch = prod(extent(axes.extent(p)) for p in axes.batch)
     scattered = sum(not out.is_staged and not out.is_paired for out in product.outputs)
     direct = len(product.outputs) - staged - scattered
-    access = (0 if product.a.is_bulk else product.a.size, 0 if product.b.is_bulk else product.b.size)
+    access = tuple(0 if all(two[side].is_bulk for two in product.factors) else min(two[side].size for two in product.factors) for side in (0, 1))
     columns = sum(axes.m in r.over for r in product.reductions)
     rows = len(product.reductions) - columns
     itemsize = product.a.tensor.dtype.itemsize
     made = [e for tv in product.epilogue if isinstance(e := fusion.definition(tv), Pointwise)]
     work = float(sum(cost(e) for e in made if e.op.rule is not DTypeRule.CAST))  # that of a conversion is part of storing a piece
     sides, wide = len(product.sides), sum(side.is_wide for side in product.sides)
-    by_columns = not product.b.is_k_major
+    by_columns = any(not b.is_k_major for _, b in product.factors)
     matrices = prod(extent(e) for e in product.b.tensor.shape) // max(1, n * k)
     return Problem(
         m,
@@ -199,4 +206,5 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         by_threads=sum(out.is_staged and not out.is_bulk for out in product.outputs),
         ragged=ragged,
         blocks=blocks,
+        counts=counts,
     )

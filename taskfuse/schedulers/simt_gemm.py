@@ -28,8 +28,8 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedulers import ragged_tiles
-from taskfuse.schedulers.contraction import at_axes, chosen_by_batch
 from taskfuse.schedulers.elementwise import divides, is_aligned, registers
+from taskfuse.schedulers.factors import at_axes, chosen_by_batch
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
