@@ -218,6 +218,7 @@ class MatmulConfig(Parameters):
         is_reduced: bool = False,
         blocks: BlockCounts | None = None,
         counts: ProductCounts = ALONE,
+        is_computed: bool = False,
     ) -> None:
         """Check the parameters against the fusion and the GPU.
 
@@ -230,6 +231,7 @@ class MatmulConfig(Parameters):
             is_reduced: there are reductions of the result.
             blocks: of products of blocks of k that are summed.
             counts: of contractions.
+            is_computed: the factor with the rows is computed in registers.
 
         Raises:
             UnsupportedError: the parameters do not suit it.
@@ -239,6 +241,9 @@ class MatmulConfig(Parameters):
             raise self.error(f"{what}, and sums of blocks take as many registers as the products", "use MatmulKind.COOPERATIVE and a smaller tile")
         if blocks is not None and self.in_flight:
             raise self.error(f"in_flight = {self.in_flight}, and products of a block are read before the next is issued", "use in_flight=0")
+        if is_computed and self.in_flight:
+            reason = f"in_flight = {self.in_flight}, and the tensor cores read registers in which the next step of k is computed"
+            raise self.error(reason, "use in_flight=0")
         if not self.accumulates(counts):
             taken = f"{counts.results} contractions with tiles of {self.tile_m} x {self.tile_n}"
             room = MAX_SEVERAL[self.warpgroups] // counts.results

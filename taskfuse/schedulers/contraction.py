@@ -20,7 +20,7 @@ from taskfuse.ir.scalar import Const, const, ge, is_multiple, prove
 from taskfuse.ir.storage import has_code, made_from, producers, reads_of, resolve, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.block_sums import BlockSums, between, block_sums, outer_sum
-from taskfuse.schedulers.factors import Operand, factor, padded_source
+from taskfuse.schedulers.factors import Operand, factor, padded_source, prologue_of
 from taskfuse.schedulers.loads import BULK_BYTES, copy_bytes, is_bulk
 from taskfuse.schedulers.schedule import refuse
 
@@ -177,7 +177,8 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None) -> MatrixP
             raise refuse(fusion, "matmul", f"the output {tv.name} does not need the product", "leave it to a fusion of its own")
     stored = [tv for tv in parts if tv is result or among(tv, epilogue)]
     others = [e for e in exprs if e not in products]
-    axes, a, b = _multiplied(fusion, expr, others, places[stored[0]].get(stored[0].ndim - 1) if stored else None, in_blocks=outer is not None)
+    last = places[stored[0]].get(stored[0].ndim - 1) if stored else None
+    axes, a, b = _multiplied(fusion, expr, others, last, in_blocks=outer is not None, is_alone=len(products) == 1)
     blocks = None if outer is None else block_sums(fusion, expr, outer, axes.m, axes.n)
     if blocks is not None:
         axes = MatrixAxes(result, tuple(p for p in axes.batch if p != blocks.axis), axes.m, axes.n, blocks.axis)
@@ -189,7 +190,7 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None) -> MatrixP
 
 
 def _multiplied(
-    fusion: Fusion, expr: Reduction, others: Sequence[MathExpr], last: int | None, *, in_blocks: bool = False
+    fusion: Fusion, expr: Reduction, others: Sequence[MathExpr], last: int | None, *, in_blocks: bool = False, is_alone: bool = False
 ) -> tuple[MatrixAxes, Operand, Operand]:
     """The axes of a contraction and its factors, that with the rows first.
 
@@ -197,6 +198,7 @@ def _multiplied(
         others: what is computed beside contractions.
         last: the axis that is contiguous in the output, if that is known.
         in_blocks: it multiplies blocks of k.
+        is_alone: there is one contraction.
     """
     two, result = factors(fusion, expr), expr.output
     if two is None:
@@ -210,9 +212,10 @@ def _multiplied(
         two = two.swapped()
     axes = two.as_matrices(result, last if last in two.columns else None)
     sources = zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True)
-    a, b = (factor(fusion, expr, others, place, read, row, axes, in_blocks=in_blocks) for place, read, row in sources)
-    if a.tensor.dtype is not b.tensor.dtype:
-        raise refuse(fusion, "matmul", f"{a.tensor!r} and {b.tensor!r} have two dtypes", "convert one of them before")
+    a, b = (factor(fusion, expr, others, place, read, row, axes, in_blocks=in_blocks, is_alone=is_alone) for place, read, row in sources)
+    mine, theirs = (o.prologue[-1] if o.prologue else o.tensor for o in (a, b))
+    if mine.dtype is not theirs.dtype:
+        raise refuse(fusion, "matmul", f"{mine!r} and {theirs!r} have two dtypes", "convert one of them before")
     return axes, a, b
 
 
@@ -280,7 +283,9 @@ def _behind(
     Args:
         products: what makes the elements that the epilogue takes.
     """
-    factors_made = [r.tensor for e in products for r in storage_reads(fusion, e) if padded_source(fusion, r.tensor) is not None]
+    multiplied = [r.tensor for e in products for r in storage_reads(fusion, e)]
+    factors_made = [tv for tv in multiplied if padded_source(fusion, tv) is not None]
+    factors_made += [made for tv in multiplied for made in prologue_of(fusion, tv)]
     results = [e.output for e in products]
     epilogue: list[TensorView] = []
     reductions: list[Reduction] = []

@@ -84,6 +84,10 @@ DRAM takes for each matrix twice, on an H100."""
 RUNS = 3
 """Bytes of rows, of which 128 are contiguous at a time, relative to bytes of columns that are contiguous themselves: ragged rows in groups of 16 took up to 1.2
 times as long as in groups of 8 in tiles of 128 x 128, and as long to 5% longer in tiles of 128 x 256, on an H100."""
+FRAGMENT_CYCLES = 150
+"""Assumed: from the arrival of a slot to the first product of a factor that is computed in registers, beside the instructions for its elements."""
+CONVERTED = 2.5
+"""Instructions for an element of 16 bits on its way through registers: to float32 and back, and its part of a load."""
 LANES = 128
 """Multiply-adds that a multiprocessor begins in a cycle."""
 
@@ -108,6 +112,7 @@ class Problem:
         sides, wide: inputs that the epilogue reads, and how many of them have rows and columns; the others are few elements.
         held: bytes of an element of each of these, and of each output.
         work: instructions of the epilogue for one element.
+        prologue: of what computes the factor with the rows, for one of its elements; ``None``: it is an input.
     """
 
     m: int
@@ -132,6 +137,7 @@ class Problem:
     ragged: RaggedTiles | None = None
     blocks: BlockCounts | None = None
     counts: ProductCounts = ALONE
+    prologue: float | None = None
 
     @property
     def shares_columns(self) -> bool:
@@ -229,6 +235,10 @@ def tile_time(problem: Problem, config: MatmulConfig) -> TileTime:
         of_rows = config.rows // WGMMA_ROWS
         loaded = problem.blocks.by_piece * figures.block_load_cycles * of_rows * config.tile_n / config.columns
         cycles["promotion"] = cycles["tensor cores"] + figures.promotion_cycles * (1 + of_rows) / 2 + sums + loaded
+    if problem.prologue is not None:
+        # while a warpgroup computes its factor, the others that share the tile multiply
+        elements = config.rows * config.tile_k // WARPGROUP
+        cycles["prologue"] = cycles["tensor cores"] / config.sharing + FRAGMENT_CYCLES + elements * (CONVERTED + problem.prologue)
     if any(problem.access):
         tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize
         cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize, target)
@@ -323,6 +333,8 @@ def candidates(problem: Problem) -> Iterator[MatmulConfig]:
             config = replace(config, in_flight=0)
             if not config.promotes(problem.blocks):
                 continue
+        if problem.prologue is not None:
+            config = replace(config, in_flight=0)
         if problem.counts.results > 1 and problem.sides and config.accumulators * problem.counts.results > MAX_ACCUMULATORS[warpgroups]:
             continue
         if not config.accumulates(problem.counts) or (problem.counts.takes_turns and (config.is_pingpong or cluster > 1)):

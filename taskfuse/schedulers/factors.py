@@ -1,4 +1,4 @@
-"""The factors of a matrix product: which tensors they are, and how their tiles are copied into Shared memory."""
+"""The factors of a matrix product: which tensors they are, how their tiles are copied into Shared memory, and what is computed of them from there."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from dataclasses import dataclass
 
 from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.contraction import MatrixAxes, axes_of_index
-from taskfuse.ir.expr import MathExpr, Read, Reduction, padded_read
+from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, padded_read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, TRUE, Const, Expr, is_multiple, simplify
-from taskfuse.ir.storage import resolve, storage_uses
+from taskfuse.ir.storage import resolve, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.block_sums import SPAN
+from taskfuse.schedulers.elementwise import is_aligned
 from taskfuse.schedulers.loads import BULK_BYTES, copy_bytes, is_bulk
 from taskfuse.schedulers.schedule import refuse
 
+LDMATRIX_BYTES = 2
+"""Bytes of the elements that ``ldmatrix`` brings to the registers in which ``wgmma`` takes a factor."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operand:
@@ -31,6 +34,7 @@ class Operand:
         is_bulk: the copy engine can read it.
         size: bytes of one access if threads copy it.
         is_padded: it is a copy of rows of an input, some of which are zeros instead: threads make it.
+        prologue: what is computed of the tensor's elements, one after another; the contraction multiplies the last.
     """
 
     tensor: TensorView
@@ -41,10 +45,20 @@ class Operand:
     is_bulk: bool
     size: int
     is_padded: bool = False
+    prologue: tuple[TensorView, ...] = ()
 
 
 def factor(
-    fusion: Fusion, expr: Reduction, others: Sequence[MathExpr], place: int, read: Read, row: int, axes: MatrixAxes, *, in_blocks: bool = False
+    fusion: Fusion,
+    expr: Reduction,
+    others: Sequence[MathExpr],
+    place: int,
+    read: Read,
+    row: int,
+    axes: MatrixAxes,
+    *,
+    in_blocks: bool = False,
+    is_alone: bool = False,
 ) -> Operand:
     """A factor of a contraction.
 
@@ -56,6 +70,7 @@ def factor(
         row: the axis of the contraction that the other factor lacks.
         axes: of the contraction.
         in_blocks: it multiplies blocks of k, whose number is a batch axis.
+        is_alone: there is one contraction.
 
     Raises:
         UnsupportedError: it is computed, something else reads it, or it is read at an index that no copy serves.
@@ -63,6 +78,8 @@ def factor(
     tv = read.tensor
     facts = fusion.facts()
     source = padded_source(fusion, tv)
+    if is_alone and row == axes.m and not in_blocks and (prologue := prologue_of(fusion, tv)):
+        return _through_registers(fusion, expr, others, place, read, prologue, axes)
     if not tv.is_input and source is None:
         raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
     if any(u in others for u in storage_uses(fusion, tv)):
@@ -108,3 +125,36 @@ def padded_source(fusion: Fusion, tv: TensorView) -> TensorView | None:
     is_copied = read.tensor.is_input and copy_bytes(read.tensor, facts) > read.tensor.dtype.itemsize
     is_row = read.index[-1:] == (last,) and read.tensor.shape[-1] is tv.shape[-1]
     return read.tensor if is_copied and is_row and str(last) not in read.valid.free else None
+
+
+def prologue_of(fusion: Fusion, tv: TensorView) -> tuple[TensorView, ...]:
+    """The elementwise functions, each of one tensor at its own place, that make a factor of an input; none if the factor is not made so."""
+    made: list[TensorView] = []
+    while not tv.is_input:
+        expr = fusion.definition(tv)
+        given = storage_reads(fusion, expr) if isinstance(expr, Pointwise) else ()
+        if not given or tv.is_output or len(storage_uses(fusion, tv)) > 1 or any(r.tensor is not given[0].tensor or not is_aligned(r, tv) for r in given):
+            return ()
+        made.append(tv)
+        tv = given[0].tensor
+    return tuple(reversed(made))
+
+
+def _through_registers(
+    fusion: Fusion, expr: Reduction, others: Sequence[MathExpr], place: int, read: Read, prologue: tuple[TensorView, ...], axes: MatrixAxes
+) -> Operand:
+    """The factor with the rows, which is computed on its way from Shared memory through registers."""
+    first, last = prologue[0], prologue[-1]
+    made_by = fusion.definition(first)
+    assert made_by is not None
+    source, facts = storage_reads(fusion, made_by)[0].tensor, fusion.facts()
+    if any(u is not made_by and u in others for u in storage_uses(fusion, source)):
+        raise refuse(fusion, "matmul", f"{source.name} is read by more than the contraction", "define two inputs and pass the array twice")
+    is_row_major = iteration_position(read.index[-1]) == axes.k and read.valid is TRUE and all(at_axes(expr.output, read))
+    if not is_row_major or {source.dtype.itemsize, last.dtype.itemsize} != {LDMATRIX_BYTES} or not is_bulk(source, facts):
+        reason = f"the factor {last.name} is computed, and {source!r} is not rows of k that bulk copies bring and ldmatrix takes"
+        raise refuse(fusion, "matmul", reason, "compute it in a fusion of its own, or pass it as an input")
+    if not is_multiple(axes.extent(axes.k), SPAN // LDMATRIX_BYTES, facts):
+        reason = f"the factor {last.name} is computed, and of zeros behind the end of k = {axes.extent(axes.k)}, too"
+        raise refuse(fusion, "matmul", reason, f"make k a multiple of {SPAN // LDMATRIX_BYTES}")
+    return Operand(source, place, read.index, True, True, True, copy_bytes(source, facts), prologue=prologue)

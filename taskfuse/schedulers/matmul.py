@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
 
@@ -11,11 +11,13 @@ from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family, accumulator_dtype
+from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers import ragged_tiles
 from taskfuse.schedulers.config import BlockCounts, MatmulConfig, ProductCounts
 from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
 from taskfuse.schedulers.elementwise import cost
+from taskfuse.schedulers.factors import Operand
 from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
 from taskfuse.schedulers.schedule import Chosen, Offer, Sizes, check_call, refuse, tries_parameters
@@ -71,6 +73,7 @@ def matmul(
         is_reduced=problem.is_reduced,
         blocks=problem.blocks,
         counts=problem.counts,
+        is_computed=problem.prologue is not None,
     )
     scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns)
     scheduled.apply()
@@ -129,8 +132,8 @@ def _notes(fusion: Fusion, product: MatrixProduct) -> tuple[str, ...]:
 
 def check_types(fusion: Fusion, product: MatrixProduct, tf32: bool) -> None:
     """Raises :class:`UnsupportedError` if no instruction of the tensor cores multiplies such factors."""
-    factor, result = product.a.tensor.dtype, product.multiplied.dtype
-    sums = accumulator_dtype(factor, product.b.tensor.dtype)
+    factor, result = product.b.tensor.dtype, product.multiplied.dtype
+    sums = accumulator_dtype(factor, factor)
     if sums is not result:
         raise refuse(fusion, "matmul", f"products of {factor.name} in {result.name}", _what_there_is(sums))
     if factor is float32 and not tf32:
@@ -168,19 +171,18 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         blocks = BlockCounts(each, rows, columns, sum(given.has_columns for given in inputs) - each)
     counts = ProductCounts(1 + len(product.beside))
     if product.shares_steps:
-        rows, columns = (len({two[side].tensor for two in product.factors}) for side in (0, 1))
-        counts = ProductCounts(counts.results, rows, columns)
+        counts = ProductCounts(counts.results, *(len({two[side].tensor for two in product.factors}) for side in (0, 1)))
     elif product.beside:
         k += sum(extent(other.axes.extent(other.axes.k)) for other in product.beside)
     batch = prod(extent(axes.extent(p)) for p in axes.batch)
     scattered = sum(not out.is_staged and not out.is_paired for out in product.outputs)
     direct = len(product.outputs) - staged - scattered
-    access = tuple(0 if all(two[side].is_bulk for two in product.factors) else min(two[side].size for two in product.factors) for side in (0, 1))
-    columns = sum(axes.m in r.over for r in product.reductions)
-    rows = len(product.reductions) - columns
+    rows, columns = ([two[side] for two in product.factors] for side in (0, 1))
+    access = _access(rows), _access(columns)
+    over_columns = sum(axes.m in r.over for r in product.reductions)
+    over_rows = len(product.reductions) - over_columns
     itemsize = product.a.tensor.dtype.itemsize
-    made = [e for tv in product.epilogue if isinstance(e := fusion.definition(tv), Pointwise)]
-    work = float(sum(cost(e) for e in made if e.op.rule is not DTypeRule.CAST))  # that of a conversion is part of storing a piece
+    work = _work(fusion, product.epilogue)  # conversions are part of storing a piece
     sides, wide = len(product.sides), sum(side.is_wide for side in product.sides)
     by_columns = any(not b.is_k_major for _, b in product.factors)
     matrices = prod(extent(e) for e in product.b.tensor.shape) // max(1, n * k)
@@ -196,8 +198,8 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         extent.target,
         by_columns,
         access,
-        rows,
-        columns,
+        over_rows,
+        over_columns,
         sides,
         wide,
         product.held,
@@ -207,4 +209,16 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         ragged=ragged,
         blocks=blocks,
         counts=counts,
+        prologue=_work(fusion, product.a.prologue) if product.a.prologue else None,
     )
+
+
+def _access(factors: Sequence[Operand]) -> int:
+    """Bytes of one access where threads copy one of some factors; 0: the copy engine copies all."""
+    return min((operand.size for operand in factors if not operand.is_bulk), default=0)
+
+
+def _work(fusion: Fusion, tensors: Sequence[TensorView]) -> float:
+    """Instructions for one element of some tensors, without conversions."""
+    made = [e for tv in tensors if isinstance(e := fusion.definition(tv), Pointwise)]
+    return float(sum(cost(e) for e in made if e.op.rule is not DTypeRule.CAST))

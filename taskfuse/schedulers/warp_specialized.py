@@ -119,6 +119,8 @@ class WarpSpecialized:
         self.sources = self._sources()
         if self.promotion is not None:
             self.promotion.copies()
+        rows = self.sources[0][0]
+        self.fragments = script.new(rows.tensor, "cache_after") if rows.operand.prologue else None
         product = self.product = self._forked()
         self.result = product.axes.result
         axes = product.axes
@@ -241,7 +243,9 @@ class WarpSpecialized:
         acc.propagate([s.tensor for s in self.sources[0]] + ([] if self.promotion is None else [*self.promotion.staged, self.multiplied]), self.head + 1)
         for other, own in zip(self.beside, self.sources[1:], strict=True):
             script.on(other).propagate([s.tensor for s in own], self.head + 1)
-        shared = [*self.loaded, *([self.multiplied] if self.promotion is not None else [])]
+        if self.fragments is not None:
+            acc.propagate([self.fragments, *self.product.a.prologue], self.head + 1)
+        shared = [*self.loaded, *self.computed, *([self.multiplied] if self.promotion is not None else [])]
         script.parallelize_like(self.result, [*self.beside, *shared, *self.after])
         self.parts.split_off()
 
@@ -275,9 +279,37 @@ class WarpSpecialized:
 
     def _contraction(self) -> None:
         """[head, k step, (warpgroup,) k16, (rows of 64) | m64, n, k16]."""
+        self._prologue()
         self.script.comment(f"contraction: each warpgroup its {'rows' if self.shares_rows else 'tiles'}")
         for tv in (self.multiplied, *self.beside):
             self._multiply(tv)
+
+    def _prologue(self) -> None:
+        """[head, k step, (warpgroup,) (rows of 64,) k16 | m64, k16], the rows in warps of 16."""
+        if self.fragments is None:
+            return
+        depth = WGMMA_K_BYTES // self.itemsize
+        self.script.comment("the factor with the rows: from Shared memory to registers, where it is computed")
+        for tv in self.computed:
+            call, place = self.script.on(tv), self.head + 1
+            if self.shares_rows:
+                call.split(place, self.config.rows)
+                call.bind(place, P.TIDy)
+                place += 1
+            else:
+                call.bind(TURN, P.TIDy)
+            if self.splits_rows:
+                call.split(place, WGMMA_ROWS)
+                call.bind(place, P.Unroll)
+                place += 1
+            call.split(place + 1, depth).reorder({place + 1: place})  # [.., k16, m64, k16]
+            call.bind(place, P.Unroll)
+            if tv is self.fragments:
+                call.split(place + 1, STMATRIX)  # [.., k16, warp, m16, k16]
+                call.bind(place + 1, P.TIDx)
+                call.set_atom(atoms.LDMATRIX_X4, (place + 2, place + 3))
+            else:
+                call.fragment((place + 1, place + 2))
 
     def _multiply(self, tv: TensorView) -> None:
         config, acc = self.config, self.script.on(tv)
@@ -301,6 +333,11 @@ class WarpSpecialized:
     def multiplied(self) -> TensorView:
         """What the tensor cores compute: the result, or the products of blocks that it sums."""
         return self.result if self.promotion is None else self.promotion.blocks.product
+
+    @property
+    def computed(self) -> list[TensorView]:
+        """The factor with the rows in registers, as it is in memory and then as it is multiplied."""
+        return [] if self.fragments is None else [self.fragments, *self.product.a.prologue]
 
     @property
     def accumulators(self) -> list[TensorView]:
@@ -380,6 +417,9 @@ class WarpSpecialized:
             script.on(staging).inline_at(p + 1)
         if self.promotion is not None:
             self.promotion.inline()
+        for tv in reversed(self.computed):
+            at_last = tv is self.fragments or tv is self.computed[-1]
+            script.on(tv).inline_at(self.head + 1 if at_last else len(tv.loop))
         # after what reads them: two of these share loops only if they are inlined into one another
         if self.beside:
             script.inline_most(self.accumulators)  # one alone would be read in loops in which another is not complete
@@ -391,7 +431,7 @@ class WarpSpecialized:
         script = self.script
         suffix = "" if self.turn is None else str(self.turn.number)
         load = script.task(self.loaded, f"load{suffix}")
-        mma = script.task([self.multiplied, *self.beside], f"mma{suffix}")
+        mma = script.task([*self.computed, self.multiplied, *self.beside], f"mma{suffix}")
         multiply: list[Node] = [mma] if self.promotion is None else self.promotion.members(mma, self.result, suffix)
         members = [*multiply, script.task([*self.after, *self.parts.tensors], f"epilogue{suffix}")]
         if self.parts.tensors:

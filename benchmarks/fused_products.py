@@ -1,10 +1,10 @@
-"""Several matrix products that make one result, as one kernel of ``tf.schedulers.matmul``, beside torch: eager, and ``torch.compile`` for the first sizes.
+"""Matrix products with what stands before and beside them, as one kernel of ``tf.schedulers.matmul``, beside torch: eager, and ``torch.compile`` for some.
 
-``python benchmarks/several_products.py [--write] [--count N] [--seed N] [--seconds S] [--kinds]``. Programs: ``add``, a @ b + c @ d with K of each product, and
-``gated``, silu(x @ up) * (x @ gate), in bfloat16, each product rounded as eager torch rounds it; fixed sizes, then multiples of 128 up to 4096 from a seed.
-Kernels are built in parallel before anything is measured. A time is that of one of 10 calls in a CUDA graph, the median of 20 replays; ours and theirs are
-replayed in turn. Outputs are poisoned with NaN, then compared with the same in float32: an element may be off by 2**-6 of itself and 2**-7 of the magnitudes of
-both products. ``--kinds`` measures the first candidate of the cost model for each tile, too.
+``python benchmarks/fused_products.py [--write] [--count N] [--seed N] [--seconds S] [--kinds]``. Programs: ``add``, a @ b + c @ d with K of each product,
+``gated``, silu(x @ up) * (x @ gate), and ``relu``, relu(a) @ b, in bfloat16, each product rounded as eager torch rounds it; fixed sizes, then multiples of 128
+up to 4096 from a seed. Kernels are built in parallel before anything is measured. A time is that of one of 10 calls in a CUDA graph, the median of 20 replays;
+ours and theirs are replayed in turn. Outputs are poisoned with NaN, then compared with the same in float32: an element may be off by 2**-6 of itself and
+2**-7 of the magnitudes of the products. ``--kinds`` measures the first candidate of the cost model for other tiles, too, of the first sizes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from reporting import in_turn, parser, publish
 
 import taskfuse as tf
 from taskfuse.schedulers import MatmulConfig
+from taskfuse.target import TARGETS
 
-FIXED = (("gated", 8192, 8192, 2048), ("gated", 4096, 14336, 4096), ("add", 4096, 4096, 4096), ("add", 2048, 2048, 2048), ("gated", 1024, 4096, 1024))
+TARGET = TARGETS["H100"]
 COMPILED = 3
 """Sizes that torch compiles, too."""
 
@@ -35,7 +36,7 @@ class Job:
     """A kernel to build.
 
     Attributes:
-        program: ``add`` or ``gated``.
+        program: ``add``, ``gated`` or ``relu``.
         config: the parameters; ``None``: the scheduler's choice.
     """
 
@@ -49,26 +50,51 @@ class Job:
     def shapes(self) -> list[tuple[int, int]]:
         """Of the inputs."""
         rows, columns = (self.m, self.k), (self.k, self.n)
-        return [rows, columns, columns] if self.program == "gated" else [rows, columns, rows, columns]
+        return {"relu": [rows, columns], "gated": [rows, columns, columns], "add": [rows, columns, rows, columns]}[self.program]
 
     def fusion(self) -> tf.Fusion:
         """The math."""
         with tf.Fusion(self.program) as fusion:
             given = [tf.define_tensor(list(s), dtype=tf.bfloat16, name=f"x{i}") for i, s in enumerate(self.shapes)]
-            if self.program == "gated":
-                fusion.add_output(tf.silu(given[0] @ given[1]) * (given[0] @ given[2]))
-            else:
-                fusion.add_output(given[0] @ given[1] + given[2] @ given[3])
+            match self.program:
+                case "gated":
+                    fusion.add_output(tf.silu(given[0] @ given[1]) * (given[0] @ given[2]))
+                case "add":
+                    fusion.add_output(given[0] @ given[1] + given[2] @ given[3])
+                case _:
+                    fusion.add_output(tf.relu(given[0]) @ given[1])
         return fusion
 
     def __str__(self) -> str:
         return f"{self.program:6} {self.m:5} {self.n:5} {self.k:5}"
 
 
-MATH: dict[str, Callable[..., torch.Tensor]] = {
-    "gated": lambda x, up, gate: torch.nn.functional.silu(x @ up) * (x @ gate),
-    "add": lambda a, b, c, d: a @ b + c @ d,
-}
+FIXED = (
+    Job("gated", 8192, 8192, 2048),
+    Job("add", 4096, 4096, 4096),
+    Job("relu", 4096, 4096, 4096),
+    Job("gated", 4096, 14336, 4096),
+    Job("add", 2048, 2048, 2048),
+    Job("relu", 2048, 2048, 2048),
+)
+
+
+def gated(x: torch.Tensor, up: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+    """Two products of one input."""
+    return torch.nn.functional.silu(x @ up) * (x @ gate)
+
+
+def add(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor) -> torch.Tensor:
+    """A sum of products."""
+    return a @ b + c @ d
+
+
+def relu(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """A product with a prologue."""
+    return torch.relu(a) @ b
+
+
+MATH: dict[str, Callable[..., torch.Tensor]] = {"gated": gated, "add": add, "relu": relu}
 
 
 @dataclass(frozen=True)
@@ -83,7 +109,7 @@ class Built:
 def build(job: Job) -> Built:
     """Schedule, lower and compile a job."""
     fusion = job.fusion()
-    schedule = tf.schedulers.matmul(fusion, job.config, target="H100")
+    schedule = tf.schedulers.matmul(fusion, job.config, target=TARGET)
     kernel = tf.lower(fusion)
     kernel.cubin()
     return Built(kernel, schedule.config, schedule.us)
@@ -92,7 +118,7 @@ def build(job: Job) -> Built:
 def kinds_of(job: Job) -> list[Job]:
     """The job with the first candidate of each tile but the one that is chosen."""
     first: dict[object, MatmulConfig] = {}
-    for option in tf.schedulers.matmul(job.fusion(), target="H100").alternatives:
+    for option in tf.schedulers.matmul(job.fusion(), target=TARGET).alternatives:
         c = option.config
         first.setdefault((c.tile_m, c.tile_n, c.kind, c.cluster), c)
     return [replace(job, config=c) for c in list(first.values())[1:6]]
@@ -101,7 +127,7 @@ def kinds_of(job: Job) -> list[Job]:
 def check(job: Job, args: list[torch.Tensor], out: torch.Tensor) -> None:
     """Exits if an element is wrong."""
     wide = [x.float() for x in args]
-    parts = (wide[0] @ wide[1]).abs() + (wide[0 if job.program == "gated" else 2] @ wide[-1]).abs()
+    parts = (wide[0] @ wide[1]).abs() + (wide[2 if job.program == "add" else 0] @ wide[-1]).abs()
     wanted = MATH[job.program](*wide)
     error = (out.float() - wanted).abs()
     if not bool((error <= wanted.abs() * 2**-6 + parts * 2**-7).all()):
@@ -118,13 +144,13 @@ def main() -> None:
     options = options_parser.parse_args()
     end = time.monotonic() + options.seconds
     rng = random.Random(options.seed)
-    sizes = [("add" if i % 2 else "gated", *(128 * rng.randint(1, 32) for _ in range(3))) for i in range(options.count)]
-    jobs = [Job(*size) for size in (*FIXED, *sizes)]
+    sizes = [[128 * rng.randint(1, 32) for _ in range(3)] for _ in range(options.count)]
+    jobs = [*FIXED, *(Job(("gated", "add", "relu")[i % 3], m, n, k) for i, (m, n, k) in enumerate(sizes))]
     asked = [(job, kinds_of(job) if options.kinds and i < COMPILED else []) for i, job in enumerate(jobs)]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         built: dict[Job, Future[Built]] = {job: pool.submit(build, job) for first, more in asked for job in (first, *more)}
         lines = [f"  {'program m n k':24} {'ours us':>9} {'model us':>9} {'eager us':>9} {'x':>6} {'compiled':>9} {'x':>6}  schedule"]
-        ratios: list[float] = []
+        ratios: dict[str, list[float]] = {program: [] for program in MATH}
         torch.manual_seed(0)
         for i, (job, more) in enumerate(asked):
             args = [torch.randn(s, device="cuda", dtype=torch.bfloat16) * s[0 if k else 1] ** -0.5 for k, s in enumerate(job.shapes)]
@@ -144,15 +170,17 @@ def main() -> None:
                 ours, eager, *compiled = in_turn([lambda a=args, r=run, o=out: r(*a, out=o), *theirs])
                 check(one, args, out)
                 if one is job:
-                    ratios.append(eager / ours)
+                    ratios[job.program].append(eager / ours)
                 c = made.config
                 beside = f"{compiled[0]:9.2f} {compiled[0] / ours:6.3f}" if compiled else f"{'':9} {'':6}"
                 kind = f"{c.tile_m}x{c.tile_n}/{c.warpgroups}{'t' * c.is_pingpong} s{c.stages} g{c.group} c{c.cluster}"
                 lines.append(f"  {one!s:24} {ours:9.2f} {made.expected_us:9.1f} {eager:9.2f} {eager / ours:6.3f} {beside}  {kind}")
                 print(lines[-1], file=sys.stderr, flush=True)
-    mean = statistics.geometric_mean(ratios)
-    lines.append(f"  of {len(ratios)} sizes beside eager: geometric mean {mean:.3f}, worst {min(ratios):.3f}, wins {sum(r >= 1 for r in ratios)}")
-    publish("several_products", lines, options)
+    for program, found in ratios.items():
+        if found:
+            mean, wins = statistics.geometric_mean(found), sum(r >= 1 for r in found)
+            lines.append(f"  {program}: {len(found)} sizes beside eager: geometric mean {mean:.3f}, worst {min(found):.3f}, wins {wins}")
+    publish("fused_products", lines, options)
 
 
 if __name__ == "__main__":
