@@ -61,22 +61,19 @@ class ProductCounts:
 
     Attributes:
         results: their number: each has accumulators of its own.
-        rows, columns: tiles of factors in a slot of the ring: those of one step of k. Contractions that walk along k one after another share slots.
+        rows, columns: tiles of factors in a slot of the ring: those of one step of k.
+        turns: contractions that walk along k one after another, their factors through one ring.
     """
 
     results: int = 1
     rows: int = 1
     columns: int = 1
+    turns: int = 1
 
     @property
     def at_once(self) -> int:
         """Contractions of one step."""
-        return self.rows * self.columns
-
-    @property
-    def takes_turns(self) -> bool:
-        """Whether contractions walk along k one after another, and their factors through one ring."""
-        return self.results > self.at_once
+        return self.results // self.turns
 
 
 ALONE = ProductCounts()
@@ -248,7 +245,7 @@ class MatmulConfig(Parameters):
             taken = f"{counts.results} contractions with tiles of {self.tile_m} x {self.tile_n}"
             room = MAX_SEVERAL[self.warpgroups] // counts.results
             raise self.error(f"{taken}, {self.accumulators} accumulators each", f"there is room for {room} each: use a smaller tile")
-        if counts.takes_turns and (self.is_pingpong or self.cluster > 1):
+        if counts.turns > 1 and (self.is_pingpong or self.cluster > 1):
             how = f"cluster = {self.cluster}" if self.cluster > 1 else "warpgroups that take turns"
             raise self.error(f"{how}, and the factors of several contractions pass through one ring", "use MatmulKind.COOPERATIVE and cluster=1")
         if self.tile_k * itemsize != SPAN:

@@ -219,7 +219,7 @@ def tile_time(problem: Problem, config: MatmulConfig) -> TileTime:
     steps = ceil(problem.k / config.tile_k)
     target, figures = problem.target, problem.target.products
     counts = problem.counts
-    steps += counts.results // counts.at_once - 1  # what walks along k after another begins when that has ended
+    steps += counts.turns - 1  # what walks along k after another begins when that has ended
     multiplied = counts.at_once * config.tile_m * config.tile_n * config.tile_k * problem.itemsize
     instructions = config.tile_m // WGMMA_ROWS
     read = counts.at_once * (instructions * (WGMMA_ROWS + config.tile_n)) * config.tile_k * problem.itemsize
@@ -235,6 +235,8 @@ def tile_time(problem: Problem, config: MatmulConfig) -> TileTime:
         of_rows = config.rows // WGMMA_ROWS
         loaded = problem.blocks.by_piece * figures.block_load_cycles * of_rows * config.tile_n / config.columns
         cycles["promotion"] = cycles["tensor cores"] + figures.promotion_cycles * (1 + of_rows) / 2 + sums + loaded
+    if counts.results > 1:
+        cycles["Shared memory"] = (read + loaded) / figures.several_bytes
     if problem.prologue is not None:
         # while a warpgroup computes its factor, the others that share the tile multiply
         elements = config.rows * config.tile_k // WARPGROUP
@@ -335,9 +337,7 @@ def candidates(problem: Problem) -> Iterator[MatmulConfig]:
                 continue
         if problem.prologue is not None:
             config = replace(config, in_flight=0)
-        if problem.counts.results > 1 and problem.sides and config.accumulators * problem.counts.results > MAX_ACCUMULATORS[warpgroups]:
-            continue
-        if not config.accumulates(problem.counts) or (problem.counts.takes_turns and (config.is_pingpong or cluster > 1)):
+        if problem.counts.results > 1 and not _holds_several(problem, config):
             continue
         tiles = problem.tiles(config)
         if (config.is_pingpong and tiles <= config.blocks) or problem.m <= tile_m * (cluster - 1):
@@ -347,6 +347,17 @@ def candidates(problem: Problem) -> Iterator[MatmulConfig]:
         if stages is not None:
             blocks = min(config.blocks, tiles)
             yield replace(config, stages=stages, blocks=blocks, group=group_of(problem, config, blocks))
+
+
+def _holds_several(problem: Problem, config: MatmulConfig) -> bool:
+    """Whether a tile has several contractions without spills: of 94 kernels with two, and one to three inputs of the epilogue, the others
+    spilled 8 to 452 bytes; in turns also those with more accumulators than one contraction may have (``kernel.resources``, NVRTC 13.0)."""
+    counts, total = problem.counts, config.accumulators * problem.counts.results
+    if not config.accumulates(counts) or (counts.turns > 1 and (config.is_pingpong or config.cluster > 1)):
+        return False
+    if total > MAX_ACCUMULATORS[config.warpgroups]:
+        return not problem.sides and not config.is_pingpong
+    return problem.sides <= (1 if total > MAX_ACCUMULATORS[2] else 2)
 
 
 def group_of(problem: Problem, config: MatmulConfig, blocks: int) -> int:

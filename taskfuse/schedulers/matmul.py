@@ -169,9 +169,10 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         rows, columns = (sum(given.is_bulk and given.has_columns is by_columns for given in inputs) for by_columns in (False, True))
         each = sum(given.is_each_column for given in inputs)
         blocks = BlockCounts(each, rows, columns, sum(given.has_columns for given in inputs) - each)
-    counts = ProductCounts(1 + len(product.beside))
+    results = len(product.factors)
+    counts = ProductCounts(results, turns=results)
     if product.shares_steps:
-        counts = ProductCounts(counts.results, *(len({two[side].tensor for two in product.factors}) for side in (0, 1)))
+        counts = ProductCounts(results, *(len({two[side].tensor for two in product.factors}) for side in (0, 1)))
     elif product.beside:
         k += sum(extent(other.axes.extent(other.axes.k)) for other in product.beside)
     batch = prod(extent(axes.extent(p)) for p in axes.batch)

@@ -4,6 +4,9 @@
     consumer   for each tile of this block: for each step of k: wgmma from the slot; then, 64 x 64 at a time, the epilogue in registers,
                stmatrix to a staging slot, TMA store; while that goes on the role that loads is a ring ahead, in the next tile
 
+Several contractions of one tile have accumulators each, which the epilogue takes together. If they have a factor in common, a slot holds the tiles of all
+for a step of k; otherwise they walk along k one after another, and their tiles through one ring.
+
 Where the result is the part of an output that lacks some rows of its tiles, no bulk copy can store a tile: each warp stores the rows that it staged, 16 bytes
 of each thread, those that belong to the part.
 
@@ -33,8 +36,10 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedulers import loads
 from taskfuse.schedulers.config import SPAN, STAGING_SLOTS, STMATRIX, MatmulConfig
-from taskfuse.schedulers.contraction import STAGED_ITEMSIZE, MatrixProduct, Operand
+from taskfuse.schedulers.contraction import STAGED_ITEMSIZE, MatrixProduct
+from taskfuse.schedulers.factors import Operand
 from taskfuse.schedulers.loads import BULK_BYTES
+from taskfuse.schedulers.prologue import Prologue
 from taskfuse.schedulers.promotion import Promotion, grouped
 from taskfuse.schedulers.reduction_epilogue import ProductReductions
 from taskfuse.schedulers.script import Script, Spelled
@@ -119,8 +124,9 @@ class WarpSpecialized:
         self.sources = self._sources()
         if self.promotion is not None:
             self.promotion.copies()
-        rows = self.sources[0][0]
-        self.fragments = script.new(rows.tensor, "cache_after") if rows.operand.prologue else None
+        rows, functions = self.sources[0][0].tensor, self.product.a.prologue
+        turn = None if self.shares_rows else TURN
+        self.prologue = Prologue(script, self.config, rows, functions, self.head, turn) if functions else None
         product = self.product = self._forked()
         self.result = product.axes.result
         axes = product.axes
@@ -243,8 +249,8 @@ class WarpSpecialized:
         acc.propagate([s.tensor for s in self.sources[0]] + ([] if self.promotion is None else [*self.promotion.staged, self.multiplied]), self.head + 1)
         for other, own in zip(self.beside, self.sources[1:], strict=True):
             script.on(other).propagate([s.tensor for s in own], self.head + 1)
-        if self.fragments is not None:
-            acc.propagate([self.fragments, *self.product.a.prologue], self.head + 1)
+        if self.prologue is not None:
+            acc.propagate(self.computed, self.head + 1)
         shared = [*self.loaded, *self.computed, *([self.multiplied] if self.promotion is not None else [])]
         script.parallelize_like(self.result, [*self.beside, *shared, *self.after])
         self.parts.split_off()
@@ -279,37 +285,11 @@ class WarpSpecialized:
 
     def _contraction(self) -> None:
         """[head, k step, (warpgroup,) k16, (rows of 64) | m64, n, k16]."""
-        self._prologue()
+        if self.prologue is not None:
+            self.prologue.spread(WGMMA_K_BYTES // self.itemsize)
         self.script.comment(f"contraction: each warpgroup its {'rows' if self.shares_rows else 'tiles'}")
         for tv in (self.multiplied, *self.beside):
             self._multiply(tv)
-
-    def _prologue(self) -> None:
-        """[head, k step, (warpgroup,) (rows of 64,) k16 | m64, k16], the rows in warps of 16."""
-        if self.fragments is None:
-            return
-        depth = WGMMA_K_BYTES // self.itemsize
-        self.script.comment("the factor with the rows: from Shared memory to registers, where it is computed")
-        for tv in self.computed:
-            call, place = self.script.on(tv), self.head + 1
-            if self.shares_rows:
-                call.split(place, self.config.rows)
-                call.bind(place, P.TIDy)
-                place += 1
-            else:
-                call.bind(TURN, P.TIDy)
-            if self.splits_rows:
-                call.split(place, WGMMA_ROWS)
-                call.bind(place, P.Unroll)
-                place += 1
-            call.split(place + 1, depth).reorder({place + 1: place})  # [.., k16, m64, k16]
-            call.bind(place, P.Unroll)
-            if tv is self.fragments:
-                call.split(place + 1, STMATRIX)  # [.., k16, warp, m16, k16]
-                call.bind(place + 1, P.TIDx)
-                call.set_atom(atoms.LDMATRIX_X4, (place + 2, place + 3))
-            else:
-                call.fragment((place + 1, place + 2))
 
     def _multiply(self, tv: TensorView) -> None:
         config, acc = self.config, self.script.on(tv)
@@ -337,7 +317,7 @@ class WarpSpecialized:
     @property
     def computed(self) -> list[TensorView]:
         """The factor with the rows in registers, as it is in memory and then as it is multiplied."""
-        return [] if self.fragments is None else [self.fragments, *self.product.a.prologue]
+        return [] if self.prologue is None else [*self.prologue.tensors]
 
     @property
     def accumulators(self) -> list[TensorView]:
@@ -417,9 +397,8 @@ class WarpSpecialized:
             script.on(staging).inline_at(p + 1)
         if self.promotion is not None:
             self.promotion.inline()
-        for tv in reversed(self.computed):
-            at_last = tv is self.fragments or tv is self.computed[-1]
-            script.on(tv).inline_at(self.head + 1 if at_last else len(tv.loop))
+        if self.prologue is not None:
+            self.prologue.inline()
         # after what reads them: two of these share loops only if they are inlined into one another
         if self.beside:
             script.inline_most(self.accumulators)  # one alone would be read in loops in which another is not complete
