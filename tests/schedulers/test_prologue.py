@@ -96,4 +96,6 @@ def test_the_choice() -> None:
     with tf.Fusion("relu") as plain:
         a, b = (tf.define_tensor([4096, 4096], dtype=tf.bfloat16, name=name) for name in "ab")
         plain.add_output(tf.relu(a) @ b)
-    assert tf.compile(plain, "sim").schedule.scheduler == "matmul"
+    schedule = tf.compile(plain, "sim").schedule
+    assert schedule is not None
+    assert schedule.scheduler == "matmul"
