@@ -64,7 +64,7 @@ def test_rows_of_ragged_tiles_are_stored_in_pieces(config: tf.schedulers.MatmulC
 
 
 def of_several(form: str, m: int | str, n: int, k: int) -> tf.Fusion:
-    """``gated``: a product with each of two factors, and a bias; ``added``: of unlike k; ``taps``: of shifted rows of one input, with each of three matrices."""
+    """``gated``: products with two factors, and a bias; ``added``: of unlike k; ``taps``: of shifted rows of one input with three matrices."""
     half = tf.bfloat16
     with tf.Fusion(form) as fusion:
         if form == "taps":
