@@ -357,7 +357,7 @@ def _holds_several(problem: Problem, config: MatmulConfig) -> bool:
         return False
     if total > MAX_ACCUMULATORS[config.warpgroups]:
         return not problem.sides and not config.is_pingpong
-    return problem.sides <= (1 if total > MAX_ACCUMULATORS[2] else 2)
+    return problem.sides <= (1 if total > MAX_ACCUMULATORS[2] else 2) or total <= MAX_ACCUMULATORS[2] // 2
 
 
 def group_of(problem: Problem, config: MatmulConfig, blocks: int) -> int:

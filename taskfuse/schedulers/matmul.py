@@ -104,7 +104,11 @@ def _planned(
     if not problem.target.has(WGMMA_ARCH, feature=True):
         reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problem.target.name} is {problem.target.arch}"
         raise refuse(fusion, "matmul", reason, "tf.schedulers.simt_gemm multiplies on CUDA cores; or schedule mma.sync by hand")
-    return product, problem, rank(problem)
+    ranked = rank(problem)
+    if not ranked:
+        reason = f"a tile has accumulators for each of {problem.counts.results} contractions, and no registers are left"
+        raise refuse(fusion, "matmul", reason, "give some of them a fusion of their own")
+    return product, problem, ranked
 
 
 def size_of(p: Problem) -> str:
